@@ -1,0 +1,2 @@
+//! ferriband
+fn main() {}

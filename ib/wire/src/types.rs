@@ -1,0 +1,206 @@
+//! Quantities of the InfiniBand Architecture as newtypes, so that a queue pair number cannot be
+//! passed where a packet sequence number is expected.
+//!
+//! Source: IBA volume 1, chapters 4 (addressing), 7 and 9 (link and transport).
+
+use std::fmt;
+
+macro_rules! newtype {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $fmt:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "(", $fmt, ")"), self.0)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, $fmt, self.0)
+            }
+        }
+    };
+}
+
+newtype!(
+    /// Queue pair number, 24 bits.
+    Qpn(u32), "{:#08x}");
+newtype!(
+    /// Message sequence number, 24 bits, counted by the responder.
+    Msn(u32), "{:#08x}");
+newtype!(
+    /// Local identifier of a port in its subnet; 0 is invalid, 0xC000.. is multicast.
+    Lid(u16), "{:#06x}");
+newtype!(
+    /// Partition key; the top bit marks full membership.
+    PKey(u16), "{:#06x}");
+newtype!(
+    /// Queue key of datagram service.
+    QKey(u32), "{:#010x}");
+newtype!(
+    /// Local key of a memory region.
+    LKey(u32), "{:#010x}");
+newtype!(
+    /// Remote key of a memory region or window.
+    RKey(u32), "{:#010x}");
+newtype!(
+    /// Service level, 4 bits.
+    Sl(u8), "{}");
+newtype!(
+    /// Virtual lane, 4 bits.
+    Vl(u8), "{}");
+newtype!(
+    /// Globally unique identifier (EUI-64) in host order.
+    Guid(u64), "{:#018x}");
+
+/// Global identifier: an IPv6-shaped 128-bit address in wire order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Gid(pub [u8; 16]);
+
+impl Gid {
+    /// The default GID of a port: a 64-bit subnet prefix followed by the port GUID (IBA 4.1.1).
+    pub fn from_prefix_guid(prefix: u64, guid: Guid) -> Self {
+        let mut raw = [0; 16];
+        raw[..8].copy_from_slice(&prefix.to_be_bytes());
+        raw[8..].copy_from_slice(&guid.0.to_be_bytes());
+        Gid(raw)
+    }
+
+    /// True for ff00::/8, the multicast range.
+    pub fn is_multicast(&self) -> bool {
+        self.0[0] == 0xff
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gid({})", std::net::Ipv6Addr::from(self.0))
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::net::Ipv6Addr::from(self.0))
+    }
+}
+
+/// Packet sequence number: 24 bits, arithmetic modulo 2^24. It has no `Ord`: of two numbers one is
+/// `after` the other only within half the circle (IBA 9.7.1; invariant I5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Psn(u32);
+
+impl Psn {
+    /// The number of distinct sequence numbers.
+    pub const MODULUS: u32 = 1 << 24;
+    const MASK: u32 = Self::MODULUS - 1;
+
+    /// Takes the low 24 bits.
+    pub const fn new(value: u32) -> Self {
+        Psn(value & Self::MASK)
+    }
+
+    /// The value, below 2^24.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The successor, modulo 2^24.
+    pub const fn next(self) -> Self {
+        self.add(1)
+    }
+
+    /// This number moved forward by `count`, modulo 2^24.
+    #[allow(clippy::should_implement_trait)]
+    pub const fn add(self, count: u32) -> Self {
+        Psn(self.0.wrapping_add(count) & Self::MASK)
+    }
+
+    /// This number moved back by `count`, modulo 2^24.
+    #[allow(clippy::should_implement_trait)]
+    pub const fn sub(self, count: u32) -> Self {
+        Psn(self.0.wrapping_sub(count) & Self::MASK)
+    }
+
+    /// Signed distance from `from` to `self`, in -2^23 .. 2^23.
+    pub const fn distance(self, from: Psn) -> i32 {
+        (self.0.wrapping_sub(from.0) << 8) as i32 >> 8
+    }
+
+    /// True when `self` lies in the half circle after `other`.
+    pub const fn after(self, other: Psn) -> bool {
+        self.distance(other) > 0
+    }
+}
+
+impl fmt::Debug for Psn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Psn({:#08x})", self.0)
+    }
+}
+
+impl fmt::Display for Psn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#08x}", self.0)
+    }
+}
+
+/// Path MTU: the five payload sizes of the IBA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Mtu {
+    /// 256 bytes.
+    M256 = 1,
+    /// 512 bytes.
+    M512 = 2,
+    /// 1024 bytes.
+    M1024 = 3,
+    /// 2048 bytes.
+    M2048 = 4,
+    /// 4096 bytes.
+    M4096 = 5,
+}
+
+impl Mtu {
+    /// Payload bytes of a full packet.
+    pub const fn bytes(self) -> u32 {
+        128 << self as u32
+    }
+
+    /// From the IBA's encoding 1..=5.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Mtu::M256,
+            2 => Mtu::M512,
+            3 => Mtu::M1024,
+            4 => Mtu::M2048,
+            5 => Mtu::M4096,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psn_wraps_at_24_bits() {
+        assert_eq!(Psn::new(0xff_ffff).next(), Psn::new(0));
+        assert!(Psn::new(2).after(Psn::new(0xff_fffe)));
+        assert_eq!(Psn::new(2).distance(Psn::new(0xff_fffe)), 4);
+        assert_eq!(Psn::new(0xff_fffe).distance(Psn::new(2)), -4);
+        assert_eq!(Psn::new(0).sub(1).get(), 0xff_ffff);
+    }
+
+    #[test]
+    fn mtu_codes_give_bytes() {
+        let bytes: Vec<u32> = (1..=5).filter_map(Mtu::from_code).map(Mtu::bytes).collect();
+        assert_eq!(bytes, [256, 512, 1024, 2048, 4096]);
+        assert_eq!(Mtu::from_code(6), None);
+    }
+}
