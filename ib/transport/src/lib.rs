@@ -2,4 +2,5 @@
 //! the direct wire. Sans-IO: no clock, no socket, no thread, no random source of its own.
 #![forbid(unsafe_code)]
 
+pub mod qp_state;
 pub mod types;

@@ -2,7 +2,7 @@
 //! completions. Values equal those of `infiniband/verbs.h` wherever the verbs API names them, so the C face
 //! converts by number.
 
-use ferriband_wire::{Gid, Lid, Mtu, PKey, Psn, QKey, Qpn, Sl};
+use ferriband_wire::{Gid, Lid, Mtu, Psn, QKey, Qpn, Sl};
 
 /// Nanoseconds on a monotonic clock that the caller supplies; the machines never read a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -287,29 +287,50 @@ pub struct AddressVector {
 bitflags::bitflags! {
     /// Which attributes a modify call names (`ibv_qp_attr_mask`).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-    #[allow(missing_docs)]
     pub struct QpAttrMask: u32 {
+        /// Names `state`.
         const STATE = 1;
+        /// Names `cur_state`.
         const CUR_STATE = 1 << 1;
+        /// Names `en_sqd_async_notify`.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
+        /// Names `access`.
         const ACCESS_FLAGS = 1 << 3;
+        /// Names `pkey_index`.
         const PKEY_INDEX = 1 << 4;
+        /// Names `port_num`.
         const PORT = 1 << 5;
+        /// Names `qkey`.
         const QKEY = 1 << 6;
+        /// Names `av`.
         const AV = 1 << 7;
+        /// Names `path_mtu`.
         const PATH_MTU = 1 << 8;
+        /// Names `timeout`.
         const TIMEOUT = 1 << 9;
+        /// Names `retry_cnt`.
         const RETRY_CNT = 1 << 10;
+        /// Names `rnr_retry`.
         const RNR_RETRY = 1 << 11;
+        /// Names `rq_psn`.
         const RQ_PSN = 1 << 12;
+        /// Names `max_rd_atomic`.
         const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// Names `alt_av`, `alt_pkey_index`, `alt_port_num` and `alt_timeout`.
         const ALT_PATH = 1 << 14;
+        /// Names `min_rnr_timer`.
         const MIN_RNR_TIMER = 1 << 15;
+        /// Names `sq_psn`.
         const SQ_PSN = 1 << 16;
+        /// Names `max_dest_rd_atomic`.
         const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// Names `path_mig_state`.
         const PATH_MIG_STATE = 1 << 18;
+        /// Names `cap`.
         const CAP = 1 << 19;
+        /// Names `dest_qpn`.
         const DEST_QPN = 1 << 20;
+        /// Names `rate_limit`.
         const RATE_LIMIT = 1 << 25;
     }
 }
@@ -443,8 +464,8 @@ pub const fn ack_timeout_ns(code: u8) -> Option<u64> {
 /// RNR NAK timer in nanoseconds for a 5-bit code (IBA table 45; I9).
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     const HUNDREDTHS_OF_MS: [u64; 32] = [
-        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
-        3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
     ];
     HUNDREDTHS_OF_MS[(code & 31) as usize] * 10_000
 }
