@@ -1,2 +1,68 @@
-//! xtask
-fn main() {}
+//! The chores of this workspace, as `cargo xtask COMMAND`.
+//!
+//! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
+//! bindings. Nothing here is needed to build the Rust crates, and no crate depends on it.
+
+mod bindings;
+mod libs;
+mod symbols;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  libs [--release | --profile NAME] [--out DIR]
+        build the drop-in libraries (libibverbs.so.1) into DIR, by default target/ferriband/lib,
+        or target/ferriband/lib-NAME for another profile
+  bindings [--bindgen PATH] [--check]
+        regenerate abi/verbs-sys/src/bindings.rs from the rdma-core headers of this system; with --check only compare
+";
+
+/// What a chore returns: a message for the person at the terminal when it failed.
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.split_first() {
+        Some((command, rest)) if command == "libs" => libs::run(rest),
+        Some((command, rest)) if command == "bindings" => bindings::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace: the parent of this crate's directory.
+fn workspace_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_path_buf()
+}
+
+/// Runs `command`, which must succeed; the error names it.
+fn run(command: &mut Command) -> Outcome {
+    let shown = format!("{command:?}");
+    let status = command
+        .status()
+        .map_err(|error| format!("{shown}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{shown}: {status}"))
+    }
+}
+
+/// The value that follows an option, or an error that names the option.
+fn value<'a>(option: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<&'a str, String> {
+    rest.next()
+        .map(String::as_str)
+        .ok_or_else(|| format!("{option} needs a value"))
+}

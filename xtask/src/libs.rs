@@ -1,0 +1,161 @@
+//! Links the drop-in C libraries.
+//!
+//! A cdylib cannot carry the version nodes that rdma-core's libraries have: rustc passes a version script of its own, and
+//! two scripts either clash or silently lose the nodes. So each library is built as a static archive and linked by the
+//! C compiler with our script. `-Bsymbolic-functions` makes calls inside the library direct; `nodelete` keeps
+//! the code mapped, because the progress thread outlives a `dlclose`.
+
+use crate::symbols;
+use crate::{Outcome, value, workspace_root};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A drop-in library and where its parts are.
+struct Library {
+    /// Cargo package that holds the code.
+    package: &'static str,
+    /// The name that programs are linked against.
+    soname: &'static str,
+    /// The name that `dlopen` callers and the linker use.
+    link_name: &'static str,
+    /// Directory with `symbols.txt` and `compat.S`, from the workspace root.
+    link_dir: &'static str,
+}
+
+const LIBRARIES: &[Library] = &[Library {
+    package: "ferriband-verbs",
+    soname: "libibverbs.so.1",
+    link_name: "libibverbs.so",
+    link_dir: "abi/verbs/link",
+}];
+
+/// What the Rust standard library needs from the system (`rustc --print native-static-libs`).
+const SYSTEM_LIBRARIES: &[&str] = &[
+    "-lgcc_s",
+    "-lutil",
+    "-lrt",
+    "-lpthread",
+    "-lm",
+    "-ldl",
+    "-lc",
+];
+
+/// `cargo xtask libs`.
+pub fn run(args: &[String]) -> Outcome {
+    let mut profile = "dev".to_owned();
+    let mut out = None;
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--release" => profile = "release".to_owned(),
+            "--profile" => profile = value(arg, &mut rest)?.to_owned(),
+            "--out" => out = Some(PathBuf::from(value(arg, &mut rest)?)),
+            other => return Err(format!("libs: unknown argument {other}")),
+        }
+    }
+    let scratch = target_directory().join("ferriband");
+    let out = out.unwrap_or_else(|| match profile.as_str() {
+        "dev" | "release" => scratch.join("lib"),
+        other => scratch.join(format!("lib-{other}")),
+    });
+    std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    for library in LIBRARIES {
+        let archive = build_archive(library, &profile)?;
+        link(library, &archive, &out)?;
+        println!("{}", out.join(library.soname).display());
+    }
+    Ok(())
+}
+
+/// Where cargo puts what it builds.
+fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace_root().join("target"), PathBuf::from)
+}
+
+/// Builds the package as a static archive and asks cargo where it lies.
+fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(workspace_root())
+        .args([
+            "rustc",
+            "--package",
+            library.package,
+            "--lib",
+            "--crate-type",
+            "staticlib",
+        ])
+        .args([
+            "--profile",
+            profile,
+            "--message-format",
+            "json-render-diagnostics",
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "building {} failed: {}",
+            library.package, output.status
+        ));
+    }
+    let archive_name = format!("lib{}.a", library.package.replace('-', "_"));
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|message| {
+            message
+                .get("filenames")
+                .and_then(|names| names.as_array().cloned())
+        })
+        .flatten()
+        .filter_map(|name| name.as_str().map(PathBuf::from))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name == archive_name.as_str())
+        })
+        .ok_or_else(|| format!("cargo reported no {archive_name}"))
+}
+
+/// Links the archive into `out`, under its soname, and places the unversioned link beside it. The new file replaces the
+/// old one in one step, so that programs which have it mapped keep what they mapped.
+fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
+    let link_dir = workspace_root().join(library.link_dir);
+    let list = link_dir.join("symbols.txt");
+    let text =
+        std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+    let script = out.join(format!("{}.map", library.link_name));
+    std::fs::write(&script, symbols::version_script(&symbols::parse(&text)?))
+        .map_err(|error| format!("{}: {error}", script.display()))?;
+
+    let fresh = out.join(format!("{}.{}", library.soname, std::process::id()));
+    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    crate::run(
+        Command::new(cc)
+            .args(["-shared", "-o"])
+            .arg(&fresh)
+            .arg(format!("-Wl,-soname,{}", library.soname))
+            .arg(format!("-Wl,--version-script={}", script.display()))
+            .arg(link_dir.join("compat.S"))
+            .arg("-Wl,--whole-archive")
+            .arg(archive)
+            .arg("-Wl,--no-whole-archive")
+            .args([
+                "-Wl,--gc-sections",
+                "-Wl,-z,now,-z,relro,-z,defs,-z,nodelete",
+                "-Wl,-Bsymbolic-functions",
+            ])
+            .args(SYSTEM_LIBRARIES),
+    )?;
+
+    let place = |from: &Path, to: PathBuf| {
+        std::fs::rename(from, &to).map_err(|error| format!("{}: {error}", to.display()))
+    };
+    place(&fresh, out.join(library.soname))?;
+    let link = out.join(format!("{}.{}", library.link_name, std::process::id()));
+    std::os::unix::fs::symlink(library.soname, &link)
+        .map_err(|error| format!("{}: {error}", link.display()))?;
+    place(&link, out.join(library.link_name))
+}
