@@ -1,0 +1,117 @@
+//! Strategies for headers and packets, shared by the tests of this crate.
+#![allow(dead_code)] // each test binary uses its part
+
+use ferriband_wire::*;
+use proptest::prelude::*;
+
+pub fn u24() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), Just(0xff_ffff), 0..1_u32 << 24]
+}
+
+pub fn opcode() -> impl Strategy<Value = Opcode> {
+    proptest::sample::select(Opcode::ALL)
+}
+
+pub fn bth(opcode: Opcode) -> impl Strategy<Value = Bth> {
+    (any::<[bool; 5]>(), any::<u16>(), u24(), u24()).prop_map(
+        move |([solicited, migrated, fecn, becn, ack_req], pkey, qpn, psn)| Bth {
+            opcode,
+            solicited,
+            migrated,
+            pkey: PKey(pkey),
+            fecn,
+            becn,
+            dest_qpn: Qpn(qpn),
+            ack_req,
+            psn: Psn::new(psn),
+        },
+    )
+}
+
+pub fn reth() -> impl Strategy<Value = Reth> {
+    any::<(u64, u32, u32)>().prop_map(|(virtual_address, rkey, dma_length)| Reth {
+        virtual_address,
+        rkey: RKey(rkey),
+        dma_length,
+    })
+}
+
+pub fn atomic_eth() -> impl Strategy<Value = AtomicEth> {
+    any::<(u64, u32, u64, u64)>().prop_map(|(virtual_address, rkey, swap_add, compare)| AtomicEth {
+        virtual_address,
+        rkey: RKey(rkey),
+        swap_add,
+        compare,
+    })
+}
+
+pub fn deth() -> impl Strategy<Value = Deth> {
+    (any::<u32>(), u24()).prop_map(|(qkey, qpn)| Deth {
+        qkey: QKey(qkey),
+        src_qpn: Qpn(qpn),
+    })
+}
+
+pub fn aeth() -> impl Strategy<Value = Aeth> {
+    let syndrome = any::<u8>()
+        .prop_map(Syndrome::from_code)
+        .prop_filter("reserved syndromes are not sent", |s| {
+            !matches!(s, Syndrome::Reserved(_))
+        });
+    (syndrome, u24()).prop_map(|(syndrome, msn)| Aeth {
+        syndrome,
+        msn: Msn(msn),
+    })
+}
+
+/// The extension headers of `opcode`, with any contents.
+pub fn ext(opcode: Opcode) -> impl Strategy<Value = Ext> {
+    let info = opcode.info();
+    (
+        (u24(), u24(), deth(), reth()),
+        (
+            atomic_eth(),
+            aeth(),
+            any::<u64>(),
+            any::<[u8; 4]>(),
+            any::<u32>(),
+        ),
+    )
+        .prop_map(
+            move |((ee_context, xrc_srq, deth, reth), (atomic, aeth, original, bytes, rkey))| {
+                fn when<T>(present: bool, header: T) -> Option<T> {
+                    present.then_some(header)
+                }
+                Ext {
+                    rdeth: when(info.has(ExtKind::Rdeth), Rdeth { ee_context }),
+                    deth: when(info.has(ExtKind::Deth), deth),
+                    xrceth: when(info.has(ExtKind::XrcEth), XrcEth { xrc_srq }),
+                    reth: when(info.has(ExtKind::Reth), reth),
+                    atomic: when(info.has(ExtKind::AtomicEth), atomic),
+                    aeth: when(info.has(ExtKind::Aeth), aeth),
+                    atomic_ack: when(info.has(ExtKind::AtomicAckEth), AtomicAckEth { original }),
+                    imm: when(info.has(ExtKind::ImmDt), ImmDt { bytes }),
+                    ieth: when(info.has(ExtKind::Ieth), Ieth { rkey: RKey(rkey) }),
+                }
+            },
+        )
+}
+
+/// Payload that `opcode` may carry.
+pub fn payload(opcode: Opcode) -> impl Strategy<Value = Vec<u8>> {
+    let sizes = match opcode.info().payload {
+        PayloadRule::None => 0..=0,
+        PayloadRule::Sixteen => 16..=16,
+        PayloadRule::NonEmpty => 1..=300,
+        PayloadRule::Full | PayloadRule::Any => 0..=300,
+    };
+    proptest::collection::vec(any::<u8>(), sizes)
+}
+
+/// Headers and payload of any packet of any opcode.
+pub fn packet() -> impl Strategy<Value = (Headers, Vec<u8>)> {
+    opcode().prop_flat_map(|opcode| {
+        (bth(opcode), ext(opcode), payload(opcode))
+            .prop_map(|(bth, ext, payload)| (Headers { bth, ext }, payload))
+    })
+}
