@@ -1,2 +1,41 @@
-//! ferriband
-fn main() {}
+//! `ferriband`: runs unmodified RDMA programs on the software adapter, shows what the adapter and
+//! this machine can do, and measures both.
+//!
+//! Owns: the command line. It reaches the adapter only as any program does, through the C verbs
+//! API of a library opened at run time, so that everything here also works on a system's own
+//! libibverbs.
+
+mod args;
+mod failure;
+mod floor;
+mod launch;
+mod pages;
+mod progress;
+mod text;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("ferriband: {failure}");
+            ExitCode::from(failure.exit_status)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run { command } => launch::run(&command),
+        Command::Env(flag) => launch::print_settings(flag.json),
+        Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { out } => pages::manual(&out),
+        _ => Err(Failure::new("not there yet")),
+    }
+}

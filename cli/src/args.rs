@@ -1,0 +1,291 @@
+//! The command line: every subcommand with its help, and nothing else.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
+#[derive(Parser)]
+#[command(
+    name = "ferriband",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+#[command(
+    after_help = "First steps:\n  ferriband run -- ibv_devinfo\n  ferriband doctor\n  ferriband perf\n\n\
+    Exit status: 0 done, 1 failed, 2 wrong usage; run ends with the program's own status, \
+    or 126 when it cannot be executed and 127 when there is no such program."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program on the software adapter
+    ///
+    /// Puts Ferriband's libibverbs before the system's (LD_LIBRARY_PATH) and executes PROGRAM in place of this
+    /// process: pid, signals and exit status are the program's own. Children inherit the setting, so scripts and
+    /// python work as well.
+    #[command(
+        after_help = "Examples:\n  ferriband run -- ibv_devinfo -v\n  ferriband run -- ib_write_bw & ferriband run -- \
+        ib_write_bw localhost\n\nThe libraries are found in FERRIBAND_LIB_DIR, else in ../lib/ferriband beside this \
+        program, else in the build's target/ferriband/lib."
+    )]
+    Run {
+        /// The program and its arguments.
+        #[arg(
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "PROGRAM"
+        )]
+        command: Vec<OsString>,
+    },
+    /// Print the settings of `run` for a shell: eval "$(ferriband env)"
+    Env(JsonFlag),
+    /// List adapters with port state, addresses and limits
+    Devices {
+        /// Ask the system's own libibverbs instead of Ferriband's.
+        #[arg(long)]
+        system: bool,
+        /// Output format.
+        #[command(flatten)]
+        json: JsonFlag,
+    },
+    /// Say what this machine allows, and what each missing thing costs
+    ///
+    /// Exit status: 0 everything is there, 1 it works but something costs speed, 2 it cannot work.
+    Doctor(JsonFlag),
+    /// Measure latency, bandwidth and message rate of every operation between two processes
+    Perf(PerfArgs),
+    /// Measure this machine's physical floors: what any software adapter could reach at best
+    Floor {
+        /// Rounds of which each figure is the median.
+        #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        rounds: u16,
+        /// Output format.
+        #[command(flatten)]
+        json: JsonFlag,
+    },
+    /// Run Debian's own RDMA programs, each as a server and a client, and show what they prove
+    Demo(DemoArgs),
+    /// Compare the adapter with this machine's floors, as ratios with targets
+    Bench(BenchArgs),
+    /// Run the transport in the deterministic simulator, with faults, over many seeds
+    Sim(SimArgs),
+    /// Print a shell completion script
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// The directory to write them to; it is created.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+/// Output as JSON.
+#[derive(Args, Clone, Copy)]
+pub struct JsonFlag {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Transport services of a queue pair.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+/// Operations that `perf` measures.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Operation {
+    /// SEND.
+    Send,
+    /// SEND with immediate data.
+    SendImm,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA WRITE with immediate data.
+    WriteImm,
+    /// RDMA READ.
+    Read,
+    /// Compare and swap.
+    CmpSwap,
+    /// Fetch and add.
+    FetchAdd,
+}
+
+/// What `perf` measures, and how.
+#[derive(Args, Clone)]
+pub struct PerfArgs {
+    /// Message sizes: a list (8,64,4K) or a range of powers of two (2..8M).
+    #[arg(long, default_value = "2..8M", value_parser = parse_sizes)]
+    pub sizes: Sizes,
+    /// Operations, comma-separated [default: all].
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "OP")]
+    pub ops: Vec<Operation>,
+    /// Services, comma-separated [default: all].
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "SERVICE")]
+    pub services: Vec<Service>,
+    /// Operations per measurement [default: by size, so that each takes a fraction of a second].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub iters: Option<u32>,
+    /// Send messages up to this size inline.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub inline: u32,
+    /// Sleep for completions (completion channel) instead of polling.
+    #[arg(long)]
+    pub event: bool,
+    /// Take the target's memory from ibv_alloc_dm (device memory).
+    #[arg(long)]
+    pub dm: bool,
+    /// Measure the system's own libibverbs instead of Ferriband's.
+    #[arg(long)]
+    pub system: bool,
+    /// The adapter [default: the first].
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Draw latency and bandwidth over message size to FILE.svg or FILE.png.
+    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
+    pub plot: Option<PathBuf>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// A list of message sizes.
+pub type Sizes = std::sync::Arc<[usize]>;
+
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let size = crate::text::parse_size;
+    if let Some((low, high)) = text.split_once("..") {
+        let (low, high) = (size(low)?.max(1), size(high.trim_start_matches('='))?);
+        if low > high {
+            return Err(format!("'{text}' is an empty range"));
+        }
+        return Ok(
+            std::iter::successors(Some(low), |&bytes| bytes.checked_mul(2))
+                .take_while(|&bytes| bytes <= high)
+                .collect(),
+        );
+    }
+    text.split(',')
+        .map(|part| size(part).map(|bytes| bytes.max(1)))
+        .collect()
+}
+
+fn parse_plot(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg" | "png") => Ok(path),
+        _ => Err(format!("'{text}' must end in .svg or .png")),
+    }
+}
+
+/// How `demo` runs.
+#[derive(Args, Clone)]
+pub struct DemoArgs {
+    /// Fewer iterations: what `make test` runs.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only programs whose name or arguments contain this.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Seconds that a pair of programs may take.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// How `bench` runs.
+#[derive(Args, Clone)]
+pub struct BenchArgs {
+    /// Rounds of which each figure is the median.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+    /// Only targets whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// The simulator's two worlds.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum World {
+    /// Adapters over an impaired packet wire.
+    Packet,
+    /// Adapters over the direct wire's shared memory, interleaved, stopped and killed.
+    Direct,
+}
+
+/// What `sim` runs.
+#[derive(Args, Clone)]
+pub struct SimArgs {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1000, conflicts_with = "seed")]
+    pub seeds: u64,
+    /// The first seed of `--seeds`.
+    #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+    pub first: u64,
+    /// Run only this seed: replays a failure.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Only one of the two worlds.
+    #[arg(long, value_enum)]
+    pub only: Option<World>,
+    /// Threads [default: one per processor].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn size_ranges_double() {
+        assert_eq!(&*parse_sizes("2..16").expect("a range"), &[2, 4, 8, 16]);
+        assert_eq!(&*parse_sizes("8,64,4K").expect("a list"), &[8, 64, 4096]);
+        assert!(parse_sizes("8..2").is_err());
+    }
+
+    #[test]
+    fn run_takes_options_of_the_program_with_and_without_dashes() {
+        for line in [
+            &["ferriband", "run", "prog", "-v", "--help"][..],
+            &["ferriband", "run", "--", "prog", "-v", "--help"],
+        ] {
+            let Command::Run { command } = Cli::try_parse_from(line).expect("parses").command
+            else {
+                panic!("not run")
+            };
+            assert_eq!(command, ["prog", "-v", "--help"]);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `ferriband run` and `ferriband env`: find the drop-in libraries and put them before the
+//! system's.
+//!
+//! Owns: the search for the library directory and the environment of a program. The program is
+//! executed in place of this process, so that its pid, signals and exit status are its own.
+
+use crate::failure::Failure;
+use crate::text;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Overrides the search.
+pub const LIB_DIR_VARIABLE: &str = "FERRIBAND_LIB_DIR";
+/// The library that a directory must hold to be ours.
+pub const VERBS_SONAME: &str = "libibverbs.so.1";
+const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
+
+/// The directory of the drop-in libraries, absolute.
+pub fn lib_dir() -> Result<PathBuf, Failure> {
+    if let Some(dir) = env::var_os(LIB_DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
+        let dir = PathBuf::from(dir);
+        return holds_verbs(&dir).ok_or_else(|| {
+            Failure::new(format!(
+                "{LIB_DIR_VARIABLE} names {}, where there is no {VERBS_SONAME}",
+                dir.display()
+            ))
+            .remedy(format!(
+                "unset {LIB_DIR_VARIABLE}, or point it at the directory of Ferriband's libraries"
+            ))
+        });
+    }
+    let exe = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let places = candidates(&exe);
+    places.iter().find_map(|dir| holds_verbs(dir)).ok_or_else(|| {
+        let looked = places.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
+        Failure::new(format!("cannot find Ferriband's {VERBS_SONAME}; looked in {looked}")).remedy(format!(
+            "build it with: cargo xtask libs    (or install with: make install; or set {LIB_DIR_VARIABLE})"
+        ))
+    })
+}
+
+/// Where the libraries may be, seen from the executable: beside an installed bin, or in the target
+/// directory of a build (target/PROFILE/ferriband and target/TRIPLE/PROFILE/ferriband).
+fn candidates(exe: &Path) -> Vec<PathBuf> {
+    let above = |levels: usize| exe.ancestors().nth(levels).map(Path::to_owned);
+    let installed = above(2).map(|prefix| prefix.join("lib/ferriband"));
+    let built = [2, 3]
+        .into_iter()
+        .filter_map(above)
+        .map(|target| target.join("ferriband/lib"));
+    installed.into_iter().chain(built).collect()
+}
+
+fn holds_verbs(dir: &Path) -> Option<PathBuf> {
+    dir.join(VERBS_SONAME)
+        .is_file()
+        .then(|| dir.canonicalize().unwrap_or_else(|_| dir.to_owned()))
+}
+
+/// The search path of the loader with `dir` first and once.
+fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
+    let mut path = dir.as_os_str().to_owned();
+    let parts = inherited
+        .unwrap_or_default()
+        .as_bytes()
+        .split(|&byte| byte == b':' || byte == b';');
+    for part in parts.filter(|part| !part.is_empty() && *part != dir.as_os_str().as_bytes()) {
+        path.push(":");
+        path.push(OsStr::from_bytes(part));
+    }
+    path
+}
+
+/// The variables that a program needs to find our libraries, with their values.
+pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let dir = lib_dir()?;
+    if dir
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| matches!(byte, b':' | b';'))
+    {
+        let what = format!(
+            "the library directory {} has a ':' or ';' in its name",
+            dir.display()
+        );
+        return Err(
+            Failure::new(what).remedy("the dynamic loader cannot be told of it: move it elsewhere")
+        );
+    }
+    Ok(vec![(
+        SEARCH_PATH,
+        search_path(&dir, env::var_os(SEARCH_PATH).as_deref()),
+    )])
+}
+
+/// `ferriband env`: the settings as shell code, or as JSON.
+pub fn print_settings(json: bool) -> Result<ExitCode, Failure> {
+    let settings = settings()?;
+    if json {
+        let object: serde_json::Map<_, _> = settings
+            .iter()
+            .map(|(name, value)| {
+                (
+                    (*name).to_owned(),
+                    value.to_string_lossy().into_owned().into(),
+                )
+            })
+            .collect();
+        text::print_json(&object)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, value) in settings {
+        text::print_line(&format!(
+            "export {name}={}",
+            quote(&value.to_string_lossy())
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word that a POSIX shell reads back as it is.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// `ferriband run`: becomes the program. Returns only when that failed.
+pub fn run(command: &[OsString]) -> Result<ExitCode, Failure> {
+    let (program, arguments) = command
+        .split_first()
+        .expect("clap demands at least one word");
+    let settings = settings()?;
+    if let Some(path) = resolve(program) {
+        warn_of_privilege(&path);
+    }
+    let error = Command::new(program).args(arguments).envs(settings).exec();
+    Err(explain(program, &error))
+}
+
+/// What to say of a program that could not be executed, with the status that a shell would give.
+fn explain(program: &OsStr, error: &io::Error) -> Failure {
+    let name = program.to_string_lossy();
+    match (error.raw_os_error(), resolve(program)) {
+        (Some(libc::ENOENT | libc::ENOTDIR), None) => Failure::new(format!("cannot run {name}: no such program"))
+            .remedy("check the spelling, or install it (ibverbs-utils and perftest hold the usual RDMA programs)")
+            .status(127),
+        (Some(libc::ENOENT), Some(path)) => Failure::new(format!(
+            "cannot run {}: the interpreter that it names does not exist",
+            path.display()
+        ))
+        .remedy("look at its first line (#!...), or at its loader with: readelf -l")
+        .status(126),
+        (Some(libc::EACCES), path) => {
+            let path = path.unwrap_or_else(|| program.into());
+            let failure = Failure::new(format!("cannot run {}: permission denied", path.display()));
+            if path.is_dir() {
+                return failure.remedy("it is a directory").status(126);
+            }
+            failure.remedy(format!("make it executable with: chmod +x {}", quote(&path.to_string_lossy()))).status(126)
+        }
+        _ => Failure::io("run", &name, error).status(126),
+    }
+}
+
+/// The file that execvp would try: the word itself when it holds a slash, else the first of that
+/// name in PATH.
+pub fn resolve(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Path::new(program).exists().then(|| program.into());
+    }
+    let path = env::var_os("PATH")?;
+    let found: Vec<PathBuf> = env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .filter(|file| file.is_file())
+        .collect();
+    let executable = |file: &&PathBuf| {
+        file.metadata()
+            .is_ok_and(|data| data.permissions().mode() & 0o111 != 0)
+    };
+    found
+        .iter()
+        .find(executable)
+        .or_else(|| found.first())
+        .cloned()
+}
+
+/// The loader ignores LD_LIBRARY_PATH in programs that gain privilege: say so, because what the
+/// user would see is the system's library and no device.
+fn warn_of_privilege(path: &Path) {
+    let set_id = path
+        .metadata()
+        .is_ok_and(|data| data.permissions().mode() & 0o6000 != 0);
+    let capable = CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
+        // SAFETY: two C strings that live through the call; a length of zero asks for the size only.
+        unsafe {
+            libc::getxattr(
+                path.as_ptr(),
+                c"security.capability".as_ptr(),
+                std::ptr::null_mut(),
+                0,
+            ) > 0
+        }
+    });
+    if set_id || capable {
+        eprintln!(
+            "ferriband: {} gains privilege when executed (set-user-ID or file capabilities): the dynamic loader \
+             ignores {SEARCH_PATH} there, so it will use the system's libraries.\n  Run a copy of it without that mark.",
+            path.display()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_directory_comes_first_and_once() {
+        let path = search_path(Path::new("/ours"), Some(OsStr::new("/a:/ours::/b")));
+        assert_eq!(path, "/ours:/a:/b");
+        assert_eq!(search_path(Path::new("/ours"), None), "/ours");
+    }
+
+    #[test]
+    fn installed_and_built_layouts_are_searched() {
+        let found = candidates(Path::new("/p/target/release/ferriband"));
+        assert!(
+            found.contains(&"/p/target/ferriband/lib".into()),
+            "{found:?}"
+        );
+        let found = candidates(Path::new("/usr/local/bin/ferriband"));
+        assert_eq!(found[0], Path::new("/usr/local/lib/ferriband"));
+    }
+
+    #[test]
+    fn quoting_survives_a_shell() {
+        for word in ["plain", "", "a b", "it's", "$HOME `x` \"y\" \\"] {
+            let output = Command::new("sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quote(word)))
+                .output()
+                .expect("sh runs");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        }
+    }
+
+    #[test]
+    fn failures_have_the_statuses_of_a_shell() {
+        let missing = explain(
+            OsStr::new("no-such-program-here"),
+            &io::Error::from_raw_os_error(libc::ENOENT),
+        );
+        assert_eq!(missing.exit_status, 127);
+        let denied = explain(
+            OsStr::new("/etc/passwd"),
+            &io::Error::from_raw_os_error(libc::EACCES),
+        );
+        assert_eq!(denied.exit_status, 126);
+        let directory = explain(
+            OsStr::new("/tmp"),
+            &io::Error::from_raw_os_error(libc::EACCES),
+        );
+        assert!(directory.to_string().contains("directory"));
+    }
+}
