@@ -1,0 +1,1202 @@
+//! The sending half of a queue pair on the direct wire: queue, executors, recovery, completion.
+//!
+//! Owns the send queue and decides for each request who executes it: this process (WRITE, READ, atomics on mapped
+//! memory, local operations) or the target through its ring. Requests take effect in posting order whoever executes
+//! them, so an own execution waits until the ring has answered everything before it. It must not know how memory is
+//! reached, how time passes or who calls.
+
+use std::cell::Cell;
+
+use super::layout::{KeyEntry, QpEntry};
+use super::receiver::{MAX_SGE, kind_of};
+use super::ring::{Answered, Kind, Record, RecordFlags, Response};
+use super::{AtomicOp, BindRequest, Fault, Host, Link, RemoteSpan, Sink, Words, layout, mark};
+use crate::types::{
+    Access, Completion, Instant, QpType, SendFlags, SendOpcode, Sge, WcFlags, WcStatus,
+    ack_timeout_ns, rnr_timer_ns,
+};
+
+/// Longest payload that travels inside the ring.
+pub const INLINE_THRESHOLD: u64 = 8 << 10;
+/// From this length on a transfer belongs to whoever makes progress, in chunks; posting only queues it.
+pub const ASYNC_THRESHOLD: u64 = 512 << 10;
+/// Bytes moved in one step of a long transfer.
+pub const CHUNK: u64 = 256 << 10;
+/// Longest message: 2^31 bytes.
+pub const MAX_MESSAGE: u64 = 1 << 31;
+/// Floor of the live ack timeout: far above scheduling latency, so that a busy peer is not taken for a dead one.
+pub const TIMEOUT_FLOOR_NS: u64 = 20_000_000;
+/// Longest datagram: the largest MTU.
+const MAX_DATAGRAM: u64 = 4096;
+/// Pause between two tries towards a queue pair that does not answer.
+const RETRY_INTERVAL_NS: u64 = 1_000_000;
+const SEQ_MASK: u32 = 0xff_ffff;
+const NO_OWNER: u64 = u64::MAX;
+
+/// A request as posted.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a, L> {
+    /// Identifier that comes back in the completion.
+    pub wr_id: u64,
+    /// Operation.
+    pub opcode: SendOpcode,
+    /// Flags.
+    pub flags: SendFlags,
+    /// Local elements; with INLINE their bytes are in `inline`.
+    pub sges: &'a [Sge],
+    /// Bytes copied when posting; only with INLINE.
+    pub inline: &'a [u8],
+    /// Immediate data (network order) or key to invalidate.
+    pub imm: u32,
+    /// Remote address.
+    pub remote_addr: u64,
+    /// Remote key.
+    pub rkey: u32,
+    /// Compare or add operand.
+    pub compare_add: u64,
+    /// Swap operand.
+    pub swap: u64,
+    /// Target queue pair of a datagram.
+    pub remote_qpn: u32,
+    /// Queue key of a datagram; SRQ number of an extended connection.
+    pub remote_key: u32,
+    /// Channel of a datagram or an extended connection; None when nobody owns the target.
+    pub link: Option<&'a L>,
+    /// GRH of a datagram, complete.
+    pub grh: Option<&'a [u8; 40]>,
+    /// Source LID << 16 bits and SL, path bits of a datagram.
+    pub route: (u16, u16),
+    /// Window to bind.
+    pub bind: Option<BindRequest>,
+}
+
+/// Why a request was not queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostError {
+    /// The queue is full.
+    Full,
+    /// More elements than the queue was created for.
+    TooManySges,
+    /// Inline data beyond the queue's limit.
+    InlineTooLong,
+    /// The message is longer than the service allows.
+    TooLong,
+    /// The state does not allow sending.
+    State,
+    /// The service does not offer the operation.
+    Opcode,
+}
+
+/// What the caller has to arrange after [`Sender::advance`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advance {
+    /// Nothing to do until the next post or response.
+    Idle,
+    /// More can be done at once: call again.
+    Again,
+    /// Waits for room in the ring or for the channel: call again when either may have changed.
+    Blocked,
+    /// Waits for a time.
+    Until(Instant),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    /// Not begun, or begun and to be continued by this process; bytes done.
+    Queued(u64),
+    /// All its records are in the ring; answers are outstanding.
+    InRing,
+    /// Finished with this status.
+    Done(WcStatus),
+}
+
+#[derive(Debug)]
+struct Wqe<L> {
+    wr_id: u64,
+    remote_addr: u64,
+    compare_add: u64,
+    swap: u64,
+    length: u32,
+    imm: u32,
+    rkey: u32,
+    remote_qpn: u32,
+    remote_key: u32,
+    opcode: SendOpcode,
+    flags: SendFlags,
+    route: (u16, u16),
+    sge_count: u8,
+    has_grh: bool,
+    progress: Progress,
+    pushed: Cell<u32>,
+    answered: u32,
+    link: Option<L>,
+    bind: Option<Box<BindRequest>>,
+}
+
+impl<L> Wqe<L> {
+    fn empty() -> Self {
+        Wqe {
+            wr_id: 0,
+            remote_addr: 0,
+            compare_add: 0,
+            swap: 0,
+            length: 0,
+            imm: 0,
+            rkey: 0,
+            remote_qpn: 0,
+            remote_key: 0,
+            opcode: SendOpcode::Send,
+            flags: SendFlags::empty(),
+            route: (0, 0),
+            sge_count: 0,
+            has_grh: false,
+            progress: Progress::Queued(0),
+            pushed: Cell::new(0),
+            answered: 0,
+            link: None,
+            bind: None,
+        }
+    }
+
+    fn is_inline(&self) -> bool {
+        self.flags.contains(SendFlags::INLINE)
+    }
+
+    fn is_atomic(&self) -> bool {
+        matches!(self.opcode, SendOpcode::CmpSwap | SendOpcode::FetchAdd)
+    }
+}
+
+/// State of the queue as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendState {
+    /// Before RTS: nothing may be posted.
+    Stopped,
+    /// RTS.
+    Running,
+    /// SQD: what was begun ends, nothing new begins.
+    Draining,
+    /// ERR or SQE: everything flushes.
+    Flushing,
+}
+
+/// Attributes of a connection as the send queue needs them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendAttr {
+    /// The peer's queue pair.
+    pub dest_qpn: u32,
+    /// First sequence number.
+    pub seq: u32,
+    /// Ack timeout code.
+    pub timeout: u8,
+    /// Transport retries.
+    pub retry_cnt: u8,
+    /// RNR retries, 7 infinite.
+    pub rnr_retry: u8,
+}
+
+/// The sending half of a queue pair.
+#[derive(Debug)]
+pub struct Sender<L> {
+    qpn: u32,
+    index: u32,
+    qp_type: QpType,
+    pd: u32,
+    signal_all: bool,
+    state: SendState,
+    attr: SendAttr,
+    dest_index: Cell<Option<u32>>,
+    link: Option<L>,
+    wqes: Box<[Wqe<L>]>,
+    sges: Box<[Sge]>,
+    inline: Box<[u8]>,
+    grhs: Box<[[u8; 40]]>,
+    max_sge: usize,
+    max_inline: usize,
+    /// Oldest request that has not completed, next to begin, end: free running.
+    head: u64,
+    next: u64,
+    tail: u64,
+    seq: Cell<u32>,
+    in_ring: Cell<u32>,
+    ring_slot: Cell<u32>,
+    incarnation: u32,
+    /// Nothing is begun before this time; answers of records that are still in the ring are ignored.
+    recovery: Option<Instant>,
+    rnr_left: u8,
+    lost_since: Option<Instant>,
+}
+
+enum Step {
+    Done(WcStatus),
+    InRing,
+    /// Bytes done; wait for answers, or call again.
+    Partial(u64),
+    Blocked,
+    Lost,
+}
+
+enum Accessed {
+    Moved,
+    Refused(WcStatus),
+    Lost,
+    ByTarget,
+}
+
+impl<L: Link> Sender<L> {
+    /// A queue of `max_wr` requests of `max_sge` elements and `max_inline` inline bytes. `index` is the queue pair's place
+    /// in its process, given back with responses.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        qpn: u32,
+        index: u32,
+        qp_type: QpType,
+        pd: u32,
+        signal_all: bool,
+        max_wr: u32,
+        max_sge: u32,
+        max_inline: u32,
+    ) -> Self {
+        let wrs = max_wr as usize;
+        let grhs = if qp_type == QpType::Ud { wrs } else { 0 };
+        Sender {
+            qpn,
+            index,
+            qp_type,
+            pd,
+            signal_all,
+            state: SendState::Stopped,
+            attr: SendAttr::default(),
+            dest_index: Cell::new(None),
+            link: None,
+            wqes: (0..wrs).map(|_| Wqe::empty()).collect(),
+            sges: vec![Sge::default(); wrs * max_sge as usize].into(),
+            inline: vec![0; wrs * max_inline as usize].into(),
+            grhs: vec![[0; 40]; grhs].into(),
+            max_sge: max_sge as usize,
+            max_inline: max_inline as usize,
+            head: 0,
+            next: 0,
+            tail: 0,
+            seq: Cell::new(0),
+            in_ring: Cell::new(0),
+            ring_slot: Cell::new(u32::MAX),
+            incarnation: 0,
+            recovery: None,
+            rnr_left: 0,
+            lost_since: None,
+        }
+    }
+
+    /// The owner word of this queue pair's records: index and incarnation.
+    fn owner(&self) -> u64 {
+        u64::from(self.index) | u64::from(self.incarnation) << 32
+    }
+
+    /// Queue pair index in an owner word; None for records that nobody waits for.
+    pub fn index_of_owner(owner: u64) -> Option<u32> {
+        (owner != NO_OWNER).then_some(owner as u32)
+    }
+
+    /// True while requests are queued.
+    pub fn has_work(&self) -> bool {
+        self.head != self.tail
+    }
+
+    /// Requests queued or outstanding.
+    pub fn outstanding(&self) -> u64 {
+        self.tail - self.head
+    }
+
+    /// State of the queue.
+    pub fn state(&self) -> SendState {
+        self.state
+    }
+
+    /// True when nothing that was begun is outstanding (SQD).
+    pub fn drained(&self) -> bool {
+        self.in_ring.get() == 0 && self.next == self.head
+    }
+
+    /// True when records in the ring wait for answers.
+    pub fn awaits_answers(&self) -> bool {
+        self.in_ring.get() > 0
+    }
+
+    /// Sets the connection.
+    pub fn connect(&mut self, attr: SendAttr, link: Option<L>) {
+        self.attr = attr;
+        self.seq.set(attr.seq & SEQ_MASK);
+        self.link = link;
+        self.dest_index.set(None);
+        self.rnr_left = attr.rnr_retry;
+    }
+
+    /// The channel, if connected.
+    pub fn link(&self) -> Option<&L> {
+        self.link.as_ref()
+    }
+
+    /// Sets the first sequence number and the retry limits (RTR to RTS).
+    pub fn start(&mut self, attr: SendAttr) {
+        self.attr = attr;
+        self.seq.set(attr.seq & SEQ_MASK);
+        self.rnr_left = attr.rnr_retry;
+    }
+
+    /// The connection as set, with the sequence number of the next record.
+    pub fn attr(&self) -> SendAttr {
+        SendAttr {
+            seq: self.seq.get(),
+            ..self.attr
+        }
+    }
+
+    /// Changes the state. Entering `Flushing` completes everything that is queued; `Stopped` forgets it.
+    pub fn set_state(&mut self, state: SendState, sink: &mut impl Sink) {
+        self.state = state;
+        match state {
+            SendState::Stopped => {
+                self.forget();
+                self.link = None;
+            }
+            SendState::Flushing => self.flush(sink),
+            SendState::Running | SendState::Draining => {}
+        }
+    }
+
+    /// Answers of records pushed so far will be ignored; nothing is queued any more.
+    fn forget(&mut self) {
+        self.ignore_answers();
+        while self.head != self.tail {
+            let slot = self.slot(self.head);
+            self.wqes[slot] = Wqe::empty();
+            self.head += 1;
+        }
+        self.next = self.tail;
+    }
+
+    fn ignore_answers(&mut self) {
+        self.incarnation = self.incarnation.wrapping_add(1) & 0x7fff_ffff;
+        self.in_ring.set(0);
+        self.recovery = None;
+        self.lost_since = None;
+    }
+
+    fn slot(&self, pos: u64) -> usize {
+        (pos % self.wqes.len().max(1) as u64) as usize
+    }
+
+    /// Queues a request. In `Flushing` it completes at once, flushed.
+    pub fn post(
+        &mut self,
+        request: &SendRequest<'_, L>,
+        sink: &mut impl Sink,
+    ) -> Result<(), PostError> {
+        if self.state == SendState::Stopped {
+            return Err(PostError::State);
+        }
+        if self.tail - self.head >= self.wqes.len() as u64 {
+            return Err(PostError::Full);
+        }
+        if !offers(self.qp_type, request.opcode) {
+            return Err(PostError::Opcode);
+        }
+        let length = self.check_length(request)?;
+        let slot = self.slot(self.tail);
+        let sge_count = if request.flags.contains(SendFlags::INLINE) {
+            self.inline[slot * self.max_inline..][..request.inline.len()]
+                .copy_from_slice(request.inline);
+            0
+        } else {
+            self.sges[slot * self.max_sge..][..request.sges.len()].copy_from_slice(request.sges);
+            request.sges.len() as u8
+        };
+        if let (Some(grh), Some(room)) = (request.grh, self.grhs.get_mut(slot)) {
+            *room = *grh;
+        }
+        self.wqes[slot] = Wqe {
+            wr_id: request.wr_id,
+            remote_addr: request.remote_addr,
+            compare_add: request.compare_add,
+            swap: request.swap,
+            length: length as u32,
+            imm: request.imm,
+            rkey: request.rkey,
+            remote_qpn: request.remote_qpn,
+            remote_key: request.remote_key,
+            opcode: request.opcode,
+            flags: request.flags,
+            route: request.route,
+            sge_count,
+            has_grh: request.grh.is_some(),
+            progress: Progress::Queued(0),
+            pushed: Cell::new(0),
+            answered: 0,
+            link: request.link.cloned(),
+            bind: request.bind.map(Box::new),
+        };
+        self.tail += 1;
+        if self.state == SendState::Flushing {
+            self.flush(sink);
+        }
+        Ok(())
+    }
+
+    /// The message's length, if the queue and the service take it.
+    fn check_length(&self, request: &SendRequest<'_, L>) -> Result<u64, PostError> {
+        let length = if request.flags.contains(SendFlags::INLINE) {
+            if request.inline.len() > self.max_inline {
+                return Err(PostError::InlineTooLong);
+            }
+            request.inline.len() as u64
+        } else {
+            if request.sges.len() > self.max_sge.min(MAX_SGE) {
+                return Err(PostError::TooManySges);
+            }
+            request.sges.iter().map(|sge| u64::from(sge.length)).sum()
+        };
+        let limit = if self.qp_type == QpType::Ud {
+            MAX_DATAGRAM
+        } else {
+            MAX_MESSAGE
+        };
+        if length > limit {
+            Err(PostError::TooLong)
+        } else {
+            Ok(length)
+        }
+    }
+
+    /// Does what can be done now. `now` is asked only when a timer is involved. With `long` false, long transfers are
+    /// left for a caller that may take its time.
+    pub fn advance<H: Host<Link = L, Seg = L::Seg>>(
+        &mut self,
+        host: &H,
+        now: impl Fn() -> Instant,
+        long: bool,
+        sink: &mut impl Sink,
+    ) -> Advance {
+        loop {
+            if let Some(until) = self.recovery {
+                if self.in_ring.get() > 0 {
+                    return Advance::Idle;
+                }
+                if now() < until {
+                    return Advance::Until(until);
+                }
+                self.recovery = None;
+            }
+            if self.next == self.tail
+                || matches!(self.state, SendState::Stopped | SendState::Flushing)
+            {
+                return Advance::Idle;
+            }
+            let slot = self.slot(self.next);
+            if self.state == SendState::Draining && self.wqes[slot].progress == Progress::Queued(0)
+            {
+                return Advance::Idle;
+            }
+            match self.launch(host, slot, long) {
+                Step::Done(status) => {
+                    self.wqes[slot].progress = Progress::Done(status);
+                    self.next += 1;
+                    if status == WcStatus::Success {
+                        self.progressed();
+                    }
+                    self.complete(sink);
+                }
+                Step::InRing => {
+                    self.wqes[slot].progress = Progress::InRing;
+                    self.next += 1;
+                }
+                Step::Partial(done) => {
+                    self.wqes[slot].progress = Progress::Queued(done);
+                    return if self.in_ring.get() > 0 {
+                        Advance::Idle
+                    } else {
+                        Advance::Again
+                    };
+                }
+                Step::Blocked => return Advance::Blocked,
+                Step::Lost => self.lost(now(), sink),
+            }
+        }
+    }
+
+    /// One request, as far as it goes now.
+    #[inline]
+    fn launch<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, slot: usize, long: bool) -> Step {
+        let wqe = &self.wqes[slot];
+        let Progress::Queued(done) = wqe.progress else {
+            return Step::Blocked;
+        };
+        if matches!(wqe.opcode, SendOpcode::LocalInv | SendOpcode::BindMw) {
+            return if self.in_ring.get() > 0 {
+                Step::Partial(0)
+            } else {
+                Step::Done(self.local_operation(host, wqe))
+            };
+        }
+        let unreliable = matches!(self.qp_type, QpType::Ud | QpType::Uc);
+        let lost = if unreliable {
+            Step::Done(WcStatus::Success)
+        } else {
+            Step::Lost
+        };
+        let Some(link) = wqe.link.as_ref().or(self.link.as_ref()) else {
+            return lost;
+        };
+        if link.dead() {
+            return lost;
+        }
+        if !link.ready() {
+            return Step::Blocked;
+        }
+        let length = u64::from(wqe.length);
+        let own = match wqe.opcode {
+            SendOpcode::RdmaWrite | SendOpcode::RdmaRead => link.reachable(),
+            SendOpcode::RdmaWriteImm => {
+                link.reachable() && length > INLINE_THRESHOLD && done < length
+            }
+            _ => wqe.is_atomic(),
+        };
+        if own {
+            // posting order: what the target still has to do comes first
+            if self.in_ring.get() > 0 {
+                return Step::Partial(done);
+            }
+            match self.execute(host, link, slot, done, long) {
+                Step::Done(WcStatus::Success) if wqe.opcode == SendOpcode::RdmaWriteImm => {
+                    return self.push(host, link, slot, length);
+                }
+                Step::Blocked => {}
+                step => return step,
+            }
+        }
+        self.push(host, link, slot, done)
+    }
+
+    fn local_operation<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, wqe: &Wqe<L>) -> WcStatus {
+        match (wqe.opcode, &wqe.bind) {
+            (SendOpcode::LocalInv, _) if host.invalidate(self.pd, self.qpn, wqe.imm) => {
+                WcStatus::Success
+            }
+            (SendOpcode::BindMw, Some(bind)) if host.bind(self.pd, self.qpn, bind) => {
+                WcStatus::Success
+            }
+            _ => WcStatus::MwBindErr,
+        }
+    }
+
+    /// Local elements as process addresses.
+    #[inline]
+    fn ranges<'a, H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        slot: usize,
+        need: Access,
+        into: &'a mut [Sge; MAX_SGE],
+    ) -> Result<&'a [Sge], WcStatus> {
+        let wqe = &self.wqes[slot];
+        if wqe.is_inline() {
+            let bytes = &self.inline[slot * self.max_inline..][..wqe.length as usize];
+            into[0] = Sge {
+                addr: bytes.as_ptr() as u64,
+                length: wqe.length,
+                lkey: 0,
+            };
+            return Ok(&into[..1]);
+        }
+        let from = &self.sges[slot * self.max_sge..][..wqe.sge_count as usize];
+        for (to, sge) in into.iter_mut().zip(from) {
+            *to = *sge;
+            if sge.length > 0 {
+                to.addr = host.local(self.pd, sge, need).ok_or(WcStatus::LocProtErr)?;
+            }
+        }
+        Ok(&into[..from.len()])
+    }
+
+    /// Executes WRITE, READ or an atomic from here. `Blocked`: the target has to.
+    #[inline]
+    fn execute<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        slot: usize,
+        done: u64,
+        long: bool,
+    ) -> Step {
+        let wqe = &self.wqes[slot];
+        let writes = matches!(wqe.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm);
+        let need = if writes {
+            Access::empty()
+        } else {
+            Access::LOCAL_WRITE
+        };
+        let mut buffer = [const {
+            Sge {
+                addr: 0,
+                length: 0,
+                lkey: 0,
+            }
+        }; MAX_SGE];
+        let ranges = match self.ranges(host, slot, need, &mut buffer) {
+            Ok(ranges) => ranges,
+            Err(status) => return Step::Done(status),
+        };
+        let length = u64::from(wqe.length);
+        if length >= ASYNC_THRESHOLD && !long {
+            return Step::Partial(done);
+        }
+        if wqe.is_atomic() && length != 8 {
+            return Step::Done(WcStatus::LocLenErr);
+        }
+        let piece = if length >= ASYNC_THRESHOLD {
+            CHUNK.min(length - done)
+        } else {
+            length
+        };
+        let mark = host.claim_mark();
+        mark::publish(host.own(), mark, link.slot(), wqe.rkey, self.attr.dest_qpn);
+        let outcome = self.access(host, link, wqe, ranges, done, piece);
+        mark::clear(host.own(), mark);
+        host.release_mark(mark);
+        match outcome {
+            Accessed::Moved if done + piece < length => Step::Partial(done + piece),
+            Accessed::Moved => Step::Done(WcStatus::Success),
+            // an unreliable connection hears nothing of what happens at the target
+            Accessed::Refused(_) | Accessed::Lost if self.qp_type == QpType::Uc => {
+                Step::Done(WcStatus::Success)
+            }
+            Accessed::Refused(status) => Step::Done(status),
+            Accessed::Lost => Step::Lost,
+            Accessed::ByTarget => Step::Blocked,
+        }
+    }
+
+    /// The peer queue pair's entry in its table, if it takes requests from this one.
+    #[inline]
+    fn target<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, link: &L) -> Option<QpEntry> {
+        let index = match self.dest_index.get() {
+            Some(index) => index,
+            None => {
+                let index = layout::find_qp(link.table(), self.attr.dest_qpn)?;
+                self.dest_index.set(Some(index));
+                index
+            }
+        };
+        let qp = QpEntry::read(link.table(), index as usize)?;
+        let connected = qp.dest_qpn == self.qpn && qp.dest_slot == host.slot();
+        (qp.receives && connected && qp.qpn == self.attr.dest_qpn).then_some(qp)
+    }
+
+    /// The access itself, between the marks: first the peer's word on queue pair and key, then the bytes.
+    #[inline]
+    fn access<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        wqe: &Wqe<L>,
+        ranges: &[Sge],
+        done: u64,
+        piece: u64,
+    ) -> Accessed {
+        let Some(qp) = self.target(host, link) else {
+            return Accessed::Lost;
+        };
+        if wqe.length == 0 {
+            return Accessed::Moved;
+        }
+        let need = match wqe.opcode {
+            SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm => Access::REMOTE_WRITE,
+            SendOpcode::RdmaRead => Access::REMOTE_READ,
+            _ => Access::REMOTE_ATOMIC,
+        };
+        if wqe.is_atomic() && wqe.remote_addr % 8 != 0 {
+            return Accessed::Refused(WcStatus::RemInvReqErr);
+        }
+        let refused = Accessed::Refused(WcStatus::RemAccessErr);
+        let Some(key) = KeyEntry::read(link.table(), wqe.rkey) else {
+            return refused;
+        };
+        let Some(offset) = key.offset_of(wqe.remote_addr, u64::from(wqe.length)) else {
+            return refused;
+        };
+        let scoped = key.only_qp == 0 || key.only_qp == qp.qpn + 1;
+        if !qp.access.contains(need) || !key.access.contains(need) || key.pd != qp.pd || !scoped {
+            return refused;
+        }
+        let span = RemoteSpan {
+            addr: key.addr.wrapping_add(offset),
+            map_id: key.map_id,
+            map_offset: key.map_offset.wrapping_add(offset),
+        }
+        .advanced(done);
+        let moved = match need {
+            Access::REMOTE_WRITE => host.remote_write(link, span, ranges, done, piece),
+            Access::REMOTE_READ => host.remote_read(link, span, ranges, done, piece),
+            _ => {
+                let op = match wqe.opcode {
+                    SendOpcode::CmpSwap => AtomicOp::CompareSwap(wqe.compare_add, wqe.swap),
+                    _ => AtomicOp::FetchAdd(wqe.compare_add),
+                };
+                let Some(value) = host.remote_atomic(link, span, op) else {
+                    return Accessed::ByTarget;
+                };
+                host.put(&value.to_ne_bytes(), ranges, 0);
+                Ok(())
+            }
+        };
+        match moved {
+            Ok(()) => Accessed::Moved,
+            Err(Fault::Gone) => Accessed::Lost,
+            Err(Fault::Forbidden) => Accessed::ByTarget,
+            Err(Fault::LocalUnmapped) => Accessed::Refused(WcStatus::LocProtErr),
+            Err(Fault::RemoteUnmapped) => Accessed::Refused(WcStatus::RemOpErr),
+        }
+    }
+
+    /// Hands the request to the target. Long ones go in pieces, or as a list of ranges that the target reads.
+    fn push<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        slot: usize,
+        mut done: u64,
+    ) -> Step {
+        let wqe = &self.wqes[slot];
+        let Some(kind) = kind_of(wqe.opcode) else {
+            return Step::Done(WcStatus::LocQpOpErr);
+        };
+        let length = u64::from(wqe.length);
+        if wqe.is_atomic() && length != 8 {
+            return Step::Done(WcStatus::LocLenErr);
+        }
+        // one executor at a time: an extended connection may reach several processes
+        if self.in_ring.get() > 0 && self.ring_slot.get() != link.slot() {
+            return Step::Partial(done);
+        }
+        let mut buffer = [const {
+            Sge {
+                addr: 0,
+                length: 0,
+                lkey: 0,
+            }
+        }; MAX_SGE];
+        let need = if kind == Kind::Read || wqe.is_atomic() {
+            Access::LOCAL_WRITE
+        } else {
+            Access::empty()
+        };
+        let ranges = match self.ranges(host, slot, need, &mut buffer) {
+            Ok(ranges) => ranges,
+            Err(status) => return Step::Done(status),
+        };
+        if self.qp_type == QpType::Ud {
+            return self.push_datagram(host, link, slot, ranges);
+        }
+        self.ring_slot.set(link.slot());
+        let pull = kind == Kind::Send && length > INLINE_THRESHOLD && link.reachable();
+        loop {
+            let piece = if pull {
+                length
+            } else {
+                (length - done).min(INLINE_THRESHOLD)
+            };
+            if !self.push_piece(
+                host,
+                link,
+                slot,
+                ranges,
+                Piece {
+                    kind,
+                    done,
+                    length: piece,
+                    pull,
+                },
+            ) {
+                return if done == 0 {
+                    Step::Blocked
+                } else {
+                    Step::Partial(done)
+                };
+            }
+            done += piece;
+            if done == length {
+                return Step::InRing;
+            }
+        }
+    }
+
+    /// One record. False: no room.
+    #[inline]
+    fn push_piece<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        slot: usize,
+        ranges: &[Sge],
+        piece: Piece,
+    ) -> bool {
+        let wqe = &self.wqes[slot];
+        let Piece {
+            kind,
+            done,
+            length,
+            pull,
+        } = piece;
+        let atomic = wqe.is_atomic();
+        let carries = matches!(kind, Kind::Send | Kind::WriteImm | Kind::Write);
+        let in_record = carries && !pull && length <= 8;
+        let room = match kind {
+            _ if atomic || in_record => 0,
+            _ if pull => ranges.len() * 16,
+            _ => length as usize,
+        };
+        let mut tx = link.tx();
+        let Some(place) = tx.reserve(room) else {
+            return false;
+        };
+        let mut data = place.data;
+        if pull {
+            for (index, range) in ranges.iter().enumerate() {
+                link.pair().store(place.data_at + index * 16, range.addr);
+                link.pair()
+                    .store(place.data_at + index * 16 + 8, u64::from(range.length));
+            }
+        } else if in_record {
+            let mut bytes = [0; 8];
+            host.fetch(ranges, done, &mut bytes[..length as usize]);
+            data = u64::from_le_bytes(bytes);
+        } else if carries {
+            host.gather(link.pair(), place.data_at, ranges, done, length);
+        } else if atomic {
+            data = wqe.swap;
+        }
+        let mut flags = RecordFlags::empty();
+        flags.set(RecordFlags::IN_RECORD, in_record);
+        flags.set(RecordFlags::PULL, pull);
+        flags.set(RecordFlags::LAST, done + length == u64::from(wqe.length));
+        flags.set(
+            RecordFlags::IMM,
+            matches!(wqe.opcode, SendOpcode::SendImm | SendOpcode::RdmaWriteImm),
+        );
+        flags.set(RecordFlags::INVALIDATE, wqe.opcode == SendOpcode::SendInv);
+        flags.set(
+            RecordFlags::SOLICITED,
+            wqe.flags.contains(SendFlags::SOLICITED),
+        );
+        let seq = self.seq.get();
+        let record = Record {
+            kind,
+            flags,
+            dst_qpn: self.attr.dest_qpn,
+            src_qpn: self.qpn,
+            seq: seq | (wqe.remote_key & 0xff_0000) << 8,
+            length: length as u32,
+            imm: wqe.imm,
+            key: wqe.rkey,
+            addr: if pull {
+                ranges.len() as u64
+            } else {
+                wqe.remote_addr.wrapping_add(if atomic { 0 } else { done })
+            },
+            arg: if atomic {
+                wqe.compare_add
+            } else {
+                u64::from(wqe.length) << 32 | done
+            },
+            data,
+            extra: wqe.remote_key as u16,
+        };
+        tx.publish(link.pair(), place, &record, self.owner());
+        drop(tx);
+        self.seq.set((seq + 1) & SEQ_MASK);
+        self.in_ring.set(self.in_ring.get() + 1);
+        wqe.pushed.set(wqe.pushed.get() + 1);
+        link.ring_doorbell();
+        true
+    }
+
+    fn push_datagram<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        slot: usize,
+        ranges: &[Sge],
+    ) -> Step {
+        let wqe = &self.wqes[slot];
+        let length = wqe.length as usize;
+        let grh = if wqe.has_grh { 40 } else { 0 };
+        let mut tx = link.tx();
+        let Some(place) = tx.reserve(grh + length) else {
+            return Step::Blocked;
+        };
+        if wqe.has_grh {
+            link.pair().copy_in(place.data_at, &self.grhs[slot]);
+        }
+        if length > 0 {
+            host.gather(link.pair(), place.data_at + grh, ranges, 0, length as u64);
+        }
+        let mut flags = RecordFlags::LAST;
+        flags.set(RecordFlags::GRH, wqe.has_grh);
+        flags.set(RecordFlags::IMM, wqe.opcode == SendOpcode::SendImm);
+        flags.set(
+            RecordFlags::SOLICITED,
+            wqe.flags.contains(SendFlags::SOLICITED),
+        );
+        let record = Record {
+            kind: Kind::Datagram,
+            flags,
+            dst_qpn: wqe.remote_qpn,
+            src_qpn: self.qpn,
+            seq: 0,
+            length: (grh + length) as u32,
+            imm: wqe.imm,
+            key: wqe.remote_key,
+            addr: u64::from(wqe.route.0),
+            arg: 0,
+            data: place.data,
+            extra: wqe.route.1,
+        };
+        tx.publish(link.pair(), place, &record, NO_OWNER);
+        drop(tx);
+        link.ring_doorbell();
+        Step::Done(WcStatus::Success)
+    }
+
+    /// The target's answer to the oldest unanswered record of this queue pair; `pair` holds the payload of a READ.
+    pub fn answered<H: Host<Link = L, Seg = L::Seg>>(
+        &mut self,
+        host: &H,
+        pair: &L::Seg,
+        answer: Answered,
+        now: impl Fn() -> Instant,
+        sink: &mut impl Sink,
+    ) {
+        if answer.owner != self.owner() || self.in_ring.get() == 0 {
+            return;
+        }
+        self.in_ring.set(self.in_ring.get() - 1);
+        if self.recovery.is_some() || self.state == SendState::Flushing {
+            return;
+        }
+        let slot = self.slot(self.head);
+        let response = match answer.response {
+            // an unreliable connection hears nothing
+            _ if self.qp_type == QpType::Uc => Response::Ok(0),
+            response => response,
+        };
+        let status = match response {
+            Response::Ok(value) => match self.executed(host, pair, slot, value, answer.data_at) {
+                Some(status) => status,
+                None => return,
+            },
+            Response::Rnr(code) => {
+                let until = now().plus_ns(rnr_timer_ns(code));
+                match self.rnr_left {
+                    0 => WcStatus::RnrRetryExcErr,
+                    left => {
+                        if left < 7 {
+                            self.rnr_left = left - 1;
+                        }
+                        return self.go_back(answer.seq, until);
+                    }
+                }
+            }
+            Response::Sequence | Response::NotReady => {
+                let now = now();
+                self.go_back(answer.seq, now);
+                return self.lost(now, sink);
+            }
+            Response::InvalidRequest => WcStatus::RemInvReqErr,
+            Response::RemoteAccess => WcStatus::RemAccessErr,
+            Response::RemoteOperation => WcStatus::RemOpErr,
+        };
+        self.wqes[slot].progress = Progress::Done(status);
+        if self.next == self.head {
+            self.next += 1;
+        }
+        if status == WcStatus::Success {
+            self.progressed();
+        }
+        self.complete(sink);
+    }
+
+    /// A record of the oldest request was executed. Its status once that was the last.
+    fn executed<H: Host<Link = L, Seg = L::Seg>>(
+        &mut self,
+        host: &H,
+        pair: &L::Seg,
+        slot: usize,
+        value: u64,
+        data_at: usize,
+    ) -> Option<WcStatus> {
+        let wqe = &self.wqes[slot];
+        if wqe.opcode == SendOpcode::RdmaRead || wqe.is_atomic() {
+            let mut buffer = [const {
+                Sge {
+                    addr: 0,
+                    length: 0,
+                    lkey: 0,
+                }
+            }; MAX_SGE];
+            let ranges = match self.ranges(host, slot, Access::LOCAL_WRITE, &mut buffer) {
+                Ok(ranges) => ranges,
+                Err(status) => return Some(status),
+            };
+            if wqe.is_atomic() {
+                host.put(&value.to_ne_bytes(), ranges, 0);
+            } else if wqe.length > 0 {
+                let skip = u64::from(wqe.answered) * INLINE_THRESHOLD;
+                let len = (u64::from(wqe.length) - skip).min(INLINE_THRESHOLD);
+                host.scatter(pair, data_at, ranges, skip, len);
+            }
+        }
+        let wqe = &mut self.wqes[slot];
+        wqe.answered += 1;
+        (wqe.progress == Progress::InRing && wqe.answered == wqe.pushed.get())
+            .then_some(WcStatus::Success)
+    }
+
+    /// Begins again with the oldest request, whose first unaccepted record had `seq`, not before `until`. Answers that are still
+    /// to come belong to records that the target refuses.
+    fn go_back(&mut self, seq: u32, until: Instant) {
+        let head = self.slot(self.head);
+        let rewind = self.wqes[head].answered;
+        self.seq.set(seq.wrapping_sub(rewind) & SEQ_MASK);
+        let mut pos = self.head;
+        while pos <= self.next && pos != self.tail {
+            let slot = self.slot(pos);
+            let wqe = &mut self.wqes[slot];
+            // data that this process has placed itself stays placed
+            let placed =
+                wqe.opcode == SendOpcode::RdmaWriteImm && u64::from(wqe.length) > INLINE_THRESHOLD;
+            let keeps = placed && wqe.progress == Progress::InRing;
+            wqe.progress = Progress::Queued(if keeps { u64::from(wqe.length) } else { 0 });
+            wqe.pushed.set(0);
+            wqe.answered = 0;
+            pos += 1;
+        }
+        self.next = self.head;
+        self.recovery = Some(until);
+    }
+
+    fn progressed(&mut self) {
+        self.rnr_left = self.attr.rnr_retry;
+        self.lost_since = None;
+    }
+
+    /// The target does not answer: tries again every millisecond until timeout times (retries + 1) has passed (I10).
+    fn lost(&mut self, now: Instant, sink: &mut impl Sink) {
+        let since = *self.lost_since.get_or_insert(now);
+        if let Some(timeout) = ack_timeout_ns(self.attr.timeout) {
+            let tries = u64::from(self.attr.retry_cnt) + 1;
+            let limit = timeout.saturating_mul(tries).max(TIMEOUT_FLOOR_NS);
+            if now.0.saturating_sub(since.0) >= limit {
+                let slot = self.slot(self.head);
+                self.wqes[slot].progress = Progress::Done(WcStatus::RetryExcErr);
+                self.next = self.next.max(self.head + 1);
+                self.recovery = None;
+                return self.complete(sink);
+            }
+        }
+        self.recovery = Some(now.plus_ns(RETRY_INTERVAL_NS));
+    }
+
+    /// The peer's process died: what is in the ring will never be answered.
+    pub fn peer_died(&mut self, now: Instant, sink: &mut impl Sink) {
+        if self.in_ring.get() == 0 || self.state == SendState::Flushing {
+            return;
+        }
+        self.incarnation = self.incarnation.wrapping_add(1) & 0x7fff_ffff;
+        self.in_ring.set(0);
+        self.recovery = None;
+        if self.qp_type == QpType::Uc {
+            while self.head < self.next {
+                let slot = self.slot(self.head);
+                self.wqes[slot].progress = Progress::Done(WcStatus::Success);
+                self.complete(sink);
+            }
+            return;
+        }
+        let seq = self.seq.get();
+        self.go_back(seq, now);
+        self.lost(now, sink);
+    }
+
+    /// Completes what is done, in order. A failure flushes the rest (I11).
+    fn complete(&mut self, sink: &mut impl Sink) {
+        while self.head < self.next {
+            let slot = self.slot(self.head);
+            let Progress::Done(status) = self.wqes[slot].progress else {
+                return;
+            };
+            self.pop(status, sink);
+            if status != WcStatus::Success {
+                self.state = SendState::Flushing;
+                return self.flush(sink);
+            }
+        }
+    }
+
+    /// Removes the oldest request with this status; an error completes even when unsignaled.
+    #[inline]
+    fn pop(&mut self, status: WcStatus, sink: &mut impl Sink) {
+        let slot = self.slot(self.head);
+        let wqe = &mut self.wqes[slot];
+        wqe.link = None;
+        wqe.bind = None;
+        self.head += 1;
+        if self.signal_all || wqe.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success
+        {
+            let byte_len = match wqe.opcode {
+                SendOpcode::RdmaRead => wqe.length,
+                SendOpcode::CmpSwap | SendOpcode::FetchAdd => 8,
+                _ => wqe.length,
+            };
+            sink.sent(Completion {
+                wr_id: wqe.wr_id,
+                status,
+                opcode: wqe.opcode.completion(),
+                byte_len,
+                qp_num: self.qpn,
+                flags: WcFlags::empty(),
+                ..Completion::default()
+            });
+        }
+    }
+
+    fn flush(&mut self, sink: &mut impl Sink) {
+        self.ignore_answers();
+        while self.head != self.tail {
+            self.pop(WcStatus::WrFlushErr, sink);
+        }
+        self.next = self.tail;
+    }
+}
+
+/// A piece of a message as one record carries it.
+#[derive(Clone, Copy)]
+struct Piece {
+    kind: Kind,
+    done: u64,
+    length: u64,
+    pull: bool,
+}
+
+/// Which operations a service offers (IBA table 46).
+fn offers(qp_type: QpType, opcode: SendOpcode) -> bool {
+    use SendOpcode::{BindMw, LocalInv, RdmaWrite, RdmaWriteImm, Send, SendImm};
+    match qp_type {
+        QpType::Rc | QpType::XrcSend => true,
+        QpType::Uc => matches!(
+            opcode,
+            Send | SendImm | RdmaWrite | RdmaWriteImm | BindMw | LocalInv
+        ),
+        QpType::Ud => matches!(opcode, Send | SendImm),
+        QpType::XrcRecv => false,
+    }
+}
