@@ -17,10 +17,16 @@
 )))]
 compile_error!("ferriband-memory needs 64-bit little-endian Linux");
 
+pub mod alive;
 pub mod app;
 pub mod copy;
 pub mod segment;
+#[cfg(test)]
+mod test_process;
+pub mod wait;
+mod words;
 
+pub use alive::AliveWord;
 pub use app::{AppMemory, AppRange};
 pub use segment::{Access, Segment, Span};
 
