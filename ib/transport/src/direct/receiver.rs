@@ -4,6 +4,7 @@
 //! receive queue (its own or a shared one) is handed in for each record, locked by the caller.
 
 use super::layout::KeyEntry;
+use super::Words;
 use super::{
     AtomicOp, Consumer, Fault, Host, Kind, Link, Record, RecordFlags, RemoteSpan, Response,
 };
