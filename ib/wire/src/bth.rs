@@ -53,6 +53,12 @@ impl BthWire {
     pub const fn pad_count(&self) -> u8 {
         (self.flags >> PAD_SHIFT) & PAD_MASK
     }
+
+    /// The same header with the ICRC's variant field set to ones (IBA 7.8.1).
+    pub(crate) const fn masked(mut self) -> Self {
+        self.congestion = 0xff;
+        self
+    }
 }
 
 /// The BTH's meaning.

@@ -115,3 +115,47 @@ pub fn packet() -> impl Strategy<Value = (Headers, Vec<u8>)> {
             .prop_map(|(bth, ext, payload)| (Headers { bth, ext }, payload))
     })
 }
+
+pub fn lrh() -> impl Strategy<Value = Lrh> {
+    (0_u8..16, 0_u8..16, any::<u16>(), any::<u16>()).prop_map(|(vl, sl, dlid, slid)| Lrh {
+        vl: Vl(vl),
+        sl: Sl(sl),
+        dlid: Lid(dlid),
+        slid: Lid(slid),
+    })
+}
+
+pub fn grh() -> impl Strategy<Value = Grh> {
+    (
+        any::<(u8, u8)>(),
+        0_u32..1 << 20,
+        any::<([u8; 16], [u8; 16])>(),
+    )
+        .prop_map(
+            |((traffic_class, hop_limit), flow_label, (sgid, dgid))| Grh {
+                traffic_class,
+                flow_label,
+                hop_limit,
+                sgid: Gid(sgid),
+                dgid: Gid(dgid),
+            },
+        )
+}
+
+pub fn ipv4() -> impl Strategy<Value = Ipv4> {
+    any::<(u8, u16, bool, u8, [u8; 4], [u8; 4])>().prop_map(
+        |(tos, identification, dont_fragment, ttl, source, destination)| Ipv4 {
+            tos,
+            identification,
+            dont_fragment,
+            ttl,
+            source: source.into(),
+            destination: destination.into(),
+        },
+    )
+}
+
+pub fn roce_headers() -> impl Strategy<Value = RoceHeaders> {
+    let ip = prop_oneof![ipv4().prop_map(RoceIp::V4), grh().prop_map(RoceIp::V6)];
+    (ip, any::<u16>()).prop_map(|(ip, source_port)| RoceHeaders { ip, source_port })
+}
