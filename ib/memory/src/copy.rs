@@ -27,10 +27,7 @@ pub unsafe fn copy_ascending(dst: *mut u8, src: *const u8, len: usize) {
     if len == 0 {
         return;
     }
-    let end = dst.addr().wrapping_add(len);
-    // The alignment of the end, at most 8, at most what fits.
-    let natural = 1usize << end.trailing_zeros().min(3);
-    let tail = natural.min(1usize << len.ilog2().min(3));
+    let tail = tail_bytes(dst.addr().wrapping_add(len), len);
     let body = len - tail;
     // SAFETY: body < len, so both ranges lie within the caller's.
     unsafe { copy_body(dst, src, body) };
@@ -38,6 +35,13 @@ pub unsafe fn copy_ascending(dst: *mut u8, src: *const u8, len: usize) {
     fence(Ordering::Release);
     // SAFETY: body + tail == len; the destination is aligned to `tail` because `end` is.
     unsafe { raw::step(dst.add(body), src.add(body), tail) };
+}
+
+/// The size of the piece to store last, of `len >= 1` bytes that end before address `end`: the largest of 1, 2, 4, 8
+/// that is naturally aligned and fits.
+#[inline(always)]
+pub(crate) fn tail_bytes(end: usize, len: usize) -> usize {
+    1 << end.trailing_zeros().min(len.ilog2()).min(3)
 }
 
 /// Copies `n` bytes, ascending, without a promise about the last.
@@ -295,5 +299,115 @@ mod raw {
             // SAFETY: the caller's ranges hold 64 bytes.
             unsafe { move16(dst.add(at), src.add(at)) };
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::test_order::{Sender, run_receiver};
+    use crate::test_process::{Child, rounds};
+    use crate::{Access, Segment};
+
+    #[test]
+    fn every_length_and_alignment_copies_exactly_its_bytes() {
+        let source: Vec<u8> = (0..1200u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let lengths = (0..300).chain([511, 512, 513, 639, 640, 641, 1000, 1024]);
+        for len in lengths {
+            for (dst_off, src_off) in [
+                (0, 0),
+                (1, 0),
+                (0, 1),
+                (3, 6),
+                (7, 7),
+                (8, 5),
+                (31, 2),
+                (17, 33),
+            ] {
+                let mut got = vec![0xAAu8; 1200];
+                // SAFETY: len + offsets stay below 1200 in both buffers.
+                unsafe {
+                    copy_ascending(
+                        got.as_mut_ptr().add(dst_off),
+                        source.as_ptr().add(src_off),
+                        len,
+                    )
+                };
+                assert_eq!(
+                    got[dst_off..dst_off + len],
+                    source[src_off..src_off + len],
+                    "{len} {dst_off}"
+                );
+                let around = got[..dst_off].iter().chain(&got[dst_off + len..]);
+                assert!(
+                    around.into_iter().all(|&b| b == 0xAA),
+                    "{len} bytes at {dst_off} wrote outside"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tail_is_the_largest_aligned_piece_that_fits() {
+        let cases = [
+            (16, 100, 8),
+            (16, 7, 4),
+            (12, 9, 4),
+            (14, 9, 2),
+            (15, 9, 1),
+            (16, 3, 2),
+            (16, 1, 1),
+        ];
+        for (end, len, want) in cases {
+            assert_eq!(tail_bytes(end, len), want, "{len} bytes before {end}");
+        }
+    }
+
+    /// What the children of these tests do; see [`crate::test_process`].
+    pub(crate) fn child(segment: Segment) {
+        run_receiver(&segment, segment.base_addr() as usize + 4096);
+    }
+
+    fn send(segment: &Segment, count: u64) -> u64 {
+        let mut sender = Sender::new(segment, count);
+        while let Some((off, len, bytes)) = sender.next() {
+            segment.copy_in(4096 + off, &bytes[..len]);
+        }
+        sender.finish()
+    }
+
+    #[test]
+    fn last_byte_is_visible_last_to_another_thread() {
+        let segment = Segment::create("copy-order", 1 << 20).unwrap();
+        let fd = segment.fd().unwrap().try_clone_to_owned().unwrap();
+        std::thread::scope(|s| {
+            s.spawn(move || {
+                let peer = Segment::from_fd(fd, 1 << 20, Access::ReadWrite).unwrap();
+                run_receiver(&peer, peer.base_addr() as usize + 4096);
+            });
+            assert_eq!(send(&segment, rounds(1_000_000)), 0, "torn buffers");
+        });
+    }
+
+    #[test]
+    fn last_byte_is_visible_last_to_another_process() {
+        let segment = Segment::create("copy-order", 1 << 20).unwrap();
+        let _child = Child::spawn("copy-receiver", &segment);
+        assert_eq!(send(&segment, rounds(1_000_000)), 0, "torn buffers");
+    }
+
+    #[test]
+    fn the_order_test_detects_a_copy_that_stores_its_tail_first() {
+        let segment = Segment::create("copy-order", 1 << 20).unwrap();
+        let _child = Child::spawn("copy-receiver", &segment);
+        let mut sender = Sender::new(&segment, 20_000);
+        while let Some((off, len, bytes)) = sender.next() {
+            segment.copy_in(4096 + off + len - 1, &bytes[..1]);
+            segment.copy_in(4096 + off, &bytes[..len]);
+        }
+        assert!(
+            sender.finish() > 0,
+            "no torn buffer seen: the test would not find one"
+        );
     }
 }

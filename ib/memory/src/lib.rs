@@ -20,7 +20,10 @@ compile_error!("ferriband-memory needs 64-bit little-endian Linux");
 pub mod alive;
 pub mod app;
 pub mod copy;
+pub mod remote;
 pub mod segment;
+#[cfg(test)]
+mod test_order;
 #[cfg(test)]
 mod test_process;
 pub mod wait;
@@ -28,6 +31,7 @@ mod words;
 
 pub use alive::AliveWord;
 pub use app::{AppMemory, AppRange};
+pub use remote::{RemoteFault, RemoteProcess};
 pub use segment::{Access, Segment, Span};
 
 /// Why an operation on a segment, a mapping, a process or a descriptor failed.

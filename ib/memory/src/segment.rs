@@ -216,6 +216,11 @@ impl Span {
         self.base.as_ptr().wrapping_add(off)
     }
 
+    /// The 4 bytes at `off` for a futex call.
+    pub(crate) fn futex_word(&self, off: usize) -> &AtomicU32 {
+        self.half_to_read(off)
+    }
+
     #[inline(always)]
     fn word(&self, off: usize) -> &AtomicU64 {
         // Rotation moves misaligned bits to the top: one compare checks alignment, range and right.
