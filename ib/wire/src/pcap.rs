@@ -13,8 +13,23 @@ pub enum LinkType {
     Ethernet = 1,
     /// IPv4 or IPv6 packets.
     Raw = 101,
-    /// InfiniBand packets from the LRH to the VCRC.
+    /// InfiniBand packets from the LRH to the VCRC, each in an Endace ERF record: what Wireshark reads.
+    Erf = 197,
+    /// InfiniBand packets from the LRH to the VCRC, bare: the assigned number, which Wireshark 4.0 does not read.
     Infiniband = 247,
+}
+
+impl LinkType {
+    /// From the LINKTYPE number.
+    pub const fn from_code(code: u32) -> Option<Self> {
+        Some(match code {
+            1 => LinkType::Ethernet,
+            101 => LinkType::Raw,
+            197 => LinkType::Erf,
+            247 => LinkType::Infiniband,
+            _ => return None,
+        })
+    }
 }
 
 /// Magic number of captures with nanosecond timestamps.
@@ -46,10 +61,46 @@ struct RecordHeader {
     original_len: little_endian::U32,
 }
 
+/// Header of an ERF record. The writer and reader put it on and take it off: callers see packets.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ErfHeader {
+    /// Seconds in units of 2^-32, the one little-endian field.
+    timestamp: little_endian::U64,
+    /// Extension headers follow: 1 bit; record type: 7 bits.
+    record_type: u8,
+    flags: u8,
+    /// Header and packet, rounded up to 8 bytes (the rounding is not captured).
+    record_len: big_endian::U16,
+    lost: big_endian::U16,
+    packet_len: big_endian::U16,
+}
+
+const ERF_INFINIBAND: u8 = 21;
+/// Records vary in length.
+const ERF_FLAG_VARYING: u8 = 1 << 2;
+
+impl ErfHeader {
+    /// None for a packet that the record's 16 bits of length cannot hold.
+    fn new(timestamp_ns: u64, packet_len: usize) -> Option<Self> {
+        let record_len = (size_of::<Self>() + packet_len).next_multiple_of(8);
+        let (seconds, fraction_ns) = (timestamp_ns / NS_PER_S, timestamp_ns % NS_PER_S);
+        Some(ErfHeader {
+            timestamp: ((seconds << 32) | ((fraction_ns << 32) / NS_PER_S)).into(),
+            record_type: ERF_INFINIBAND,
+            flags: ERF_FLAG_VARYING,
+            record_len: u16::try_from(record_len).ok()?.into(),
+            lost: 0.into(),
+            packet_len: u16::try_from(packet_len).ok()?.into(),
+        })
+    }
+}
+
 /// Writes a capture file, little-endian, with nanosecond timestamps.
 #[derive(Debug)]
 pub struct PcapWriter<W: Write> {
     out: W,
+    link_type: LinkType,
 }
 
 impl<W: Write> PcapWriter<W> {
@@ -65,19 +116,25 @@ impl<W: Write> PcapWriter<W> {
             link_type: (link_type as u32).into(),
         };
         out.write_all(header.as_bytes())?;
-        Ok(PcapWriter { out })
+        Ok(PcapWriter { out, link_type })
     }
 
     /// Writes one packet, stamped in nanoseconds since the epoch of the caller's choice. Fails with `InvalidInput`
-    /// for a time beyond 2^32 seconds or a packet beyond 256 KiB.
+    /// for a time beyond 2^32 seconds or a packet beyond 256 KiB (64 KiB in an ERF record).
     pub fn write(&mut self, timestamp_ns: u64, packet: &[u8]) -> io::Result<()> {
         let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
         let seconds = u32::try_from(timestamp_ns / NS_PER_S)
             .map_err(|_| invalid("pcap timestamps end at 2^32 seconds"))?;
-        let len = u32::try_from(packet.len())
+        let too_long = || invalid("packet longer than the capture format allows");
+        let erf = match self.link_type {
+            LinkType::Erf => Some(ErfHeader::new(timestamp_ns, packet.len()).ok_or_else(too_long)?),
+            _ => None,
+        };
+        let erf = erf.as_ref().map_or(&[][..], IntoBytes::as_bytes);
+        let len = u32::try_from(erf.len() + packet.len())
             .ok()
             .filter(|len| *len <= SNAP_LEN)
-            .ok_or_else(|| invalid("packet longer than 256 KiB"))?;
+            .ok_or_else(too_long)?;
         let header = RecordHeader {
             seconds: seconds.into(),
             // Below 10^9.
@@ -86,6 +143,7 @@ impl<W: Write> PcapWriter<W> {
             original_len: len.into(),
         };
         self.out.write_all(header.as_bytes())?;
+        self.out.write_all(erf)?;
         self.out.write_all(packet)
     }
 
@@ -108,6 +166,9 @@ pub enum PcapError {
     /// A packet claims to be longer than the format allows.
     #[error("a captured packet of {0} bytes: the file is damaged")]
     TooLong(u32),
+    /// An ERF record that does not hold a bare InfiniBand packet.
+    #[error("ERF record of type {0:#04x}, expected 0x15 (InfiniBand)")]
+    ErfType(u8),
 }
 
 /// One packet of a capture.
@@ -170,11 +231,21 @@ impl<'a> PcapReader<'a> {
             .split_at_checked(len as usize)
             .ok_or(PcapError::Truncated("a packet"))?;
         let fraction_ns = u64::from(get(header.fraction)) * self.fraction_ns;
-        let record = PcapRecord {
+        let mut record = PcapRecord {
             timestamp_ns: u64::from(get(header.seconds)) * NS_PER_S + fraction_ns,
             original_len: get(header.original_len),
             bytes,
         };
+        if self.link_type == LinkType::Erf as u32 {
+            let (erf, packet) = ErfHeader::ref_from_prefix(bytes)
+                .map_err(|_| PcapError::Truncated("an ERF record's header"))?;
+            if erf.record_type != ERF_INFINIBAND {
+                return Err(PcapError::ErfType(erf.record_type));
+            }
+            record.original_len = erf.packet_len.get().into();
+            // What is captured beyond the packet is the record's rounding.
+            record.bytes = packet.get(..erf.packet_len.get().into()).unwrap_or(packet);
+        }
         self.rest = rest;
         Ok(record)
     }
@@ -208,8 +279,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn file(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
-        let mut writer = PcapWriter::new(Vec::new(), LinkType::Infiniband).expect("a Vec takes it");
+    fn file(link_type: LinkType, packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut writer = PcapWriter::new(Vec::new(), link_type).expect("a Vec takes it");
         for (timestamp_ns, bytes) in packets {
             writer.write(*timestamp_ns, bytes).expect("a Vec takes it");
         }
@@ -220,11 +291,13 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             packets in proptest::collection::vec(
-                (0..(1_u64 << 32) * NS_PER_S, proptest::collection::vec(any::<u8>(), 0..50)), 0..5)
+                (0..(1_u64 << 32) * NS_PER_S, proptest::collection::vec(any::<u8>(), 0..50)), 0..5),
+            code in proptest::sample::select(vec![1_u32, 101, 197, 247]),
         ) {
-            let bytes = file(&packets);
+            let link_type = LinkType::from_code(code).expect("one of ours");
+            let bytes = file(link_type, &packets);
             let reader = PcapReader::new(&bytes).expect("a capture");
-            prop_assert_eq!(reader.link_type(), 247);
+            prop_assert_eq!(reader.link_type(), code);
             let read: Vec<(u64, Vec<u8>)> = reader
                 .map(|record| record.expect("whole"))
                 .map(|record| (record.timestamp_ns, record.bytes.to_vec()))
@@ -233,10 +306,16 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..200), magic: bool) {
-            let mut bytes = bytes;
-            if magic && bytes.len() > 4 {
+        fn any_bytes_end(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), magic: bool, erf: bool) {
+            if magic && bytes.len() >= 24 {
                 bytes[..4].copy_from_slice(&MAGIC_MICROSECONDS.to_be_bytes());
+                if erf {
+                    bytes[20..24].copy_from_slice(&(LinkType::Erf as u32).to_be_bytes());
+                }
+                // Lengths small enough to be there.
+                for at in (24 + 8..bytes.len()).step_by(16) {
+                    bytes[at..].iter_mut().take(3).for_each(|byte| *byte = 0);
+                }
             }
             if let Ok(reader) = PcapReader::new(&bytes) {
                 prop_assert!(reader.count() <= bytes.len() / size_of::<RecordHeader>() + 1);
@@ -246,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_cut_file_says_so_once() {
-        let bytes = file(&[(5, vec![1, 2, 3]), (6, vec![4])]);
+        let bytes = file(LinkType::Raw, &[(5, vec![1, 2, 3]), (6, vec![4])]);
         let mut reader = PcapReader::new(&bytes[..bytes.len() - 1]).expect("a capture");
         assert!(matches!(
             reader.next(),
@@ -262,6 +341,20 @@ mod tests {
             PcapReader::new(&[0; 24]),
             Err(PcapError::Magic(0))
         ));
+    }
+
+    /// As an Endace card wrote it: `1505 0138 0000 0122` for 290 bytes on its second port.
+    #[test]
+    fn erf_records_are_laid_out_as_by_the_card() {
+        let bytes = file(LinkType::Erf, &[(1_500_000_000, vec![7; 290])]);
+        let record = &bytes[size_of::<FileHeader>() + size_of::<RecordHeader>()..];
+        assert_eq!(record[..8], [0, 0, 0, 0x80, 1, 0, 0, 0]);
+        assert_eq!(record[8..16], [0x15, 0x04, 0x01, 0x38, 0, 0, 0x01, 0x22]);
+        assert_eq!(record.len(), 16 + 290);
+        let mut ethernet = bytes.clone();
+        ethernet[size_of::<FileHeader>() + size_of::<RecordHeader>() + 8] = 2;
+        let mut reader = PcapReader::new(&ethernet).expect("a capture");
+        assert_eq!(reader.next(), Some(Err(PcapError::ErfType(2))));
     }
 
     #[test]
