@@ -20,6 +20,7 @@ compile_error!("ferriband-memory needs 64-bit little-endian Linux");
 pub mod alive;
 pub mod app;
 pub mod copy;
+pub mod mapping;
 pub mod remote;
 pub mod segment;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod words;
 
 pub use alive::AliveWord;
 pub use app::{AppMemory, AppRange};
+pub use mapping::{PeerMapping, SharedMapping};
 pub use remote::{RemoteFault, RemoteProcess};
 pub use segment::{Access, Segment, Span};
 

@@ -48,6 +48,8 @@ pub struct Span {
     len: usize,
     /// `len` where stores are allowed, else 0, so that one compare checks range and right.
     writable_len: usize,
+    /// Attached by shmat, so it ends by shmdt.
+    attached: bool,
 }
 
 // SAFETY: a Span owns its mapping, and every access through it is atomic or a raw copy whose races yield
@@ -68,7 +70,19 @@ impl Span {
             base,
             len,
             writable_len,
+            attached: false,
         }
+    }
+
+    /// Takes over a System V segment that shmat attached, to be detached on drop.
+    ///
+    /// # Safety
+    /// As for [`Span::from_raw`]; `base` came from shmat.
+    pub(crate) unsafe fn from_attached(base: NonNull<u8>, len: usize, access: Access) -> Span {
+        // SAFETY: the caller's promise.
+        let mut span = unsafe { Span::from_raw(base, len, access) };
+        span.attached = true;
+        span
     }
 
     /// Length in bytes.
@@ -262,6 +276,12 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
+        if self.attached {
+            // SAFETY: attached by shmat, ours alone (`from_attached`), and no access outlives self.
+            let result = unsafe { libc::shmdt(self.base.as_ptr().cast()) };
+            debug_assert_eq!(result, 0, "shmdt of our own segment failed");
+            return;
+        }
         // SAFETY: the mapping is ours alone (`from_raw`), and no access outlives self.
         let result = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(

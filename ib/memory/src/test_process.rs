@@ -96,6 +96,7 @@ fn child_entry() {
     match role.split('-').next().unwrap() {
         "alive" => crate::alive::tests::child(&role, segment),
         "copy" => crate::copy::tests::child(segment),
+        "mapping" => crate::mapping::tests::child(segment),
         "remote" => crate::remote::tests::child(&role, segment),
         other => panic!("no role {other}"),
     }
