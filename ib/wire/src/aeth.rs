@@ -1,4 +1,4 @@
-//! ACK extended transport header, 4 bytes (IBA 9.5.1), its syndrome and the end-to-end credit code (IBA 9.7.7.2).
+//! ACK extended transport header, 4 bytes (IBA 9.3), its syndrome and the end-to-end credit code.
 //! What a NAK does to a queue pair is not known here.
 
 use crate::error::{EmitError, ParseError};
@@ -42,7 +42,7 @@ impl Header for Aeth {
     }
 }
 
-/// What the responder says (IBA 9.7.5.2, tables 44-46): three bits of kind, five of detail.
+/// What the responder says (IBA 9.7): three bits of kind, five of detail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Syndrome {
     /// Everything up to this PSN is done; the receive queue has room for this many more messages.
@@ -90,7 +90,7 @@ impl Syndrome {
     }
 }
 
-/// Why a request failed (IBA table 46).
+/// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum NakCode {
@@ -120,7 +120,7 @@ impl NakCode {
     }
 }
 
-/// End-to-end flow control credits as the 5-bit code of an ACK (IBA table 47): receives posted, rounded down.
+/// End-to-end flow control credits as the 5-bit code of an ACK: receives posted, rounded down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct CreditCode(u8);
 

@@ -1,5 +1,5 @@
-//! The two headers of atomic operations: AtomicETH of the request, 28 bytes (IBA 9.3.4), and AtomicAckETH of the
-//! response, 8 bytes (IBA 9.5.2).
+//! The two headers of atomic operations: AtomicETH of the request, 28 bytes, and AtomicAckETH of the
+//! response, 8 bytes (IBA 9.3).
 
 use crate::error::{EmitError, ParseError};
 use crate::header::Header;

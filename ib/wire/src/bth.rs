@@ -111,7 +111,7 @@ impl Bth {
     /// Reads the header; returns it, the pad count and what follows.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u8, &[u8]), ParseError> {
         let (wire, rest) = prefix::<BthWire>(bytes, "BTH")?;
-        // IBA C9-5: a packet of another transport version is dropped, before its opcode means anything.
+        // A packet of another transport version is dropped, before its opcode means anything (IBA 9.2).
         let version = wire.flags & VERSION_MASK;
         if version != 0 {
             return Err(ParseError::TransportVersion(version));

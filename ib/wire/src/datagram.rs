@@ -1,5 +1,5 @@
-//! The headers that name an end point beyond the BTH's destination queue pair: DETH, 8 bytes (IBA 9.3.2), RDETH,
-//! 4 bytes (IBA 9.3.1), and XRCETH, 4 bytes (IBA annex A14).
+//! The headers that name an end point beyond the BTH's destination queue pair: DETH, 8 bytes, RDETH, 4 bytes
+//! (both IBA 9.3), and XRCETH, 4 bytes (IBA annex A14).
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, U24};

@@ -18,13 +18,13 @@ pub enum ParseError {
         /// Bytes that were there.
         got: usize,
     },
-    /// The BTH's opcode is reserved or the manufacturer's (IBA 9.2.1, table 38).
+    /// The BTH's opcode is reserved or the manufacturer's (IBA 9.2).
     #[error("BTH opcode {0:#04x} is reserved")]
     UnknownOpcode(u8),
-    /// The BTH's TVer is not 0 (IBA 9.2.4).
+    /// The BTH's TVer is not 0 (IBA 9.2).
     #[error("transport header version {0}, expected 0")]
     TransportVersion(u8),
-    /// The LRH's LVer is not 0 (IBA 7.7.2).
+    /// The LRH's LVer is not 0 (IBA 7.7).
     #[error("link version {0}, expected 0")]
     LinkVersion(u8),
     /// The LRH announces a raw packet: it has no transport header and no ICRC.
@@ -56,7 +56,7 @@ pub enum ParseError {
         /// Bytes that were there.
         got: usize,
     },
-    /// What follows the headers is no multiple of 4 bytes (IBA 9.2.3: that is what the pad is for).
+    /// What follows the headers is no multiple of 4 bytes (IBA 9.2: that is what the pad is for).
     #[error("{len} bytes after the headers: not a multiple of 4")]
     Misaligned {
         /// Payload and pad together.
@@ -78,10 +78,10 @@ pub enum ParseError {
         /// Payload bytes found.
         len: usize,
     },
-    /// An IPv4 header with options, which RoCEv2 forbids (IBA annex A17.3.1.1).
+    /// An IPv4 header with options, which RoCEv2 forbids (IBA annex A17).
     #[error("IPv4 header of {0} words, expected 5: RoCEv2 carries no options")]
     Ipv4Options(u8),
-    /// A fragment; RoCEv2 packets are never fragmented (IBA annex A17.3.1.1).
+    /// A fragment; RoCEv2 packets are never fragmented (IBA annex A17).
     #[error("IPv4 fragment")]
     Ipv4Fragment,
     /// The UDP datagram is not addressed to the RoCEv2 port.

@@ -1,4 +1,4 @@
-//! Invariant CRC (IBA 7.8.1; RoCEv2: annex A17.3.3): CRC-32 with Ethernet's polynomial over what no switch or router
+//! Invariant CRC (IBA 7.8.1; RoCEv2: annex A17): CRC-32 with Ethernet's polynomial over what no switch or router
 //! may change, with what they may change set to ones. It travels low byte first.
 //!
 //! Native, local: LRH with VL masked, then the transport packet. Native with GRH: eight bytes of ones for the LRH, the

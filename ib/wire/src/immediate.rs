@@ -1,4 +1,4 @@
-//! The two 4-byte headers that end a message's last packet: ImmDt (IBA 9.3.6) and IETH (IBA 9.3.7).
+//! The two 4-byte headers that end a message's last packet: ImmDt and IETH (IBA 9.3).
 
 use crate::error::{EmitError, ParseError};
 use crate::header::Header;

@@ -79,7 +79,7 @@ const VERSION_IHL: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 1 << 14;
 
 impl Ipv4Wire {
-    /// The same header with the ICRC's variant fields set to ones: TOS, TTL, checksum (IBA annex A17.3.3).
+    /// The same header with the ICRC's variant fields set to ones: TOS, TTL, checksum (IBA annex A17).
     pub(crate) fn masked(mut self) -> Self {
         self.tos = 0xff;
         self.ttl = 0xff;
@@ -183,7 +183,7 @@ pub struct UdpWire {
 }
 
 impl UdpWire {
-    /// The same header with the ICRC's variant field set to ones: the checksum (IBA annex A17.3.3).
+    /// The same header with the ICRC's variant field set to ones: the checksum (IBA annex A17).
     pub(crate) const fn masked(mut self) -> Self {
         self.checksum = U16::MAX_VALUE;
         self

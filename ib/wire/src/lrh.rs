@@ -49,7 +49,7 @@ impl LrhWire {
     pub(crate) const ONES: [u8; Lrh::LEN] = [0xff; Lrh::LEN];
 }
 
-/// Link next header (IBA 7.7.5).
+/// Link next header (IBA 7.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum LinkNext {
@@ -83,7 +83,7 @@ impl Lrh {
     /// Reads the header; returns it, what comes next, PktLen in bytes (LRH to before the VCRC) and what follows.
     pub fn parse(bytes: &[u8]) -> Result<(Self, LinkNext, usize, &[u8]), ParseError> {
         let (wire, rest) = prefix::<LrhWire>(bytes, "LRH")?;
-        // IBA C7-6: packets of another link version are discarded.
+        // A packet of another link version is discarded (IBA 7.7).
         let version = wire.lane & VERSION_MASK;
         if version != 0 {
             return Err(ParseError::LinkVersion(version));

@@ -57,7 +57,7 @@ impl<'a> NativePacket<'a> {
 
     /// Reads a whole packet, LRH to VCRC, and checks both CRCs.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        // The CRCs come first: a packet that fails them says nothing, not even that its opcode is wrong (IBA 7.3).
+        // The CRCs come first: a packet that fails them says nothing, not even that its opcode is wrong.
         Self::check_vcrc(bytes)?;
         Self::check_icrc(bytes)?;
         Self::parse_unchecked(bytes)

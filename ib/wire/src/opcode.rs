@@ -1,5 +1,5 @@
 //! The opcode table: for each BTH opcode its service, operation, position in the message, the headers that follow
-//! and the payload it allows (IBA 9.2.1, tables 38 and 39; XRC: annex A14; CNP: annex A17). Parsing, emitting,
+//! and the payload it allows (IBA 9.2 and 9.3; XRC: annex A14; CNP: annex A17). Parsing, emitting,
 //! validation and display all read this one table. It knows no queue pair and no state.
 
 use crate::bth::Bth;
@@ -112,7 +112,7 @@ pub enum Kind {
     Notification,
 }
 
-/// Payload that an opcode allows, in bytes without pad (IBA table 39 and 9.7.4.1.6, 9.8.2.2.2).
+/// Payload that an opcode allows, in bytes without pad (IBA 9.7 and 9.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PayloadRule {
     /// None.
@@ -501,7 +501,7 @@ impl fmt::Display for Opcode {
 mod tests {
     use super::*;
 
-    /// The defined codes of IBA tables 38, A14 and A17, written down once more as ranges.
+    /// The defined codes of IBA 9.2 and annexes A14 and A17, written down once more as ranges.
     fn defined(code: u8) -> bool {
         matches!(code,
             0x00..=0x14 | 0x16 | 0x17 | 0x20..=0x2b | 0x40..=0x55 | 0x64 | 0x65 | 0x81 | 0xa0..=0xb4 | 0xb6 | 0xb7)

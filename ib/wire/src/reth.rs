@@ -1,4 +1,4 @@
-//! RDMA extended transport header, 16 bytes (IBA 9.3.3): where an RDMA WRITE or READ goes.
+//! RDMA extended transport header, 16 bytes (IBA 9.3): where an RDMA WRITE or READ goes.
 
 use crate::error::{EmitError, ParseError};
 use crate::header::Header;
