@@ -1,0 +1,365 @@
+//! Devices, contexts, protection domains, XRC domains, asynchronous events.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ferriband_transport::types::{Access, AddressVector};
+
+use crate::ah::Ah;
+use crate::channel::EventQueue;
+use crate::cq::{CompChannel, Cq, CqInit};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::limits::{self, DeviceInfo, GidEntry, PortAttr};
+use crate::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+use crate::qp::{Qp, QpInit};
+use crate::srq::{Srq, SrqInit};
+
+/// The devices of this host, as this process sees them. The GUID does not depend on whether a device is open.
+pub fn devices() -> Vec<DeviceInfo> {
+    static GUID: OnceLock<Option<ferriband_wire::Guid>> = OnceLock::new();
+    let guid = GUID.get_or_init(|| {
+        crate::host_stub::HostKey::current("")
+            .ok()
+            .map(|key| key.guid())
+    });
+    guid.iter()
+        .map(|guid| DeviceInfo {
+            name: "ferri0".into(),
+            guid: *guid,
+            index: 0,
+        })
+        .collect()
+}
+
+/// What happened to an object or a port (`ibv_event_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum AsyncKind {
+    CqErr = 0,
+    QpFatal = 1,
+    QpReqErr = 2,
+    QpAccessErr = 3,
+    CommEst = 4,
+    SqDrained = 5,
+    PathMig = 6,
+    PathMigErr = 7,
+    DeviceFatal = 8,
+    PortActive = 9,
+    PortErr = 10,
+    SrqErr = 14,
+    SrqLimitReached = 15,
+    QpLastWqeReached = 16,
+}
+
+/// An asynchronous event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AsyncEvent {
+    /// What happened.
+    pub kind: AsyncKind,
+    /// Cookie of the object, or the port's number.
+    pub element: usize,
+}
+
+/// An open device.
+#[derive(Debug)]
+pub struct Context {
+    /// The engine that all contexts of the process share.
+    pub engine: Arc<Engine>,
+    /// What the C face stores to find its object.
+    pub cookie: AtomicUsize,
+    events: EventQueue<AsyncEvent>,
+    index: usize,
+}
+
+static NEXT_PD: AtomicU32 = AtomicU32::new(1);
+
+impl Context {
+    /// Opens a device by its index in [`devices`].
+    ///
+    /// # Errors
+    /// `NotFound`, or what keeps the process from joining the host.
+    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
+        if index >= devices().len() {
+            return Err(Error::NotFound("no such device"));
+        }
+        let engine = Engine::get()?;
+        Ok(Arc::new(Context {
+            engine,
+            cookie: AtomicUsize::new(0),
+            events: EventQueue::new()?,
+            index,
+        }))
+    }
+
+    /// Index of the device.
+    pub fn device_index(&self) -> usize {
+        self.index
+    }
+
+    /// A port's attributes.
+    ///
+    /// # Errors
+    /// `Invalid` for a port that does not exist.
+    pub fn query_port(&self, port: u8) -> Result<PortAttr, Error> {
+        if port == 0 || port > limits::PORTS {
+            return Err(Error::Invalid("no such port"));
+        }
+        let lid = self.engine.lid;
+        Ok(PortAttr {
+            lid,
+            sm_lid: lid,
+            mtu: limits::MTU,
+            gid_table: 1,
+            pkey_table: 1,
+        })
+    }
+
+    /// An entry of a port's GID table.
+    ///
+    /// # Errors
+    /// `Invalid` for a port or an index that does not exist.
+    pub fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, Error> {
+        let attr = self.query_port(port)?;
+        if index >= attr.gid_table {
+            return Err(Error::Invalid("no such index in the GID table"));
+        }
+        Ok(GidEntry {
+            gid: self.engine.gid(),
+            index,
+        })
+    }
+
+    /// An entry of a port's P_Key table, in host order.
+    ///
+    /// # Errors
+    /// `Invalid` for a port or an index that does not exist.
+    pub fn query_pkey(&self, port: u8, index: u32) -> Result<u16, Error> {
+        let attr = self.query_port(port)?;
+        if index >= attr.pkey_table {
+            return Err(Error::Invalid("no such index in the P_Key table"));
+        }
+        Ok(limits::DEFAULT_PKEY)
+    }
+
+    /// The descriptor of asynchronous events.
+    pub fn async_fd(&self) -> RawFd {
+        self.events.fd()
+    }
+
+    /// Takes the oldest asynchronous event; blocks unless the descriptor is non-blocking.
+    pub fn next_async_event(&self) -> Result<AsyncEvent, Error> {
+        self.events.next()
+    }
+
+    pub(crate) fn raise(&self, kind: AsyncKind, element: usize) {
+        self.events.push(AsyncEvent { kind, element });
+    }
+
+    /// Forgets events of an object that is destroyed.
+    pub(crate) fn retract(&self, element: usize) {
+        self.events.retract(|event| event.element == element);
+    }
+
+    /// A protection domain.
+    pub fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Pd>, Error> {
+        self.engine.check_alive()?;
+        let id = NEXT_PD.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Pd {
+            ctx: self.clone(),
+            id,
+            cookie: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
+            parent: None,
+        }))
+    }
+
+    /// A completion channel.
+    pub fn create_comp_channel(self: &Arc<Self>) -> Result<Arc<CompChannel>, Error> {
+        self.engine.check_alive()?;
+        CompChannel::new(self.clone())
+    }
+
+    /// A completion queue.
+    pub fn create_cq(self: &Arc<Self>, init: CqInit) -> Result<Arc<Cq>, Error> {
+        self.engine.check_alive()?;
+        Cq::new(self.clone(), init)
+    }
+
+    /// Device memory.
+    pub fn alloc_dm(self: &Arc<Self>, length: u64) -> Result<Arc<DeviceMemory>, Error> {
+        self.engine.check_alive()?;
+        DeviceMemory::allocate(self, length)
+    }
+
+    /// An XRC domain: that of the file (device and inode number), or a private one.
+    pub fn open_xrcd(self: &Arc<Self>, file: Option<(u64, u64)>) -> Result<Arc<Xrcd>, Error> {
+        self.engine.check_alive()?;
+        Xrcd::open(self, file)
+    }
+}
+
+/// A protection domain.
+#[derive(Debug)]
+pub struct Pd {
+    /// The context it belongs to.
+    pub ctx: Arc<Context>,
+    /// Its identifier; a parent domain has that of the domain it stands for.
+    pub id: u32,
+    /// What the C face stores to find its object.
+    pub cookie: AtomicUsize,
+    users: AtomicUsize,
+    parent: Option<Arc<Pd>>,
+}
+
+impl Pd {
+    pub(crate) fn use_it(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn release(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A domain that stands for this one (parent domain): objects of either work together.
+    pub fn stand_in(self: &Arc<Self>) -> Arc<Pd> {
+        self.use_it();
+        Arc::new(Pd {
+            ctx: self.ctx.clone(),
+            id: self.id,
+            cookie: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
+            parent: Some(self.clone()),
+        })
+    }
+
+    /// Ends the domain.
+    ///
+    /// # Errors
+    /// `Busy` while objects belong to it.
+    pub fn dealloc(&self) -> Result<(), Error> {
+        if self.users.load(Ordering::Acquire) > 0 {
+            return Err(Error::Busy("objects belong to the protection domain"));
+        }
+        if let Some(parent) = &self.parent {
+            parent.release();
+        }
+        Ok(())
+    }
+
+    /// Registers memory.
+    pub fn reg_mr(self: &Arc<Self>, init: MrInit) -> Result<Arc<Mr>, Error> {
+        Mr::register(self, init)
+    }
+
+    /// Registers a part of device memory.
+    pub fn reg_dm_mr(
+        self: &Arc<Self>,
+        dm: &Arc<DeviceMemory>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<Arc<Mr>, Error> {
+        Mr::of_dm(self, dm, offset, length, access)
+    }
+
+    /// A memory window.
+    pub fn alloc_mw(self: &Arc<Self>, kind: MwKind) -> Result<Arc<Mw>, Error> {
+        self.ctx.engine.check_alive()?;
+        Mw::allocate(self, kind)
+    }
+
+    /// A queue pair.
+    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
+        self.ctx.engine.check_alive()?;
+        Qp::create(&self.ctx, Some(self.clone()), init)
+    }
+
+    /// A shared receive queue.
+    pub fn create_srq(self: &Arc<Self>, init: SrqInit) -> Result<Arc<Srq>, Error> {
+        self.ctx.engine.check_alive()?;
+        Srq::new(self.clone(), init)
+    }
+
+    /// An address handle.
+    pub fn create_ah(self: &Arc<Self>, av: AddressVector) -> Result<Arc<Ah>, Error> {
+        self.ctx.engine.check_alive()?;
+        Ah::new(self.clone(), av)
+    }
+}
+
+/// An XRC domain.
+#[derive(Debug)]
+pub struct Xrcd {
+    /// The context it belongs to.
+    pub ctx: Arc<Context>,
+    /// What the C face stores to find its object.
+    pub cookie: AtomicUsize,
+    /// Identifies the domain on this host.
+    pub file: Option<(u64, u64)>,
+    pub(crate) users: AtomicUsize,
+}
+
+static NEXT_SRQ: AtomicU32 = AtomicU32::new(1);
+
+impl Xrcd {
+    fn open(ctx: &Arc<Context>, file: Option<(u64, u64)>) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Xrcd {
+            ctx: ctx.clone(),
+            cookie: AtomicUsize::new(0),
+            file,
+            users: AtomicUsize::new(0),
+        }))
+    }
+
+    pub(crate) fn claim_srq(&self) -> Result<u32, Error> {
+        Ok(NEXT_SRQ.fetch_add(1, Ordering::Relaxed) & 0xff_ffff)
+    }
+
+    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        let mut srqs = self
+            .ctx
+            .engine
+            .srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        srqs.insert(srq.number, srq.clone());
+    }
+
+    pub(crate) fn remove_srq(&self, number: u32) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+        let mut srqs = self
+            .ctx
+            .engine
+            .srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        srqs.remove(&number);
+    }
+
+    /// A target queue pair of the domain.
+    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
+        Qp::create(
+            &self.ctx,
+            None,
+            QpInit {
+                xrcd: Some(self.clone()),
+                ..init
+            },
+        )
+    }
+
+    /// Leaves the domain.
+    ///
+    /// # Errors
+    /// `Busy` while queues of this process belong to it.
+    pub fn close(&self) -> Result<(), Error> {
+        match self.users.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Error::Busy("queues belong to the XRC domain")),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Completion queues.
+//!
+//! Owns the ring of completions and the arming of notification. Must not know who completes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+use ferriband_transport::types::{Completion, WcStatus};
+
+use crate::channel::EventQueue;
+use crate::context::{AsyncKind, Context};
+use crate::error::Error;
+use crate::{limits, lock};
+
+const DISARMED: u32 = 0;
+const SOLICITED: u32 = 1;
+const ANY: u32 = 2;
+
+/// Events of completion queues, by the cookie of each queue.
+#[derive(Debug)]
+pub struct CompChannel {
+    /// The queue behind the descriptor.
+    pub events: EventQueue<usize>,
+    /// Completion queues that use it.
+    pub(crate) users: AtomicUsize,
+    ctx: Arc<Context>,
+}
+
+impl CompChannel {
+    pub(crate) fn new(ctx: Arc<Context>) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(CompChannel {
+            events: EventQueue::new()?,
+            users: AtomicUsize::new(0),
+            ctx,
+        }))
+    }
+
+    /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.
+    pub fn next_event(&self) -> Result<usize, Error> {
+        self.ctx.engine.hand_over();
+        self.events.next()
+    }
+
+    /// Checks that the channel may go.
+    ///
+    /// # Errors
+    /// `Busy` while a completion queue uses it.
+    pub fn destroy(&self) -> Result<(), Error> {
+        match self.users.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Error::Busy("completion queues use the channel")),
+        }
+    }
+}
+
+/// A completion with the time at which it was queued.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamped {
+    /// The completion.
+    pub completion: Completion,
+    /// Nanoseconds on the monotonic clock; 0 unless the queue was created with timestamps.
+    pub timestamp_ns: u64,
+    /// Nanoseconds of the wall clock; 0 unless the queue was created with them.
+    pub wallclock_ns: u64,
+}
+
+#[derive(Debug)]
+struct Ring {
+    entries: VecDeque<Stamped>,
+    capacity: usize,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct Cq {
+    /// The context it belongs to.
+    pub ctx: Arc<Context>,
+    /// What the C face stores to find its object.
+    pub cookie: AtomicUsize,
+    channel: Option<Arc<CompChannel>>,
+    ring: Mutex<Ring>,
+    count: AtomicU32,
+    armed: AtomicU32,
+    overrun: AtomicBool,
+    ignore_overrun: bool,
+    timestamps: bool,
+    wallclock: bool,
+    /// Events raised on the channel and not yet acknowledged by the face are its own matter; users are queue pairs.
+    pub(crate) users: AtomicUsize,
+}
+
+/// How to create a completion queue.
+#[derive(Clone, Debug, Default)]
+pub struct CqInit {
+    /// Completions that must fit.
+    pub cqe: u32,
+    /// Channel for events.
+    pub channel: Option<Arc<CompChannel>>,
+    /// Completion vector.
+    pub comp_vector: u32,
+    /// Record the monotonic time of each completion.
+    pub timestamps: bool,
+    /// Record the wall clock of each completion.
+    pub wallclock: bool,
+    /// An overrun drops completions instead of ending the queue.
+    pub ignore_overrun: bool,
+}
+
+impl Cq {
+    pub(crate) fn new(ctx: Arc<Context>, init: CqInit) -> Result<Arc<Self>, Error> {
+        if init.cqe == 0 || init.cqe > limits::MAX_CQE {
+            return Err(Error::Invalid(
+                "a completion queue holds between 1 and max_cqe completions",
+            ));
+        }
+        if init.comp_vector >= limits::COMP_VECTORS {
+            return Err(Error::Invalid("no such completion vector"));
+        }
+        if let Some(channel) = &init.channel {
+            channel.users.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(Arc::new(Cq {
+            ctx,
+            cookie: AtomicUsize::new(0),
+            channel: init.channel,
+            ring: Mutex::new(Ring {
+                entries: VecDeque::new(),
+                capacity: init.cqe as usize,
+            }),
+            count: AtomicU32::new(0),
+            armed: AtomicU32::new(DISARMED),
+            overrun: AtomicBool::new(false),
+            ignore_overrun: init.ignore_overrun,
+            timestamps: init.timestamps,
+            wallclock: init.wallclock,
+            users: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Completions that fit.
+    pub fn capacity(&self) -> u32 {
+        lock(&self.ring).capacity as u32
+    }
+
+    /// Queues a completion; raises an event if one is asked for. An overrun ends the queue and is reported (I13).
+    pub(crate) fn push(&self, completion: Completion) {
+        let mut stamped = Stamped {
+            completion,
+            ..Stamped::default()
+        };
+        if self.timestamps {
+            stamped.timestamp_ns = ferriband_memory::wait::now().0;
+        }
+        if self.wallclock {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            stamped.wallclock_ns = since.map_or(0, |d| d.as_nanos() as u64);
+        }
+        {
+            let mut ring = lock(&self.ring);
+            if ring.entries.len() >= ring.capacity {
+                drop(ring);
+                self.overran();
+                return;
+            }
+            ring.entries.push_back(stamped);
+            self.count
+                .store(ring.entries.len() as u32, Ordering::Release);
+        }
+        let Some(channel) = &self.channel else { return };
+        fence(Ordering::SeqCst);
+        let armed = self.armed.load(Ordering::Acquire);
+        let wanted = armed == ANY
+            || armed == SOLICITED
+                && (completion.solicited || completion.status != WcStatus::Success);
+        if wanted && self.armed.swap(DISARMED, Ordering::AcqRel) != DISARMED {
+            channel.events.push(self.cookie.load(Ordering::Acquire));
+        }
+    }
+
+    #[cold]
+    fn overran(&self) {
+        if !self.ignore_overrun && !self.overrun.swap(true, Ordering::AcqRel) {
+            self.ctx
+                .raise(AsyncKind::CqErr, self.cookie.load(Ordering::Acquire));
+        }
+    }
+
+    /// Hands up to `max` completions to `each`, oldest first; makes progress when there is none.
+    ///
+    /// # Errors
+    /// `Gone` after an overrun, once what had been queued before is taken.
+    #[inline]
+    pub fn poll(&self, max: usize, mut each: impl FnMut(&Stamped)) -> Result<usize, Error> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            self.ctx.engine.poll();
+            if self.count.load(Ordering::Acquire) == 0 {
+                if self.overrun.load(Ordering::Acquire) {
+                    return Err(Error::Gone("the completion queue was overrun"));
+                }
+                return Ok(0);
+            }
+        }
+        let mut ring = lock(&self.ring);
+        let mut taken = 0;
+        while taken < max {
+            let Some(entry) = ring.entries.pop_front() else {
+                break;
+            };
+            each(&entry);
+            taken += 1;
+        }
+        self.count
+            .store(ring.entries.len() as u32, Ordering::Release);
+        Ok(taken)
+    }
+
+    /// Asks for an event at the next completion, or the next solicited (or failed) one.
+    ///
+    /// # Errors
+    /// `Invalid` without a channel.
+    pub fn req_notify(&self, solicited_only: bool) -> Result<(), Error> {
+        if self.channel.is_none() {
+            return Err(Error::Invalid(
+                "the completion queue has no channel to notify",
+            ));
+        }
+        let want = if solicited_only { SOLICITED } else { ANY };
+        // the wider request stands
+        self.armed.fetch_max(want, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.ctx.engine.hand_over();
+        Ok(())
+    }
+
+    /// Changes the capacity.
+    ///
+    /// # Errors
+    /// `Invalid` if it is out of range or below what is queued.
+    pub fn resize(&self, cqe: u32) -> Result<(), Error> {
+        if cqe == 0 || cqe > limits::MAX_CQE {
+            return Err(Error::Invalid(
+                "a completion queue holds between 1 and max_cqe completions",
+            ));
+        }
+        let mut ring = lock(&self.ring);
+        if (cqe as usize) < ring.entries.len() {
+            return Err(Error::Invalid("more completions are queued than would fit"));
+        }
+        ring.capacity = cqe as usize;
+        Ok(())
+    }
+
+    /// Takes out the completions of a queue pair that is destroyed or reset.
+    pub(crate) fn forget(&self, qpn: u32) {
+        let mut ring = lock(&self.ring);
+        ring.entries.retain(|entry| entry.completion.qp_num != qpn);
+        self.count
+            .store(ring.entries.len() as u32, Ordering::Release);
+    }
+
+    /// Ends the queue: no event of it remains on its channel.
+    ///
+    /// # Errors
+    /// `Busy` while queue pairs use it.
+    pub fn destroy(&self) -> Result<(), Error> {
+        if self.users.load(Ordering::Acquire) > 0 {
+            return Err(Error::Busy("queue pairs use the completion queue"));
+        }
+        self.armed.store(DISARMED, Ordering::SeqCst);
+        if let Some(channel) = &self.channel {
+            let cookie = self.cookie.load(Ordering::Acquire);
+            channel.events.retract(|event| *event == cookie);
+            channel.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! What the direct wire's machine asks of the process that it runs in, answered with real memory.
+
+use ferriband_memory::remote::RemoteFault;
+use ferriband_memory::{AppMemory, Span};
+use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
+use ferriband_transport::types::{Access, Sge};
+
+use crate::engine::Engine;
+use crate::keys;
+use crate::peer::PeerLink;
+
+/// The machine hands in ranges that it checked against the key table, or that a program passed with the call.
+pub(crate) fn app() -> AppMemory {
+    // SAFETY: every address comes out of `Host::local` (a registered region, checked for domain, bounds and rights),
+    // out of a key entry checked the same way, or is inline data that the program handed in with its call.
+    unsafe { AppMemory::assume_registered() }
+}
+
+/// Copies of one piece stay well below this; the machine never moves more than a message at once.
+fn len(bytes: u64) -> usize {
+    bytes as usize
+}
+
+impl Host for Engine {
+    type Seg = Span;
+    type Link = PeerLink;
+
+    #[inline]
+    fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    #[inline]
+    fn own(&self) -> &Span {
+        &self.own
+    }
+
+    #[inline]
+    fn claim_mark(&self) -> usize {
+        self.marks.claim()
+    }
+
+    #[inline]
+    fn release_mark(&self, mark: usize) {
+        self.marks.release(mark);
+    }
+
+    #[inline]
+    fn local(&self, pd: u32, sge: &Sge, need: Access) -> Option<u64> {
+        keys::local(&self.own, pd, sge, need)
+    }
+
+    #[inline]
+    fn gather(&self, seg: &Span, off: usize, from: &[Sge], skip: u64, bytes: u64) {
+        app().gather(from, skip, len(bytes), seg, off);
+    }
+
+    #[inline]
+    fn scatter(&self, seg: &Span, off: usize, to: &[Sge], skip: u64, bytes: u64) {
+        app().scatter(to, skip, len(bytes), seg, off);
+    }
+
+    #[inline]
+    fn put(&self, bytes: &[u8], to: &[Sge], skip: u64) {
+        app().scatter_bytes(to, skip, bytes);
+    }
+
+    #[inline]
+    fn fetch(&self, from: &[Sge], skip: u64, bytes: &mut [u8]) {
+        app().gather_bytes(from, skip, bytes);
+    }
+
+    #[inline]
+    fn remote_write(
+        &self,
+        link: &PeerLink,
+        to: RemoteSpan,
+        from: &[Sge],
+        skip: u64,
+        bytes: u64,
+    ) -> Result<(), Fault> {
+        let peer = &*link.0;
+        if peer.is_self() {
+            app().gather_to_addr(from, skip, len(bytes), to.addr);
+            return Ok(());
+        }
+        if to.map_id != 0 {
+            if let Some(addr) = peer.mapped(to.map_id, to.map_offset, bytes) {
+                app().gather_to_addr(from, skip, len(bytes), addr);
+                return if peer.lives() {
+                    Ok(())
+                } else {
+                    Err(Fault::Gone)
+                };
+            }
+            peer.want_map(to.map_id);
+        }
+        let Some(remote) = peer
+            .channel
+            .get()
+            .and_then(|channel| channel.remote.as_ref())
+        else {
+            return Err(Fault::Forbidden);
+        };
+        remote
+            .write(from, skip, to.addr, len(bytes), || peer.lives())
+            .map_err(fault)
+    }
+
+    #[inline]
+    fn remote_read(
+        &self,
+        link: &PeerLink,
+        from: RemoteSpan,
+        to: &[Sge],
+        skip: u64,
+        bytes: u64,
+    ) -> Result<(), Fault> {
+        let peer = &*link.0;
+        if peer.is_self() {
+            app().scatter_from_addr(to, skip, len(bytes), from.addr);
+            return Ok(());
+        }
+        if from.map_id != 0 {
+            if let Some(addr) = peer.mapped(from.map_id, from.map_offset, bytes) {
+                app().scatter_from_addr(to, skip, len(bytes), addr);
+                return if peer.lives() {
+                    Ok(())
+                } else {
+                    Err(Fault::Gone)
+                };
+            }
+            peer.want_map(from.map_id);
+        }
+        let Some(remote) = peer
+            .channel
+            .get()
+            .and_then(|channel| channel.remote.as_ref())
+        else {
+            return Err(Fault::Forbidden);
+        };
+        remote
+            .read(to, skip, from.addr, len(bytes), || peer.lives())
+            .map_err(fault)
+    }
+
+    fn remote_atomic(&self, link: &PeerLink, at: RemoteSpan, op: AtomicOp) -> Option<u64> {
+        let peer = &*link.0;
+        if peer.is_self() {
+            return (at.addr % 8 == 0).then(|| self.local_atomic(at.addr, op));
+        }
+        if at.map_id == 0 || at.map_offset % 8 != 0 {
+            return None;
+        }
+        match peer.mapped(at.map_id, at.map_offset, 8) {
+            Some(addr) => Some(self.local_atomic(addr, op)),
+            None => {
+                peer.want_map(at.map_id);
+                None
+            }
+        }
+    }
+
+    fn local_atomic(&self, addr: u64, op: AtomicOp) -> u64 {
+        let done = match op {
+            AtomicOp::CompareSwap(compare, swap) => app().compare_swap(addr, compare, swap),
+            AtomicOp::FetchAdd(add) => app().fetch_add(addr, add),
+        };
+        done.expect("the machine checks the alignment of atomics")
+    }
+
+    fn invalidate(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
+        self.invalidate_window(pd, qpn, rkey)
+    }
+
+    fn bind(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
+        self.bind_window(pd, qpn, bind)
+    }
+}
+
+fn fault(fault: RemoteFault) -> Fault {
+    match fault {
+        RemoteFault::Gone => Fault::Gone,
+        RemoteFault::Unmapped { .. } => Fault::RemoteUnmapped,
+        RemoteFault::LocalUnmapped => Fault::LocalUnmapped,
+        RemoteFault::Forbidden(_) => Fault::Forbidden,
+    }
+}

@@ -1,0 +1,375 @@
+//! The process-wide engine: what all contexts of a process share, and the progress that everybody makes.
+//!
+//! Owns the process segment, the key table, the queue pairs by index, the peers, and the hand-over between polling
+//! programs and the progress thread. While a program polls, it drives everything itself, without a system call; when
+//! it stops, the progress thread notices within a tick, sets the sleeping word that makes peers ring, and waits.
+
+mod connect;
+mod progress;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+
+use crate::host_stub::{Control, Host as HostRegistry};
+use ferriband_memory::Segment;
+use ferriband_memory::mapping::SharedMapping;
+use ferriband_memory::wait::EventFd;
+use ferriband_transport::direct::layout::{
+    BLOCK_QPS, MAGIC, MARKS, MAX_BLOCKS, PROC_BLOCKS, PROC_IDENTITY, PROC_LEN, PROC_MAGIC,
+    QP_BYTES, qp_offset,
+};
+use ferriband_transport::types::Instant;
+use ferriband_wire::{Gid, Guid, Lid};
+
+use crate::error::Error;
+use crate::keys::KeyTable;
+use crate::mr::WindowState;
+use crate::peer::{MAX_MAPS, PeerLink};
+use crate::qp::Qp;
+use crate::srq::Srq;
+use crate::{fork, limits, lock};
+pub(crate) use progress::after;
+
+pub(crate) const MSG_DOORBELL: u8 = 1;
+pub(crate) const MSG_HELLO: u8 = 2;
+pub(crate) const MSG_WELCOME: u8 = 3;
+pub(crate) const MSG_MAP_REQUEST: u8 = 4;
+pub(crate) const MSG_MAP_REPLY: u8 = 5;
+
+/// Claims of the process's in-flight marks by its threads.
+#[derive(Debug)]
+pub(crate) struct Marks([AtomicBool; MARKS]);
+
+thread_local! {
+    static LAST_MARK: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+impl Marks {
+    fn new() -> Self {
+        Marks([const { AtomicBool::new(false) }; MARKS])
+    }
+
+    #[inline]
+    pub(crate) fn claim(&self) -> usize {
+        let last = LAST_MARK.get();
+        if last < MARKS && !self.0[last].swap(true, Ordering::Acquire) {
+            return last;
+        }
+        self.claim_any()
+    }
+
+    #[cold]
+    fn claim_any(&self) -> usize {
+        loop {
+            for (index, taken) in self.0.iter().enumerate() {
+                if !taken.swap(true, Ordering::Acquire) {
+                    LAST_MARK.set(index);
+                    return index;
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, mark: usize) {
+        self.0[mark].store(false, Ordering::Release);
+    }
+}
+
+/// How peers can map a region.
+#[derive(Debug)]
+pub(crate) enum MapSource {
+    /// One of our own segments.
+    Segment(Arc<Segment>),
+    /// A file of the program, and the length of the region.
+    File(SharedMapping, u64),
+}
+
+/// Queue pair numbers of this process.
+#[derive(Debug, Default)]
+struct Numbers {
+    blocks: Vec<u32>,
+    free: Vec<u32>,
+    next: u32,
+}
+
+/// The engine. One per process and fork epoch, while a context is open.
+pub struct Engine {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) epoch: u64,
+    pub(crate) own: Arc<Segment>,
+    pub(crate) registry: HostRegistry,
+    pub(crate) guid: Guid,
+    pub(crate) lid: Lid,
+    pub(crate) marks: Marks,
+    pub(crate) keys: Mutex<KeyTable>,
+    pub(crate) windows: Mutex<BTreeMap<u32, WindowState>>,
+    pub(crate) bound_regions: Mutex<BTreeMap<u32, usize>>,
+    pub(crate) maps: Mutex<BTreeMap<u32, MapSource>>,
+    numbers: Mutex<Numbers>,
+    pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
+    pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
+    pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
+    pub(crate) self_link: PeerLink,
+    pub(crate) waker: Arc<EventFd>,
+    /// Queue pairs that need to be driven, and how many.
+    work: Mutex<Vec<Arc<Qp>>>,
+    work_count: AtomicUsize,
+    timers: Mutex<BTreeMap<(u64, u32), Arc<Qp>>>,
+    next_timer: AtomicU64,
+    /// Somebody polls: the progress thread only looks on.
+    polling: AtomicBool,
+    polls: AtomicU32,
+    idle_polls: AtomicU32,
+    stop: AtomicBool,
+    fatal: AtomicBool,
+    /// Connections that have not said who they are.
+    strangers: Mutex<BTreeMap<u64, Control>>,
+    tokens: AtomicU64,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine(slot {})", self.slot)
+    }
+}
+
+/// The current engine, by epoch. The lock is taken over a fork by nobody: a child finds another epoch's engine and
+/// starts afresh.
+static CURRENT: Mutex<Option<(u64, Weak<Engine>)>> = Mutex::new(None);
+
+impl Engine {
+    /// The process's engine; started if there is none.
+    ///
+    /// # Errors
+    /// What the host's registry, memory or the thread's start say.
+    pub fn get() -> Result<Arc<Self>, Error> {
+        fork::watch();
+        let mut current = lock(&CURRENT);
+        if let Some((epoch, engine)) = &*current
+            && *epoch == fork::epoch()
+            && let Some(engine) = engine.upgrade()
+        {
+            return Ok(engine);
+        }
+        let engine = Self::start()?;
+        *current = Some((fork::epoch(), Arc::downgrade(&engine)));
+        Ok(engine)
+    }
+
+    fn start() -> Result<Arc<Self>, Error> {
+        let registry = HostRegistry::join(Default::default())?;
+        let own = Arc::new(Segment::create("ferriband-process", PROC_LEN)?);
+        own.commit(0, qp_offset(0))?;
+        let me = registry.me();
+        use std::sync::atomic::Ordering::Release;
+        own.store(PROC_MAGIC, MAGIC, Release);
+        own.store(
+            PROC_IDENTITY,
+            u64::from(me.slot) | u64::from(me.generation) << 32,
+            Release,
+        );
+        let waker = Arc::new(EventFd::new(false)?);
+        let pair = Arc::new(Segment::private(
+            ferriband_transport::direct::layout::PAIR_LEN,
+        )?);
+        let self_link = connect::self_link(me.slot, me.generation, &own, pair, &waker);
+        let engine = Arc::new(Engine {
+            slot: me.slot,
+            generation: me.generation,
+            epoch: fork::epoch(),
+            guid: registry.guid(),
+            lid: registry.lid(),
+            own,
+            registry,
+            marks: Marks::new(),
+            keys: Mutex::default(),
+            windows: Mutex::default(),
+            bound_regions: Mutex::default(),
+            maps: Mutex::default(),
+            numbers: Mutex::default(),
+            qps: RwLock::default(),
+            srqs: RwLock::default(),
+            peers: RwLock::new(Arc::new(vec![self_link.clone()])),
+            self_link,
+            waker,
+            work: Mutex::default(),
+            work_count: AtomicUsize::new(0),
+            timers: Mutex::default(),
+            next_timer: AtomicU64::new(u64::MAX),
+            polling: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            idle_polls: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+            fatal: AtomicBool::new(false),
+            strangers: Mutex::default(),
+            tokens: AtomicU64::new(0),
+            thread: Mutex::default(),
+        });
+        progress::spawn(&engine)?;
+        Ok(engine)
+    }
+
+    /// Err in a forked child, and after the device failed.
+    #[inline]
+    pub fn check_alive(&self) -> Result<(), Error> {
+        if self.epoch != fork::epoch() {
+            return Err(Error::Gone(
+                "it was opened before a fork, by the parent process",
+            ));
+        }
+        if self.fatal.load(Ordering::Relaxed) {
+            return Err(Error::Gone("an internal error made it fatal"));
+        }
+        Ok(())
+    }
+
+    /// Ends the device: every later verb fails.
+    #[cold]
+    pub fn fail(&self) {
+        self.fatal.store(true, Ordering::Release);
+    }
+
+    /// Now, on the clock of the timers.
+    pub(crate) fn now() -> Instant {
+        ferriband_memory::wait::now()
+    }
+
+    /// The default GID.
+    pub fn gid(&self) -> Gid {
+        Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid)
+    }
+
+    /// Takes a queue pair number and its local index.
+    pub(crate) fn claim_qpn(&self) -> Result<(u32, u32), Error> {
+        let mut numbers = lock(&self.numbers);
+        let index = if numbers.next < numbers.blocks.len() as u32 * BLOCK_QPS {
+            numbers.next += 1;
+            numbers.next - 1
+        } else if let Some(index) = numbers.free.pop() {
+            index
+        } else {
+            if numbers.blocks.len() >= MAX_BLOCKS {
+                return Err(Error::NoMemory("the process has max_qp queue pairs"));
+            }
+            let block = self.registry.claim_qpn_block()?;
+            let ordinal = numbers.blocks.len();
+            self.own.commit(
+                qp_offset(ordinal * BLOCK_QPS as usize),
+                BLOCK_QPS as usize * QP_BYTES,
+            )?;
+            numbers.blocks.push(block);
+            self.own.store(
+                PROC_BLOCKS + ordinal * 8,
+                u64::from(block) + 1,
+                Ordering::Release,
+            );
+            numbers.next += 1;
+            numbers.next - 1
+        };
+        let block = numbers.blocks[(index / BLOCK_QPS) as usize];
+        Ok((block * BLOCK_QPS + index % BLOCK_QPS, index))
+    }
+
+    pub(crate) fn release_qpn(&self, index: u32) {
+        lock(&self.numbers).free.insert(0, index);
+    }
+
+    pub(crate) fn insert_qp(&self, qp: &Arc<Qp>) {
+        let mut qps = self
+            .qps
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let index = qp.index as usize;
+        if qps.len() <= index {
+            qps.resize(index + 1, None);
+        }
+        qps[index] = Some(qp.clone());
+    }
+
+    pub(crate) fn remove_qp(&self, qp: &Qp) {
+        let mut qps = self
+            .qps
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(slot) = qps.get_mut(qp.index as usize) {
+            *slot = None;
+        }
+        drop(qps);
+        lock(&self.timers).retain(|(_, index), _| *index != qp.index);
+        let mut work = lock(&self.work);
+        work.retain(|other| other.index != qp.index);
+        self.work_count.store(work.len(), Ordering::Release);
+    }
+
+    /// A queue pair by local index.
+    #[inline]
+    pub(crate) fn qp(&self, index: u32) -> Option<Arc<Qp>> {
+        let qps = self
+            .qps
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        qps.get(index as usize)?.clone()
+    }
+
+    /// A queue pair of this process by number.
+    #[inline]
+    pub(crate) fn qp_by_number(&self, qpn: u32) -> Option<Arc<Qp>> {
+        let index = ferriband_transport::direct::layout::find_qp(&**self.own, qpn)?;
+        self.qp(index).filter(|qp| qp.qpn == qpn)
+    }
+
+    pub(crate) fn peer_list(&self) -> Arc<Vec<PeerLink>> {
+        self.peers
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Remembers how peers can map a region; 0 if no identifier is left.
+    pub(crate) fn keep_mapping(&self, source: MapSource) -> u32 {
+        let mut maps = lock(&self.maps);
+        let id = (1..MAX_MAPS as u32)
+            .find(|id| !maps.contains_key(id))
+            .unwrap_or(0);
+        if id != 0 {
+            maps.insert(id, source);
+        }
+        id
+    }
+
+    pub(crate) fn forget_mapping(&self, id: u32) {
+        // the identifier is not given out again: peers may still hold the mapping under it
+        if id != 0
+            && let Some(source) = lock(&self.maps).get_mut(&id)
+        {
+            *source = MapSource::Segment(self.own.clone());
+        }
+    }
+
+    /// Leaves the host: called when the last context closes.
+    pub(crate) fn shut_down(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.signal(1);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread
+            && self.epoch == fork::epoch()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.epoch == fork::epoch() {
+            self.shut_down();
+        }
+    }
+}

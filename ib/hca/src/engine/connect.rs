@@ -1,0 +1,435 @@
+//! Getting to know peers: who owns a queue pair number, the handshake, mappings on request, the end.
+//!
+//! The side that needs a channel connects and offers the pair segment; the other side welcomes it. When both connect at
+//! once, the offer of the lower slot stands. Nothing waits here: what is not established yet is tried again.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::host_stub::{Control, HostError, ProcessRef};
+use ferriband_memory::Segment;
+use ferriband_memory::mapping::{Backing, PeerMapping};
+use ferriband_memory::remote::RemoteProcess;
+use ferriband_memory::segment::Access;
+use ferriband_memory::wait::{Epoll, EventFd};
+use ferriband_transport::direct::Link;
+use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_LEN, PROC_MAGIC};
+use ferriband_wire::Qpn;
+
+use super::{
+    Engine, MSG_DOORBELL, MSG_HELLO, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_WELCOME, MapSource,
+};
+use crate::lock;
+use crate::peer::{Peer, PeerLink};
+
+/// Messages taken from one connection before others have their turn.
+const MESSAGES: usize = 64;
+const GREETING_BYTES: usize = 40;
+
+/// Who greets: the contents of HELLO and WELCOME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Greeting {
+    slot: u32,
+    generation: u32,
+    pid: i32,
+    start_time: u64,
+    /// An address at which the greeter's memory holds [`MAGIC`].
+    probe: u64,
+}
+
+impl Greeting {
+    fn encode(&self, kind: u8) -> [u8; GREETING_BYTES] {
+        let mut bytes = [0; GREETING_BYTES];
+        bytes[0] = kind;
+        bytes[4..8].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.start_time.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.probe.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| {
+            bytes
+                .get(at..at + 4)?
+                .try_into()
+                .ok()
+                .map(u32::from_le_bytes)
+        };
+        let long = |at: usize| {
+            bytes
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes)
+        };
+        Some(Greeting {
+            slot: word(4)?,
+            generation: word(8)?,
+            pid: word(12)? as i32,
+            start_time: long(16)?,
+            probe: long(24)?,
+        })
+    }
+}
+
+/// The process's channel to itself, established from the start.
+pub(super) fn self_link(
+    slot: u32,
+    generation: u32,
+    own: &Arc<Segment>,
+    pair: Arc<Segment>,
+    waker: &Arc<EventFd>,
+) -> PeerLink {
+    let peer = Peer::new(slot, slot, generation, waker.clone());
+    peer.establish(own.clone(), pair, None);
+    PeerLink(Arc::new(peer))
+}
+
+impl Engine {
+    /// The channel to the process that owns a queue pair number; begun if there is none yet.
+    pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
+        let owner = self.registry.owner_of_qpn(Qpn(qpn))?;
+        if owner.slot == self.slot && owner.generation == self.generation {
+            return Some(self.self_link.clone());
+        }
+        let link = self.peer(owner);
+        if !link.ready() {
+            self.waker.signal(1);
+        }
+        Some(link)
+    }
+
+    /// The peer object of a process; made if there is none.
+    fn peer(&self, process: ProcessRef) -> PeerLink {
+        let mut peers = self
+            .peers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = peers
+            .iter()
+            .find(|link| link.slot() == process.slot && link.0.generation == process.generation);
+        if let Some(link) = known {
+            return link.clone();
+        }
+        let link = PeerLink(Arc::new(Peer::new(
+            self.slot,
+            process.slot,
+            process.generation,
+            self.waker.clone(),
+        )));
+        let mut list = Vec::clone(&peers);
+        list.push(link.clone());
+        *peers = Arc::new(list);
+        link
+    }
+
+    fn greeting(&self) -> Greeting {
+        let me = self.registry.identity();
+        Greeting {
+            slot: self.slot,
+            generation: self.generation,
+            pid: me.pid,
+            start_time: me.start_time,
+            probe: self.own.base_addr() + PROC_MAGIC as u64,
+        }
+    }
+
+    /// Connects to peers that are wanted and have no channel. True if some have to be tried again later.
+    pub(super) fn connect_pending(&self, epoll: &Epoll) -> bool {
+        let mut again = false;
+        for link in self.peer_list().iter() {
+            if link.ready() || link.dead() || lock(&link.0.control).is_some() {
+                continue;
+            }
+            match self.offer(link, epoll) {
+                Ok(()) => {}
+                Err(Unreachable::Gone) => self.bury(link),
+                Err(Unreachable::Later) => again = true,
+            }
+        }
+        again
+    }
+
+    fn offer(&self, link: &PeerLink, epoll: &Epoll) -> Result<(), Unreachable> {
+        let process = ProcessRef {
+            slot: link.slot(),
+            generation: link.0.generation,
+        };
+        let control = self
+            .registry
+            .connect(process)
+            .map_err(|error| match error {
+                HostError::Gone { .. } => Unreachable::Gone,
+                _ => Unreachable::Later,
+            })?;
+        let pair = Segment::create("ferriband-pair", PAIR_LEN).map_err(|_| Unreachable::Later)?;
+        pair.commit(0, PAIR_LEN).map_err(|_| Unreachable::Later)?;
+        let (Some(pair_fd), Some(own_fd)) = (pair.fd(), self.own.fd()) else {
+            return Err(Unreachable::Later);
+        };
+        control
+            .send(&self.greeting().encode(MSG_HELLO), &[pair_fd, own_fd])
+            .map_err(|_| Unreachable::Later)?;
+        *lock(&link.0.offered) = Some(Arc::new(pair));
+        self.watch_control(link, control, epoll);
+        Ok(())
+    }
+
+    /// Makes a connection the peer's, replacing another.
+    fn watch_control(&self, link: &PeerLink, control: Control, epoll: &Epoll) {
+        if epoll.add(&control, u64::from(link.slot()), false).is_ok() {
+            *lock(&link.0.control) = Some(Arc::new(control));
+        }
+    }
+
+    /// New connections: each says HELLO at once.
+    pub(super) fn accept(&self, epoll: &Epoll) {
+        while let Ok(Some(control)) = self.registry.listener().accept() {
+            let token = self.next_token();
+            if epoll.add(&control, token, false).is_ok() {
+                lock(&self.strangers).insert(token, control);
+            }
+        }
+    }
+
+    /// Something arrived on a connection.
+    pub(super) fn control_ready(&self, token: u64, epoll: &Epoll) {
+        if token > u64::from(u32::MAX) {
+            return self.hear_stranger(token, epoll);
+        }
+        let Some(link) = self
+            .peer_list()
+            .iter()
+            .find(|link| u64::from(link.slot()) == token)
+            .cloned()
+        else {
+            return;
+        };
+        let Some(control) = lock(&link.0.control).clone() else {
+            return;
+        };
+        let mut buffer = [0; 256];
+        for _ in 0..MESSAGES {
+            match control.recv(&mut buffer) {
+                Ok(Some((length, fds))) => self.hear(&link, &buffer[..length], fds),
+                Ok(None) => return,
+                Err(_) => return self.hung_up(&link, &control, epoll),
+            }
+        }
+    }
+
+    /// The end of a connection is the end of the peer, unless it was one of two crossing offers.
+    fn hung_up(&self, link: &PeerLink, control: &Arc<Control>, epoll: &Epoll) {
+        let _ = epoll.remove(&**control);
+        let mut current = lock(&link.0.control);
+        if current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, control))
+        {
+            *current = None;
+        }
+        drop(current);
+        if link.ready() {
+            self.bury(link);
+            self.registry.reap_process(ProcessRef {
+                slot: link.slot(),
+                generation: link.0.generation,
+            });
+        }
+    }
+
+    fn hear_stranger(&self, token: u64, epoll: &Epoll) {
+        let mut strangers = lock(&self.strangers);
+        let Some(control) = strangers.get(&token) else {
+            return;
+        };
+        let mut buffer = [0; 256];
+        let received = match control.recv(&mut buffer) {
+            Ok(None) => return,
+            received => received,
+        };
+        let Some(control) = strangers.remove(&token) else {
+            return;
+        };
+        drop(strangers);
+        let _ = epoll.remove(&control);
+        let Ok(Some((length, fds))) = received else {
+            return;
+        };
+        if buffer[0] != MSG_HELLO {
+            return;
+        }
+        let Some(greeting) = Greeting::decode(&buffer[..length]) else {
+            return;
+        };
+        let link = self.peer(ProcessRef {
+            slot: greeting.slot,
+            generation: greeting.generation,
+        });
+        if link.ready() || link.0.is_self() {
+            return;
+        }
+        // both connected at once: the offer of the lower slot stands
+        if lock(&link.0.control).is_some() && self.slot < greeting.slot {
+            return;
+        }
+        let mut fds = fds.into_iter();
+        let (Some(pair), Some(table)) = (fds.next(), fds.next()) else {
+            return;
+        };
+        let Ok(pair) = Segment::from_fd(pair, PAIR_LEN, Access::ReadWrite) else {
+            return;
+        };
+        let Some(own_fd) = self.own.fd() else { return };
+        if let Some(old) = lock(&link.0.control).take() {
+            let _ = epoll.remove(&*old);
+        }
+        if control
+            .send(&self.greeting().encode(MSG_WELCOME), &[own_fd])
+            .is_err()
+        {
+            return;
+        }
+        self.watch_control(&link, control, epoll);
+        self.meet(&link, &greeting, table, Arc::new(pair));
+    }
+
+    fn hear(&self, link: &PeerLink, message: &[u8], fds: Vec<OwnedFd>) {
+        match message.first() {
+            Some(&MSG_WELCOME) => {
+                let Some(greeting) = Greeting::decode(message) else {
+                    return;
+                };
+                let Some(pair) = lock(&link.0.offered).take() else {
+                    return;
+                };
+                if let Some(table) = fds.into_iter().next() {
+                    self.meet(link, &greeting, table, pair);
+                }
+            }
+            Some(&MSG_MAP_REQUEST) => self.send_mapping(link, message),
+            Some(&MSG_MAP_REPLY) => take_mapping(link, message, fds),
+            // a doorbell's whole message is that this thread is awake now
+            Some(&MSG_DOORBELL) | None | Some(_) => {}
+        }
+    }
+
+    /// Both have everything: the channel stands.
+    fn meet(&self, link: &PeerLink, greeting: &Greeting, table: OwnedFd, pair: Arc<Segment>) {
+        let Ok(table) = Segment::from_fd(table, PROC_LEN, Access::ReadWrite) else {
+            return;
+        };
+        let order = std::sync::atomic::Ordering::Acquire;
+        let identity = u64::from(link.slot()) | u64::from(link.0.generation) << 32;
+        if table.load(PROC_MAGIC, order) != MAGIC || table.load(PROC_IDENTITY, order) != identity {
+            return;
+        }
+        let remote = RemoteProcess::open(greeting.pid, greeting.start_time, crate::direct::app())
+            .ok()
+            .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
+        if link.0.establish(Arc::new(table), pair, remote) {
+            self.wake_senders();
+        }
+    }
+
+    /// Every queue pair with work looks again.
+    pub(super) fn wake_senders(&self) {
+        let qps = self
+            .qps
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        for qp in qps.into_iter().flatten() {
+            self.schedule(&qp);
+        }
+    }
+
+    /// A peer wants to map a region of ours.
+    fn send_mapping(&self, link: &PeerLink, message: &[u8]) {
+        let Some(id) = message
+            .get(4..8)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_le_bytes)
+        else {
+            return;
+        };
+        let Some(control) = lock(&link.0.control).clone() else {
+            return;
+        };
+        let maps = lock(&self.maps);
+        let mut reply = [0; 32];
+        reply[0] = MSG_MAP_REPLY;
+        reply[4..8].copy_from_slice(&id.to_le_bytes());
+        let _ = match maps.get(&id) {
+            Some(MapSource::Segment(segment)) => {
+                let Some(fd) = segment.fd() else { return };
+                reply[1] = 1;
+                reply[16..24].copy_from_slice(&(segment.len() as u64).to_le_bytes());
+                control.send(&reply, &[fd])
+            }
+            Some(MapSource::File(mapping, length)) => {
+                reply[1] = u8::from(mapping.writable);
+                reply[8..16].copy_from_slice(&mapping.offset.to_le_bytes());
+                reply[16..24].copy_from_slice(&length.to_le_bytes());
+                match &mapping.backing {
+                    Backing::SysV(shmid) => {
+                        reply[2] = 1;
+                        reply[24..28].copy_from_slice(&shmid.to_le_bytes());
+                        control.send(&reply, &[])
+                    }
+                    Backing::File(fd) => control.send(&reply, &[fd.as_fd()]),
+                }
+            }
+            None => return,
+        };
+    }
+
+    fn next_token(&self) -> u64 {
+        // above every slot, below the fixed tokens
+        (1 << 32)
+            + (self
+                .tokens
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+                & 0xffff_ffff)
+    }
+}
+
+/// A region of the peer, to be mapped here.
+fn take_mapping(link: &PeerLink, message: &[u8], fds: Vec<OwnedFd>) {
+    let long = |at: usize| {
+        message
+            .get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_le_bytes)
+    };
+    let word = |at: usize| {
+        message
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_le_bytes)
+    };
+    let (Some(id), Some(offset), Some(length), Some(shmid)) =
+        (word(4), long(8), long(16), word(24))
+    else {
+        return;
+    };
+    let writable = message[1] != 0;
+    let mapping = if message[2] == 1 {
+        PeerMapping::map_sysv(shmid as i32, offset, length as usize, writable)
+    } else {
+        let Some(fd) = fds.into_iter().next() else {
+            return;
+        };
+        PeerMapping::map_file(fd.as_fd(), offset, length as usize, writable)
+    };
+    if let Ok(mapping) = mapping {
+        link.0.add_map(id, offset, mapping);
+    }
+}
+
+enum Unreachable {
+    Gone,
+    Later,
+}

@@ -1,0 +1,434 @@
+//! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or by the thread.
+
+use std::cell::Cell;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, TryLockError};
+
+use ferriband_memory::AliveWord;
+use ferriband_memory::wait::{Epoll, Ready};
+use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP, PROC_PENDING_SUMMARY};
+use ferriband_transport::direct::{Advance, Handled, Response, Sender};
+
+use super::Engine;
+use crate::error::Error;
+use crate::lock;
+use crate::peer::PeerLink;
+use crate::qp::Qp;
+
+/// Records taken from one ring before others have their turn.
+const DRAIN_BUDGET: usize = 64;
+/// Answers collected at a time.
+const COLLECT_BUDGET: usize = 64;
+/// Polls that find nothing before the polling thread takes over from the progress thread.
+const TAKE_OVER_AFTER: u32 = 32;
+/// How often the progress thread looks whether the program still polls.
+const TICK_NS: u64 = 1_000_000;
+/// How soon a connection that could not be made is tried again.
+const CONNECT_RETRY_NS: u64 = 2_000_000;
+/// Bytes of a long transfer moved in one step while others wait.
+const PULL_CHUNK: u64 = 256 << 10;
+
+pub(super) const TOKEN_WAKER: u64 = u64::MAX;
+pub(super) const TOKEN_LISTENER: u64 = u64::MAX - 1;
+
+thread_local! {
+    /// This thread is inside a ring's consumer: it must not wait for itself.
+    static DRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Engine {
+    /// One round by a polling program. No system call while it goes on.
+    #[inline]
+    pub(crate) fn poll(&self) {
+        self.polls.store(
+            self.polls.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        if self.round(true) {
+            return;
+        }
+        if !self.polling.load(Ordering::Relaxed) {
+            self.maybe_take_over();
+        }
+    }
+
+    #[cold]
+    fn maybe_take_over(&self) {
+        let idle = self.idle_polls.fetch_add(1, Ordering::Relaxed);
+        if idle < TAKE_OVER_AFTER || self.polling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.own.store(PROC_ASLEEP, 0, Ordering::Release);
+        // the thread starts its tick
+        self.waker.signal(1);
+    }
+
+    /// The program is about to wait: the progress thread takes over at once.
+    pub(crate) fn hand_over(&self) {
+        self.idle_polls.store(0, Ordering::Relaxed);
+        self.polling.store(false, Ordering::Release);
+        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        while self.round(true) {}
+        if self.needs_thread() {
+            self.waker.signal(1);
+        }
+    }
+
+    /// Work that nobody will come back for unless the thread does it.
+    fn needs_thread(&self) -> bool {
+        self.work_count.load(Ordering::Acquire) > 0
+            || self.next_timer.load(Ordering::Acquire) != u64::MAX
+    }
+
+    /// One round over everything. True if anything was done.
+    fn round(&self, long: bool) -> bool {
+        let mut worked = false;
+        for link in self.peer_list().iter() {
+            worked |= self.serve(link);
+        }
+        if self.work_count.load(Ordering::Acquire) > 0 {
+            worked |= self.drive_work(long);
+        }
+        if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
+            worked |= self.fire_timers();
+        }
+        worked
+    }
+
+    /// Rings to and from one peer.
+    #[inline]
+    fn serve(&self, link: &PeerLink) -> bool {
+        let Some(channel) = link.0.channel.get() else {
+            return false;
+        };
+        let mut worked = false;
+        let in_waiting = match channel.rx.try_lock() {
+            Ok(rx) => rx.has_record(&**channel.pair),
+            Err(_) => false,
+        };
+        if in_waiting {
+            worked |= self.drain(link);
+        }
+        if !lock_news(channel) {
+            return worked;
+        }
+        worked | self.collect(link)
+    }
+
+    /// Executes records of a peer.
+    fn drain(&self, link: &PeerLink) -> bool {
+        let Some(channel) = link.0.channel.get() else {
+            return false;
+        };
+        let mut rx = match channel.rx.try_lock() {
+            Ok(rx) => rx,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        DRAINING.set(true);
+        let pair = &**channel.pair;
+        let mut count = 0;
+        let mut last: Option<Arc<Qp>> = None;
+        while count < DRAIN_BUDGET {
+            let Some(record) = rx.peek(pair) else { break };
+            let Ok(record) = record else {
+                // an unknown record: skip it, the sender hears of it
+                rx.answer(pair, Response::InvalidRequest);
+                count += 1;
+                continue;
+            };
+            if last.as_ref().is_none_or(|qp| qp.qpn != record.dst_qpn) {
+                last = self.qp_by_number(record.dst_qpn);
+            }
+            let handled = match &last {
+                Some(qp) => qp.receive(self, link, &rx, &record, PULL_CHUNK),
+                None => Handled::Answer(Response::NotReady),
+            };
+            count += 1;
+            match handled {
+                Handled::Answer(response) => rx.answer(pair, response),
+                Handled::Value(value) => rx.answer_value(pair, value),
+                Handled::More => break,
+            }
+        }
+        let acknowledge = rx.unacknowledged();
+        rx.acknowledge(pair);
+        DRAINING.set(false);
+        drop(rx);
+        if acknowledge {
+            link.0.ring(channel);
+        }
+        count > 0
+    }
+
+    /// True on a thread that executes a peer's record just now.
+    pub(crate) fn draining_here(&self) -> bool {
+        DRAINING.get()
+    }
+
+    /// Collects a peer's answers.
+    fn collect(&self, link: &PeerLink) -> bool {
+        let Some(channel) = link.0.channel.get() else {
+            return false;
+        };
+        let mut completer = match channel.completer.try_lock() {
+            Ok(completer) => completer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let tail = lock(&channel.tx).tail();
+        let mut last: Option<Arc<Qp>> = None;
+        let collected = completer.collect(&**channel.pair, tail, COLLECT_BUDGET, |answer| {
+            let Some(index) = Sender::<PeerLink>::index_of_owner(answer.owner) else {
+                return;
+            };
+            if last.as_ref().is_none_or(|qp| qp.index != index) {
+                if let Some(qp) = last.take() {
+                    self.schedule(&qp);
+                }
+                last = self.qp(index);
+            }
+            if let Some(qp) = &last {
+                qp.answered(self, &channel.pair, answer);
+            }
+        });
+        drop(completer);
+        if let Some(qp) = last {
+            qp.drive(self, false);
+        }
+        collected > 0
+    }
+
+    /// Puts a queue pair on the list of those to be driven.
+    pub(crate) fn schedule(&self, qp: &Arc<Qp>) {
+        if qp.scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut work = lock(&self.work);
+        work.push(qp.clone());
+        self.work_count.store(work.len(), Ordering::Release);
+    }
+
+    /// Wakes the thread for work that a posting program leaves behind.
+    pub(crate) fn kick(&self) {
+        if self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0 {
+            self.waker.signal(1);
+        }
+    }
+
+    fn drive_work(&self, long: bool) -> bool {
+        let batch = std::mem::take(&mut *lock(&self.work));
+        self.work_count.store(0, Ordering::Release);
+        let mut worked = false;
+        for qp in batch {
+            qp.scheduled.store(false, Ordering::Release);
+            worked |= qp.drive(self, long);
+        }
+        worked
+    }
+
+    /// Drives a queue pair again at a time.
+    pub(crate) fn set_timer(&self, qp: &Arc<Qp>, at: u64) {
+        let mut timers = lock(&self.timers);
+        timers.insert((at, qp.index), qp.clone());
+        let first = timers.keys().next().map_or(u64::MAX, |(at, _)| *at);
+        let before = self.next_timer.swap(first, Ordering::AcqRel);
+        drop(timers);
+        if first < before {
+            self.kick();
+        }
+    }
+
+    fn fire_timers(&self) -> bool {
+        let now = Self::now().0;
+        if self.next_timer.load(Ordering::Acquire) > now {
+            return false;
+        }
+        let mut timers = lock(&self.timers);
+        let later = timers.split_off(&(now + 1, 0));
+        let due = std::mem::replace(&mut *timers, later);
+        self.next_timer.store(
+            timers.keys().next().map_or(u64::MAX, |(at, _)| *at),
+            Ordering::Release,
+        );
+        drop(timers);
+        let fired = !due.is_empty();
+        for qp in due.into_values() {
+            qp.drive(self, false);
+        }
+        fired
+    }
+}
+
+fn lock_news(channel: &crate::peer::Channel) -> bool {
+    match channel.completer.try_lock() {
+        Ok(completer) => completer.has_news(&**channel.pair),
+        Err(_) => false,
+    }
+}
+
+/// Starts the progress thread. It blocks all signals: they are the program's.
+pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
+    let weak = Arc::downgrade(engine);
+    let own = engine.own.clone();
+    let epoll = Epoll::new()?;
+    epoll.add(&*engine.waker, TOKEN_WAKER, false)?;
+    epoll.add(engine.registry.listener(), TOKEN_LISTENER, false)?;
+    let started = Arc::new((std::sync::Mutex::new(None), std::sync::Condvar::new()));
+    let report = started.clone();
+    let mask = block_signals();
+    let spawned = std::thread::Builder::new()
+        .name("ferriband".into())
+        .stack_size(256 << 10)
+        .spawn(move || {
+            let alive = AliveWord::hold(&own, PROC_ALIVE);
+            let held = alive.is_ok();
+            *lock(&report.0) = Some(alive.as_ref().map(|_| ()).map_err(|error| *error));
+            report.1.notify_all();
+            if held {
+                run(&weak, &epoll);
+            }
+        });
+    restore_signals(mask);
+    let handle =
+        spawned.map_err(|_| Error::NoMemory("the progress thread could not be started"))?;
+    let mut result = lock(&started.0);
+    while result.is_none() {
+        result = started
+            .1
+            .wait(result)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    if let Some(Err(error)) = *result {
+        return Err(error.into());
+    }
+    *lock(&engine.thread) = Some(handle);
+    Ok(())
+}
+
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: plain data, filled before use.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `all` is ours.
+    unsafe { libc::sigfillset(&mut all) };
+    // SAFETY: both sets are ours; the call cannot fail with these arguments.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old) };
+    old
+}
+
+fn restore_signals(mask: libc::sigset_t) {
+    // SAFETY: the set came from `block_signals`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
+}
+
+/// The thread: asleep until something rings, except while a program polls, when it ticks to see it stop.
+fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut seen = 0;
+    let mut connecting = false;
+    loop {
+        let timeout = {
+            let Some(engine) = weak.upgrade() else { return };
+            if engine.stop.load(Ordering::Acquire) {
+                return;
+            }
+            match engine.before_sleep(&mut seen) {
+                None if connecting => Some(CONNECT_RETRY_NS),
+                Some(ns) if connecting => Some(ns.min(CONNECT_RETRY_NS)),
+                timeout => timeout,
+            }
+        };
+        if epoll.wait(&mut ready, timeout).is_err() {
+            return;
+        }
+        let Some(engine) = weak.upgrade() else { return };
+        for event in &ready {
+            match event.token {
+                TOKEN_WAKER => {
+                    let _ = engine.waker.take();
+                }
+                TOKEN_LISTENER => engine.accept(epoll),
+                token => engine.control_ready(token, epoll),
+            }
+        }
+        connecting = engine.connect_pending(epoll);
+    }
+}
+
+impl Engine {
+    /// What the thread does before it waits, and how long it may wait in nanoseconds.
+    fn before_sleep(&self, seen: &mut u32) -> Option<u64> {
+        if self.polling.load(Ordering::Acquire) {
+            let polls = self.polls.load(Ordering::Relaxed);
+            if polls != *seen {
+                *seen = polls;
+                return Some(TICK_NS);
+            }
+            // nobody polls any more
+            self.idle_polls.store(0, Ordering::Relaxed);
+            self.polling.store(false, Ordering::Release);
+        }
+        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.own.store(PROC_PENDING_SUMMARY, 0, Ordering::Release);
+        while self.round(true) {
+            if self.polling.load(Ordering::Acquire) {
+                return Some(0);
+            }
+        }
+        if self.work_count.load(Ordering::Acquire) > 0 {
+            return Some(TICK_NS / 10);
+        }
+        match self.next_timer.load(Ordering::Acquire) {
+            u64::MAX => None,
+            at => Some(at.saturating_sub(Self::now().0)),
+        }
+    }
+
+    /// The peer is gone: what waits for it will hear of it.
+    pub(crate) fn bury(&self, link: &PeerLink) {
+        if !link.0.bury() {
+            return;
+        }
+        if let Some(channel) = link.0.channel.get() {
+            let mut completer = lock(&channel.completer);
+            let tail = lock(&channel.tx).tail();
+            let mut victims = Vec::new();
+            completer.abandon(tail, |owner| {
+                if let Some(index) = Sender::<PeerLink>::index_of_owner(owner)
+                    && !victims.contains(&index)
+                {
+                    victims.push(index);
+                }
+            });
+            drop(completer);
+            for index in victims {
+                if let Some(qp) = self.qp(index) {
+                    qp.peer_died(self);
+                }
+            }
+        }
+        let mut peers = self
+            .peers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut list = Vec::clone(&peers);
+        list.retain(|other| !Arc::ptr_eq(&other.0, &link.0));
+        *peers = Arc::new(list);
+        drop(peers);
+        // whoever is blocked on the channel finds it dead now
+        self.wake_senders();
+    }
+}
+
+/// What became of driving a queue pair, as the engine needs it.
+pub(crate) fn after(engine: &Engine, qp: &Arc<Qp>, advance: Advance) {
+    match advance {
+        Advance::Idle => {}
+        Advance::Again | Advance::Blocked => engine.schedule(qp),
+        Advance::Until(at) => engine.set_timer(qp, at.0),
+    }
+}

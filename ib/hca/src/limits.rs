@@ -1,0 +1,89 @@
+//! What the device offers: its attributes, port and tables.
+
+use ferriband_wire::{Gid, Guid, Lid, Mtu};
+
+/// Vendor identifier: an OUI of the locally administered range, nobody's.
+pub const VENDOR_ID: u32 = 0x02_fe_77;
+/// Part identifier.
+pub const VENDOR_PART_ID: u32 = 0x4642;
+/// Queue pairs of a process.
+pub const MAX_QP: u32 = 65_000;
+/// Requests of a queue.
+pub const MAX_QP_WR: u32 = 32_768;
+/// Elements of a scatter/gather list.
+pub const MAX_SGE: u32 = 30;
+/// Inline bytes of a send.
+pub const MAX_INLINE: u32 = 1024;
+/// Completion queues.
+pub const MAX_CQ: u32 = 65_536;
+/// Entries of a completion queue.
+pub const MAX_CQE: u32 = 4_194_303;
+/// Regions and windows of a process.
+pub const MAX_MR: u32 = ferriband_transport::direct::layout::MAX_KEYS as u32 - 2;
+/// Protection domains.
+pub const MAX_PD: u32 = 65_536;
+/// Shared receive queues.
+pub const MAX_SRQ: u32 = 65_536;
+/// Requests of a shared receive queue.
+pub const MAX_SRQ_WR: u32 = 32_768;
+/// Address handles.
+pub const MAX_AH: u32 = 1 << 20;
+/// Reads and atomics outstanding on a queue pair.
+pub const MAX_RD_ATOM: u32 = 128;
+/// Longest region.
+pub const MAX_MR_SIZE: u64 = 1 << 47;
+/// Bytes of device memory.
+pub const MAX_DM: u64 = 64 << 20;
+/// Longest message.
+pub const MAX_MESSAGE: u32 = 1 << 31;
+/// Completion vectors.
+pub const COMP_VECTORS: u32 = 4;
+/// Processes and queue pairs of multicast groups.
+pub const MAX_MCAST_GROUPS: u32 = 4096;
+/// Queue pairs of a group.
+pub const MAX_MCAST_QPS: u32 = 240;
+/// Ports.
+pub const PORTS: u8 = 1;
+/// Ticks of the completion timestamp, in kHz: nanoseconds.
+pub const CORE_CLOCK_KHZ: u64 = 1_000_000;
+/// The port's MTU.
+pub const MTU: Mtu = Mtu::M4096;
+/// Default partition.
+pub const DEFAULT_PKEY: u16 = 0xffff;
+/// Subnet prefix of the default GID.
+pub const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
+
+/// The device as programs list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name, such as `ferri0`.
+    pub name: String,
+    /// Node GUID.
+    pub guid: Guid,
+    /// Index in the list.
+    pub index: usize,
+}
+
+/// The port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortAttr {
+    /// Its base LID.
+    pub lid: Lid,
+    /// LID of the subnet manager.
+    pub sm_lid: Lid,
+    /// Largest and current MTU.
+    pub mtu: Mtu,
+    /// Entries of the GID table.
+    pub gid_table: u32,
+    /// Entries of the P_Key table.
+    pub pkey_table: u32,
+}
+
+/// An entry of the GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The GID.
+    pub gid: Gid,
+    /// Its index.
+    pub index: u32,
+}

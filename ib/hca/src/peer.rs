@@ -1,0 +1,251 @@
+//! The channel to one peer process: its tables, the two rings, its memory.
+//!
+//! Owns what both processes share and the in-process ends of it. Must not know queue pairs.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use crate::host_stub::Control;
+use ferriband_memory::alive::AliveWord;
+use ferriband_memory::mapping::PeerMapping;
+use ferriband_memory::remote::RemoteProcess;
+use ferriband_memory::wait::EventFd;
+use ferriband_memory::{Segment, Span};
+use ferriband_transport::direct::layout::{
+    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY, ring_offset,
+};
+use ferriband_transport::direct::{Completer, Consumer, Link, Producer, TxShared, Words};
+
+use crate::lock;
+
+/// Mappings of a peer's regions that are kept; regions beyond it are reached without.
+pub const MAX_MAPS: usize = 256;
+
+/// A peer's region as mapped here.
+#[derive(Debug, Default)]
+struct MapSlot {
+    /// Address of the mapping's file offset 0, so to say: add the offset in the file.
+    base: AtomicU64,
+    first: AtomicU64,
+    end: AtomicU64,
+}
+
+/// What exists once the channel is established.
+#[derive(Debug)]
+pub struct Channel {
+    pub(crate) table: Arc<Segment>,
+    pub(crate) pair: Arc<Segment>,
+    pub(crate) tx: Mutex<Producer>,
+    pub(crate) tx_shared: Arc<TxShared>,
+    pub(crate) completer: Mutex<Completer>,
+    pub(crate) rx: Mutex<Consumer>,
+    /// The peer's private memory, if the system lets us reach it.
+    pub(crate) remote: Option<RemoteProcess>,
+}
+
+/// A peer process.
+#[derive(Debug)]
+pub struct Peer {
+    pub(crate) slot: u32,
+    pub(crate) own_slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) channel: OnceLock<Channel>,
+    dead: AtomicBool,
+    pub(crate) control: Mutex<Option<Arc<Control>>>,
+    /// The pair segment of an offer that waits for its welcome.
+    pub(crate) offered: Mutex<Option<Arc<Segment>>>,
+    /// For the process itself: what wakes its progress thread.
+    pub(crate) waker: Arc<EventFd>,
+    maps: Box<[MapSlot]>,
+    pub(crate) kept_maps: Mutex<Vec<PeerMapping>>,
+    pub(crate) wanted_maps: Mutex<Vec<u32>>,
+}
+
+/// A counted reference to a peer.
+#[derive(Clone, Debug)]
+pub struct PeerLink(pub(crate) Arc<Peer>);
+
+impl Peer {
+    pub(crate) fn new(own_slot: u32, slot: u32, generation: u32, waker: Arc<EventFd>) -> Self {
+        Peer {
+            slot,
+            own_slot,
+            generation,
+            channel: OnceLock::new(),
+            dead: AtomicBool::new(false),
+            control: Mutex::new(None),
+            offered: Mutex::new(None),
+            waker,
+            maps: (0..MAX_MAPS).map(|_| MapSlot::default()).collect(),
+            kept_maps: Mutex::new(Vec::new()),
+            wanted_maps: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// True for the process's channel to itself.
+    pub fn is_self(&self) -> bool {
+        self.slot == self.own_slot
+    }
+
+    /// Establishes the channel over segments that both have.
+    pub(crate) fn establish(
+        &self,
+        table: Arc<Segment>,
+        pair: Arc<Segment>,
+        remote: Option<RemoteProcess>,
+    ) -> bool {
+        let tx_shared = TxShared::new();
+        let out = ring_offset(self.own_slot, self.slot);
+        let inward = ring_offset(self.slot, self.own_slot);
+        self.channel
+            .set(Channel {
+                tx: Mutex::new(Producer::new(out, tx_shared.clone())),
+                completer: Mutex::new(Completer::new(out, tx_shared.clone())),
+                rx: Mutex::new(Consumer::new(inward)),
+                tx_shared,
+                table,
+                pair,
+                remote,
+            })
+            .is_ok()
+    }
+
+    /// Marks the peer as gone. True the first time.
+    pub(crate) fn bury(&self) -> bool {
+        !self.dead.swap(true, Ordering::AcqRel)
+    }
+
+    /// True while the peer's process lives, as the kernel tells.
+    #[inline]
+    pub(crate) fn lives(&self) -> bool {
+        if self.dead.load(Ordering::Acquire) {
+            return false;
+        }
+        self.is_self()
+            || self
+                .channel
+                .get()
+                .is_none_or(|channel| AliveWord::is_alive(&channel.table, PROC_ALIVE))
+    }
+
+    /// Process address at which a place in a peer's file is mapped here.
+    #[inline]
+    pub(crate) fn mapped(&self, map_id: u32, offset: u64, length: u64) -> Option<u64> {
+        let slot = self.maps.get(map_id as usize)?;
+        let base = slot.base.load(Ordering::Acquire);
+        let inside = offset >= slot.first.load(Ordering::Relaxed)
+            && offset.checked_add(length)? <= slot.end.load(Ordering::Relaxed);
+        (base != 0 && inside).then(|| base.wrapping_add(offset))
+    }
+
+    /// Takes over a mapping of the peer's file from offset `first`.
+    pub(crate) fn add_map(&self, map_id: u32, first: u64, mapping: PeerMapping) {
+        if let Some(slot) = self.maps.get(map_id as usize) {
+            slot.first.store(first, Ordering::Relaxed);
+            slot.end
+                .store(first + mapping.range_len() as u64, Ordering::Relaxed);
+            slot.base
+                .store(mapping.addr().wrapping_sub(first), Ordering::Release);
+            lock(&self.kept_maps).push(mapping);
+        }
+    }
+
+    /// Asks the progress thread to have a region of the peer mapped; at most once for each.
+    #[cold]
+    pub(crate) fn want_map(&self, map_id: u32) {
+        if map_id as usize >= MAX_MAPS {
+            return;
+        }
+        let mut wanted = lock(&self.wanted_maps);
+        if !wanted.contains(&map_id) {
+            wanted.push(map_id);
+            if let Some(control) = lock(&self.control).as_ref() {
+                let mut message = [0; 8];
+                message[0] = crate::engine::MSG_MAP_REQUEST;
+                message[4..].copy_from_slice(&map_id.to_le_bytes());
+                let _ = control.send(&message, &[]);
+            }
+        }
+    }
+
+    /// Tells the peer that a record or an answer waits, and wakes it if nobody there looks.
+    #[inline]
+    pub(crate) fn ring(&self, channel: &Channel) {
+        fence(Ordering::SeqCst);
+        let table = &**channel.table;
+        if !self.is_self() {
+            let (word, bit) = (self.own_slot as usize / 64, 1u64 << (self.own_slot % 64));
+            if Words::load(table, PROC_PENDING + word * 8) & bit == 0 {
+                Words::fetch_or(table, PROC_PENDING + word * 8, bit);
+                Words::fetch_or(table, PROC_PENDING_SUMMARY, 1 << word);
+            }
+        }
+        if Words::load(table, PROC_ASLEEP) != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        if self.is_self() {
+            self.waker.signal(1);
+        } else if let Some(control) = lock(&self.control).as_ref() {
+            let _ = control.send(&[crate::engine::MSG_DOORBELL], &[]);
+        }
+    }
+}
+
+impl Link for PeerLink {
+    type Seg = Span;
+    type Tx<'a> = MutexGuard<'a, Producer>;
+
+    #[inline]
+    fn ready(&self) -> bool {
+        self.0.channel.get().is_some()
+    }
+
+    #[inline]
+    fn dead(&self) -> bool {
+        self.0.dead.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn slot(&self) -> u32 {
+        self.0.slot
+    }
+
+    #[inline]
+    fn table(&self) -> &Span {
+        &self.0.channel().table
+    }
+
+    #[inline]
+    fn pair(&self) -> &Span {
+        &self.0.channel().pair
+    }
+
+    #[inline]
+    fn tx(&self) -> MutexGuard<'_, Producer> {
+        lock(&self.0.channel().tx)
+    }
+
+    #[inline]
+    fn ring_doorbell(&self) {
+        self.0.ring(self.0.channel());
+    }
+
+    #[inline]
+    fn reachable(&self) -> bool {
+        self.0.is_self() || self.0.channel().remote.is_some()
+    }
+}
+
+impl Peer {
+    /// The established channel. The machine asks `ready` first.
+    #[inline]
+    fn channel(&self) -> &Channel {
+        self.channel
+            .get()
+            .expect("the machine uses a link only after it is ready")
+    }
+}

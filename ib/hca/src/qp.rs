@@ -1,0 +1,808 @@
+//! Queue pairs: creation, transitions, posting, and the two halves on the direct wire.
+//!
+//! Owns what a queue pair is made of and the order of its locks: attributes, then send half, then receive half, then
+//! receive queue, then completion queue. Must not know how records travel.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferriband_memory::{AppMemory, Span};
+use ferriband_transport::direct::layout::QpEntry;
+use ferriband_transport::direct::mark::Revoked;
+use ferriband_transport::direct::{
+    self, Answered, BindRequest, Consumer, Handled, Link, Receiver, Record, RecvQueue, SendAttr,
+    SendState, Sender, TargetEvent, TargetSink,
+};
+use ferriband_transport::qp_state::{self, QpLimits};
+use ferriband_transport::types::{
+    AddressVector, Completion, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendFlags, SendOpcode,
+    Sge, WcOpcode, WcStatus,
+};
+
+use crate::ah::Ah;
+use crate::context::{AsyncKind, Context, Pd, Xrcd};
+use crate::cq::Cq;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::peer::PeerLink;
+use crate::srq::Srq;
+use crate::{limits, lock};
+
+/// How to create a queue pair.
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Service.
+    pub qp_type: QpType,
+    /// Completion queue of sends; None for an XRC target.
+    pub send_cq: Option<Arc<Cq>>,
+    /// Completion queue of receives; None for XRC.
+    pub recv_cq: Option<Arc<Cq>>,
+    /// Shared receive queue.
+    pub srq: Option<Arc<Srq>>,
+    /// XRC domain of a target.
+    pub xrcd: Option<Arc<Xrcd>>,
+    /// Capacities asked for.
+    pub cap: QpCap,
+    /// Every send completes with an entry.
+    pub signal_all: bool,
+}
+
+/// A window to bind with a work request.
+#[derive(Clone, Copy, Debug)]
+pub struct BindMw {
+    /// The window's first key ([`crate::Mw::first_key`]).
+    pub window: u32,
+    /// Its new key.
+    pub rkey: u32,
+    /// Key of the region.
+    pub lkey: u32,
+    /// First byte.
+    pub addr: u64,
+    /// Length in bytes, 0 to unbind.
+    pub length: u64,
+    /// Rights.
+    pub access: ferriband_transport::types::Access,
+}
+
+/// A send work request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// Identifier.
+    pub wr_id: u64,
+    /// Operation.
+    pub opcode: SendOpcode,
+    /// Flags.
+    pub flags: SendFlags,
+    /// Elements; with INLINE their addresses are read at once and their keys ignored.
+    pub sges: &'a [Sge],
+    /// Immediate data (network order), or key to invalidate.
+    pub imm_or_key: u32,
+    /// Remote address.
+    pub remote_addr: u64,
+    /// Remote key.
+    pub rkey: u32,
+    /// Compare or add operand.
+    pub compare_add: u64,
+    /// Swap operand.
+    pub swap: u64,
+    /// Path of a datagram.
+    pub ah: Option<&'a Ah>,
+    /// Target of a datagram.
+    pub remote_qpn: u32,
+    /// Queue key of a datagram.
+    pub remote_qkey: u32,
+    /// SRQ number of an extended connection.
+    pub srqn: u32,
+    /// Window to bind.
+    pub bind: Option<BindMw>,
+}
+
+#[derive(Debug)]
+struct SendHalf {
+    sender: Sender<PeerLink>,
+    /// Channel of the last datagram's target.
+    cache: Option<(u32, PeerLink)>,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    /// The context it belongs to.
+    pub ctx: Arc<Context>,
+    /// Its protection domain; None for an XRC target.
+    pub pd: Option<Arc<Pd>>,
+    /// What the C face stores to find its object.
+    pub cookie: AtomicUsize,
+    /// Its number.
+    pub qpn: u32,
+    /// Its place in this process.
+    pub index: u32,
+    /// Service.
+    pub qp_type: QpType,
+    /// Capacities as granted.
+    pub cap: QpCap,
+    /// Completion queue of sends.
+    pub send_cq: Option<Arc<Cq>>,
+    /// Completion queue of receives.
+    pub recv_cq: Option<Arc<Cq>>,
+    /// Shared receive queue.
+    pub srq: Option<Arc<Srq>>,
+    /// XRC domain.
+    pub xrcd: Option<Arc<Xrcd>>,
+    /// Every send completes with an entry.
+    pub signal_all: bool,
+    pub(crate) scheduled: AtomicBool,
+    state: AtomicU32,
+    attr: Mutex<QpAttr>,
+    send: Mutex<SendHalf>,
+    recv: Mutex<Receiver>,
+    rq: Mutex<RecvQueue>,
+    last_wqe: AtomicBool,
+}
+
+struct Target<'a> {
+    qp: &'a Qp,
+    cq: Option<&'a Cq>,
+    event: Option<TargetEvent>,
+}
+
+impl TargetSink for Target<'_> {
+    fn received(&mut self, completion: Completion) {
+        let _ = self.qp;
+        if let Some(cq) = self.cq {
+            cq.push(completion);
+        }
+    }
+
+    fn event(&mut self, event: TargetEvent) {
+        self.event = Some(event);
+    }
+}
+
+impl Qp {
+    pub(crate) fn create(
+        ctx: &Arc<Context>,
+        pd: Option<Arc<Pd>>,
+        init: QpInit,
+    ) -> Result<Arc<Self>, Error> {
+        let cap = check_init(&init)?;
+        let engine = &ctx.engine;
+        let (qpn, index) = engine.claim_qpn()?;
+        let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
+        let (recv_pd, recv_sge) = match &init.srq {
+            Some(srq) => (srq.pd.id, srq.max_sge),
+            None => (pd_id, cap.max_recv_sge),
+        };
+        let own_rq =
+            init.srq.is_none() && !matches!(init.qp_type, QpType::XrcSend | QpType::XrcRecv);
+        let (rq_wr, rq_sge) = if own_rq {
+            (cap.max_recv_wr, cap.max_recv_sge)
+        } else {
+            (0, 0)
+        };
+        let sender = Sender::new(
+            qpn,
+            index,
+            init.qp_type,
+            pd_id,
+            init.signal_all,
+            cap.max_send_wr,
+            cap.max_send_sge,
+            cap.max_inline_data,
+        );
+        if let Some(pd) = &pd {
+            pd.use_it();
+        }
+        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
+            cq.users.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(srq) = &init.srq {
+            srq.users.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(xrcd) = &init.xrcd {
+            xrcd.users.fetch_add(1, Ordering::AcqRel);
+        }
+        let qp = Arc::new(Qp {
+            ctx: ctx.clone(),
+            pd,
+            cookie: AtomicUsize::new(0),
+            qpn,
+            index,
+            qp_type: init.qp_type,
+            cap,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            srq: init.srq,
+            xrcd: init.xrcd,
+            signal_all: init.signal_all,
+            scheduled: AtomicBool::new(false),
+            state: AtomicU32::new(QpState::Reset as u32),
+            attr: Mutex::new(QpAttr {
+                cap,
+                ..QpAttr::default()
+            }),
+            send: Mutex::new(SendHalf {
+                sender,
+                cache: None,
+            }),
+            recv: Mutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
+            rq: Mutex::new(RecvQueue::new(rq_wr, rq_sge)),
+            last_wqe: AtomicBool::new(false),
+        });
+        engine.insert_qp(&qp);
+        Ok(qp)
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> QpState {
+        state_of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Its attributes. The sequence numbers are those of the next packet.
+    pub fn query(&self) -> QpAttr {
+        let mut attr = *lock(&self.attr);
+        attr.state = self.state();
+        attr.cur_state = attr.state;
+        attr.sq_draining = attr.state == QpState::Sqd && !lock(&self.send).sender.drained();
+        attr
+    }
+
+    /// Changes attributes and state (I12): a refused call changes nothing.
+    pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
+        let engine = &self.ctx.engine;
+        engine.check_alive()?;
+        let limits = QpLimits {
+            gids: 1,
+            ..QpLimits::default()
+        };
+        let mut attr = lock(&self.attr);
+        attr.state = self.state();
+        let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
+        let now = *attr;
+        // the attributes stay locked: transitions of one queue pair follow each other
+        match (from, to) {
+            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Err) => self.enter_error(),
+            (_, QpState::Rtr) => self.become_receiver(&now),
+            (QpState::Rtr, QpState::Rts) => self.become_sender(&now),
+            (_, QpState::Rts) => self.resume(&now, mask),
+            (_, QpState::Sqd) => self.drain(&now),
+            _ => {}
+        }
+        self.state.store(to as u32, Ordering::Release);
+        if to == QpState::Rts && from != QpState::Rtr || mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            self.refresh(&now);
+        }
+        drop(attr);
+        if matches!(to, QpState::Rts | QpState::Sqd) {
+            self.drive(engine, false);
+        }
+        Ok(())
+    }
+
+    /// RTR: finds the peer and accepts requests.
+    fn become_receiver(&self, attr: &QpAttr) {
+        let engine = &self.ctx.engine;
+        let connected = self.qp_type != QpType::Ud;
+        let link = if connected && self.reaches_host(&attr.av) {
+            engine.link_to(attr.dest_qpn.0)
+        } else {
+            None
+        };
+        let mut recv = lock(&self.recv);
+        recv.receives = true;
+        recv.fresh = true;
+        recv.expected = attr.rq_psn.get();
+        recv.dest_qpn = attr.dest_qpn.0;
+        recv.peer_slot = link.as_ref().map_or(u32::MAX, Link::slot);
+        recv.access = attr.access;
+        recv.min_rnr_timer = attr.min_rnr_timer;
+        recv.qkey = attr.qkey.0;
+        drop(recv);
+        let dest = SendAttr {
+            dest_qpn: attr.dest_qpn.0,
+            ..SendAttr::default()
+        };
+        lock(&self.send).sender.connect(dest, link);
+        self.publish(attr, true);
+    }
+
+    fn become_sender(&self, attr: &QpAttr) {
+        let mut send = lock(&self.send);
+        send.sender.start(send_attr(attr));
+        send.sender.set_state(SendState::Running, &mut |_| {});
+    }
+
+    /// RTS from SQD, SQE or RTS itself.
+    fn resume(&self, attr: &QpAttr, mask: QpAttrMask) {
+        let mut send = lock(&self.send);
+        if mask.intersects(QpAttrMask::TIMEOUT | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY) {
+            let seq = send.sender.attr().seq;
+            send.sender.start(SendAttr {
+                seq,
+                ..send_attr(attr)
+            });
+        }
+        send.sender.set_state(SendState::Running, &mut |_| {});
+    }
+
+    fn drain(&self, attr: &QpAttr) {
+        let mut send = lock(&self.send);
+        send.sender.set_state(SendState::Draining, &mut |_| {});
+        let drained = send.sender.drained();
+        drop(send);
+        if attr.en_sqd_async_notify && drained {
+            self.raise(AsyncKind::SqDrained);
+        }
+    }
+
+    /// Attributes that the receiving side and the peers see.
+    fn refresh(&self, attr: &QpAttr) {
+        let mut recv = lock(&self.recv);
+        recv.access = attr.access;
+        recv.min_rnr_timer = attr.min_rnr_timer;
+        recv.qkey = attr.qkey.0;
+        let receives = recv.receives;
+        drop(recv);
+        if receives {
+            self.publish(attr, true);
+        }
+    }
+
+    fn publish(&self, attr: &QpAttr, receives: bool) {
+        let recv = lock(&self.recv);
+        let entry = QpEntry {
+            qpn: self.qpn,
+            receives,
+            access: attr.access,
+            pd: recv.pd,
+            dest_qpn: attr.dest_qpn.0,
+            dest_slot: recv.peer_slot,
+        };
+        entry.write(&**self.ctx.engine.own, self.index as usize);
+    }
+
+    /// Takes the queue pair back from peers: when this returns, none is in the middle of an access by it.
+    fn revoke(&self) {
+        let engine = &self.ctx.engine;
+        QpEntry::revoke(&**engine.own, self.index as usize);
+        // a stopped peer keeps its mark; the entry is revoked all the same
+        let _ = engine.wait_for_marks(Revoked::Qp(self.qpn));
+    }
+
+    fn reset(&self) {
+        self.revoke();
+        lock(&self.send)
+            .sender
+            .set_state(SendState::Stopped, &mut |_| {});
+        let mut recv = lock(&self.recv);
+        recv.stop();
+        let mut rq = lock(&self.rq);
+        *rq = RecvQueue::new(rq.capacity(), self.cap.max_recv_sge);
+        drop((rq, recv));
+        self.last_wqe.store(false, Ordering::Release);
+        for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
+            cq.forget(self.qpn);
+        }
+    }
+
+    /// Everything flushes (I11).
+    fn enter_error(&self) {
+        self.revoke();
+        self.state.store(QpState::Err as u32, Ordering::Release);
+        let mut send = lock(&self.send);
+        send.sender
+            .set_state(SendState::Flushing, &mut |completion| self.sent(completion));
+        drop(send);
+        self.flush_receives();
+        if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
+            self.raise(AsyncKind::QpLastWqeReached);
+        }
+    }
+
+    fn flush_receives(&self) {
+        let mut recv = lock(&self.recv);
+        let current = recv.stop();
+        let Some(cq) = &self.recv_cq else { return };
+        let flush = |wr_id| {
+            cq.push(Completion {
+                wr_id,
+                status: WcStatus::WrFlushErr,
+                opcode: WcOpcode::Recv,
+                qp_num: self.qpn,
+                ..Completion::default()
+            });
+        };
+        if let Some(wqe) = current {
+            flush(wqe.wr_id);
+        }
+        let mut rq = lock(&self.rq);
+        let mut sges = Vec::new();
+        while let Some(wqe) = rq.take(&mut sges) {
+            flush(wqe.wr_id);
+        }
+    }
+
+    fn raise(&self, kind: AsyncKind) {
+        self.ctx.raise(kind, self.cookie.load(Ordering::Acquire));
+    }
+
+    fn sent(&self, completion: Completion) {
+        if let Some(cq) = &self.send_cq {
+            cq.push(completion);
+        }
+    }
+
+    /// True if the path leads to this host's port.
+    fn reaches_host(&self, av: &AddressVector) -> bool {
+        let engine = &self.ctx.engine;
+        av.dlid == engine.lid || av.is_global && av.dgid == engine.gid()
+    }
+
+    /// Queues a send and does at once what can be done.
+    #[inline]
+    pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), Error> {
+        let engine = &*self.ctx.engine;
+        engine.check_alive()?;
+        let mut send = lock(&self.send);
+        self.enqueue(engine, &mut send, request)?;
+        self.advance(engine, &mut send, false);
+        Ok(())
+    }
+
+    fn enqueue(
+        &self,
+        engine: &Engine,
+        send: &mut SendHalf,
+        request: &SendRequest<'_>,
+    ) -> Result<(), Error> {
+        let mut small = [0; 64];
+        let mut large;
+        let inline = if request.flags.contains(SendFlags::INLINE) {
+            let length = request
+                .sges
+                .iter()
+                .map(|sge| u64::from(sge.length))
+                .sum::<u64>();
+            if length > u64::from(self.cap.max_inline_data) {
+                return Err(Error::Invalid(
+                    "more inline data than the send queue was created for",
+                ));
+            }
+            let bytes = if length <= 64 {
+                &mut small[..length as usize]
+            } else {
+                large = [0; limits::MAX_INLINE as usize];
+                &mut large[..length as usize]
+            };
+            app().gather_bytes(request.sges, 0, bytes);
+            &*bytes
+        } else {
+            &[]
+        };
+        let mut grh = None;
+        let mut link = None;
+        let mut route = (0, 0);
+        let mut remote_key = request.srqn;
+        if self.qp_type == QpType::Ud {
+            let ah = request
+                .ah
+                .ok_or(Error::Invalid("a datagram needs an address handle"))?;
+            remote_key = request.remote_qkey;
+            // a queue key with the top bit set means the queue pair's own (IBA 10.2.5)
+            if remote_key & 0x8000_0000 != 0 {
+                remote_key = lock(&self.recv).qkey;
+            }
+            route = (engine.lid.0, u16::from(ah.av.sl.0));
+            if ah.av.is_global {
+                let length = request.sges.iter().map(|sge| sge.length).sum::<u32>();
+                grh = Some(ah.grh(length as u16));
+            }
+            if self.reaches_host(&ah.av) {
+                if send
+                    .cache
+                    .as_ref()
+                    .is_none_or(|(qpn, link)| *qpn != request.remote_qpn || link.dead())
+                {
+                    send.cache = engine
+                        .link_to(request.remote_qpn)
+                        .map(|link| (request.remote_qpn, link));
+                }
+                link = send.cache.as_ref().map(|(_, link)| link.clone());
+            }
+        }
+        let bind = request.bind.map(|bind| BindRequest {
+            window: bind.window >> 8,
+            rkey: bind.rkey,
+            lkey: bind.lkey,
+            addr: bind.addr,
+            length: bind.length,
+            access: bind.access,
+        });
+        let posted = direct::SendRequest {
+            wr_id: request.wr_id,
+            opcode: request.opcode,
+            flags: request.flags,
+            sges: if request.flags.contains(SendFlags::INLINE) {
+                &[]
+            } else {
+                request.sges
+            },
+            inline,
+            imm: request.imm_or_key,
+            remote_addr: request.remote_addr,
+            rkey: request.rkey,
+            compare_add: request.compare_add,
+            swap: request.swap,
+            remote_qpn: request.remote_qpn,
+            remote_key,
+            link: link.as_ref(),
+            grh: grh.as_ref(),
+            route,
+            bind,
+        };
+        Ok(send
+            .sender
+            .post(&posted, &mut |completion| self.sent(completion))?)
+    }
+
+    /// Drives the send half. True if something moved.
+    pub(crate) fn drive(self: &Arc<Self>, engine: &Engine, long: bool) -> bool {
+        let mut send = lock(&self.send);
+        self.advance(engine, &mut send, long)
+    }
+
+    #[inline]
+    fn advance(self: &Arc<Self>, engine: &Engine, send: &mut SendHalf, long: bool) -> bool {
+        let before = send.sender.outstanding();
+        let advance = send
+            .sender
+            .advance(engine, Engine::now, long, &mut |completion| {
+                self.sent(completion)
+            });
+        let moved = send.sender.outstanding() != before;
+        if advance != direct::Advance::Idle {
+            crate::engine::after(engine, self, advance);
+            if !long {
+                engine.kick();
+            }
+        }
+        self.check_send_state(send);
+        moved || long && advance == direct::Advance::Again
+    }
+
+    /// A failed send takes the queue pair to the error state; a drained one says so.
+    #[inline]
+    fn check_send_state(self: &Arc<Self>, send: &SendHalf) {
+        match send.sender.state() {
+            SendState::Running | SendState::Stopped => {}
+            SendState::Flushing => self.send_failed(),
+            SendState::Draining => self.send_drained(send),
+        }
+    }
+
+    #[cold]
+    fn send_failed(self: &Arc<Self>) {
+        let unreliable = matches!(self.qp_type, QpType::Uc | QpType::Ud);
+        match self.state() {
+            QpState::Rts | QpState::Sqd if unreliable => {
+                self.state.store(QpState::Sqe as u32, Ordering::Release);
+            }
+            QpState::Rts | QpState::Sqd => {
+                self.state.store(QpState::Err as u32, Ordering::Release);
+                QpEntry::revoke(&**self.ctx.engine.own, self.index as usize);
+                self.flush_receives();
+                if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
+                    self.raise(AsyncKind::QpLastWqeReached);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn send_drained(&self, send: &SendHalf) {
+        // raised once: the attribute is one-shot
+        if send.sender.drained()
+            && let Ok(mut attr) = self.attr.try_lock()
+            && attr.en_sqd_async_notify
+        {
+            attr.en_sqd_async_notify = false;
+            drop(attr);
+            self.raise(AsyncKind::SqDrained);
+        }
+    }
+
+    /// An answer of the target.
+    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, pair: &Span, answer: Answered) {
+        let mut send = lock(&self.send);
+        send.sender
+            .answered(engine, pair, answer, Engine::now, &mut |completion| {
+                self.sent(completion)
+            });
+        self.check_send_state(&send);
+    }
+
+    pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
+        let mut send = lock(&self.send);
+        send.sender
+            .peer_died(Engine::now(), &mut |completion| self.sent(completion));
+        self.check_send_state(&send);
+        drop(send);
+        engine.schedule(self);
+    }
+
+    /// Executes a record of a peer.
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        engine: &Engine,
+        link: &PeerLink,
+        ring: &Consumer,
+        record: &Record,
+        chunk: u64,
+    ) -> Handled {
+        let extended;
+        let srq = if self.qp_type == QpType::XrcRecv {
+            extended = self.extended_srq(record);
+            extended.as_ref()
+        } else {
+            self.srq.as_ref()
+        };
+        let cq = match srq.and_then(|srq| srq.xrc.as_ref()) {
+            Some((_, cq)) => Some(&**cq),
+            None => self.recv_cq.as_deref(),
+        };
+        let mut target = Target {
+            qp: self,
+            cq,
+            event: None,
+        };
+        let mut recv = lock(&self.recv);
+        let handled = match srq {
+            Some(srq) => {
+                recv.recv_pd = srq.pd.id;
+                let mut queue = lock(&srq.queue);
+                recv.handle(engine, link, ring, record, &mut queue, chunk, &mut target)
+            }
+            None => recv.handle(
+                engine,
+                link,
+                ring,
+                record,
+                &mut lock(&self.rq),
+                chunk,
+                &mut target,
+            ),
+        };
+        drop(recv);
+        let event = target.event;
+        if let Some(srq) = srq {
+            srq.check_limit();
+        }
+        if let Some(event) = event {
+            self.target_event(event);
+        }
+        handled
+    }
+
+    fn extended_srq(&self, record: &Record) -> Option<Arc<Srq>> {
+        let number = u32::from(record.extra) | record.seq >> 24 << 16;
+        let srqs = self
+            .ctx
+            .engine
+            .srqs
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        srqs.get(&number).cloned()
+    }
+
+    #[cold]
+    fn target_event(&self, event: TargetEvent) {
+        match event {
+            TargetEvent::Established => {
+                if self.state() == QpState::Rtr {
+                    self.raise(AsyncKind::CommEst);
+                }
+                return;
+            }
+            TargetEvent::AccessError => self.raise(AsyncKind::QpAccessErr),
+            TargetEvent::RequestError => self.raise(AsyncKind::QpReqErr),
+            TargetEvent::ReceiveError => {}
+        }
+        self.enter_error();
+    }
+
+    /// Queues a receive.
+    #[inline]
+    pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
+        if self.srq.is_some() {
+            return Err(Error::Invalid(
+                "the queue pair receives by its shared receive queue",
+            ));
+        }
+        match self.state() {
+            QpState::Reset => return Err(Error::Invalid("the queue pair is in the reset state")),
+            QpState::Err => {
+                lock(&self.rq).push(wr_id, sges)?;
+                self.flush_receives();
+                return Ok(());
+            }
+            _ => {}
+        }
+        Ok(lock(&self.rq).push(wr_id, sges)?)
+    }
+
+    /// Ends the queue pair: nothing of it happens any more.
+    pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
+        let engine = &self.ctx.engine;
+        engine.check_alive()?;
+        self.reset();
+        self.state.store(QpState::Reset as u32, Ordering::Release);
+        engine.remove_qp(self);
+        self.ctx.retract(self.cookie.load(Ordering::Acquire));
+        for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
+            cq.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        if let Some(srq) = &self.srq {
+            srq.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        if let Some(xrcd) = &self.xrcd {
+            xrcd.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        if let Some(pd) = &self.pd {
+            pd.release();
+        }
+        engine.release_qpn(self.index);
+        Ok(())
+    }
+}
+
+fn app() -> AppMemory {
+    // SAFETY: used only for the ranges of inline data that the program hands in with the call being served.
+    unsafe { AppMemory::assume_registered() }
+}
+
+fn state_of(value: u32) -> QpState {
+    match value {
+        0 => QpState::Reset,
+        1 => QpState::Init,
+        2 => QpState::Rtr,
+        3 => QpState::Rts,
+        4 => QpState::Sqd,
+        5 => QpState::Sqe,
+        _ => QpState::Err,
+    }
+}
+
+fn send_attr(attr: &QpAttr) -> SendAttr {
+    SendAttr {
+        dest_qpn: attr.dest_qpn.0,
+        seq: attr.sq_psn.get(),
+        timeout: attr.timeout,
+        retry_cnt: attr.retry_cnt,
+        rnr_retry: attr.rnr_retry,
+    }
+}
+
+/// Checks what is asked for; the capacities granted.
+fn check_init(init: &QpInit) -> Result<QpCap, Error> {
+    let cap = init.cap;
+    if cap.max_send_wr > limits::MAX_QP_WR || cap.max_recv_wr > limits::MAX_QP_WR {
+        return Err(Error::Invalid("more work requests than max_qp_wr"));
+    }
+    if cap.max_send_sge > limits::MAX_SGE || cap.max_recv_sge > limits::MAX_SGE {
+        return Err(Error::Invalid("more scatter/gather elements than max_sge"));
+    }
+    if cap.max_inline_data > limits::MAX_INLINE {
+        return Err(Error::Invalid("more inline data than the device offers"));
+    }
+    let needs_cqs = !matches!(init.qp_type, QpType::XrcRecv);
+    if needs_cqs && init.send_cq.is_none()
+        || needs_cqs && init.recv_cq.is_none() && init.qp_type != QpType::XrcSend
+    {
+        return Err(Error::Invalid("the queue pair needs completion queues"));
+    }
+    Ok(cap)
+}
