@@ -23,6 +23,10 @@ const COLLECT_BUDGET: usize = 64;
 const TAKE_OVER_AFTER: u32 = 32;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
+/// How often blocked work is looked at in any case.
+const BLOCKED_TICK_NS: u64 = 10_000_000;
+/// Rounds that a program makes before it waits; the thread makes the others.
+const HAND_OVER_ROUNDS: usize = 16;
 /// How soon a connection that could not be made is tried again.
 const CONNECT_RETRY_NS: u64 = 2_000_000;
 /// Bytes of a long transfer moved in one step while others wait.
@@ -69,8 +73,8 @@ impl Engine {
         self.polling.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        while self.round(true) {}
-        if self.needs_thread() {
+        let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true));
+        if busy || self.needs_thread() {
             self.waker.signal(1);
         }
     }
@@ -380,7 +384,8 @@ impl Engine {
             }
         }
         if self.work_count.load(Ordering::Acquire) > 0 {
-            return Some(TICK_NS / 10);
+            // all of it waits for others, whose answers ring; this is for what nobody rings about
+            return Some(BLOCKED_TICK_NS);
         }
         match self.next_timer.load(Ordering::Acquire) {
             u64::MAX => None,

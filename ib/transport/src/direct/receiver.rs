@@ -242,7 +242,8 @@ impl Receiver {
             Kind::Write => self.write(host, peer, ring, record),
             Kind::Read => self.read(host, peer, ring, record),
             Kind::CmpSwap | Kind::FetchAdd => self.atomic(host, record),
-            Kind::Datagram => Handled::Answer(Response::InvalidRequest),
+            Kind::Violation if record.imm == 0 => Handled::Answer(Response::RemoteAccess),
+            Kind::Violation | Kind::Datagram => Handled::Answer(Response::InvalidRequest),
         };
         match handled {
             Handled::Answer(Response::Ok(_)) | Handled::Value(_) => {

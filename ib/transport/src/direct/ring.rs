@@ -30,6 +30,9 @@ pub enum Kind {
     FetchAdd = 6,
     /// A datagram.
     Datagram = 7,
+    /// The initiator found that its request violates the target's rights (`imm` 0) or is invalid (1): the target's queue
+    /// pair ends as if it had answered the request itself.
+    Violation = 8,
 }
 
 impl Kind {
@@ -42,6 +45,7 @@ impl Kind {
             5 => Kind::CmpSwap,
             6 => Kind::FetchAdd,
             7 => Kind::Datagram,
+            8 => Kind::Violation,
             _ => return None,
         })
     }

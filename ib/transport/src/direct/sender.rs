@@ -670,10 +670,43 @@ impl<L: Link> Sender<L> {
             Accessed::Refused(_) | Accessed::Lost if self.qp_type == QpType::Uc => {
                 Step::Done(WcStatus::Success)
             }
-            Accessed::Refused(status) => Step::Done(status),
+            Accessed::Refused(status) => {
+                self.report_violation(link, status);
+                Step::Done(status)
+            }
             Accessed::Lost => Step::Lost,
             Accessed::ByTarget => Step::Blocked,
         }
+    }
+
+    /// Tells the target what its own responder would have found (the same end on every wire: IBA 9.9.3). Without
+    /// room in the ring the target is not told; its queue pair then ends with the next request that it refuses.
+    #[cold]
+    fn report_violation(&self, link: &L, status: WcStatus) {
+        let imm = match status {
+            WcStatus::RemAccessErr => 0,
+            WcStatus::RemInvReqErr => 1,
+            _ => return,
+        };
+        let mut tx = link.tx();
+        let Some(place) = tx.reserve(0) else { return };
+        let record = Record {
+            kind: Kind::Violation,
+            flags: RecordFlags::LAST,
+            dst_qpn: self.attr.dest_qpn,
+            src_qpn: self.qpn,
+            seq: self.seq.get(),
+            length: 0,
+            imm,
+            key: 0,
+            addr: 0,
+            arg: 0,
+            data: 0,
+            extra: 0,
+        };
+        tx.publish(link.pair(), place, &record, NO_OWNER);
+        drop(tx);
+        link.ring_doorbell();
     }
 
     /// The peer queue pair's entry in its table, if it takes requests from this one.
