@@ -23,7 +23,7 @@ const LARGE: usize = 32;
 const SIZES: [usize; 20] = [
     1, 2, 3, 5, 8, 9, 12, 16, 17, 24, 33, 63, 64, 100, 192, 255, 1000, 2048, 4096, 5000,
 ];
-/// For the system calls: 2049 is past the threshold of the pinned way.
+/// For the system calls.
 const LARGE_SIZES: [usize; 12] = [
     8, 13, 64, 200, 1024, 2047, 2049, 4096, 4100, 9000, 16384, 65536,
 ];
