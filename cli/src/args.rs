@@ -63,6 +63,15 @@ pub enum Command {
     Doctor(JsonFlag),
     /// Measure latency, bandwidth and message rate of every operation between two processes
     Perf(PerfArgs),
+    /// The second process of `perf`; its standard input is a socket.
+    #[command(hide = true)]
+    PerfPeer {
+        /// The adapter.
+        adapter: String,
+        /// As of `perf`.
+        #[arg(long)]
+        system: bool,
+    },
     /// Measure this machine's physical floors: what any software adapter could reach at best
     Floor {
         /// Rounds of which each figure is the median.
@@ -100,7 +109,7 @@ pub struct JsonFlag {
 }
 
 /// Transport services of a queue pair.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Service {
     /// Reliable connection.
@@ -112,7 +121,7 @@ pub enum Service {
 }
 
 /// Operations that `perf` measures.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Operation {
     /// SEND.

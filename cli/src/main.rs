@@ -10,8 +10,10 @@ mod failure;
 mod floor;
 mod launch;
 mod pages;
+mod perf;
 mod progress;
 mod text;
+mod verbs;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -36,6 +38,9 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { out } => pages::manual(&out),
+        Command::Devices { system, json } => verbs::devices::command(system, json.json),
+        Command::Perf(args) => perf::command(&args),
+        Command::PerfPeer { adapter, system } => perf::peer_command(&adapter, system),
         _ => Err(Failure::new("not there yet")),
     }
 }
