@@ -40,6 +40,9 @@ pub fn parse(text: &str) -> Result<Vec<Symbol<'_>>, String> {
 
 /// The version script: each node lists its default symbols; a hidden symbol gets its node from a `.symver`
 /// directive, so its node need only exist. Public nodes inherit from one another in ascending order, as upstream's do.
+///
+/// What is not listed is local. That rule stands in the last node, because GNU ld applies the rules of a hidden symbol's
+/// own node to it: in the first node, where hidden symbols live, it would hide them altogether.
 pub fn version_script(symbols: &[Symbol<'_>]) -> String {
     let mut nodes: BTreeMap<(bool, Vec<u32>, &str), Vec<&str>> = BTreeMap::new();
     for symbol in symbols {
@@ -50,7 +53,7 @@ pub fn version_script(symbols: &[Symbol<'_>]) -> String {
     }
     let mut script = String::new();
     let mut parent = None;
-    let mut hide_rest = "\tlocal:\n\t\t*;\n";
+    let last = nodes.keys().next_back().map(|(_, _, node)| *node);
     for ((is_private, _, node), names) in &nodes {
         script.push_str(&format!("{node} {{\n"));
         if !names.is_empty() {
@@ -59,8 +62,9 @@ pub fn version_script(symbols: &[Symbol<'_>]) -> String {
         for name in names {
             script.push_str(&format!("\t\t{name};\n"));
         }
-        script.push_str(hide_rest);
-        hide_rest = "";
+        if last == Some(node) {
+            script.push_str("\tlocal:\n\t\t*;\n");
+        }
         match parent {
             Some(parent) if !is_private => script.push_str(&format!("}} {parent};\n\n")),
             _ => script.push_str("};\n\n"),
@@ -110,7 +114,11 @@ mod tests {
         .collect();
         assert!(order.is_sorted());
         assert!(script.contains("} V_1.9;"), "1.10 inherits from 1.9");
-        assert_eq!(script.matches("local:").count(), 1);
+        let rule = script.find("local:").expect("the rest is local");
+        assert!(
+            rule > *order.last().expect("nodes"),
+            "in the last node only"
+        );
         assert_eq!(
             script.matches("\ta;").count(),
             1,

@@ -15,6 +15,7 @@ pub mod cq;
 pub mod direct;
 pub mod engine;
 pub mod error;
+mod face_support;
 pub mod fork;
 pub mod host_stub;
 pub mod keys;

@@ -98,8 +98,8 @@ pub struct SendRequest<'a> {
 }
 
 #[derive(Debug)]
-struct SendHalf {
-    sender: Sender<PeerLink>,
+pub(crate) struct SendHalf {
+    pub(crate) sender: Sender<PeerLink>,
     /// Channel of the last datagram's target.
     cache: Option<(u32, PeerLink)>,
 }
@@ -134,7 +134,7 @@ pub struct Qp {
     pub(crate) scheduled: AtomicBool,
     state: AtomicU32,
     attr: Mutex<QpAttr>,
-    send: Mutex<SendHalf>,
+    pub(crate) send: Mutex<SendHalf>,
     recv: Mutex<Receiver>,
     rq: Mutex<RecvQueue>,
     last_wqe: AtomicBool,

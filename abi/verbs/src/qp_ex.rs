@@ -1,0 +1,535 @@
+//! The extended interface of a queue pair: requests built by function calls, posted together.
+//!
+//! Between `wr_start` and `wr_complete` a thread owns the builder. A builder call opens a request, setters add data and
+//! addresses to it, and `wr_complete` posts the whole batch or nothing: a mistake in any request, or a queue without
+//! room for all, is the errno of `wr_complete`. Inline data are copied by the setter, so the program may
+//! reuse its buffer at once. The batch's memory is kept for the next one: no allocation once it has grown.
+
+use crate::ah::Ah;
+use crate::boundary::{Failure, entry};
+use crate::mw::Mw;
+use crate::qp::Qp;
+use ferriband_hca as hca;
+use ferriband_transport::types::{QpType, SendFlags, SendOpcode, Sge};
+use ferriband_verbs_sys as sys;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The batch that a thread is building.
+#[derive(Default)]
+pub struct Builder {
+    busy: AtomicBool,
+    batch: UnsafeCell<Batch>,
+}
+
+// SAFETY: `batch` is touched only by the thread that took `busy`.
+unsafe impl Sync for Builder {}
+
+#[derive(Default)]
+struct Batch {
+    drafts: Vec<Draft>,
+    sges: Vec<Sge>,
+    inline: Vec<u8>,
+    error: Option<i32>,
+}
+
+/// One request; its data lie in the batch's vectors.
+struct Draft {
+    wr_id: u64,
+    opcode: SendOpcode,
+    flags: SendFlags,
+    imm_or_key: u32,
+    remote_addr: u64,
+    rkey: u32,
+    compare_add: u64,
+    swap: u64,
+    ah: Option<Arc<hca::Ah>>,
+    remote_qpn: u32,
+    remote_qkey: u32,
+    srqn: u32,
+    bind: Option<hca::BindMw>,
+    data: Data,
+}
+
+enum Data {
+    None,
+    Sges(Range<usize>),
+    Inline(Range<usize>),
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.drafts.clear();
+        self.sges.clear();
+        self.inline.clear();
+        self.error = None;
+    }
+
+    /// Remembers the first mistake.
+    fn fail(&mut self, errno: i32) {
+        self.error.get_or_insert(errno);
+    }
+
+    /// Applies a setter to the open request; without one it is the program's mistake.
+    fn set(&mut self, setter: impl FnOnce(&mut Draft)) {
+        match self.drafts.last_mut() {
+            Some(draft) => setter(draft),
+            None => self.fail(libc::EINVAL),
+        }
+    }
+}
+
+/// Operations by the flag that requests them.
+const OPERATIONS: [(u32, SendOpcode); 10] = [
+    (sys::IBV_QP_EX_WITH_RDMA_WRITE, SendOpcode::RdmaWrite),
+    (
+        sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+        SendOpcode::RdmaWriteImm,
+    ),
+    (sys::IBV_QP_EX_WITH_SEND, SendOpcode::Send),
+    (sys::IBV_QP_EX_WITH_SEND_WITH_IMM, SendOpcode::SendImm),
+    (sys::IBV_QP_EX_WITH_RDMA_READ, SendOpcode::RdmaRead),
+    (sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, SendOpcode::CmpSwap),
+    (
+        sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+        SendOpcode::FetchAdd,
+    ),
+    (sys::IBV_QP_EX_WITH_LOCAL_INV, SendOpcode::LocalInv),
+    (sys::IBV_QP_EX_WITH_BIND_MW, SendOpcode::BindMw),
+    (sys::IBV_QP_EX_WITH_SEND_WITH_INV, SendOpcode::SendInv),
+];
+
+/// Whether a service has an operation (IBA table 55).
+fn offers(qp_type: QpType, opcode: SendOpcode) -> bool {
+    use SendOpcode as Op;
+    match qp_type {
+        QpType::Rc | QpType::XrcSend => true,
+        QpType::Uc => !matches!(opcode, Op::RdmaRead | Op::CmpSwap | Op::FetchAdd),
+        QpType::Ud => matches!(opcode, Op::Send | Op::SendImm),
+        QpType::XrcRecv => false,
+    }
+}
+
+/// EOPNOTSUPP if any of the requested operations is unknown or not the service's.
+pub fn check_operations(qp_type: QpType, requested: u64) -> Result<(), i32> {
+    let offered: u64 = OPERATIONS
+        .iter()
+        .filter(|(_, opcode)| offers(qp_type, *opcode))
+        .map(|(flag, _)| u64::from(*flag))
+        .sum();
+    if requested & !offered == 0 {
+        Ok(())
+    } else {
+        Err(libc::EOPNOTSUPP)
+    }
+}
+
+/// Fills the function pointers: those of the requested operations and the setters that belong to the service.
+pub fn install(c: &mut sys::ibv_qp_ex, qp_type: QpType, requested: u64) {
+    let asked = |flag: u32| requested & u64::from(flag) != 0;
+    c.wr_start = Some(wr_start);
+    c.wr_complete = Some(wr_complete);
+    c.wr_abort = Some(wr_abort);
+    c.wr_set_sge = Some(wr_set_sge);
+    c.wr_set_sge_list = Some(wr_set_sge_list);
+    c.wr_set_inline_data = Some(wr_set_inline_data);
+    c.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    c.wr_set_ud_addr = (qp_type == QpType::Ud).then_some(wr_set_ud_addr as _);
+    c.wr_set_xrc_srqn = (qp_type == QpType::XrcSend).then_some(wr_set_xrc_srqn as _);
+    c.wr_rdma_write = asked(sys::IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write as _);
+    c.wr_rdma_write_imm =
+        asked(sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm as _);
+    c.wr_send = asked(sys::IBV_QP_EX_WITH_SEND).then_some(wr_send as _);
+    c.wr_send_imm = asked(sys::IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm as _);
+    c.wr_send_inv = asked(sys::IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv as _);
+    c.wr_rdma_read = asked(sys::IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read as _);
+    c.wr_atomic_cmp_swp =
+        asked(sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp as _);
+    c.wr_atomic_fetch_add =
+        asked(sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add as _);
+    c.wr_local_inv = asked(sys::IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv as _);
+    c.wr_bind_mw = asked(sys::IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw as _);
+}
+
+/// Runs `body` on the batch of a queue pair that the calling thread is building on.
+///
+/// # Safety
+/// `qp` is a live queue pair, and the caller is between `wr_start` and its end.
+#[inline(always)]
+unsafe fn with_batch(qp: *mut sys::ibv_qp_ex, body: impl FnOnce(&mut Batch)) {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let Ok(queue_pair) = (unsafe { Qp::of(qp) }) else {
+            return;
+        };
+        if let Some(builder) = &queue_pair.builder {
+            // SAFETY: the caller owns the builder.
+            body(unsafe { &mut *builder.batch.get() });
+        }
+    });
+}
+
+/// Opens a request.
+///
+/// # Safety
+/// As for [`with_batch`].
+#[inline(always)]
+unsafe fn open(qp: *mut sys::ibv_qp_ex, opcode: SendOpcode, fill: impl FnOnce(&mut Draft)) {
+    // SAFETY: the caller's promise.
+    let body = |batch: &mut Batch| {
+        // SAFETY: the program stored them before this call, in the same thread.
+        let (wr_id, wr_flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
+        let mut draft = Draft {
+            wr_id,
+            opcode,
+            flags: SendFlags::from_bits_truncate(wr_flags) - SendFlags::INLINE,
+            imm_or_key: 0,
+            remote_addr: 0,
+            rkey: 0,
+            compare_add: 0,
+            swap: 0,
+            ah: None,
+            remote_qpn: 0,
+            remote_qkey: 0,
+            srqn: 0,
+            bind: None,
+            data: Data::None,
+        };
+        fill(&mut draft);
+        batch.drafts.push(draft);
+    };
+    // SAFETY: the caller's promise.
+    unsafe { with_batch(qp, body) };
+}
+
+unsafe extern "C" fn wr_start(qp: *mut sys::ibv_qp_ex) {
+    entry(|| {
+        // SAFETY: programs call it with the queue pair that holds the pointer.
+        let Ok(queue_pair) = (unsafe { Qp::of(qp) }) else {
+            return;
+        };
+        if let Some(builder) = &queue_pair.builder {
+            while builder.busy.swap(true, Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            // SAFETY: the flag was just taken.
+            unsafe { (*builder.batch.get()).clear() };
+        }
+    });
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut sys::ibv_qp_ex) {
+    entry(|| {
+        // SAFETY: programs call it with the queue pair that holds the pointer.
+        let Ok(queue_pair) = (unsafe { Qp::of(qp) }) else {
+            return;
+        };
+        if let Some(builder) = &queue_pair.builder {
+            // SAFETY: the caller is between wr_start and this call.
+            unsafe { (*builder.batch.get()).clear() };
+            builder.busy.store(false, Ordering::Release);
+        }
+    });
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
+    entry(|| {
+        // SAFETY: programs call it with the queue pair that holds the pointer.
+        let queue_pair = match unsafe { Qp::of(qp) } {
+            Ok(queue_pair) => queue_pair,
+            Err(errno) => return c_int::failure(errno),
+        };
+        let Some(builder) = &queue_pair.builder else {
+            return c_int::failure(libc::EINVAL);
+        };
+        // SAFETY: the caller is between wr_start and this call.
+        let batch = unsafe { &mut *builder.batch.get() };
+        let result = match batch.error {
+            Some(errno) => Err(errno),
+            None => post(&queue_pair.hca, batch),
+        };
+        batch.clear();
+        builder.busy.store(false, Ordering::Release);
+        match result {
+            Ok(()) => 0,
+            Err(errno) => c_int::failure(errno),
+        }
+    })
+}
+
+/// Posts a batch, all or nothing: what the adapter would refuse is found before the first is posted.
+fn post(queue_pair: &Arc<hca::Qp>, batch: &Batch) -> Result<(), i32> {
+    for draft in &batch.drafts {
+        check(queue_pair, draft)?;
+    }
+    queue_pair
+        .has_send_room(batch.drafts.len())
+        .map_err(|error| error.errno())?;
+    for draft in &batch.drafts {
+        let inline;
+        let mut flags = draft.flags;
+        let sges: &[Sge] = match &draft.data {
+            Data::None => &[],
+            Data::Sges(range) => &batch.sges[range.clone()],
+            Data::Inline(range) => {
+                let bytes = &batch.inline[range.clone()];
+                flags |= SendFlags::INLINE;
+                inline = [Sge {
+                    addr: bytes.as_ptr() as u64,
+                    length: bytes.len() as u32,
+                    lkey: 0,
+                }];
+                &inline
+            }
+        };
+        let request = hca::SendRequest {
+            wr_id: draft.wr_id,
+            opcode: draft.opcode,
+            flags,
+            sges,
+            imm_or_key: draft.imm_or_key,
+            remote_addr: draft.remote_addr,
+            rkey: draft.rkey,
+            compare_add: draft.compare_add,
+            swap: draft.swap,
+            ah: draft.ah.as_deref(),
+            remote_qpn: draft.remote_qpn,
+            remote_qkey: draft.remote_qkey,
+            srqn: draft.srqn,
+            bind: draft.bind,
+        };
+        queue_pair
+            .post_send(&request)
+            .map_err(|error| error.errno())?;
+    }
+    Ok(())
+}
+
+/// What makes a request impossible whatever happens to the queue pair meanwhile.
+fn check(queue_pair: &hca::Qp, draft: &Draft) -> Result<(), i32> {
+    use SendOpcode::{RdmaWrite, RdmaWriteImm, Send, SendImm, SendInv};
+    let fits = match &draft.data {
+        Data::None => true,
+        Data::Sges(range) => range.len() as u64 <= u64::from(queue_pair.cap.max_send_sge),
+        Data::Inline(range) => {
+            range.len() as u64 <= u64::from(queue_pair.cap.max_inline_data)
+                && matches!(
+                    draft.opcode,
+                    Send | SendImm | SendInv | RdmaWrite | RdmaWriteImm
+                )
+        }
+    };
+    let has_address = queue_pair.qp_type != QpType::Ud || draft.ah.is_some();
+    if fits && has_address {
+        Ok(())
+    } else {
+        Err(libc::EINVAL)
+    }
+}
+
+/// Builders: open a request and fill what the operation carries.
+macro_rules! builders {
+    ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident: $value:expr),* };)*) => {$(
+        unsafe extern "C" fn $name(qp: *mut sys::ibv_qp_ex $(, $argument: $type)*) {
+            // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+            unsafe {
+                open(qp, SendOpcode::$opcode, |_draft| {
+                    $(_draft.$field = $value;)*
+                });
+            }
+        }
+    )*};
+}
+
+builders! {
+    wr_send() = Send {};
+    wr_send_imm(imm: sys::__be32) = SendImm { imm_or_key: imm };
+    wr_send_inv(key: u32) = SendInv { imm_or_key: key };
+    wr_local_inv(key: u32) = LocalInv { imm_or_key: key };
+    wr_rdma_read(rkey: u32, addr: u64) = RdmaRead { rkey: rkey, remote_addr: addr };
+    wr_rdma_write(rkey: u32, addr: u64) = RdmaWrite { rkey: rkey, remote_addr: addr };
+    wr_rdma_write_imm(rkey: u32, addr: u64, imm: sys::__be32) =
+        RdmaWriteImm { rkey: rkey, remote_addr: addr, imm_or_key: imm };
+    wr_atomic_fetch_add(rkey: u32, addr: u64, add: u64) = FetchAdd { rkey: rkey, remote_addr: addr, compare_add: add };
+    wr_atomic_cmp_swp(rkey: u32, addr: u64, compare: u64, swap: u64) =
+        CmpSwap { rkey: rkey, remote_addr: addr, compare_add: compare, swap: swap };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut sys::ibv_qp_ex,
+    mw: *mut sys::ibv_mw,
+    rkey: u32,
+    bind_info: *const sys::ibv_mw_bind_info,
+) {
+    entry(|| {
+        // SAFETY: the program passes a live window and readable information.
+        let bind = unsafe { bind_info.as_ref() }
+            .ok_or(libc::EINVAL)
+            .and_then(|info| {
+                // SAFETY: as above.
+                unsafe { Mw::bind_request(mw, rkey, info) }
+            });
+        // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+        unsafe {
+            match bind {
+                Ok(bind) => open(qp, SendOpcode::BindMw, |draft| draft.bind = Some(bind)),
+                Err(errno) => with_batch(qp, |batch| batch.fail(errno)),
+            }
+        }
+    });
+}
+
+unsafe extern "C" fn wr_set_ud_addr(
+    qp: *mut sys::ibv_qp_ex,
+    ah: *mut sys::ibv_ah,
+    qpn: u32,
+    qkey: u32,
+) {
+    entry(|| {
+        // SAFETY: the program passes a live handle.
+        let handle = unsafe { Ah::of(ah) }.map(|ah| Arc::clone(&ah.hca));
+        // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+        unsafe {
+            with_batch(qp, |batch| match handle {
+                Ok(handle) => batch.set(|draft| {
+                    draft.ah = Some(handle);
+                    (draft.remote_qpn, draft.remote_qkey) = (qpn, qkey);
+                }),
+                Err(errno) => batch.fail(errno),
+            });
+        }
+    });
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut sys::ibv_qp_ex, srqn: u32) {
+    // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+    unsafe { with_batch(qp, |batch| batch.set(|draft| draft.srqn = srqn)) };
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut sys::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+    unsafe {
+        with_batch(qp, |batch| {
+            batch.gather(std::iter::once(Sge { addr, length, lkey }))
+        })
+    };
+}
+
+unsafe extern "C" fn wr_set_sge_list(
+    qp: *mut sys::ibv_qp_ex,
+    num_sge: usize,
+    sg_list: *const sys::ibv_sge,
+) {
+    // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+    unsafe {
+        with_batch(qp, |batch| match sg_list.is_null() && num_sge > 0 {
+            true => batch.fail(libc::EINVAL),
+            false => {
+                batch.gather((0..num_sge).map(|index| sg_list.add(index).cast::<Sge>().read()))
+            }
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut sys::ibv_qp_ex, addr: *mut c_void, length: usize) {
+    let buffer = sys::ibv_data_buf { addr, length };
+    // SAFETY: the list is one local element; the rest is the program's promise, as for the list.
+    unsafe { wr_set_inline_data_list(qp, 1, &buffer) };
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut sys::ibv_qp_ex,
+    num_buf: usize,
+    buf_list: *const sys::ibv_data_buf,
+) {
+    // SAFETY: programs call it with the queue pair that holds the pointer, between wr_start and its end.
+    unsafe {
+        with_batch(qp, |batch| {
+            let start = batch.inline.len();
+            for index in 0..num_buf {
+                let buffer = buf_list.add(index).read();
+                if buffer.length > 0 {
+                    copy_inline(&mut batch.inline, buffer.addr.cast(), buffer.length);
+                }
+            }
+            let end = batch.inline.len();
+            batch.set(|draft| draft.data = Data::Inline(start..end));
+        });
+    }
+}
+
+/// Appends bytes of the program, which other threads of it may be writing, without forming a reference to them.
+///
+/// # Safety
+/// `from` is readable for `length` bytes.
+unsafe fn copy_inline(to: &mut Vec<u8>, from: *const u8, length: usize) {
+    to.reserve(length);
+    // SAFETY: the vector has room for `length` more bytes behind its end.
+    let end = unsafe { to.as_mut_ptr().add(to.len()) };
+    // SAFETY: the caller's promise; the vector's own memory does not overlap the program's.
+    unsafe { std::ptr::copy_nonoverlapping(from, end, length) };
+    // SAFETY: the bytes were just written.
+    unsafe { to.set_len(to.len() + length) };
+}
+
+impl Batch {
+    /// Gives the open request its list of buffers.
+    fn gather(&mut self, list: impl Iterator<Item = Sge>) {
+        let start = self.sges.len();
+        self.sges.extend(list);
+        let end = self.sges.len();
+        self.set(|draft| draft.data = Data::Sges(start..end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_service_offers_its_operations_only() {
+        let all: u64 = OPERATIONS.iter().map(|(flag, _)| u64::from(*flag)).sum();
+        let atomics = u64::from(sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP);
+        assert_eq!(check_operations(QpType::Rc, all), Ok(()));
+        assert_eq!(check_operations(QpType::XrcSend, all), Ok(()));
+        assert_eq!(check_operations(QpType::Uc, atomics), Err(libc::EOPNOTSUPP));
+        assert_eq!(
+            check_operations(QpType::Ud, u64::from(sys::IBV_QP_EX_WITH_SEND_WITH_IMM)),
+            Ok(())
+        );
+        assert_eq!(
+            check_operations(QpType::Ud, u64::from(sys::IBV_QP_EX_WITH_RDMA_WRITE)),
+            Err(libc::EOPNOTSUPP)
+        );
+        assert_eq!(check_operations(QpType::XrcRecv, 1), Err(libc::EOPNOTSUPP));
+        assert_eq!(
+            check_operations(QpType::Rc, u64::from(sys::IBV_QP_EX_WITH_TSO)),
+            Err(libc::EOPNOTSUPP)
+        );
+    }
+
+    #[test]
+    fn only_requested_builders_are_installed() {
+        let mut c = sys::ibv_qp_ex::default();
+        install(&mut c, QpType::Ud, sys::IBV_QP_EX_WITH_SEND.into());
+        assert!(c.wr_send.is_some() && c.wr_set_ud_addr.is_some() && c.wr_complete.is_some());
+        assert!(
+            c.wr_send_imm.is_none() && c.wr_rdma_write.is_none() && c.wr_set_xrc_srqn.is_none()
+        );
+    }
+
+    #[test]
+    fn a_setter_without_a_request_is_the_batch_error() {
+        let mut batch = Batch::default();
+        batch.gather(std::iter::once(Sge::default()));
+        batch.fail(libc::ENOMEM);
+        assert_eq!(
+            batch.error,
+            Some(libc::EINVAL),
+            "the first mistake is reported"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Small questions and commands of the C face that no other room asks.
+
+use ferriband_transport::types::{Access, Sge};
+
+use crate::context::{AsyncKind, Context, Pd};
+use crate::error::Error;
+use crate::qp::Qp;
+use crate::{keys, lock};
+
+impl Context {
+    /// Ends the device after an internal error: every later verb fails, and the program is told.
+    #[cold]
+    pub fn declare_fatal(&self) {
+        self.engine.fail();
+        self.raise(AsyncKind::DeviceFatal, 0);
+    }
+}
+
+impl Pd {
+    /// Checks that a range lies in a region of this domain that may be written (`writes`) or read by the adapter.
+    ///
+    /// # Errors
+    /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one does without the
+    /// right.
+    pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
+        let own = &self.ctx.engine.own;
+        if keys::local(own, self.id, sge, Access::empty()).is_none() {
+            return Err(Error::NotFound("no region of the protection domain covers the range under this key"));
+        }
+        if writes && keys::local(own, self.id, sge, Access::LOCAL_WRITE).is_none() {
+            return Err(Error::Permission("the region does not allow local writes"));
+        }
+        Ok(())
+    }
+}
+
+impl Qp {
+    /// Checks that `count` more sends fit.
+    ///
+    /// # Errors
+    /// `NoMemory` if they do not.
+    pub fn has_send_room(&self, count: usize) -> Result<(), Error> {
+        let outstanding = lock(&self.send).sender.outstanding();
+        let room = u64::from(self.cap.max_send_wr).saturating_sub(outstanding);
+        if count as u64 <= room { Ok(()) } else { Err(Error::NoMemory("the send queue has no room for the batch")) }
+    }
+}
