@@ -114,6 +114,8 @@ pub struct Engine {
     pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
     pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
     pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
+    /// Changes with the list of peers.
+    pub(crate) peers_version: AtomicU64,
     pub(crate) self_link: PeerLink,
     pub(crate) waker: Arc<EventFd>,
     /// Queue pairs that need to be driven, and how many.
@@ -142,6 +144,12 @@ impl std::fmt::Debug for Engine {
 /// The current engine, by epoch. The lock is taken over a fork by nobody: a child finds another epoch's engine and
 /// starts afresh.
 static CURRENT: Mutex<Option<(u64, Weak<Engine>)>> = Mutex::new(None);
+
+/// Versions of peer lists are unique over all engines of the process: 0 is none.
+fn next_version() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 impl Engine {
     /// The process's engine; started if there is none.
@@ -196,6 +204,7 @@ impl Engine {
             qps: RwLock::default(),
             srqs: RwLock::default(),
             peers: RwLock::new(Arc::new(vec![self_link.clone()])),
+            peers_version: AtomicU64::new(next_version()),
             self_link,
             waker,
             work: Mutex::default(),
@@ -329,6 +338,11 @@ impl Engine {
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone()
+    }
+
+    /// To be called with the list of peers locked, after it changed.
+    pub(crate) fn peers_changed(&self) {
+        self.peers_version.store(next_version(), Ordering::Release);
     }
 
     /// Remembers how peers can map a region; 0 if no identifier is left.

@@ -12,7 +12,7 @@ use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::wait::EventFd;
 use ferriband_memory::{Segment, Span};
 use ferriband_transport::direct::layout::{
-    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY, ring_offset,
+    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY, RING_HEAD, ring_offset,
 };
 use ferriband_transport::direct::{Completer, Consumer, Link, Producer, TxShared, Words};
 
@@ -36,11 +36,34 @@ pub struct Channel {
     pub(crate) table: Arc<Segment>,
     pub(crate) pair: Arc<Segment>,
     pub(crate) tx: Mutex<Producer>,
-    pub(crate) tx_shared: Arc<TxShared>,
+    tx_shared: Arc<TxShared>,
+    out: usize,
+    inward: usize,
+    /// Mirrors the consumer's position, for a look without its lock.
+    rx_pos: AtomicU64,
     pub(crate) completer: Mutex<Completer>,
     pub(crate) rx: Mutex<Consumer>,
     /// The peer's private memory, if the system lets us reach it.
     pub(crate) remote: Option<RemoteProcess>,
+}
+
+impl Channel {
+    /// True when the peer has published a record that was not executed.
+    #[inline]
+    pub(crate) fn has_record(&self) -> bool {
+        Consumer::waits(&**self.pair, self.inward, self.rx_pos.load(Ordering::Relaxed))
+    }
+
+    /// True when the peer has answered something that was not collected.
+    #[inline]
+    pub(crate) fn has_answers(&self) -> bool {
+        self.tx_shared.reclaimed() != Words::load(&**self.pair, self.out + RING_HEAD)
+    }
+
+    /// To be called with the consumer's lock held, after records were taken.
+    pub(crate) fn note_position(&self, rx: &Consumer) {
+        self.rx_pos.store(rx.position(), Ordering::Relaxed);
+    }
 }
 
 /// A peer process.
@@ -103,6 +126,9 @@ impl Peer {
                 completer: Mutex::new(Completer::new(out, tx_shared.clone())),
                 rx: Mutex::new(Consumer::new(inward)),
                 tx_shared,
+                out,
+                inward,
+                rx_pos: AtomicU64::new(0),
                 table,
                 pair,
                 remote,

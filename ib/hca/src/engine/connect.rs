@@ -122,6 +122,7 @@ impl Engine {
         let mut list = Vec::clone(&peers);
         list.push(link.clone());
         *peers = Arc::new(list);
+        self.peers_changed();
         link
     }
 

@@ -38,6 +38,8 @@ pub(super) const TOKEN_LISTENER: u64 = u64::MAX - 1;
 thread_local! {
     /// This thread is inside a ring's consumer: it must not wait for itself.
     static DRAINING: Cell<bool> = const { Cell::new(false) };
+    /// The list of peers as this thread last saw it, by version; versions are unique in the process.
+    static PEERS: Cell<(u64, Option<Arc<Vec<PeerLink>>>)> = const { Cell::new((0, None)) };
 }
 
 impl Engine {
@@ -88,9 +90,11 @@ impl Engine {
     /// One round over everything. True if anything was done.
     fn round(&self, long: bool) -> bool {
         let mut worked = false;
-        for link in self.peer_list().iter() {
-            worked |= self.serve(link);
-        }
+        self.with_peers(|peers| {
+            for link in peers {
+                worked |= self.serve(link);
+            }
+        });
         if self.work_count.load(Ordering::Acquire) > 0 {
             worked |= self.drive_work(long);
         }
@@ -100,6 +104,20 @@ impl Engine {
         worked
     }
 
+    /// The list of peers, from this thread's copy while that is current: no shared counter is touched.
+    #[inline]
+    fn with_peers(&self, look: impl FnOnce(&[PeerLink])) {
+        let version = self.peers_version.load(Ordering::Acquire);
+        let mut copy = PEERS.take();
+        if copy.0 != version {
+            copy = (version, Some(self.peer_list()));
+        }
+        if let Some(peers) = &copy.1 {
+            look(peers);
+        }
+        PEERS.set(copy);
+    }
+
     /// Rings to and from one peer.
     #[inline]
     fn serve(&self, link: &PeerLink) -> bool {
@@ -107,14 +125,10 @@ impl Engine {
             return false;
         };
         let mut worked = false;
-        let in_waiting = match channel.rx.try_lock() {
-            Ok(rx) => rx.has_record(&**channel.pair),
-            Err(_) => false,
-        };
-        if in_waiting {
+        if channel.has_record() {
             worked |= self.drain(link);
         }
-        if !lock_news(channel) {
+        if !channel.has_answers() {
             return worked;
         }
         worked | self.collect(link)
@@ -158,6 +172,7 @@ impl Engine {
         }
         let acknowledge = rx.unacknowledged();
         rx.acknowledge(pair);
+        channel.note_position(&rx);
         DRAINING.set(false);
         drop(rx);
         if acknowledge {
@@ -262,13 +277,6 @@ impl Engine {
             qp.drive(self, false);
         }
         fired
-    }
-}
-
-fn lock_news(channel: &crate::peer::Channel) -> bool {
-    match channel.completer.try_lock() {
-        Ok(completer) => completer.has_news(&**channel.pair),
-        Err(_) => false,
     }
 }
 
@@ -423,6 +431,7 @@ impl Engine {
         let mut list = Vec::clone(&peers);
         list.retain(|other| !Arc::ptr_eq(&other.0, &link.0));
         *peers = Arc::new(list);
+        self.peers_changed();
         drop(peers);
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();

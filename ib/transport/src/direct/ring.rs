@@ -387,6 +387,17 @@ impl Consumer {
         }
     }
 
+    /// Position of the next record: with [`Consumer::waits`], a look from outside the consumer's lock.
+    pub fn position(&self) -> u64 {
+        self.pos
+    }
+
+    /// True when the record of position `pos` is published in the ring at `base`.
+    #[inline]
+    pub fn waits<W: Words>(seg: &W, base: usize, pos: u64) -> bool {
+        seg.load(record_at(base, pos)) >> 16 == pos + 1
+    }
+
     /// True when a record waits.
     #[inline]
     pub fn has_record<W: Words>(&self, seg: &W) -> bool {

@@ -7,6 +7,8 @@
 
 use std::cell::Cell;
 
+use arrayvec::ArrayVec;
+
 use super::layout::{KeyEntry, QpEntry};
 use super::receiver::{MAX_SGE, kind_of};
 use super::ring::{Answered, Kind, Record, RecordFlags, Response};
@@ -226,6 +228,9 @@ pub struct Sender<L> {
     rnr_left: u8,
     lost_since: Option<Instant>,
 }
+
+/// Elements of a request as process addresses; no heap, and no zeroing of what is not used.
+type Ranges = ArrayVec<Sge, MAX_SGE>;
 
 enum Step {
     Done(WcStatus),
@@ -596,26 +601,23 @@ impl<L: Link> Sender<L> {
         host: &H,
         slot: usize,
         need: Access,
-        into: &'a mut [Sge; MAX_SGE],
+        into: &'a mut Ranges,
     ) -> Result<&'a [Sge], WcStatus> {
         let wqe = &self.wqes[slot];
         if wqe.is_inline() {
             let bytes = &self.inline[slot * self.max_inline..][..wqe.length as usize];
-            into[0] = Sge {
-                addr: bytes.as_ptr() as u64,
-                length: wqe.length,
-                lkey: 0,
-            };
-            return Ok(&into[..1]);
+            into.push(Sge { addr: bytes.as_ptr() as u64, length: wqe.length, lkey: 0 });
+            return Ok(into);
         }
         let from = &self.sges[slot * self.max_sge..][..wqe.sge_count as usize];
-        for (to, sge) in into.iter_mut().zip(from) {
-            *to = *sge;
+        for sge in from {
+            let mut to = *sge;
             if sge.length > 0 {
                 to.addr = host.local(self.pd, sge, need).ok_or(WcStatus::LocProtErr)?;
             }
+            into.push(to);
         }
-        Ok(&into[..from.len()])
+        Ok(into)
     }
 
     /// Executes WRITE, READ or an atomic from here. `Blocked`: the target has to.
@@ -635,13 +637,7 @@ impl<L: Link> Sender<L> {
         } else {
             Access::LOCAL_WRITE
         };
-        let mut buffer = [const {
-            Sge {
-                addr: 0,
-                length: 0,
-                lkey: 0,
-            }
-        }; MAX_SGE];
+        let mut buffer = Ranges::new();
         let ranges = match self.ranges(host, slot, need, &mut buffer) {
             Ok(ranges) => ranges,
             Err(status) => return Step::Done(status),
@@ -811,13 +807,7 @@ impl<L: Link> Sender<L> {
         if self.in_ring.get() > 0 && self.ring_slot.get() != link.slot() {
             return Step::Partial(done);
         }
-        let mut buffer = [const {
-            Sge {
-                addr: 0,
-                length: 0,
-                lkey: 0,
-            }
-        }; MAX_SGE];
+        let mut buffer = Ranges::new();
         let need = if kind == Kind::Read || wqe.is_atomic() {
             Access::LOCAL_WRITE
         } else {
@@ -1069,13 +1059,7 @@ impl<L: Link> Sender<L> {
     ) -> Option<WcStatus> {
         let wqe = &self.wqes[slot];
         if wqe.opcode == SendOpcode::RdmaRead || wqe.is_atomic() {
-            let mut buffer = [const {
-                Sge {
-                    addr: 0,
-                    length: 0,
-                    lkey: 0,
-                }
-            }; MAX_SGE];
+            let mut buffer = Ranges::new();
             let ranges = match self.ranges(host, slot, Access::LOCAL_WRITE, &mut buffer) {
                 Ok(ranges) => ranges,
                 Err(status) => return Some(status),
