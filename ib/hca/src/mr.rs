@@ -55,14 +55,15 @@ pub struct Mr {
     extent: Mutex<Extent>,
 }
 
-fn check_access(access: Access) -> Result<(), Error> {
+fn check_init(init: &MrInit) -> Result<(), Error> {
     // IBA 11.2.8.2: remote write and atomic need local write
-    if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-        && !access.contains(Access::LOCAL_WRITE)
-    {
-        return Err(Error::Invalid(
-            "remote write or atomic access needs local write access",
-        ));
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    if init.access.intersects(remote) && !init.access.contains(Access::LOCAL_WRITE) {
+        return Err(Error::Invalid("remote write or atomic access needs local write access"));
+    }
+    // CVE-2014-8159: no sum of a registration may wrap
+    if init.length > limits::MAX_MR_SIZE || init.addr.checked_add(init.length).is_none() {
+        return Err(Error::Invalid("the region does not fit the address space"));
     }
     Ok(())
 }
@@ -103,49 +104,16 @@ impl Mr {
     ) -> Result<Arc<Self>, Error> {
         let engine = &pd.ctx.engine;
         engine.check_alive()?;
-        check_access(init.access)?;
-        if init.length > limits::MAX_MR_SIZE || init.addr.checked_add(init.length).is_none() {
-            // CVE-2014-8159: no sum of a registration may wrap
-            return Err(Error::Invalid("the region does not fit the address space"));
-        }
-        let (map_id, map_offset) = engine.describe_mapping(init.addr, init.length, dm.as_deref());
-        let key = match engine.claim_key() {
-            Ok(key) => key,
-            Err(error) => {
-                engine.forget_mapping(map_id);
-                return Err(error);
-            }
-        };
-        let iova = if init.access.contains(Access::ZERO_BASED) {
-            0
-        } else {
-            init.iova
-        };
-        let entry = KeyEntry {
-            key,
-            access: init.access,
-            iova,
-            length: init.length,
-            addr: init.addr,
-            pd: pd.id,
-            map_id,
-            map_offset,
-            only_qp: 0,
-            window: false,
-        };
-        entry.write(&**engine.own, key_index(key));
+        check_init(&init)?;
+        let key = engine.claim_key()?;
+        let extent = engine.publish_key(key, pd, &init, dm.as_deref());
         pd.use_it();
         Ok(Arc::new(Mr {
             cookie: AtomicUsize::new(0),
             dm,
             pd: Mutex::new(pd.clone()),
             key: AtomicU32::new(key),
-            extent: Mutex::new(Extent {
-                addr: init.addr,
-                length: init.length,
-                access: init.access,
-                map_id,
-            }),
+            extent: Mutex::new(extent),
         }))
     }
 
@@ -186,10 +154,11 @@ impl Mr {
         Ok(())
     }
 
-    /// Changes domain, extent or rights. The key changes.
+    /// Changes domain, extent or rights. The key stays: peers that know it go on with what the region is then.
     ///
     /// # Errors
-    /// As registration and deregistration; on failure the region is as before, but for a stopped peer.
+    /// As registration; `Busy` while windows are bound, or if a peer stopped in the middle of an access. On failure the region is
+    /// as before, but for a stopped peer, which leaves it revoked.
     pub fn reregister(
         &self,
         pd: Option<&Arc<Pd>>,
@@ -198,28 +167,24 @@ impl Mr {
     ) -> Result<(), Error> {
         let old_pd = self.pd();
         let engine = &old_pd.ctx.engine;
-        if lock(&engine.bound_regions).contains_key(&self.key()) {
+        engine.check_alive()?;
+        let key = self.key();
+        if lock(&engine.bound_regions).contains_key(&key) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
         let new_pd = pd.unwrap_or(&old_pd);
         let old = *lock(&self.extent);
         let (addr, length) = range.unwrap_or((old.addr, old.length));
         let access = access.unwrap_or(old.access);
-        let fresh = Self::publish(
-            new_pd,
-            MrInit {
-                addr,
-                length,
-                iova: addr,
-                access,
-            },
-            self.dm.clone(),
-        )?;
-        engine.revoke_key(self.key())?;
+        let init = MrInit { addr, length, iova: addr, access };
+        check_init(&init)?;
+        KeyEntry::revoke(&**engine.own, key_index(key));
+        engine.wait_for_marks(Revoked::Key(key))?;
         engine.forget_mapping(old.map_id);
+        let extent = engine.publish_key(key, new_pd, &init, self.dm.as_deref());
+        *lock(&self.extent) = extent;
+        new_pd.use_it();
         old_pd.release();
-        self.key.store(fresh.key(), Ordering::Release);
-        *lock(&self.extent) = *lock(&fresh.extent);
         *lock(&self.pd) = new_pd.clone();
         Ok(())
     }
@@ -355,6 +320,25 @@ impl DeviceMemory {
 }
 
 impl Engine {
+    /// Writes the entry of a region's key.
+    fn publish_key(&self, key: u32, pd: &Pd, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
+        let (map_id, map_offset) = self.describe_mapping(init.addr, init.length, dm);
+        let entry = KeyEntry {
+            key,
+            access: init.access,
+            iova: if init.access.contains(Access::ZERO_BASED) { 0 } else { init.iova },
+            length: init.length,
+            addr: init.addr,
+            pd: pd.id,
+            map_id,
+            map_offset,
+            only_qp: 0,
+            window: false,
+        };
+        entry.write(&**self.own, key_index(key));
+        Extent { addr: init.addr, length: init.length, access: init.access, map_id }
+    }
+
     pub(crate) fn claim_key(&self) -> Result<u32, Error> {
         lock(&self.keys).claim(&self.own)
     }
