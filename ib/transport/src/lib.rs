@@ -2,6 +2,24 @@
 //! the direct wire. Sans-IO: no clock, no socket, no thread, no random source of its own.
 #![forbid(unsafe_code)]
 
+mod context;
 pub mod direct;
+mod emit;
+pub mod env;
+mod migration;
+mod qp;
 pub mod qp_state;
+mod rc;
+mod recv_queue;
+mod send_queue;
+mod timer;
 pub mod types;
+mod unreliable;
+
+pub use context::{QpEvent, Tuning};
+pub use emit::MAX_PACKET_BYTES;
+pub use qp::{Path, QpConfig, QueuePair, Transmit};
+pub use recv_queue::CompletionTarget;
+pub use send_queue::{Datagram, MAX_MESSAGE_BYTES, Payload, PostError, SendWr};
+pub use timer::Timer;
+pub use unreliable::{GRH_BYTES, PacketMeta};

@@ -466,7 +466,8 @@ mod tests {
     #[test]
     fn values_out_of_range_name_the_attribute() {
         let limits = QpLimits::default();
-        let cases: [(Mask, fn(&mut QpAttr)); 9] = [
+        type Break = fn(&mut QpAttr);
+        let cases: [(Mask, Break); 9] = [
             (Mask::TIMEOUT, |a| a.timeout = 32),
             (Mask::RETRY_CNT, |a| a.retry_cnt = 8),
             (Mask::RNR_RETRY, |a| a.rnr_retry = 8),

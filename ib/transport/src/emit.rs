@@ -1,0 +1,147 @@
+//! Turns one packet of a work request into bytes: headers, payload gathered in place, pad.
+//!
+//! Knows no state: which packet comes next is the sender's business.
+
+use crate::context::{Context, on_the_wire};
+use crate::env::{Environment, MemoryError};
+use crate::send_queue::{Extra, SendQueue};
+use crate::types::SendFlags;
+use ferriband_wire::{
+    AtomicEth, Bth, Deth, Ext, Headers, Ieth, ImmDt, Opcode, Operation, Position, Psn, QKey, RKey,
+    Reth, Service, Suffix, XrcEth, pad_len,
+};
+
+/// Bytes that a caller's buffer must offer: the largest headers, the largest MTU and the pad.
+pub const MAX_PACKET_BYTES: usize = 12 + 4 + 16 + 4 + 28 + 4096;
+
+/// Emits headers and lets `fill` write the payload behind them; returns the packet's length.
+pub(crate) fn packet<E>(
+    headers: &Headers,
+    payload_len: usize,
+    buf: &mut [u8],
+    fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> Result<usize, E> {
+    let total = headers.packet_len(payload_len);
+    assert!(
+        buf.len() >= total,
+        "the caller offers {} bytes, {total} are needed",
+        buf.len()
+    );
+    // Fields were bounded when the request was posted or the attribute modified.
+    let start = headers
+        .emit(payload_len, buf)
+        .expect("headers that follow the opcode table");
+    fill(&mut buf[start..start + payload_len])?;
+    buf[start + payload_len..][..pad_len(payload_len)].fill(0);
+    Ok(total)
+}
+
+/// Emits packet `index` of the request at `position_in_queue`. A READ or atomic request is one packet, `index`
+/// says from where a READ is asked for (again).
+#[allow(clippy::too_many_arguments)] // All eight vary per packet; a struct of them would have this one user.
+pub(crate) fn request(
+    ctx: &Context<'_>,
+    env: &mut dyn Environment,
+    sq: &SendQueue,
+    position_in_queue: u64,
+    index: u32,
+    psn: Psn,
+    ack_req: bool,
+    buf: &mut [u8],
+) -> Result<usize, MemoryError> {
+    let wqe = sq.get(position_in_queue);
+    let mtu = if ctx.service == Service::Ud {
+        ctx.tuning.datagram_mtu
+    } else {
+        ctx.attr.path_mtu.bytes()
+    };
+    let (operation, suffix) = on_the_wire(wqe.opcode).expect("local operations make no packets");
+    let carries = matches!(operation, Operation::Send | Operation::RdmaWrite);
+    let position = if carries {
+        Position::of(index, wqe.packets)
+    } else {
+        Position::Only
+    };
+    let suffix = if position.ends() {
+        suffix
+    } else {
+        Suffix::None
+    };
+    let opcode = Opcode::find(ctx.service, operation, position, suffix)
+        .expect("the service's operations were checked when posting");
+    let offset = index * mtu;
+    let mut bth = Bth::new(opcode, ctx.attr.dest_qpn, psn);
+    bth.pkey = env.pkey(ctx.attr.pkey_index);
+    bth.ack_req = ack_req;
+    bth.migrated = ctx.migrated;
+    bth.solicited =
+        position.ends() && wqe.consumes_receive() && wqe.flags.contains(SendFlags::SOLICITED);
+    let mut ext = Ext::default();
+    if ctx.service == Service::Xrc {
+        ext.xrceth = Some(XrcEth {
+            xrc_srq: wqe.xrc_srq,
+        });
+    }
+    if let Extra::Datagram(to) = &wqe.extra
+        && ctx.service == Service::Ud
+    {
+        bth.dest_qpn = to.qpn;
+        // IBA 10.2.5: a Q_Key with the top bit set means the queue pair's own.
+        let qkey = if to.qkey.0 >> 31 == 1 {
+            ctx.attr.qkey
+        } else {
+            to.qkey
+        };
+        ext.deth = Some(Deth {
+            qkey: QKey(qkey.0),
+            src_qpn: ctx.qpn,
+        });
+    }
+    match operation {
+        Operation::RdmaWrite if position.starts() => {
+            ext.reth = Some(Reth {
+                virtual_address: wqe.remote_addr,
+                rkey: wqe.rkey,
+                dma_length: wqe.length,
+            });
+        }
+        Operation::RdmaReadRequest => {
+            ext.reth = Some(Reth {
+                virtual_address: wqe.remote_addr.wrapping_add(u64::from(offset)),
+                rkey: wqe.rkey,
+                dma_length: wqe.length - offset,
+            });
+        }
+        Operation::CompareSwap | Operation::FetchAdd => {
+            let swap = operation == Operation::CompareSwap;
+            ext.atomic = Some(AtomicEth {
+                virtual_address: wqe.remote_addr,
+                rkey: wqe.rkey,
+                swap_add: if swap { wqe.swap } else { wqe.compare_add },
+                compare: if swap { wqe.compare_add } else { 0 },
+            });
+        }
+        _ => {}
+    }
+    match suffix {
+        Suffix::None => {}
+        Suffix::Immediate => ext.imm = Some(ImmDt::from_network(wqe.imm_or_key)),
+        Suffix::Invalidate => {
+            ext.ieth = Some(Ieth {
+                rkey: RKey(wqe.imm_or_key),
+            })
+        }
+    }
+    let length = if carries {
+        (wqe.length - offset).min(mtu) as usize
+    } else {
+        0
+    };
+    packet(&Headers::new(bth, ext), length, buf, |out| {
+        if wqe.inline {
+            out.copy_from_slice(&sq.inline(position_in_queue)[offset as usize..][..length]);
+            return Ok(());
+        }
+        env.gather(sq.sges(position_in_queue), offset, out)
+    })
+}

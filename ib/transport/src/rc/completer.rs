@@ -1,0 +1,301 @@
+//! The completer: what acknowledgements and responses do to the send queue.
+//!
+//! The other half of [`Requester`]. A response is believed only within the PSNs that are outstanding; whatever lies
+//! outside is an echo of the past or a lie, and is dropped.
+
+use super::requester::{Outcome, Requester};
+use crate::context::Context;
+use crate::env::{Environment, SgeOwner};
+use crate::timer::Timer;
+use crate::types::{Instant, SendOpcode, WcStatus, rnr_timer_ns};
+use ferriband_wire::{Aeth, CreditCode, Msn, NakCode, Operation, Packet, Psn, Syndrome};
+
+/// `rnr_retry` of this value never runs out (I9).
+const RNR_RETRY_INFINITE: u8 = 7;
+
+impl Requester {
+    /// A packet from the peer's responder.
+    pub fn handle_response(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Outcome {
+        let psn = packet.bth().psn;
+        let aeth = packet.ext().aeth;
+        if self.ahead(psn) >= self.ahead(self.next) {
+            // The latest acknowledgement come again may still bring credits.
+            if psn.next() == self.una
+                && let Some(Aeth {
+                    syndrome: Syndrome::Ack(credits),
+                    msn,
+                }) = aeth
+            {
+                self.take_credits(credits, msn);
+            }
+            return Outcome::Continue;
+        }
+        match packet.opcode().operation() {
+            Operation::RdmaReadResponse => self.read_response(now, ctx, env, packet),
+            Operation::AtomicAcknowledge => self.atomic_response(now, ctx, env, packet),
+            _ => match aeth {
+                Some(aeth) => self.acknowledgement(now, ctx, psn, aeth),
+                None => Outcome::Continue,
+            },
+        }
+    }
+
+    fn acknowledgement(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        psn: Psn,
+        aeth: Aeth,
+    ) -> Outcome {
+        match aeth.syndrome {
+            Syndrome::Ack(credits) => {
+                self.take_credits(credits, aeth.msn);
+                self.acknowledge(now, ctx, psn.next());
+                if self.una == psn.next() {
+                    Outcome::Continue
+                } else {
+                    self.implied_nak()
+                }
+            }
+            Syndrome::Reserved(_) => Outcome::Continue,
+            syndrome => {
+                // I6: a NAK acknowledges everything earlier.
+                self.acknowledge(now, ctx, psn);
+                if self.una != psn {
+                    return self.implied_nak();
+                }
+                match syndrome {
+                    Syndrome::RnrNak(code) => self.receiver_not_ready(now, code),
+                    Syndrome::Nak(NakCode::PsnSequenceError) => self.gap(),
+                    _ => self.refused(syndrome),
+                }
+            }
+        }
+    }
+
+    /// The peer reports a gap, or its answers have one. Once per gap: echoes of the report, and answers that were
+    /// already under way, must not use up retries.
+    fn gap(&mut self) -> Outcome {
+        if self.gone_back_for == Some(self.una) || self.cur_psn() == self.una {
+            return Outcome::Continue;
+        }
+        let outcome = self.retry();
+        self.gone_back_for = Some(self.una);
+        outcome
+    }
+
+    /// Something after a READ or atomic is answered and it is not: its response was lost (IBA 9.7.5.1.3).
+    fn implied_nak(&mut self) -> Outcome {
+        self.gap()
+    }
+
+    fn receiver_not_ready(&mut self, now: Instant, code: u8) -> Outcome {
+        if self.timers.is_set(Timer::Rnr) {
+            return Outcome::Continue;
+        }
+        if self.rnr_left == 0 {
+            self.fail_head(WcStatus::RnrRetryExcErr, 0x20 | u32::from(code));
+            return Outcome::Failed;
+        }
+        if self.rnr_left != RNR_RETRY_INFINITE {
+            self.rnr_left -= 1;
+        }
+        self.go_back();
+        self.timers.set(Timer::Rnr, now.plus_ns(rnr_timer_ns(code)));
+        Outcome::Continue
+    }
+
+    #[cold]
+    fn refused(&mut self, syndrome: Syndrome) -> Outcome {
+        let status = match syndrome {
+            Syndrome::Nak(NakCode::InvalidRequest) => WcStatus::RemInvReqErr,
+            Syndrome::Nak(NakCode::RemoteAccessError) => WcStatus::RemAccessErr,
+            Syndrome::Nak(NakCode::InvalidRdRequest) => WcStatus::RemInvRdReqErr,
+            _ => WcStatus::RemOpErr,
+        };
+        let code = syndrome.code().unwrap_or(0);
+        self.fail_head(status, code.into());
+        Outcome::Failed
+    }
+
+    /// Everything before `target` is done at the peer, as far as that can be said without data: a READ or atomic
+    /// waits for its response (I4), and stops what follows it.
+    fn acknowledge(&mut self, now: Instant, ctx: &Context<'_>, target: Psn) {
+        let before = self.una;
+        while self.una != target {
+            let done = self.sq.done();
+            let wqe = self.sq.get(done);
+            if wqe.is_read_or_atomic() {
+                break;
+            }
+            let (first, end) = (wqe.first_psn, wqe.end_psn());
+            if self.ahead(target) < self.ahead(end) {
+                self.una = target;
+                if self.cur == done {
+                    self.cur_packet = self.cur_packet.max(target.sub(first.get()).get());
+                }
+            } else {
+                self.una = end;
+                self.finish_head();
+            }
+        }
+        if self.una != before {
+            self.progress(now, ctx);
+        }
+    }
+
+    fn finish_head(&mut self) {
+        let done = self.sq.done();
+        self.sq.finish(WcStatus::Success, 0);
+        if self.cur == done {
+            self.cur = done + 1;
+            self.cur_packet = 0;
+        }
+    }
+
+    /// IBA 9.9.2.1: acknowledged progress restores the retry counters and starts the timer anew.
+    fn progress(&mut self, now: Instant, ctx: &Context<'_>) {
+        self.refill_retries(ctx);
+        self.gone_back_for = None;
+        if self.probe.is_some_and(|probe| self.una.after(probe)) {
+            self.probe = None;
+        }
+        self.timers.stop(Timer::Ack);
+        self.timers.stop(Timer::Rnr);
+        if self.cur_psn() != self.una {
+            self.start_ack_timer(now, ctx);
+        }
+    }
+
+    /// IBA 9.7.7.2: the limit is the MSN plus the credits. It never moves back: an old acknowledgement that comes
+    /// late says less, not more.
+    fn take_credits(&mut self, credits: CreditCode, msn: Msn) {
+        match credits.credits() {
+            None => self.unlimited = true,
+            Some(count) => {
+                self.unlimited = false;
+                let limit = Psn::new(msn.0).add(count);
+                if limit.after(Psn::new(self.lsn)) {
+                    self.lsn = limit.get();
+                }
+            }
+        }
+    }
+
+    /// One PSN of the READ or atomic at the head is answered.
+    fn answered(&mut self, now: Instant, ctx: &Context<'_>, last: bool) {
+        let sent = self.cur > self.sq.done();
+        self.una = self.una.next();
+        if sent {
+            self.read_psns = self.read_psns.saturating_sub(1);
+            self.reads_sent -= u32::from(last);
+        } else {
+            // Gone back, and a late answer saves asking for this part again.
+            let first = self.sq.get(self.cur).first_psn;
+            self.cur_packet = self.cur_packet.max(self.una.sub(first.get()).get());
+        }
+        if last {
+            self.finish_head();
+        }
+        self.progress(now, ctx);
+    }
+
+    fn read_response(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Outcome {
+        let psn = packet.bth().psn;
+        self.acknowledge(now, ctx, psn);
+        if self.una != psn {
+            return self.implied_nak();
+        }
+        let done = self.sq.done();
+        let wqe = *self.sq.get(done);
+        let mtu = ctx.attr.path_mtu.bytes();
+        let index = psn.sub(wqe.first_psn.get()).get();
+        let last = index + 1 == wqe.packets;
+        let offset = index.wrapping_mul(mtu);
+        // The position is First or Only wherever the peer begins again; where the message ends is certain.
+        let fits = wqe.opcode == SendOpcode::RdmaRead
+            && packet.opcode().position().ends() == last
+            && packet.payload.len() as u32 == (wqe.length - offset.min(wqe.length)).min(mtu);
+        if !fits {
+            return self.bad_response();
+        }
+        if env
+            .scatter(
+                SgeOwner::QueuePair,
+                self.sq.sges(done),
+                offset,
+                packet.payload,
+            )
+            .is_err()
+        {
+            self.fail_head(WcStatus::LocProtErr, 0);
+            return Outcome::Failed;
+        }
+        if let Some(Aeth {
+            syndrome: Syndrome::Ack(credits),
+            msn,
+        }) = packet.ext().aeth
+        {
+            self.take_credits(credits, msn);
+        }
+        self.answered(now, ctx, last);
+        Outcome::Continue
+    }
+
+    fn atomic_response(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Outcome {
+        let psn = packet.bth().psn;
+        self.acknowledge(now, ctx, psn);
+        if self.una != psn {
+            return self.implied_nak();
+        }
+        let done = self.sq.done();
+        let opcode = self.sq.get(done).opcode;
+        let (Some(ack), SendOpcode::CmpSwap | SendOpcode::FetchAdd) =
+            (packet.ext().atomic_ack, opcode)
+        else {
+            return self.bad_response();
+        };
+        let bytes = ack.original.to_ne_bytes();
+        if env
+            .scatter(SgeOwner::QueuePair, self.sq.sges(done), 0, &bytes)
+            .is_err()
+        {
+            self.fail_head(WcStatus::LocProtErr, 0);
+            return Outcome::Failed;
+        }
+        if let Some(Aeth {
+            syndrome: Syndrome::Ack(credits),
+            msn,
+        }) = packet.ext().aeth
+        {
+            self.take_credits(credits, msn);
+        }
+        self.answered(now, ctx, true);
+        Outcome::Continue
+    }
+
+    /// IBA 9.9.2.3: an opcode or a length that no request of ours can have caused.
+    #[cold]
+    fn bad_response(&mut self) -> Outcome {
+        self.fail_head(WcStatus::BadRespErr, 0);
+        Outcome::Failed
+    }
+}

@@ -1,0 +1,10 @@
+//! Reliable service: RC, and XRC whose initiator is a requester alone and whose target a responder alone.
+//!
+//! [`requester`] turns work requests into packets, [`completer`] turns acknowledgements and responses into
+//! completions (both halves of one [`requester::Requester`]), [`responder`] executes what the peer asks,
+//! [`resources`] remembers READs and atomics so that they can be answered again.
+
+pub(crate) mod completer;
+pub(crate) mod requester;
+pub(crate) mod resources;
+pub(crate) mod responder;

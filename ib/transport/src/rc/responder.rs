@@ -1,0 +1,634 @@
+//! The responder: executes the peer's requests in PSN order, once, and answers.
+//!
+//! A request runs through a list of states, each of which may refuse it: place of its PSN, place in its message,
+//! length, rights, resources, key and range, execution, completion. The PSN advances after all of them (I7).
+//! Owns the receive queue, the message in progress, the remembered READs and atomics and the reply that is due.
+
+use super::resources::{Resources, Response};
+use crate::context::{Context, QpEvent};
+use crate::emit;
+use crate::env::{AtomicOp, Environment, MemoryError};
+use crate::recv_queue::{Acquire, RecvQueue};
+use crate::send_queue::{MAX_MESSAGE_BYTES, packets_of};
+use crate::types::{Access, Completion, WcFlags, WcOpcode, WcStatus};
+use ferriband_wire::{
+    Aeth, AtomicAckEth, Bth, CreditCode, Ext, Headers, Msn, NakCode, Opcode, Operation, Packet,
+    Position, Psn, RKey, Reth, Suffix, Syndrome,
+};
+
+/// What a request did to the queue pair as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Go on.
+    Continue,
+    /// To Error, with this event.
+    Fatal(Option<QpEvent>),
+}
+
+/// The message whose packets are arriving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    None,
+    Send {
+        received: u32,
+    },
+    Write {
+        key: RKey,
+        addr: u64,
+        remaining: u32,
+        length: u32,
+    },
+}
+
+/// Why a request was not executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// No receive: RNR NAK.
+    NotReady,
+    /// Malformed, unsupported, too long or too many.
+    Invalid,
+    /// Key, rights or range.
+    RemoteAccess,
+    /// This side failed.
+    Operational,
+    /// The receive is too short.
+    LocalLength,
+    /// The receive's own memory is not accessible.
+    LocalProtection,
+    /// The key to invalidate is not ours to invalidate.
+    Invalidate,
+    /// Not now, and without an answer: the peer's timer brings it back.
+    Silent,
+}
+
+/// The acknowledgement that is due; later requests are covered by the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reply {
+    Ack,
+    Rnr(u8),
+    Nak(NakCode),
+}
+
+#[derive(Debug)]
+pub(crate) struct Responder {
+    pub rq: RecvQueue,
+    /// Expected PSN.
+    e_psn: Psn,
+    /// Messages completed, 24 bits.
+    msn: u32,
+    message: Message,
+    resources: Resources,
+    /// A NAK went out for the expected PSN; what arrives beyond it is the same gap (I6).
+    gap_told: bool,
+    reply: Option<Reply>,
+}
+
+impl Responder {
+    pub fn new(rq: RecvQueue) -> Self {
+        Responder {
+            rq,
+            e_psn: Psn::new(0),
+            msn: 0,
+            message: Message::None,
+            resources: Resources::default(),
+            gap_told: false,
+            reply: None,
+        }
+    }
+
+    /// INIT to RTR.
+    pub fn start(&mut self, ctx: &Context<'_>) {
+        self.e_psn = ctx.attr.rq_psn;
+        self.msn = 0;
+        self.message = Message::None;
+        self.resources = Resources::new(ctx.attr.max_dest_rd_atomic);
+        self.gap_told = false;
+        self.reply = None;
+    }
+
+    /// SQD may change `max_dest_rd_atomic`; what was remembered is forgotten, as nothing is outstanding then.
+    pub fn resize(&mut self, max_dest_rd_atomic: u8) {
+        self.resources = Resources::new(max_dest_rd_atomic);
+    }
+
+    /// To Error. `say_why` keeps the NAK that is due, and the responses before it.
+    #[cold]
+    pub fn flush(&mut self, ctx: &Context<'_>, say_why: bool) {
+        self.rq.flush(ctx.qpn);
+        self.message = Message::None;
+        if !say_why {
+            self.resources.clear();
+            self.reply = None;
+        }
+    }
+
+    /// To Reset.
+    pub fn clear(&mut self) {
+        self.rq.clear();
+        self.message = Message::None;
+        self.resources.clear();
+        self.reply = None;
+    }
+
+    /// A packet from the peer's requester.
+    pub fn handle_request(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Verdict {
+        let bth = packet.bth();
+        match bth.psn.distance(self.e_psn) {
+            0 => {}
+            1.. => {
+                // I6: one NAK per gap. After an RNR NAK too, what follows is dropped (IBA 9.7.5.2.8).
+                if !self.gap_told {
+                    self.gap_told = true;
+                    self.reply = Some(Reply::Nak(NakCode::PsnSequenceError));
+                }
+                return Verdict::Continue;
+            }
+            _ => {
+                self.duplicate(ctx, packet);
+                return Verdict::Continue;
+            }
+        }
+        match self.execute(ctx, env, packet) {
+            Ok(psns) => {
+                self.e_psn = self.e_psn.add(psns);
+                self.gap_told = false;
+                let answered_with_data = self.resources.has_jobs() && is_data(packet);
+                if answered_with_data {
+                    self.reply = None;
+                } else if bth.ack_req {
+                    self.reply = Some(Reply::Ack);
+                } else if self.reply != Some(Reply::Ack) {
+                    // The gap that a NAK was due for is closed.
+                    self.reply = None;
+                }
+                Verdict::Continue
+            }
+            Err(refusal) => self.refuse(ctx, refusal),
+        }
+    }
+
+    fn refuse(&mut self, ctx: &Context<'_>, refusal: Refusal) -> Verdict {
+        let (code, event) = match refusal {
+            Refusal::Silent => return Verdict::Continue,
+            Refusal::NotReady => {
+                self.gap_told = true;
+                self.reply = Some(Reply::Rnr(ctx.attr.min_rnr_timer));
+                return Verdict::Continue;
+            }
+            Refusal::Invalid => (NakCode::InvalidRequest, Some(QpEvent::QpReqErr)),
+            Refusal::RemoteAccess => (NakCode::RemoteAccessError, Some(QpEvent::QpAccessErr)),
+            Refusal::Operational => (NakCode::RemoteOperationalError, Some(QpEvent::QpFatal)),
+            Refusal::LocalLength => {
+                self.fail_receive(ctx, WcStatus::LocLenErr);
+                (NakCode::InvalidRequest, None)
+            }
+            Refusal::LocalProtection => {
+                self.fail_receive(ctx, WcStatus::LocProtErr);
+                (NakCode::RemoteOperationalError, None)
+            }
+            Refusal::Invalidate => {
+                self.fail_receive(ctx, WcStatus::LocAccessErr);
+                (NakCode::RemoteAccessError, Some(QpEvent::QpAccessErr))
+            }
+        };
+        self.reply = Some(Reply::Nak(code));
+        Verdict::Fatal(event)
+    }
+
+    fn fail_receive(&mut self, ctx: &Context<'_>, status: WcStatus) {
+        self.rq.complete(Completion {
+            status,
+            opcode: WcOpcode::Recv,
+            qp_num: ctx.qpn.0,
+            ..Completion::default()
+        });
+    }
+
+    /// Checks and executes the expected packet; returns the PSNs that it takes.
+    fn execute(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Result<u32, Refusal> {
+        let info = packet.opcode().info();
+        in_order(self.message, info.operation, info.position)?;
+        if !info
+            .payload
+            .allows(packet.payload.len(), ctx.attr.path_mtu.bytes() as usize)
+        {
+            return Err(Refusal::Invalid);
+        }
+        match info.operation {
+            Operation::Send => {
+                let done = receive_send(&mut self.rq, &mut self.message, ctx, env, packet)?;
+                self.count(done);
+                Ok(1)
+            }
+            Operation::RdmaWrite => {
+                let done = receive_write(&mut self.rq, &mut self.message, ctx, env, packet)?;
+                self.count(done);
+                Ok(1)
+            }
+            Operation::RdmaReadRequest => self.accept_read(ctx, env, packet),
+            Operation::CompareSwap | Operation::FetchAdd => self.execute_atomic(ctx, env, packet),
+            _ => Err(Refusal::Invalid),
+        }
+    }
+
+    fn count(&mut self, message_done: bool) {
+        self.msn = (self.msn + u32::from(message_done)) & (Psn::MODULUS - 1);
+    }
+
+    fn accept_read(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Result<u32, Refusal> {
+        let reth = packet.ext().reth.ok_or(Refusal::Invalid)?;
+        let allowed = ctx.attr.access.contains(Access::REMOTE_READ);
+        if !allowed || !self.resources.has_room() || u64::from(reth.dma_length) > MAX_MESSAGE_BYTES
+        {
+            return Err(Refusal::Invalid);
+        }
+        // A READ of nothing names no memory: its key is not looked at (IBA 9.7.4.1.6).
+        if reth.dma_length > 0 {
+            check(env, &reth, reth.dma_length, Access::REMOTE_READ)?;
+        }
+        let packets = packets_of(reth.dma_length, ctx.attr.path_mtu.bytes());
+        self.count(true);
+        self.resources
+            .push_read(packet.bth().psn, packets, self.msn, reth);
+        Ok(packets)
+    }
+
+    fn execute_atomic(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Result<u32, Refusal> {
+        let eth = packet.ext().atomic.ok_or(Refusal::Invalid)?;
+        let allowed = ctx.attr.access.contains(Access::REMOTE_ATOMIC);
+        if !allowed || !self.resources.has_room() || !eth.virtual_address.is_multiple_of(8) {
+            return Err(Refusal::Invalid);
+        }
+        let op = match packet.opcode().operation() {
+            Operation::CompareSwap => AtomicOp::CompareSwap {
+                compare: eth.compare,
+                swap: eth.swap_add,
+            },
+            _ => AtomicOp::FetchAdd { add: eth.swap_add },
+        };
+        let original = env
+            .remote_atomic(eth.rkey, eth.virtual_address, op)
+            .map_err(remote_refusal)?;
+        self.count(true);
+        self.resources
+            .push_atomic(packet.bth().psn, self.msn, original);
+        Ok(1)
+    }
+
+    /// A PSN of the past (IBA 9.7.5.1.2, C9-105): acknowledged or answered again, never executed again (I1).
+    fn duplicate(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) {
+        let psn = packet.bth().psn;
+        match packet.opcode().operation() {
+            // A NAK that is due says the same and more.
+            Operation::Send | Operation::RdmaWrite => {
+                self.reply = self.reply.or(Some(Reply::Ack));
+            }
+            Operation::RdmaReadRequest => {
+                if let Some(reth) = packet.ext().reth {
+                    let packets = packets_of(reth.dma_length, ctx.attr.path_mtu.bytes());
+                    self.resources.replay_read(psn, packets, reth);
+                }
+            }
+            Operation::CompareSwap | Operation::FetchAdd => {
+                self.resources.replay_atomic(psn);
+            }
+            _ => {}
+        }
+    }
+
+    /// The next response or acknowledgement. Responses leave before the acknowledgement that comes after them.
+    /// Err: the memory of a READ is gone; the NAK is due.
+    pub fn poll_transmit(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>, Verdict> {
+        let Some(response) = self.resources.take(ctx.attr.path_mtu.bytes()) else {
+            return Ok(self
+                .reply
+                .take()
+                .map(|reply| self.acknowledge(ctx, env, reply, buf)));
+        };
+        let credits = self.credits();
+        let aeth = |msn| Aeth {
+            syndrome: Syndrome::Ack(credits),
+            msn: Msn(msn),
+        };
+        match response {
+            Response::Atomic { psn, msn, original } => {
+                let ext = Ext {
+                    aeth: Some(aeth(msn)),
+                    atomic_ack: Some(AtomicAckEth { original }),
+                    ..Ext::default()
+                };
+                let headers = headers(
+                    ctx,
+                    env,
+                    Operation::AtomicAcknowledge,
+                    Position::Only,
+                    psn,
+                    ext,
+                );
+                Ok(Some(emit_bare(&headers, buf)))
+            }
+            Response::Read {
+                psn,
+                msn,
+                key,
+                addr,
+                length,
+                first,
+                last,
+            } => {
+                let position = match (first, last) {
+                    (true, true) => Position::Only,
+                    (true, false) => Position::First,
+                    (false, true) => Position::Last,
+                    (false, false) => Position::Middle,
+                };
+                let aeth = (position != Position::Middle).then(|| aeth(msn));
+                let ext = Ext {
+                    aeth,
+                    ..Ext::default()
+                };
+                let headers = headers(ctx, env, Operation::RdmaReadResponse, position, psn, ext);
+                let sent = emit::packet(&headers, length as usize, buf, |out| {
+                    if out.is_empty() {
+                        Ok(())
+                    } else {
+                        env.remote_read(key, addr, out)
+                    }
+                });
+                sent.map(Some).map_err(|error| {
+                    self.resources.clear();
+                    // The NAK carries the PSN that could not be answered.
+                    self.e_psn = psn;
+                    self.refuse(ctx, remote_refusal(error))
+                })
+            }
+        }
+    }
+
+    fn credits(&self) -> CreditCode {
+        self.rq
+            .credits()
+            .map_or(CreditCode::NONE, CreditCode::from_credits)
+    }
+
+    fn acknowledge(
+        &self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        reply: Reply,
+        buf: &mut [u8],
+    ) -> usize {
+        let (syndrome, psn) = match reply {
+            Reply::Ack => (Syndrome::Ack(self.credits()), self.e_psn.sub(1)),
+            Reply::Rnr(timer) => (Syndrome::RnrNak(timer), self.e_psn),
+            Reply::Nak(code) => (Syndrome::Nak(code), self.e_psn),
+        };
+        let ext = Ext {
+            aeth: Some(Aeth {
+                syndrome,
+                msn: Msn(self.msn),
+            }),
+            ..Ext::default()
+        };
+        emit_bare(
+            &headers(ctx, env, Operation::Acknowledge, Position::Only, psn, ext),
+            buf,
+        )
+    }
+}
+
+fn headers(
+    ctx: &Context<'_>,
+    env: &mut dyn Environment,
+    operation: Operation,
+    position: Position,
+    psn: Psn,
+    ext: Ext,
+) -> Headers {
+    let opcode = Opcode::find(ctx.service, operation, position, Suffix::None)
+        .expect("RC and XRC have every response");
+    let mut bth = Bth::new(opcode, ctx.attr.dest_qpn, psn);
+    bth.pkey = env.pkey(ctx.attr.pkey_index);
+    bth.migrated = ctx.migrated;
+    Headers::new(bth, ext)
+}
+
+fn emit_bare(headers: &Headers, buf: &mut [u8]) -> usize {
+    emit::packet(headers, 0, buf, |_| Ok::<(), std::convert::Infallible>(()))
+        .unwrap_or_else(|never| match never {})
+}
+
+fn is_data(packet: &Packet<'_>) -> bool {
+    matches!(
+        packet.opcode().operation(),
+        Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd
+    )
+}
+
+fn remote_refusal(error: MemoryError) -> Refusal {
+    match error {
+        MemoryError::Key | MemoryError::Range | MemoryError::Access => Refusal::RemoteAccess,
+        MemoryError::Fault => Refusal::Operational,
+    }
+}
+
+fn check(
+    env: &mut dyn Environment,
+    reth: &Reth,
+    length: u32,
+    access: Access,
+) -> Result<(), Refusal> {
+    env.check_remote(reth.rkey, reth.virtual_address, length, access)
+        .map_err(remote_refusal)
+}
+
+/// A message's packets come in order and unmixed (IBA 9.7.4.1.3).
+pub(crate) fn in_order(
+    message: Message,
+    operation: Operation,
+    position: Position,
+) -> Result<(), Refusal> {
+    let fits = match message {
+        Message::None => position.starts(),
+        Message::Send { .. } => operation == Operation::Send && !position.starts(),
+        Message::Write { .. } => operation == Operation::RdmaWrite && !position.starts(),
+    };
+    if fits { Ok(()) } else { Err(Refusal::Invalid) }
+}
+
+fn acquire(
+    rq: &mut RecvQueue,
+    env: &mut dyn Environment,
+    packet: &Packet<'_>,
+) -> Result<(), Refusal> {
+    match rq.acquire(env, packet.ext().xrceth.map(|eth| eth.xrc_srq)) {
+        Acquire::Ready => Ok(()),
+        Acquire::Empty => Err(Refusal::NotReady),
+        Acquire::NoSuchQueue => Err(Refusal::Invalid),
+        Acquire::Unpolled => Err(Refusal::Silent),
+    }
+}
+
+/// The part of a received completion that the last packet tells.
+fn completion(ctx: &Context<'_>, packet: &Packet<'_>, opcode: WcOpcode, bytes: u32) -> Completion {
+    let (imm_or_rkey, flags) = match (packet.ext().imm, packet.ext().ieth) {
+        (Some(imm), _) => (imm.to_network(), WcFlags::WITH_IMM),
+        (None, Some(ieth)) => (ieth.rkey.0, WcFlags::WITH_INV),
+        (None, None) => (0, WcFlags::empty()),
+    };
+    Completion {
+        status: WcStatus::Success,
+        opcode,
+        byte_len: bytes,
+        imm_or_rkey,
+        qp_num: ctx.qpn.0,
+        flags,
+        solicited: packet.bth().solicited,
+        ..Completion::default()
+    }
+}
+
+/// Places a SEND packet and completes the receive with the last one. True when the message is done.
+pub(crate) fn receive_send(
+    rq: &mut RecvQueue,
+    message: &mut Message,
+    ctx: &Context<'_>,
+    env: &mut dyn Environment,
+    packet: &Packet<'_>,
+) -> Result<bool, Refusal> {
+    let position = packet.opcode().position();
+    if position.starts() {
+        acquire(rq, env, packet)?;
+    }
+    let received = match *message {
+        Message::Send { received } => received,
+        _ => 0,
+    };
+    let total = u64::from(received) + packet.payload.len() as u64;
+    if total > MAX_MESSAGE_BYTES {
+        return Err(Refusal::Invalid);
+    }
+    if total > rq.capacity() {
+        return Err(Refusal::LocalLength);
+    }
+    if !packet.payload.is_empty() {
+        rq.scatter(env, received, packet.payload)
+            .map_err(|_| Refusal::LocalProtection)?;
+    }
+    let total = total as u32;
+    if !position.ends() {
+        *message = Message::Send { received: total };
+        return Ok(false);
+    }
+    if let Some(ieth) = packet.ext().ieth {
+        env.invalidate_remote(ieth.rkey)
+            .map_err(|_| Refusal::Invalidate)?;
+    }
+    *message = Message::None;
+    rq.complete(completion(ctx, packet, WcOpcode::Recv, total));
+    Ok(true)
+}
+
+/// Writes a WRITE packet; completes a receive if the last one carries immediate data. True when the message is done.
+pub(crate) fn receive_write(
+    rq: &mut RecvQueue,
+    message: &mut Message,
+    ctx: &Context<'_>,
+    env: &mut dyn Environment,
+    packet: &Packet<'_>,
+) -> Result<bool, Refusal> {
+    if !ctx.attr.access.contains(Access::REMOTE_WRITE) {
+        return Err(Refusal::Invalid);
+    }
+    let bytes = packet.payload.len() as u32;
+    let position = packet.opcode().position();
+    let (key, addr, remaining, length) = match (*message, packet.ext().reth) {
+        (
+            Message::Write {
+                key,
+                addr,
+                remaining,
+                length,
+            },
+            _,
+        ) => (key, addr, remaining, length),
+        (_, Some(reth)) => {
+            if u64::from(reth.dma_length) > MAX_MESSAGE_BYTES {
+                return Err(Refusal::Invalid);
+            }
+            (
+                reth.rkey,
+                reth.virtual_address,
+                reth.dma_length,
+                reth.dma_length,
+            )
+        }
+        _ => return Err(Refusal::Invalid),
+    };
+    // IBA 9.7.4.1.6: the announced length and the packets agree, to the byte.
+    let agrees = if position.ends() {
+        bytes == remaining
+    } else {
+        bytes < remaining
+    };
+    if !agrees {
+        return Err(Refusal::Invalid);
+    }
+    if remaining > 0 {
+        // The rest of the range with every packet, so that a key revoked midway is seen (I7).
+        let reth = Reth {
+            virtual_address: addr,
+            rkey: key,
+            dma_length: remaining,
+        };
+        check(env, &reth, remaining, Access::REMOTE_WRITE)?;
+    }
+    let immediate = packet.ext().imm.is_some();
+    if immediate {
+        acquire(rq, env, packet)?;
+    }
+    if bytes > 0 {
+        env.remote_write(key, addr, packet.payload)
+            .map_err(remote_refusal)?;
+    }
+    if !position.ends() {
+        let addr = addr.wrapping_add(bytes.into());
+        *message = Message::Write {
+            key,
+            addr,
+            remaining: remaining - bytes,
+            length,
+        };
+        return Ok(false);
+    }
+    *message = Message::None;
+    if immediate {
+        rq.complete(completion(ctx, packet, WcOpcode::RecvRdmaWithImm, length));
+    }
+    Ok(true)
+}
