@@ -151,6 +151,17 @@ pub trait Host {
         skip: u64,
         len: u64,
     ) -> Result<(), Fault>;
+    /// Writes bytes of this process that are no registered memory (inline data) to a peer's memory, ascending, last byte
+    /// last.
+    #[inline]
+    fn remote_put(&self, link: &Self::Link, to: RemoteSpan, bytes: &[u8]) -> Result<(), Fault> {
+        let from = Sge {
+            addr: bytes.as_ptr() as u64,
+            length: bytes.len() as u32,
+            lkey: 0,
+        };
+        self.remote_write(link, to, &[from], 0, bytes.len() as u64)
+    }
     /// Reads from a peer's memory.
     fn remote_read(
         &self,

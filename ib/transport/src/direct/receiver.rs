@@ -3,10 +3,10 @@
 //! Owns the expected sequence number and the message in progress. It must not know how records arrive; the
 //! receive queue (its own or a shared one) is handed in for each record, locked by the caller.
 
-use super::layout::KeyEntry;
-use super::Words;
+use super::layout::{self, KeyEntry, QpEntry};
 use super::{
-    AtomicOp, Consumer, Fault, Host, Kind, Link, Record, RecordFlags, RemoteSpan, Response,
+    AtomicOp, Consumer, Fault, Host, Kind, Link, Record, RecordFlags, RemoteSpan, Response, Words,
+    mark,
 };
 use crate::types::{Access, Completion, QpType, SendOpcode, Sge, WcFlags, WcOpcode, WcStatus};
 
@@ -174,7 +174,12 @@ pub struct Receiver {
     /// Sequence number of the next record, 24 bits.
     pub expected: u32,
     current: Option<Current>,
+    /// A receive whose message an unreliable connection lost: the next message takes it.
+    kept: Option<RecvWqe>,
+    /// Elements of the receive at hand, as posted.
     sges: Vec<Sge>,
+    /// The same as process addresses.
+    ranges: Vec<Sge>,
     pulled: u64,
 }
 
@@ -197,7 +202,9 @@ impl Receiver {
             qkey: 0,
             expected: 0,
             current: None,
+            kept: None,
             sges: Vec::with_capacity((max_sge as usize).min(MAX_SGE)),
+            ranges: Vec::with_capacity((max_sge as usize).min(MAX_SGE)),
             pulled: 0,
         }
     }
@@ -206,7 +213,8 @@ impl Receiver {
     pub fn stop(&mut self) -> Option<RecvWqe> {
         self.receives = false;
         self.pulled = 0;
-        self.current.take().map(|current| current.wqe)
+        let kept = self.kept.take();
+        self.current.take().map(|current| current.wqe).or(kept)
     }
 
     /// Executes one record. `chunk` bounds the bytes moved in one call. `peer` is the channel that the record came by.
@@ -231,8 +239,12 @@ impl Receiver {
         let uc = self.qp_type == QpType::Uc;
         if uc && record.arg & 0xffff_ffff == 0 {
             // an unreliable connection takes up wherever a message begins (IBA 9.8.2)
+            let first_call = self.pulled == 0 || record.seq & SEQ_MASK != self.expected;
             self.expected = record.seq & SEQ_MASK;
-            self.current = None;
+            if first_call && let Some(current) = self.current.take() {
+                self.kept = Some(current.wqe);
+                self.pulled = 0;
+            }
         }
         if record.seq & SEQ_MASK != self.expected {
             return Handled::Answer(Response::Sequence);
@@ -289,7 +301,8 @@ impl Receiver {
             {
                 return Handled::Answer(Response::RemoteAccess);
             }
-            let Some(wqe) = rq.take(&mut self.sges) else {
+            let taken = self.kept.take().or_else(|| rq.take(&mut self.sges));
+            let Some(wqe) = taken else {
                 return match self.qp_type {
                     // an unreliable connection drops the message
                     QpType::Uc => Handled::Answer(Response::Ok(0)),
@@ -327,7 +340,11 @@ impl Receiver {
                 Ok(true) => {}
                 Ok(false) => return Handled::More,
                 Err(response) => {
-                    self.finish(record, WcStatus::LocProtErr, 0, sink);
+                    self.pulled = 0;
+                    // what is not the receive's fault leaves the receive to a new try, or to the flush
+                    if is_send && matches!(response, Response::RemoteOperation) {
+                        self.finish(record, WcStatus::LocProtErr, 0, sink);
+                    }
                     return Handled::Answer(response);
                 }
             }
@@ -353,12 +370,15 @@ impl Receiver {
         if total > room {
             return Err(WcStatus::LocLenErr);
         }
-        for sge in &mut self.sges {
+        self.ranges.clear();
+        for sge in &self.sges {
+            let mut range = *sge;
             if sge.length > 0 {
-                sge.addr = host
+                range.addr = host
                     .local(self.recv_pd, sge, Access::LOCAL_WRITE)
                     .ok_or(WcStatus::LocProtErr)?;
             }
+            self.ranges.push(range);
         }
         Ok(())
     }
@@ -376,7 +396,7 @@ impl Receiver {
         if record.flags.contains(RecordFlags::PULL) {
             self.pull(host, peer, ring, record, offset, chunk)
         } else {
-            Self::place_payload(host, peer, ring, record, &self.sges, offset).map(|()| true)
+            Self::place_payload(host, peer, ring, record, &self.ranges, offset).map(|()| true)
         }
     }
 
@@ -436,10 +456,12 @@ impl Receiver {
                     map_id: 0,
                     map_offset: 0,
                 };
-                match host.remote_read(peer, span, &self.sges, offset + self.pulled, now) {
+                match self.pull_range(host, peer, span, offset + self.pulled, now) {
                     Ok(()) => {}
                     Err(Fault::LocalUnmapped) => return Err(Response::RemoteOperation),
-                    Err(_) => return Err(Response::InvalidRequest),
+                    Err(Fault::RemoteUnmapped) => return Err(Response::InvalidRequest),
+                    Err(Fault::Forbidden) => return Err(Response::CannotPull),
+                    Err(Fault::Gone) => return Err(Response::NotReady),
                 }
                 self.pulled += now;
                 budget -= now;
@@ -455,6 +477,33 @@ impl Receiver {
         } else {
             Err(Response::InvalidRequest)
         }
+    }
+
+    /// Reads one piece of the sender's memory, under a mark: the sender's queue pair takes the memory back only after it
+    /// has revoked its entry and waited, so what is read is what was posted.
+    fn pull_range<H: Host>(
+        &self,
+        host: &H,
+        peer: &H::Link,
+        from: RemoteSpan,
+        skip: u64,
+        len: u64,
+    ) -> Result<(), Fault> {
+        let mark = host.claim_mark();
+        mark::publish(host.own(), mark, peer.slot(), 0, self.dest_qpn);
+        let connected = layout::find_qp(peer.table(), self.dest_qpn)
+            .and_then(|index| QpEntry::read(peer.table(), index as usize))
+            .is_some_and(|qp| {
+                qp.qpn == self.dest_qpn && qp.dest_qpn == self.qpn && qp.dest_slot == host.slot()
+            });
+        let outcome = if connected {
+            host.remote_read(peer, from, &self.ranges, skip, len)
+        } else {
+            Err(Fault::Gone)
+        };
+        mark::clear(host.own(), mark);
+        host.release_mark(mark);
+        outcome
     }
 
     /// Completes the receive at hand.
@@ -569,7 +618,7 @@ impl Receiver {
     }
 
     fn atomic<H: Host>(&mut self, host: &H, record: &Record) -> Handled {
-        if record.addr % 8 != 0 {
+        if !record.addr.is_multiple_of(8) {
             return Handled::Answer(Response::InvalidRequest);
         }
         let named = Record {
@@ -580,7 +629,7 @@ impl Receiver {
         let Some(addr) = self.key_span(host, &named, 8, Access::REMOTE_ATOMIC) else {
             return Handled::Answer(Response::RemoteAccess);
         };
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             return Handled::Answer(Response::InvalidRequest);
         }
         let op = match record.kind {
@@ -619,7 +668,7 @@ impl Receiver {
         let total = length - grh + GRH_BYTES;
         let status = match self.prepare(host, total) {
             Ok(()) => {
-                host.scatter(peer.pair(), at, &self.sges, GRH_BYTES - grh, length);
+                host.scatter(peer.pair(), at, &self.ranges, GRH_BYTES - grh, length);
                 WcStatus::Success
             }
             Err(status) => status,

@@ -118,6 +118,8 @@ pub enum Response {
     RemoteAccess,
     /// NAK: remote operational error.
     RemoteOperation,
+    /// The system forbids the target to read the sender's memory: send the message through the ring.
+    CannotPull,
 }
 
 impl Response {
@@ -130,6 +132,7 @@ impl Response {
             Response::InvalidRequest => 4,
             Response::RemoteAccess => 5,
             Response::RemoteOperation => 6,
+            Response::CannotPull => 7,
         }
     }
 
@@ -141,6 +144,7 @@ impl Response {
             3 => Response::NotReady,
             4 => Response::InvalidRequest,
             5 => Response::RemoteAccess,
+            7 => Response::CannotPull,
             // anything else is a peer's misbehaviour
             _ => Response::RemoteOperation,
         }

@@ -131,6 +131,8 @@ struct Wqe<L> {
     progress: Progress,
     pushed: Cell<u32>,
     answered: u32,
+    /// This process has placed the data itself; the target has only to be told.
+    placed: Cell<bool>,
     link: Option<L>,
     bind: Option<Box<BindRequest>>,
 }
@@ -155,6 +157,7 @@ impl<L> Wqe<L> {
             progress: Progress::Queued(0),
             pushed: Cell::new(0),
             answered: 0,
+            placed: Cell::new(false),
             link: None,
             bind: None,
         }
@@ -219,9 +222,13 @@ pub struct Sender<L> {
     head: u64,
     next: u64,
     tail: u64,
+    /// Requests below this position have begun, even if they begin again: SQD lets them end.
+    begun: u64,
     seq: Cell<u32>,
     in_ring: Cell<u32>,
     ring_slot: Cell<u32>,
+    /// The target said that it cannot read this process's memory: long messages travel through the ring.
+    no_pull: bool,
     incarnation: u32,
     /// Nothing is begun before this time; answers of records that are still in the ring are ignored.
     recovery: Option<Instant>,
@@ -232,13 +239,40 @@ pub struct Sender<L> {
 /// Elements of a request as process addresses; no heap, and no zeroing of what is not used.
 type Ranges = ArrayVec<Sge, MAX_SGE>;
 
+/// The bytes of a request on this side.
+#[derive(Clone, Copy)]
+enum Local<'a> {
+    /// Copied when posting.
+    Inline(&'a [u8]),
+    /// Process addresses.
+    Ranges(&'a [Sge]),
+}
+
+impl Local<'_> {
+    fn as_ranges(&self) -> &[Sge] {
+        match self {
+            Local::Inline(_) => &[],
+            Local::Ranges(ranges) => ranges,
+        }
+    }
+}
+
 enum Step {
     Done(WcStatus),
     InRing,
     /// Bytes done; wait for answers, or call again.
     Partial(u64),
-    Blocked,
+    /// Bytes done; no room, or no channel yet.
+    Blocked(u64),
     Lost,
+}
+
+/// What came of an execution from here.
+enum Executed {
+    /// As far as it goes.
+    Step(Step),
+    /// It has to be done by the target, from the beginning.
+    ByTarget,
 }
 
 enum Accessed {
@@ -283,14 +317,28 @@ impl<L: Link> Sender<L> {
             head: 0,
             next: 0,
             tail: 0,
+            begun: 0,
             seq: Cell::new(0),
             in_ring: Cell::new(0),
             ring_slot: Cell::new(u32::MAX),
+            no_pull: false,
             incarnation: 0,
             recovery: None,
             rnr_left: 0,
             lost_since: None,
         }
+    }
+
+    /// Continues the count of an earlier queue pair of the same index, so that answers to records that it left in a
+    /// ring are never taken for answers to this one's. Without it they are, if the index is used again.
+    pub fn after_incarnation(mut self, earlier: u32) -> Self {
+        self.incarnation = earlier.wrapping_add(1) & 0x7fff_ffff;
+        self
+    }
+
+    /// The count that a later queue pair of the same index has to continue.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
     /// The owner word of this queue pair's records: index and incarnation.
@@ -320,7 +368,7 @@ impl<L: Link> Sender<L> {
 
     /// True when nothing that was begun is outstanding (SQD).
     pub fn drained(&self) -> bool {
-        self.in_ring.get() == 0 && self.next == self.head
+        self.in_ring.get() == 0 && self.next == self.head && self.begun <= self.head
     }
 
     /// True when records in the ring wait for answers.
@@ -333,6 +381,7 @@ impl<L: Link> Sender<L> {
         self.attr = attr;
         self.seq.set(attr.seq & SEQ_MASK);
         self.link = link;
+        self.no_pull = false;
         self.dest_index.set(None);
         self.rnr_left = attr.rnr_retry;
     }
@@ -438,6 +487,7 @@ impl<L: Link> Sender<L> {
             progress: Progress::Queued(0),
             pushed: Cell::new(0),
             answered: 0,
+            placed: Cell::new(false),
             link: request.link.cloned(),
             bind: request.bind.map(Box::new),
         };
@@ -498,11 +548,14 @@ impl<L: Link> Sender<L> {
                 return Advance::Idle;
             }
             let slot = self.slot(self.next);
-            if self.state == SendState::Draining && self.wqes[slot].progress == Progress::Queued(0)
-            {
+            if self.state == SendState::Draining && self.begun <= self.next {
                 return Advance::Idle;
             }
-            match self.launch(host, slot, long) {
+            let step = self.launch(host, slot, long);
+            if !matches!(step, Step::Partial(0) | Step::Blocked(0)) {
+                self.begun = self.begun.max(self.next + 1);
+            }
+            match step {
                 Step::Done(status) => {
                     self.wqes[slot].progress = Progress::Done(status);
                     self.next += 1;
@@ -523,7 +576,10 @@ impl<L: Link> Sender<L> {
                         Advance::Again
                     };
                 }
-                Step::Blocked => return Advance::Blocked,
+                Step::Blocked(done) => {
+                    self.wqes[slot].progress = Progress::Queued(done);
+                    return Advance::Blocked;
+                }
                 Step::Lost => self.lost(now(), sink),
             }
         }
@@ -534,18 +590,26 @@ impl<L: Link> Sender<L> {
     fn launch<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, slot: usize, long: bool) -> Step {
         let wqe = &self.wqes[slot];
         let Progress::Queued(done) = wqe.progress else {
-            return Step::Blocked;
+            return Step::Blocked(0);
         };
+        let waits = self.in_ring.get() > 0;
+        // a fence waits for reads and atomics, whose answers may still be in the ring (IBA 10.8.3.3)
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && wqe.pushed.get() == 0;
+        if waits && fenced {
+            return Step::Partial(done);
+        }
         if matches!(wqe.opcode, SendOpcode::LocalInv | SendOpcode::BindMw) {
-            return if self.in_ring.get() > 0 {
+            return if waits {
                 Step::Partial(0)
             } else {
                 Step::Done(self.local_operation(host, wqe))
             };
         }
-        let unreliable = matches!(self.qp_type, QpType::Ud | QpType::Uc);
-        let lost = if unreliable {
+        let lost = if matches!(self.qp_type, QpType::Ud | QpType::Uc) {
             Step::Done(WcStatus::Success)
+        } else if waits {
+            // what was begun before ends first: its answers, or `peer_died`
+            Step::Partial(done)
         } else {
             Step::Lost
         };
@@ -556,30 +620,35 @@ impl<L: Link> Sender<L> {
             return lost;
         }
         if !link.ready() {
-            return Step::Blocked;
+            return Step::Blocked(done);
         }
         let length = u64::from(wqe.length);
-        let own = match wqe.opcode {
-            SendOpcode::RdmaWrite | SendOpcode::RdmaRead => link.reachable(),
-            SendOpcode::RdmaWriteImm => {
-                link.reachable() && length > INLINE_THRESHOLD && done < length
-            }
-            _ => wqe.is_atomic(),
-        };
-        if own {
-            // posting order: what the target still has to do comes first
-            if self.in_ring.get() > 0 {
-                return Step::Partial(done);
-            }
-            match self.execute(host, link, slot, done, long) {
-                Step::Done(WcStatus::Success) if wqe.opcode == SendOpcode::RdmaWriteImm => {
-                    return self.push(host, link, slot, length);
+        // what the target has begun, it ends
+        let own = wqe.pushed.get() == 0
+            && match wqe.opcode {
+                SendOpcode::RdmaWrite | SendOpcode::RdmaRead => link.reachable(),
+                SendOpcode::RdmaWriteImm => {
+                    link.reachable() && length > INLINE_THRESHOLD && !wqe.placed.get()
                 }
-                Step::Blocked => {}
-                step => return step,
-            }
+                _ => wqe.is_atomic(),
+            };
+        if !own {
+            return self.push(host, link, slot, done);
         }
-        self.push(host, link, slot, done)
+        // posting order: what the target still has to do comes first
+        if waits {
+            return Step::Partial(done);
+        }
+        match self.execute(host, link, slot, done, long) {
+            Executed::Step(Step::Done(WcStatus::Success))
+                if wqe.opcode == SendOpcode::RdmaWriteImm =>
+            {
+                wqe.placed.set(true);
+                self.push(host, link, slot, length)
+            }
+            Executed::Step(step) => step,
+            Executed::ByTarget => self.push(host, link, slot, 0),
+        }
     }
 
     fn local_operation<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, wqe: &Wqe<L>) -> WcStatus {
@@ -594,6 +663,23 @@ impl<L: Link> Sender<L> {
         }
     }
 
+    /// The request's own bytes: inline data, or local elements as process addresses.
+    #[inline]
+    fn local<'a, H: Host<Link = L, Seg = L::Seg>>(
+        &'a self,
+        host: &H,
+        slot: usize,
+        need: Access,
+        into: &'a mut Ranges,
+    ) -> Result<Local<'a>, WcStatus> {
+        let wqe = &self.wqes[slot];
+        if wqe.is_inline() {
+            let bytes = &self.inline[slot * self.max_inline..][..wqe.length as usize];
+            return Ok(Local::Inline(bytes));
+        }
+        self.ranges(host, slot, need, into).map(Local::Ranges)
+    }
+
     /// Local elements as process addresses.
     #[inline]
     fn ranges<'a, H: Host<Link = L, Seg = L::Seg>>(
@@ -604,11 +690,6 @@ impl<L: Link> Sender<L> {
         into: &'a mut Ranges,
     ) -> Result<&'a [Sge], WcStatus> {
         let wqe = &self.wqes[slot];
-        if wqe.is_inline() {
-            let bytes = &self.inline[slot * self.max_inline..][..wqe.length as usize];
-            into.push(Sge { addr: bytes.as_ptr() as u64, length: wqe.length, lkey: 0 });
-            return Ok(into);
-        }
         let from = &self.sges[slot * self.max_sge..][..wqe.sge_count as usize];
         for sge in from {
             let mut to = *sge;
@@ -620,7 +701,7 @@ impl<L: Link> Sender<L> {
         Ok(into)
     }
 
-    /// Executes WRITE, READ or an atomic from here. `Blocked`: the target has to.
+    /// Executes WRITE, READ or an atomic from here.
     #[inline]
     fn execute<H: Host<Link = L, Seg = L::Seg>>(
         &self,
@@ -629,7 +710,7 @@ impl<L: Link> Sender<L> {
         slot: usize,
         done: u64,
         long: bool,
-    ) -> Step {
+    ) -> Executed {
         let wqe = &self.wqes[slot];
         let writes = matches!(wqe.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm);
         let need = if writes {
@@ -638,16 +719,16 @@ impl<L: Link> Sender<L> {
             Access::LOCAL_WRITE
         };
         let mut buffer = Ranges::new();
-        let ranges = match self.ranges(host, slot, need, &mut buffer) {
-            Ok(ranges) => ranges,
-            Err(status) => return Step::Done(status),
+        let local = match self.local(host, slot, need, &mut buffer) {
+            Ok(local) => local,
+            Err(status) => return Executed::Step(Step::Done(status)),
         };
         let length = u64::from(wqe.length);
         if length >= ASYNC_THRESHOLD && !long {
-            return Step::Partial(done);
+            return Executed::Step(Step::Partial(done));
         }
         if wqe.is_atomic() && length != 8 {
-            return Step::Done(WcStatus::LocLenErr);
+            return Executed::Step(Step::Done(WcStatus::LocLenErr));
         }
         let piece = if length >= ASYNC_THRESHOLD {
             CHUNK.min(length - done)
@@ -656,10 +737,10 @@ impl<L: Link> Sender<L> {
         };
         let mark = host.claim_mark();
         mark::publish(host.own(), mark, link.slot(), wqe.rkey, self.attr.dest_qpn);
-        let outcome = self.access(host, link, wqe, ranges, done, piece);
+        let outcome = self.access(host, link, wqe, local, done, piece);
         mark::clear(host.own(), mark);
         host.release_mark(mark);
-        match outcome {
+        Executed::Step(match outcome {
             Accessed::Moved if done + piece < length => Step::Partial(done + piece),
             Accessed::Moved => Step::Done(WcStatus::Success),
             // an unreliable connection hears nothing of what happens at the target
@@ -671,8 +752,8 @@ impl<L: Link> Sender<L> {
                 Step::Done(status)
             }
             Accessed::Lost => Step::Lost,
-            Accessed::ByTarget => Step::Blocked,
-        }
+            Accessed::ByTarget => return Executed::ByTarget,
+        })
     }
 
     /// Tells the target what its own responder would have found (the same end on every wire: IBA 9.9.3). Without
@@ -728,7 +809,7 @@ impl<L: Link> Sender<L> {
         host: &H,
         link: &L,
         wqe: &Wqe<L>,
-        ranges: &[Sge],
+        local: Local<'_>,
         done: u64,
         piece: u64,
     ) -> Accessed {
@@ -743,7 +824,7 @@ impl<L: Link> Sender<L> {
             SendOpcode::RdmaRead => Access::REMOTE_READ,
             _ => Access::REMOTE_ATOMIC,
         };
-        if wqe.is_atomic() && wqe.remote_addr % 8 != 0 {
+        if wqe.is_atomic() && !wqe.remote_addr.is_multiple_of(8) {
             return Accessed::Refused(WcStatus::RemInvReqErr);
         }
         let refused = Accessed::Refused(WcStatus::RemAccessErr);
@@ -764,8 +845,11 @@ impl<L: Link> Sender<L> {
         }
         .advanced(done);
         let moved = match need {
-            Access::REMOTE_WRITE => host.remote_write(link, span, ranges, done, piece),
-            Access::REMOTE_READ => host.remote_read(link, span, ranges, done, piece),
+            Access::REMOTE_WRITE => match local {
+                Local::Inline(bytes) => host.remote_put(link, span, bytes),
+                Local::Ranges(ranges) => host.remote_write(link, span, ranges, done, piece),
+            },
+            Access::REMOTE_READ => host.remote_read(link, span, local.as_ranges(), done, piece),
             _ => {
                 let op = match wqe.opcode {
                     SendOpcode::CmpSwap => AtomicOp::CompareSwap(wqe.compare_add, wqe.swap),
@@ -774,7 +858,7 @@ impl<L: Link> Sender<L> {
                 let Some(value) = host.remote_atomic(link, span, op) else {
                     return Accessed::ByTarget;
                 };
-                host.put(&value.to_ne_bytes(), ranges, 0);
+                host.put(&value.to_ne_bytes(), local.as_ranges(), 0);
                 Ok(())
             }
         };
@@ -813,15 +897,21 @@ impl<L: Link> Sender<L> {
         } else {
             Access::empty()
         };
-        let ranges = match self.ranges(host, slot, need, &mut buffer) {
-            Ok(ranges) => ranges,
+        let local = match self.local(host, slot, need, &mut buffer) {
+            Ok(local) => local,
             Err(status) => return Step::Done(status),
         };
         if self.qp_type == QpType::Ud {
-            return self.push_datagram(host, link, slot, ranges);
+            return self.push_datagram(host, link, slot, local);
         }
         self.ring_slot.set(link.slot());
-        let pull = kind == Kind::Send && length > INLINE_THRESHOLD && link.reachable();
+        // once some of it went through the ring, the rest does
+        let pull = kind == Kind::Send
+            && length > INLINE_THRESHOLD
+            && !wqe.is_inline()
+            && !self.no_pull
+            && wqe.pushed.get() == 0
+            && link.reachable();
         loop {
             let piece = if pull {
                 length
@@ -832,7 +922,7 @@ impl<L: Link> Sender<L> {
                 host,
                 link,
                 slot,
-                ranges,
+                local,
                 Piece {
                     kind,
                     done,
@@ -840,11 +930,7 @@ impl<L: Link> Sender<L> {
                     pull,
                 },
             ) {
-                return if done == 0 {
-                    Step::Blocked
-                } else {
-                    Step::Partial(done)
-                };
+                return Step::Blocked(done);
             }
             done += piece;
             if done == length {
@@ -860,7 +946,7 @@ impl<L: Link> Sender<L> {
         host: &H,
         link: &L,
         slot: usize,
-        ranges: &[Sge],
+        local: Local<'_>,
         piece: Piece,
     ) -> bool {
         let wqe = &self.wqes[slot];
@@ -875,7 +961,7 @@ impl<L: Link> Sender<L> {
         let in_record = carries && !pull && length <= 8;
         let room = match kind {
             _ if atomic || in_record => 0,
-            _ if pull => ranges.len() * 16,
+            _ if pull => local.as_ranges().len() * 16,
             _ => length as usize,
         };
         let mut tx = link.tx();
@@ -884,17 +970,21 @@ impl<L: Link> Sender<L> {
         };
         let mut data = place.data;
         if pull {
-            for (index, range) in ranges.iter().enumerate() {
+            for (index, range) in local.as_ranges().iter().enumerate() {
                 link.pair().store(place.data_at + index * 16, range.addr);
                 link.pair()
                     .store(place.data_at + index * 16 + 8, u64::from(range.length));
             }
         } else if in_record {
             let mut bytes = [0; 8];
-            host.fetch(ranges, done, &mut bytes[..length as usize]);
+            match local {
+                Local::Inline(inline) => bytes[..length as usize]
+                    .copy_from_slice(&inline[done as usize..][..length as usize]),
+                Local::Ranges(ranges) => host.fetch(ranges, done, &mut bytes[..length as usize]),
+            }
             data = u64::from_le_bytes(bytes);
         } else if carries {
-            host.gather(link.pair(), place.data_at, ranges, done, length);
+            fill(host, link.pair(), place.data_at, local, done, length);
         } else if atomic {
             data = wqe.swap;
         }
@@ -922,14 +1012,15 @@ impl<L: Link> Sender<L> {
             imm: wqe.imm,
             key: wqe.rkey,
             addr: if pull {
-                ranges.len() as u64
+                local.as_ranges().len() as u64
             } else {
                 wqe.remote_addr.wrapping_add(if atomic { 0 } else { done })
             },
             arg: if atomic {
                 wqe.compare_add
             } else {
-                u64::from(wqe.length) << 32 | done
+                // a message without a payload of its own, its data placed already, begins here too
+                u64::from(wqe.length) << 32 | if length == 0 { 0 } else { done }
             },
             data,
             extra: wqe.remote_key as u16,
@@ -948,20 +1039,27 @@ impl<L: Link> Sender<L> {
         host: &H,
         link: &L,
         slot: usize,
-        ranges: &[Sge],
+        local: Local<'_>,
     ) -> Step {
         let wqe = &self.wqes[slot];
         let length = wqe.length as usize;
         let grh = if wqe.has_grh { 40 } else { 0 };
         let mut tx = link.tx();
         let Some(place) = tx.reserve(grh + length) else {
-            return Step::Blocked;
+            return Step::Blocked(0);
         };
         if wqe.has_grh {
             link.pair().copy_in(place.data_at, &self.grhs[slot]);
         }
         if length > 0 {
-            host.gather(link.pair(), place.data_at + grh, ranges, 0, length as u64);
+            fill(
+                host,
+                link.pair(),
+                place.data_at + grh,
+                local,
+                0,
+                length as u64,
+            );
         }
         let mut flags = RecordFlags::LAST;
         flags.set(RecordFlags::GRH, wqe.has_grh);
@@ -1018,6 +1116,8 @@ impl<L: Link> Sender<L> {
                 None => return,
             },
             Response::Rnr(code) => {
+                // it lives
+                self.lost_since = None;
                 let until = now().plus_ns(rnr_timer_ns(code));
                 match self.rnr_left {
                     0 => WcStatus::RnrRetryExcErr,
@@ -1033,6 +1133,10 @@ impl<L: Link> Sender<L> {
                 let now = now();
                 self.go_back(answer.seq, now);
                 return self.lost(now, sink);
+            }
+            Response::CannotPull => {
+                self.no_pull = true;
+                return self.go_back(answer.seq, now());
             }
             Response::InvalidRequest => WcStatus::RemInvReqErr,
             Response::RemoteAccess => WcStatus::RemAccessErr,
@@ -1089,10 +1193,8 @@ impl<L: Link> Sender<L> {
             let slot = self.slot(pos);
             let wqe = &mut self.wqes[slot];
             // data that this process has placed itself stays placed
-            let placed =
-                wqe.opcode == SendOpcode::RdmaWriteImm && u64::from(wqe.length) > INLINE_THRESHOLD;
-            let keeps = placed && wqe.progress == Progress::InRing;
-            wqe.progress = Progress::Queued(if keeps { u64::from(wqe.length) } else { 0 });
+            let placed = wqe.placed.get();
+            wqe.progress = Progress::Queued(if placed { u64::from(wqe.length) } else { 0 });
             wqe.pushed.set(0);
             wqe.answered = 0;
             pos += 1;
@@ -1128,13 +1230,25 @@ impl<L: Link> Sender<L> {
         if self.in_ring.get() == 0 || self.state == SendState::Flushing {
             return;
         }
+        // an extended connection may have its records in another, living process's ring
+        let oldest = &self.wqes[self.slot(self.head)];
+        if oldest
+            .link
+            .as_ref()
+            .or(self.link.as_ref())
+            .is_some_and(|link| !link.dead())
+        {
+            return;
+        }
         self.incarnation = self.incarnation.wrapping_add(1) & 0x7fff_ffff;
         self.in_ring.set(0);
         self.recovery = None;
         if self.qp_type == QpType::Uc {
             while self.head < self.next {
                 let slot = self.slot(self.head);
-                self.wqes[slot].progress = Progress::Done(WcStatus::Success);
+                if self.wqes[slot].progress == Progress::InRing {
+                    self.wqes[slot].progress = Progress::Done(WcStatus::Success);
+                }
                 self.complete(sink);
             }
             return;
@@ -1192,6 +1306,15 @@ impl<L: Link> Sender<L> {
             self.pop(WcStatus::WrFlushErr, sink);
         }
         self.next = self.tail;
+    }
+}
+
+/// A request's bytes into the payload area.
+#[inline]
+fn fill<H: Host>(host: &H, pair: &H::Seg, at: usize, local: Local<'_>, skip: u64, len: u64) {
+    match local {
+        Local::Inline(bytes) => pair.copy_in(at, &bytes[skip as usize..][..len as usize]),
+        Local::Ranges(ranges) => host.gather(pair, at, ranges, skip, len),
     }
 }
 
