@@ -131,7 +131,7 @@ impl Engine {
         Greeting {
             slot: self.slot,
             generation: self.generation,
-            pid: me.pid,
+            pid: me.pid as i32,
             start_time: me.start_time,
             probe: self.own.base_addr() + PROC_MAGIC as u64,
         }
