@@ -6,6 +6,7 @@
 //! libibverbs.
 
 mod args;
+mod demo;
 mod failure;
 mod floor;
 mod launch;
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Devices { system, json } => verbs::devices::command(system, json.json),
         Command::Perf(args) => perf::command(&args),
         Command::PerfPeer { adapter, system } => perf::peer_command(&adapter, system),
+        Command::Demo(args) => demo::command(&args),
         _ => Err(Failure::new("not there yet")),
     }
 }

@@ -1,0 +1,285 @@
+//! `ferriband demo`: Debian's own RDMA programs, unmodified, each as a server and a client on the
+//! software adapter, with what each proves and how far it is from this machine's floor.
+//!
+//! Owns: the order of things and the table. The floors are measured in the same run.
+
+pub mod parse;
+pub mod programs;
+pub mod runner;
+
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::floor::{self, Floors};
+use crate::launch;
+use crate::progress::Progress;
+use crate::text::{Table, bandwidth, duration, print_json, print_line};
+use programs::{Effort, Figure, Job};
+use runner::{Output, Words};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What one run gave.
+#[derive(Serialize)]
+struct Outcome {
+    program: String,
+    proves: String,
+    ok: bool,
+    figure: Option<Figure>,
+    floor: Option<Figure>,
+    floor_name: &'static str,
+    /// Figure over floor for latencies, floor over figure for rates: 1 is the floor, more is slower.
+    times_floor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    floors: Floors,
+    outcomes: Vec<Outcome>,
+    failed: usize,
+}
+
+/// `ferriband demo`.
+pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    let effort = if args.quick {
+        Effort::QUICK
+    } else {
+        Effort::FULL
+    };
+    let wanted = |job: &Job| {
+        args.only
+            .as_ref()
+            .is_none_or(|text| job.title().contains(text.as_str()))
+    };
+    let jobs: Vec<Job> = programs::all(effort).into_iter().filter(wanted).collect();
+    check_installed(&jobs)?;
+    launch::settings()?;
+    let rounds = if args.quick { 1 } else { 5 };
+    let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
+    let floors = floor::measure(rounds, &progress)?;
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for job in &jobs {
+        progress.step(&job.title());
+        let outcome = run(job, &floors, Duration::from_secs(args.timeout))?;
+        if let Some(problem) = &outcome.problem {
+            progress.note(&format!("FAILED {}\n{problem}", job.title()));
+        }
+        outcomes.push(outcome);
+    }
+    progress.finish();
+    let failed = outcomes.iter().filter(|outcome| !outcome.ok).count();
+    let report = Report {
+        floors,
+        outcomes,
+        failed,
+    };
+    if args.json.json {
+        print_json(&report)?;
+    } else {
+        show(&report)?;
+    }
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn show(report: &Report) -> Result<(), Failure> {
+    print_line(&floor::table(&report.floors).render())?;
+    print_line("")?;
+    table(&report.outcomes).print()?;
+    let total = report.outcomes.len();
+    let verdict = match report.failed {
+        0 => format!("all {total} runs of unmodified programs ended well"),
+        failed => format!("{failed} of {total} runs FAILED; their output is above"),
+    };
+    print_line(&format!("\n{verdict}"))?;
+    print_line("x floor: how many times slower than this machine's floor, measured in the same run")
+}
+
+fn check_installed(jobs: &[Job]) -> Result<(), Failure> {
+    if jobs.is_empty() {
+        return Err(Failure::new(
+            "no program of the demonstration has that in its name or options",
+        )
+        .status(2));
+    }
+    let mut missing: Vec<_> = jobs
+        .iter()
+        .map(|job| job.program)
+        .filter(|name| launch::resolve(OsStr::new(name)).is_none())
+        .collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("not installed: {}", missing.join(", ")))
+        .remedy("install them by package name: apt-get install ibverbs-utils perftest    (make demo does that)"))
+}
+
+/// The words of both sides. perftest takes -F so that it does not refuse a machine whose clock
+/// frequencies it cannot read.
+fn words(job: &Job, port: u16) -> (Words, Words) {
+    let mut server: Words = vec![job.program.to_owned()];
+    server.extend(job.options.iter().cloned());
+    server.extend(["-p".to_owned(), port.to_string()]);
+    if job.program.starts_with("ib_") {
+        server.push("-F".to_owned());
+    }
+    let mut client = server.clone();
+    client.push("127.0.0.1".to_owned());
+    (server, client)
+}
+
+fn run(job: &Job, floors: &Floors, limit: Duration) -> Result<Outcome, Failure> {
+    let (outputs, client_text) = if job.is_pair {
+        let port = runner::free_port(0)?;
+        let (server, client) = words(job, port);
+        let (server, client) = runner::run_pair(&server, &client, port, limit)?;
+        let text = client.text.clone();
+        (vec![server, client], text)
+    } else {
+        let mut words: Words = vec![job.program.to_owned()];
+        words.extend(job.options.iter().cloned());
+        let output = runner::run_single(&words, limit)?;
+        let text = output.text.clone();
+        (vec![output], text)
+    };
+    let parsed = parse::figure(job.report, &client_text);
+    let fine = outputs.iter().all(Output::is_fine);
+    let problem = match &parsed {
+        _ if !fine => Some(describe(&outputs)),
+        Err(why) => Some(format!("{why}\n{}", describe(&outputs))),
+        Ok(_) => None,
+    };
+    let figure = parsed.ok().flatten();
+    let floor = (job.floor)(floors);
+    Ok(Outcome {
+        program: job.title(),
+        proves: job.proves.clone(),
+        ok: problem.is_none(),
+        figure,
+        floor,
+        floor_name: job.floor_name,
+        times_floor: figure
+            .zip(floor)
+            .and_then(|(figure, floor)| times_floor(figure, floor)),
+        problem,
+    })
+}
+
+/// How many times slower than the floor; `None` when the two are of different kinds.
+pub fn times_floor(figure: Figure, floor: Figure) -> Option<f64> {
+    match (figure, floor) {
+        (Figure::Nanoseconds(figure), Figure::Nanoseconds(floor)) => Some(figure / floor),
+        (Figure::BytesPerSecond(figure), Figure::BytesPerSecond(floor))
+        | (Figure::MessagesPerSecond(figure), Figure::MessagesPerSecond(floor)) => {
+            Some(floor / figure)
+        }
+        _ => None,
+    }
+}
+
+fn describe(outputs: &[Output]) -> String {
+    let mut text = String::new();
+    for output in outputs {
+        text.push_str(&format!(
+            "  $ ferriband run -- {}    [{}]\n",
+            output.command,
+            output.ending()
+        ));
+        for line in output.text.lines() {
+            text.push_str(&format!("  | {line}\n"));
+        }
+    }
+    text
+}
+
+/// A figure with its unit.
+pub fn show_figure(figure: Figure) -> String {
+    match figure {
+        Figure::Nanoseconds(ns) => duration(ns),
+        Figure::BytesPerSecond(rate) => bandwidth(rate),
+        Figure::MessagesPerSecond(rate) => format!("{:.2} M/s", rate / 1e6),
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> Table {
+    let header = ["program", "proves", "", "figure", "floor", "x floor"];
+    let mut table = Table::new(header).right_align(&[3, 5]);
+    for outcome in outcomes {
+        let floor = outcome
+            .floor
+            .map(|floor| format!("{} ({})", show_figure(floor), outcome.floor_name));
+        table.row([
+            outcome.program.clone(),
+            outcome.proves.clone(),
+            if outcome.ok { "ok" } else { "FAILED" }.to_owned(),
+            outcome.figure.map(show_figure).unwrap_or_default(),
+            floor.unwrap_or_default(),
+            outcome
+                .times_floor
+                .map(|ratio| format!("{ratio:.2}"))
+                .unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slower_is_more_for_times_and_rates_alike() {
+        assert_eq!(
+            times_floor(Figure::Nanoseconds(300.0), Figure::Nanoseconds(100.0)),
+            Some(3.0)
+        );
+        assert_eq!(
+            times_floor(Figure::BytesPerSecond(5e9), Figure::BytesPerSecond(1e10)),
+            Some(2.0)
+        );
+        assert_eq!(
+            times_floor(Figure::Nanoseconds(1.0), Figure::BytesPerSecond(1.0)),
+            None
+        );
+    }
+
+    #[test]
+    fn every_program_of_the_issue_runs_in_every_mode_that_it_offers() {
+        let titles: Vec<String> = programs::all(Effort::QUICK)
+            .iter()
+            .map(Job::title)
+            .collect();
+        let count = |name: &str, flag: &str| {
+            titles
+                .iter()
+                .filter(|title| title.starts_with(name) && title.contains(flag))
+                .count()
+        };
+        for service in ["rc", "uc", "ud", "srq", "xsrq"] {
+            assert_eq!(count(&format!("ibv_{service}_pingpong"), ""), 2);
+            assert_eq!(count(&format!("ibv_{service}_pingpong"), "-e"), 1);
+        }
+        for name in ["ib_send_lat", "ib_send_bw"] {
+            assert_eq!(
+                (count(name, ""), count(name, "-e"), count(name, "-c UD")),
+                (6, 3, 2)
+            );
+        }
+        for name in ["ib_write_lat", "ib_write_bw"] {
+            assert_eq!((count(name, "-c RC"), count(name, "-c UC")), (1, 1));
+        }
+        for name in ["ib_read_lat", "ib_read_bw"] {
+            assert_eq!((count(name, ""), count(name, "-e")), (2, 1));
+        }
+        for name in ["ib_atomic_lat", "ib_atomic_bw"] {
+            assert_eq!((count(name, ""), count(name, "-e")), (4, 2));
+        }
+    }
+}

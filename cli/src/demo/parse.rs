@@ -1,0 +1,106 @@
+//! Reads the figures out of what the programs print.
+
+use super::programs::{Figure, Report};
+
+/// perftest's "MB" is 2^20 bytes.
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// The figure in a program's output. `Ok(None)` for a program that prints none; `Err` says what
+/// is missing.
+pub fn figure(report: Report, output: &str) -> Result<Option<Figure>, String> {
+    match report {
+        Report::Silent => Ok(None),
+        Report::DeviceInfo if !output.contains("PORT_ACTIVE") => {
+            Err("no port is active".to_owned())
+        }
+        Report::DeviceInfo => Ok(None),
+        Report::PingPong => ping_pong(output).map(|us| Some(Figure::Nanoseconds(us * 1e3))),
+        // bytes, iterations, min, max, typical, average, deviation, 99 %, 99.9 %
+        Report::Latency => row(output, 9).map(|row| Some(Figure::Nanoseconds(row[4] * 1e3))),
+        // bytes, iterations, peak, average, millions of messages per second
+        Report::Bandwidth => {
+            row(output, 5).map(|row| Some(Figure::BytesPerSecond(row[3] * MEBIBYTE)))
+        }
+        Report::Rate => row(output, 5).map(|row| Some(Figure::MessagesPerSecond(row[4] * 1e6))),
+    }
+}
+
+fn ping_pong(output: &str) -> Result<f64, String> {
+    let line = output.lines().find(|line| line.ends_with("usec/iter"));
+    let number = line.and_then(|line| line.split_ascii_whitespace().rev().nth(1));
+    number
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| "it printed no time per iteration".to_owned())
+}
+
+/// The last line that consists of `columns` numbers: perftest's result.
+fn row(output: &str, columns: usize) -> Result<Vec<f64>, String> {
+    let numbers = |line: &str| {
+        line.split_ascii_whitespace()
+            .map(str::parse)
+            .collect::<Result<Vec<f64>, _>>()
+            .ok()
+    };
+    output
+        .lines()
+        .rev()
+        .filter_map(numbers)
+        .find(|row| row.len() == columns)
+        .ok_or_else(|| "it printed no line of results".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Lines as perftest 4.5 and rdma-core 44.0 print them (formats of their sources).
+    const LATENCY: &str = "\
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
+ 2       1000          0.46           12.35        0.51                0.55            0.10            0.90             12.35
+---------------------------------------------------------------------------------------\n";
+    const BANDWIDTH: &str = "\
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      5000             11523.10            11480.33                   0.183685
+---------------------------------------------------------------------------------------\n";
+
+    #[test]
+    fn perftest_lines_are_read() {
+        assert_eq!(
+            figure(Report::Latency, LATENCY),
+            Ok(Some(Figure::Nanoseconds(510.0)))
+        );
+        assert_eq!(
+            figure(Report::Bandwidth, BANDWIDTH),
+            Ok(Some(Figure::BytesPerSecond(11480.33 * MEBIBYTE)))
+        );
+        let Ok(Some(Figure::MessagesPerSecond(rate))) = figure(Report::Rate, BANDWIDTH) else {
+            panic!("a rate")
+        };
+        assert!((rate - 183_685.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn pingpong_lines_are_read() {
+        let output = "8192000 bytes in 0.01 seconds = 9000.00 Mbit/sec\n1000 iters in 0.01 seconds = 6.54 usec/iter\n";
+        assert_eq!(
+            figure(Report::PingPong, output),
+            Ok(Some(Figure::Nanoseconds(6540.0)))
+        );
+    }
+
+    #[test]
+    fn missing_results_are_errors() {
+        for report in [
+            Report::PingPong,
+            Report::Latency,
+            Report::Bandwidth,
+            Report::Rate,
+            Report::DeviceInfo,
+        ] {
+            assert!(
+                figure(report, "No IB devices found\n").is_err(),
+                "{report:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The programs of ibverbs-utils and perftest, what each proves, and the floor that each is
+//! honestly compared with.
+
+use crate::floor::{Floor, Floors, bytes_per_second};
+use std::iter;
+
+/// How a program's result is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// ibv_devinfo: ports and their state.
+    DeviceInfo,
+    /// ibv_*_pingpong: microseconds per round trip.
+    PingPong,
+    /// A program that prints no figure.
+    Silent,
+    /// ib_*_lat: a line of microseconds.
+    Latency,
+    /// ib_*_bw: a line of MiB/s and millions of messages per second.
+    Bandwidth,
+    /// The same, read as a message rate: messages too small for a bandwidth to mean anything.
+    Rate,
+}
+
+/// The unit of a [`Figure`].
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "unit", content = "value")]
+pub enum Figure {
+    /// Nanoseconds, less is better.
+    Nanoseconds(f64),
+    /// Bytes per second, more is better.
+    BytesPerSecond(f64),
+    /// Messages per second, more is better.
+    MessagesPerSecond(f64),
+}
+
+/// One run of one program.
+#[derive(Clone)]
+pub struct Job {
+    /// The program.
+    pub program: &'static str,
+    /// Its options, without port and host.
+    pub options: Vec<String>,
+    /// What a good end proves.
+    pub proves: String,
+    /// How to read it.
+    pub report: Report,
+    /// True when it runs as a server and a client.
+    pub is_pair: bool,
+    /// The floor of the same quantity, and its name.
+    pub floor: fn(&Floors) -> Option<Figure>,
+    /// What the floor is.
+    pub floor_name: &'static str,
+}
+
+impl Job {
+    /// Program and options as a line.
+    pub fn title(&self) -> String {
+        iter::once(self.program)
+            .chain(self.options.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+fn ns(floor: Floor) -> Option<Figure> {
+    floor.map(Figure::Nanoseconds)
+}
+
+fn rate_64k(floor: Floor) -> Option<Figure> {
+    floor.map(|ns| Figure::BytesPerSecond(bytes_per_second(64 << 10, ns)))
+}
+
+const NO_FLOOR: fn(&Floors) -> Option<Figure> = |_| None;
+
+/// Iterations of the demonstration.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    pingpong: u32,
+    latency: u32,
+    event_latency: u32,
+    bandwidth: u32,
+}
+
+impl Effort {
+    /// What `make demo` runs.
+    pub const FULL: Effort = Effort {
+        pingpong: 20_000,
+        latency: 50_000,
+        event_latency: 10_000,
+        bandwidth: 20_000,
+    };
+    /// What `make test` runs.
+    pub const QUICK: Effort = Effort {
+        pingpong: 1_000,
+        latency: 2_000,
+        event_latency: 1_000,
+        bandwidth: 1_000,
+    };
+    /// Receives that an unreliable bandwidth run may post ahead: no more messages than that, so
+    /// that none arrives where no receive waits.
+    const UNRELIABLE_MESSAGES: u32 = 4_000;
+}
+
+/// Everything that the demonstration runs, in the order of the table.
+pub fn all(effort: Effort) -> Vec<Job> {
+    let mut jobs = vec![Job {
+        program: "ibv_devinfo",
+        options: vec![],
+        proves: "the adapter is found and its port is active".to_owned(),
+        report: Report::DeviceInfo,
+        is_pair: false,
+        floor: NO_FLOOR,
+        floor_name: "",
+    }];
+    ping_pongs(&mut jobs, effort);
+    for event in [false, true] {
+        sends(&mut jobs, effort, event);
+    }
+    writes(&mut jobs, effort);
+    for event in [false, true] {
+        reads_and_atomics(&mut jobs, effort, event);
+    }
+    jobs
+}
+
+/// Adds the completion mode to options and sentence.
+fn with_mode(event: bool, mut options: Vec<String>, proves: &str) -> (Vec<String>, String) {
+    if event {
+        options.push("-e".to_owned());
+    }
+    let mode = if event {
+        "sleeping for events"
+    } else {
+        "polling"
+    };
+    (options, format!("{proves}, {mode}"))
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn ping_pongs(jobs: &mut Vec<Job>, effort: Effort) {
+    let count = effort.pingpong.to_string();
+    for event in [false, true] {
+        let chosen = [
+            ("ibv_rc_pingpong", "RC SEND, every byte checked"),
+            ("ibv_uc_pingpong", "UC SEND, every byte checked"),
+            ("ibv_ud_pingpong", "UD SEND, every byte checked"),
+            (
+                "ibv_srq_pingpong",
+                "16 RC QPs on one SRQ, every byte checked",
+            ),
+        ];
+        for (program, what) in chosen {
+            // The path MTU of a datagram is its size; the others ask for theirs.
+            let mut options = words(&["-s", "4096", "-c", "-n", &count]);
+            if program != "ibv_ud_pingpong" {
+                options.extend(words(&["-m", "4096"]));
+            }
+            let (options, proves) = with_mode(event, options, what);
+            let many = program == "ibv_srq_pingpong";
+            jobs.push(Job {
+                program,
+                options,
+                proves,
+                report: Report::PingPong,
+                is_pair: true,
+                // A round trip is two ways. Sixteen queue pairs overlap their round trips: their time
+                // per iteration is no latency, and is shown without a ratio.
+                floor: match (many, event) {
+                    (true, _) => NO_FLOOR,
+                    (false, false) => |f| ns(f.mapped_ring_4096_ns.map(|one_way| 2.0 * one_way)),
+                    (false, true) => |f| ns(f.wake_ns.map(|one_way| 2.0 * one_way)),
+                },
+                floor_name: match (many, event) {
+                    (true, _) => "",
+                    (false, false) => "2 x ring 4 KiB",
+                    (false, true) => "2 x wake-up",
+                },
+            });
+        }
+        let (options, proves) = with_mode(
+            event,
+            words(&["-n", "50"]),
+            "XRC: one SRQ of a shared domain",
+        );
+        jobs.push(Job {
+            program: "ibv_xsrq_pingpong",
+            options,
+            proves,
+            report: Report::Silent,
+            is_pair: true,
+            floor: NO_FLOOR,
+            floor_name: "",
+        });
+    }
+}
+
+fn sends(jobs: &mut Vec<Job>, effort: Effort, event: bool) {
+    let count = if event {
+        effort.event_latency
+    } else {
+        effort.latency
+    }
+    .to_string();
+    for service in ["RC", "UC", "UD"] {
+        let (options, proves) = with_mode(
+            event,
+            words(&["-c", service, "-n", &count]),
+            &format!("{service} SEND of 2 B"),
+        );
+        jobs.push(Job {
+            program: "ib_send_lat",
+            options,
+            proves,
+            report: Report::Latency,
+            is_pair: true,
+            floor: if event {
+                |f| ns(f.wake_ns)
+            } else {
+                |f| ns(f.mapped_ring_ns)
+            },
+            floor_name: if event { "wake-up" } else { "ring 8 B" },
+        });
+    }
+    for service in ["RC", "UC", "UD"] {
+        let datagram = service == "UD";
+        let most = if service == "RC" {
+            effort.bandwidth
+        } else {
+            effort.bandwidth.min(Effort::UNRELIABLE_MESSAGES)
+        };
+        let count = most.to_string();
+        let mut options = words(&["-c", service, "-n", &count]);
+        if datagram {
+            options.extend(words(&["-s", "4096"]));
+        }
+        let what = format!(
+            "{service} SEND of {} in a stream",
+            if datagram { "4 KiB" } else { "64 KiB" }
+        );
+        let (options, proves) = with_mode(event, options, &what);
+        jobs.push(Job {
+            program: "ib_send_bw",
+            options,
+            proves,
+            report: Report::Bandwidth,
+            is_pair: true,
+            // A datagram is matched by the target and so copied by it: no copy is faster than memcpy.
+            floor: if datagram {
+                |f| rate_64k(f.memcpy_64k_ns)
+            } else {
+                |f| rate_64k(f.cma_write_64k_ns)
+            },
+            floor_name: if datagram { "memcpy" } else { "writev 64 KiB" },
+        });
+    }
+}
+
+fn writes(jobs: &mut Vec<Job>, effort: Effort) {
+    // perftest offers no events for WRITE: its target polls memory.
+    for service in ["RC", "UC"] {
+        jobs.push(Job {
+            program: "ib_write_lat",
+            options: words(&["-c", service, "-n", &effort.latency.to_string()]),
+            proves: format!("{service} RDMA WRITE of 2 B, target polls its memory"),
+            report: Report::Latency,
+            is_pair: true,
+            floor: |f| ns(f.cma_write_ns),
+            floor_name: "writev 8 B",
+        });
+    }
+    for service in ["RC", "UC"] {
+        jobs.push(Job {
+            program: "ib_write_bw",
+            options: words(&["-c", service, "-n", &effort.bandwidth.to_string()]),
+            proves: format!("{service} RDMA WRITE of 64 KiB in a stream"),
+            report: Report::Bandwidth,
+            is_pair: true,
+            floor: |f| rate_64k(f.cma_write_64k_ns),
+            floor_name: "writev 64 KiB",
+        });
+    }
+}
+
+fn reads_and_atomics(jobs: &mut Vec<Job>, effort: Effort, event: bool) {
+    let latency = if event {
+        effort.event_latency
+    } else {
+        effort.latency
+    }
+    .to_string();
+    let bandwidth = effort.bandwidth.to_string();
+    let mut push = |program,
+                    options: &[&str],
+                    what,
+                    report,
+                    floor: fn(&Floors) -> Option<Figure>,
+                    floor_name| {
+        let (options, proves) = with_mode(event, words(options), what);
+        jobs.push(Job {
+            program,
+            options,
+            proves,
+            report,
+            is_pair: true,
+            floor,
+            floor_name,
+        });
+    };
+    push(
+        "ib_read_lat",
+        &["-n", &latency],
+        "RDMA READ of 2 B",
+        Report::Latency,
+        |f| ns(f.cma_read_ns),
+        "readv 8 B",
+    );
+    push(
+        "ib_read_bw",
+        &["-n", &bandwidth],
+        "RDMA READ of 64 KiB in a stream",
+        Report::Bandwidth,
+        |f| rate_64k(f.cma_read_64k_ns),
+        "readv 64 KiB",
+    );
+    for (kind, what, stream) in [
+        (
+            "FETCH_AND_ADD",
+            "fetch-and-add",
+            "fetch-and-add in a stream",
+        ),
+        (
+            "CMP_AND_SWAP",
+            "compare-and-swap",
+            "compare-and-swap in a stream",
+        ),
+    ] {
+        // An atomic is executed by the target: a message there and one back.
+        push(
+            "ib_atomic_lat",
+            &["-A", kind, "-n", &latency],
+            what,
+            Report::Latency,
+            |f| ns(f.mapped_ring_ns.map(|one_way| 2.0 * one_way)),
+            "2 x ring 8 B",
+        );
+        push(
+            "ib_atomic_bw",
+            &["-A", kind, "-n", &bandwidth],
+            stream,
+            Report::Rate,
+            |f| {
+                f.ring_stream_ns
+                    .map(|ns| Figure::MessagesPerSecond(1e9 / ns))
+            },
+            "ring stream 8 B",
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Runs a server and a client program under Ferriband's libraries, with a time limit, and keeps
+//! what they print.
+//!
+//! Owns: the life of foreign programs. Each runs in a process group of its own, and whatever is
+//! left of it is killed, whether the pair ended well, badly, or not at all. Must not know: what
+//! the programs are.
+
+use crate::failure::Failure;
+use crate::launch;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it listens.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(15);
+/// How long the other program may go on after one has ended.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A program and its arguments.
+pub type Words = Vec<String>;
+
+/// What one program did.
+pub struct Output {
+    /// Its words, for messages.
+    pub command: String,
+    /// Standard output and error, one after the other.
+    pub text: String,
+    /// How it ended; `None` when it was killed by us.
+    pub status: Option<ExitStatus>,
+}
+
+impl Output {
+    /// True when the program ended by itself with status 0.
+    pub fn is_fine(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// In words.
+    pub fn ending(&self) -> String {
+        match self.status {
+            None => "did not end in time and was killed".to_owned(),
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(0), _) => "ended well".to_owned(),
+                (Some(code), _) => format!("ended with status {code}"),
+                (None, Some(signal)) => format!("died of signal {signal}"),
+                (None, None) => "ended strangely".to_owned(),
+            },
+        }
+    }
+}
+
+/// A running program whose output is being read.
+struct Running {
+    child: Child,
+    command: String,
+    readers: Vec<JoinHandle<String>>,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    fn start(words: &Words, environment: &[(&'static str, OsString)]) -> Result<Self, Failure> {
+        let (program, arguments) = words.split_first().expect("a command has a program");
+        let mut child = Command::new(program)
+            .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| {
+                Failure::io("run", program, &error)
+                    .remedy("install Debian's ibverbs-utils and perftest, or: make demo")
+            })?;
+        let mut readers = Vec::new();
+        if let Some(pipe) = child.stdout.take() {
+            readers.push(collect(pipe));
+        }
+        if let Some(pipe) = child.stderr.take() {
+            readers.push(collect(pipe));
+        }
+        let command = words
+            .iter()
+            .map(|word| launch::quote(word))
+            .collect::<Vec<_>>()
+            .join(" ");
+        Ok(Running {
+            child,
+            command,
+            readers,
+            status: None,
+        })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// Kills what is left of the group and returns what was printed.
+    fn finish(mut self) -> Output {
+        self.kill();
+        let readers = std::mem::take(&mut self.readers);
+        let text = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_default())
+            .collect();
+        Output {
+            command: std::mem::take(&mut self.command),
+            text,
+            status: self.status,
+        }
+    }
+
+    fn kill(&mut self) {
+        let ended = self.has_ended();
+        // SAFETY: the group is the child's own. Its number is not reused while the child is
+        // unreaped or members are left; a group that is gone is an error that says so.
+        unsafe { libc::killpg(self.child.id() as libc::pid_t, libc::SIGKILL) };
+        if !ended {
+            // Reaps; the status stays None because the end was ours.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.readers.is_empty() {
+            self.kill();
+        }
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is still worth showing.
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// A TCP port that nobody uses now, below the range that the kernel gives to clients.
+pub fn free_port(after: u16) -> Result<u16, Failure> {
+    let candidates = (after.saturating_add(1).max(18_600)..32_000).chain(18_600..32_000);
+    candidates
+        .into_iter()
+        .find(|&port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok())
+        .ok_or_else(|| Failure::new("no TCP port between 18600 and 32000 is free"))
+}
+
+/// Whether somebody listens on a TCP port: read from /proc, because a trial connection would be
+/// taken for the client.
+fn is_listening(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        text.lines().skip(1).any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let local = fields.next().and_then(|address| address.rsplit(':').next());
+            let state = fields.nth(1);
+            local.is_some_and(|hex| u16::from_str_radix(hex, 16) == Ok(port)) && state == Some("0A")
+        })
+    })
+}
+
+/// Runs one program to its end.
+pub fn run_single(words: &Words, limit: Duration) -> Result<Output, Failure> {
+    let mut program = Running::start(words, &launch::settings()?)?;
+    wait_until(limit, || program.has_ended());
+    Ok(program.finish())
+}
+
+/// Runs a server and, as soon as it listens on `port`, a client. Both outputs, server first.
+pub fn run_pair(
+    server: &Words,
+    client: &Words,
+    port: u16,
+    limit: Duration,
+) -> Result<(Output, Output), Failure> {
+    let environment = launch::settings()?;
+    let mut first = Running::start(server, &environment)?;
+    wait_until(LISTEN_PATIENCE.min(limit), || {
+        is_listening(port) || first.has_ended()
+    });
+    let mut second = Running::start(client, &environment)?;
+    wait_until(limit, || first.has_ended() || second.has_ended());
+    wait_until(END_PATIENCE.min(limit), || {
+        first.has_ended() & second.has_ended()
+    });
+    Ok((first.finish(), second.finish()))
+}
+
+fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !done() && Instant::now() < deadline {
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listening_port_is_seen_without_touching_it() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        assert!(is_listening(port));
+        drop(listener);
+        assert!(!is_listening(port));
+    }
+
+    #[test]
+    fn stragglers_are_killed_and_their_output_kept() {
+        let words = ["sh", "-c", "echo before; sleep 1000 & sleep 1000"]
+            .map(str::to_owned)
+            .to_vec();
+        let mut program = Running::start(&words, &[]).expect("sh runs");
+        let begun = Instant::now();
+        wait_until(Duration::from_millis(300), || program.has_ended());
+        let output = program.finish();
+        assert!(output.status.is_none() && !output.is_fine());
+        assert_eq!(output.text, "before\n");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+}
