@@ -7,6 +7,7 @@
 
 mod args;
 mod demo;
+mod doctor;
 mod failure;
 mod floor;
 mod launch;
@@ -43,6 +44,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Perf(args) => perf::command(&args),
         Command::PerfPeer { adapter, system } => perf::peer_command(&adapter, system),
         Command::Demo(args) => demo::command(&args),
+        Command::Doctor(flag) => doctor::command(flag.json),
         _ => Err(Failure::new("not there yet")),
     }
 }
