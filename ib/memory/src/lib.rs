@@ -20,6 +20,7 @@ compile_error!("ferriband-memory needs 64-bit little-endian Linux");
 pub mod alive;
 pub mod app;
 pub mod copy;
+pub mod host;
 pub mod mapping;
 pub mod remote;
 pub mod segment;

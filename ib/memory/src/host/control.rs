@@ -1,0 +1,385 @@
+//! Listener and control connections between the processes of a domain.
+//!
+//! Owns: nonblocking messages of up to 4 KiB with up to four descriptors, and who the peer is. One connection is three
+//! things at once: the channel on which two processes shake hands, a doorbell that wakes the peer's epoll, and the notice
+//! of the peer's death, as end of file. Must not know: what the messages say.
+//!
+//! The side that accepts sends a welcome with the registry's descriptor at once, so a joiner need only connect; the side that
+//! connects sends a hello that says which member it is. [`Control::recv`] handles both and shows neither.
+
+use super::HostError;
+use super::fork_fd::ForkFd;
+use super::identity::HostKey;
+use super::names::{self, Dialled};
+use super::registry::{ProcessRef, Registry};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Longest message in bytes.
+pub const MESSAGE_BYTES: usize = 4096;
+/// Most descriptors in one message.
+pub const MESSAGE_FDS: usize = 4;
+
+/// Connections of others that one call drops before it returns to the caller's loop.
+const REFUSALS: usize = 64;
+/// The doorbell's message.
+const BELL: [u8; 1] = [0];
+const WELCOME: u64 = u64::from_le_bytes(*b"ferriwel");
+const HELLO: u64 = u64::from_le_bytes(*b"ferrihel");
+const GREETING_BYTES: usize = 24;
+
+/// What [`Control::recv`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// A message of this many bytes.
+    Message(usize),
+    /// The peer rang: look at the rings.
+    Doorbell,
+    /// Nothing more at present.
+    Empty,
+    /// The peer closed the connection, or its process is gone, or it broke the rules. Whether its process is gone is for
+    /// [`super::Host::reap_process`] to say.
+    Closed,
+}
+
+/// What [`Control::send`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The message is in the peer's queue.
+    Done,
+    /// The peer's queue is full: try again after the descriptor polls writable.
+    Full,
+    /// The peer is gone.
+    Closed,
+}
+
+/// Accepts control connections; its descriptor belongs into an epoll, level triggered, for reading.
+#[derive(Debug)]
+pub struct Listener {
+    fd: ForkFd,
+    key: HostKey,
+    registry: Arc<Registry>,
+    me: ProcessRef,
+    nonce: u64,
+}
+
+impl Listener {
+    pub(super) fn new(
+        fd: ForkFd,
+        key: HostKey,
+        registry: Arc<Registry>,
+        me: ProcessRef,
+        nonce: u64,
+    ) -> Listener {
+        Listener {
+            fd,
+            key,
+            registry,
+            me,
+            nonce,
+        }
+    }
+
+    /// The descriptor to poll.
+    ///
+    /// # Errors
+    /// `Forked` in a child.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>, HostError> {
+        self.fd.get()
+    }
+
+    /// Takes the next connection; None if nobody waits. Its peer is known once [`Control::recv`] has seen the hello. Many
+    /// connections end without one: joiners that only wanted the registry.
+    ///
+    /// # Errors
+    /// `System` (EMFILE and the like: the connection waits on), `Full`, `Forked`.
+    pub fn accept(&self) -> Result<Option<Control>, HostError> {
+        for _ in 0..REFUSALS {
+            let listener = self.fd.get()?;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let mut gave_up = false;
+            let fd = ForkFd::make(|| match rustix::net::accept_with(listener, flags) {
+                Ok(fd) => Ok(Some(fd)),
+                Err(Errno::AGAIN) => Ok(None),
+                Err(Errno::CONNABORTED | Errno::INTR) => {
+                    gave_up = true;
+                    Ok(None)
+                }
+                Err(e) => Err(HostError::errno("accept4", e)),
+            })?;
+            let Some(fd) = fd else {
+                if gave_up {
+                    continue;
+                }
+                return Ok(None);
+            };
+            if names::credentials(fd.get()?)?.uid != self.key.uid {
+                continue;
+            }
+            let greeting = greeting(WELCOME, self.me, self.nonce);
+            if send_message(fd.get()?, &greeting, &[self.registry.fd()])? == Sent::Done {
+                let end = Greeting::AwaitHello(Arc::clone(&self.registry));
+                return Ok(Some(Control {
+                    fd,
+                    peer: OnceLock::new(),
+                    greeting: Mutex::new(end),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What the first message must be.
+#[derive(Debug)]
+enum Greeting {
+    /// As the side that accepted.
+    AwaitHello(Arc<Registry>),
+    /// As the side that connected.
+    AwaitWelcome,
+    Done,
+    /// The peer broke the rules.
+    Broken,
+}
+
+/// One connection to another process of the domain. Sending is for any thread; receiving for one at a time (others wait).
+#[derive(Debug)]
+pub struct Control {
+    fd: ForkFd,
+    peer: OnceLock<ProcessRef>,
+    greeting: Mutex<Greeting>,
+}
+
+impl Control {
+    /// Connects to `peer` and introduces ourselves. Never waits.
+    pub(super) fn connect(
+        key: &HostKey,
+        registry: &Registry,
+        me: (ProcessRef, u64),
+        peer: ProcessRef,
+    ) -> Result<Control, HostError> {
+        let gone = HostError::PeerGone { peer };
+        let member = registry.member(peer).ok_or(gone.clone())?;
+        let fd = ForkFd::make(|| match names::dial(key, peer.slot)? {
+            Dialled::Member(fd, _) => Ok(Some(fd)),
+            Dialled::Full => Err(HostError::PeerBusy { peer }),
+            Dialled::Nobody | Dialled::Foreign => Ok(None),
+        })?
+        .ok_or(gone.clone())?;
+        // The slot had this owner before and after, so it was the one that listened.
+        if registry
+            .member(peer)
+            .is_none_or(|m| m.nonce != member.nonce)
+        {
+            return Err(gone);
+        }
+        let control = Control {
+            fd,
+            peer: OnceLock::from(peer),
+            greeting: Mutex::new(Greeting::AwaitWelcome),
+        };
+        match control.send(&greeting(HELLO, me.0, me.1), &[])? {
+            Sent::Done => Ok(control),
+            Sent::Full => Err(HostError::PeerBusy { peer }),
+            Sent::Closed => Err(gone),
+        }
+    }
+
+    /// The descriptor to poll: readable for messages, doorbells and the peer's death.
+    ///
+    /// # Errors
+    /// `Forked` in a child.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>, HostError> {
+        self.fd.get()
+    }
+
+    /// The peer: known from the start on the side that connected, after its hello on the side that accepted.
+    pub fn peer(&self) -> Option<ProcessRef> {
+        self.peer.get().copied()
+    }
+
+    /// Sends `bytes` (1 to [`MESSAGE_BYTES`]; a single 0 is the doorbell) and up to [`MESSAGE_FDS`] descriptors, whole or
+    /// not at all.
+    ///
+    /// # Errors
+    /// `Message` for a message or a number of descriptors out of range; `System` (ETOOMANYREFS, ENOMEM); `Forked`.
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent, HostError> {
+        if bytes.is_empty() || bytes.len() > MESSAGE_BYTES || fds.len() > MESSAGE_FDS {
+            return Err(HostError::Message {
+                bytes: bytes.len(),
+                fds: fds.len(),
+            });
+        }
+        send_message(self.fd.get()?, bytes, fds)
+    }
+
+    /// Wakes the peer. A full queue is as good: it will wake to that.
+    ///
+    /// # Errors
+    /// As [`Control::send`].
+    pub fn ring(&self) -> Result<Sent, HostError> {
+        Ok(match self.send(&BELL, &[])? {
+            Sent::Full => Sent::Done,
+            sent => sent,
+        })
+    }
+
+    /// Takes the next message into `bytes` and its descriptors, close-on-exec, into `fds` (cleared first). Call until `Empty`.
+    ///
+    /// # Errors
+    /// `Forked`; `System` for errors that are not the peer's. A message that is too long, has too many descriptors, or whose
+    /// descriptors we have no room for, ends the connection: `Closed`.
+    pub fn recv(
+        &self,
+        bytes: &mut [u8; MESSAGE_BYTES],
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<Received, HostError> {
+        fds.clear();
+        let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        // At most two turns: the greeting, then what follows.
+        for _ in 0..2 {
+            if matches!(*greeting, Greeting::Broken) {
+                return Ok(Received::Closed);
+            }
+            let length = match receive_message(self.fd.get()?, bytes, fds)? {
+                Taken::Message(length) => length,
+                Taken::Empty => return Ok(Received::Empty),
+                Taken::Closed => return Ok(Received::Closed),
+                Taken::Broken => {
+                    *greeting = Greeting::Broken;
+                    fds.clear();
+                    return Ok(Received::Closed);
+                }
+            };
+            if matches!(*greeting, Greeting::Done) {
+                let bell = bytes[..length] == BELL && fds.is_empty();
+                return Ok(if bell {
+                    Received::Doorbell
+                } else {
+                    Received::Message(length)
+                });
+            }
+            *greeting = self.check_greeting(&greeting, &bytes[..length]);
+            fds.clear();
+        }
+        Ok(Received::Empty)
+    }
+
+    fn check_greeting(&self, awaited: &Greeting, message: &[u8]) -> Greeting {
+        let good = match awaited {
+            Greeting::AwaitWelcome => parse_greeting(WELCOME, message)
+                .is_some_and(|(process, _)| Some(process) == self.peer()),
+            Greeting::AwaitHello(registry) => {
+                parse_greeting(HELLO, message).is_some_and(|(process, nonce)| {
+                    registry.member(process).is_some_and(|m| m.nonce == nonce)
+                        && self.peer.set(process).is_ok()
+                })
+            }
+            Greeting::Done | Greeting::Broken => false,
+        };
+        if good {
+            Greeting::Done
+        } else {
+            Greeting::Broken
+        }
+    }
+}
+
+/// Takes a listener's welcome off a fresh connection: who it says it is, and the registry's descriptor.
+pub(super) fn receive_welcome(fd: &OwnedFd) -> Option<(ProcessRef, OwnedFd)> {
+    let (mut bytes, mut fds) = ([0; MESSAGE_BYTES], Vec::new());
+    let Ok(Taken::Message(length)) = receive_message(fd.as_fd(), &mut bytes, &mut fds) else {
+        return None;
+    };
+    let (process, _) = parse_greeting(WELCOME, &bytes[..length])?;
+    Some((process, fds.pop()?))
+}
+
+fn greeting(magic: u64, me: ProcessRef, nonce: u64) -> [u8; GREETING_BYTES] {
+    let mut bytes = [0; GREETING_BYTES];
+    for (part, word) in bytes.chunks_exact_mut(8).zip([magic, me.to_word(), nonce]) {
+        part.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn parse_greeting(magic: u64, message: &[u8]) -> Option<(ProcessRef, u64)> {
+    let raw: &[u8; GREETING_BYTES] = message.try_into().ok()?;
+    let word = |i: usize| {
+        let mut part = [0; 8];
+        part.copy_from_slice(&raw[i * 8..i * 8 + 8]);
+        u64::from_le_bytes(part)
+    };
+    if word(0) != magic {
+        return None;
+    }
+    Some((ProcessRef::from_word(word(1))?, word(2)))
+}
+
+fn send_message(
+    to: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> Result<Sent, HostError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(HostError::Message {
+            bytes: bytes.len(),
+            fds: fds.len(),
+        });
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    match rustix::net::sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+        Ok(_) => Ok(Sent::Done),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(Sent::Full),
+        Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Sent::Closed),
+        Err(e) => Err(HostError::errno("sendmsg", e)),
+    }
+}
+
+enum Taken {
+    Message(usize),
+    Empty,
+    Closed,
+    Broken,
+}
+
+fn receive_message(
+    from: BorrowedFd<'_>,
+    bytes: &mut [u8; MESSAGE_BYTES],
+    fds: &mut Vec<OwnedFd>,
+) -> Result<Taken, HostError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let message =
+        match rustix::net::recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
+            Ok(message) => message,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Taken::Empty),
+            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Taken::Closed),
+            Err(e) => return Err(HostError::errno("recvmsg", e)),
+        };
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(got) = part {
+            fds.extend(got);
+        }
+    }
+    if message.bytes == 0 {
+        return Ok(Taken::Closed);
+    }
+    if message
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Ok(Taken::Broken);
+    }
+    Ok(Taken::Message(message.bytes))
+}

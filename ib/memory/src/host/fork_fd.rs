@@ -1,0 +1,148 @@
+//! Descriptors that a forked child must not keep.
+//!
+//! Owns: a table of every socket whose lifetime means "this process lives", so that a handler of pthread_atfork can
+//! close them in the child by async-signal-safe calls alone; and the gate that keeps a fork from falling between the
+//! making of such a descriptor and its entry in the table.
+//!
+//! Must not know: what the descriptors are for.
+
+use super::HostError;
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Descriptors of this kind that a process may hold: twice the process table (a connection each way), and some.
+const LIMIT: usize = 2 * 4096 + 64;
+
+/// Serial number in the upper half, descriptor + 1 in the lower; 0 is free. The serial number keeps an object that
+/// the child inherited from closing a descriptor that the child opened later.
+static TABLE: [AtomicU64; LIMIT] = [const { AtomicU64::new(0) }; LIMIT];
+/// One past the highest entry ever used: what a fork has to walk.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static SERIAL: AtomicU32 = AtomicU32::new(1);
+/// 0 open, 1 closed by a maker of a descriptor or by a fork under way.
+static GATE: AtomicU32 = AtomicU32::new(0);
+/// Counts forks as this process sees them from the child's side.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// For the `prepare` handler of pthread_atfork: waits until no thread is between making a descriptor and recording
+/// it, and keeps others from starting. Async-signal-safe.
+pub fn before_fork() {
+    close_gate();
+}
+
+/// For the `parent` handler of pthread_atfork. Async-signal-safe.
+pub fn after_fork_in_parent() {
+    GATE.store(0, Ordering::Release);
+}
+
+/// For the `child` handler of pthread_atfork: closes the listener, the name and the control connections that the
+/// child inherited, so that it never keeps a dead parent alive for its peers. Objects that were made before the fork
+/// answer [`HostError::Forked`] from then on and their destructors do nothing. Async-signal-safe.
+pub fn close_all_after_fork() {
+    for entry in &TABLE[..USED.load(Ordering::Acquire).min(LIMIT)] {
+        let value = entry.swap(0, Ordering::AcqRel);
+        if value != 0 {
+            // SAFETY: the entry's owner gives the descriptor up when it finds the entry changed, so nobody else
+            // in this child uses or closes it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd_of(value)) });
+        }
+    }
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+    GATE.store(0, Ordering::Release);
+}
+
+/// Changes in the child of a fork (if its handler ran), never otherwise.
+pub(super) fn epoch() -> u32 {
+    EPOCH.load(Ordering::Acquire)
+}
+
+/// A descriptor that [`close_all_after_fork`] closes.
+#[derive(Debug)]
+pub(super) struct ForkFd {
+    index: usize,
+    value: u64,
+}
+
+impl ForkFd {
+    /// Makes a descriptor with the gate closed and records it; None if `make` gives none.
+    ///
+    /// # Errors
+    /// What `make` returns, or `Full` if the process holds too many.
+    pub(super) fn make(
+        make: impl FnOnce() -> Result<Option<OwnedFd>, HostError>,
+    ) -> Result<Option<ForkFd>, HostError> {
+        let _gate = Gate::close();
+        let Some(fd) = make()? else { return Ok(None) };
+        // The gate is ours, so entries only become free under us (in a child), never taken.
+        let index = TABLE
+            .iter()
+            .position(|e| e.load(Ordering::Relaxed) == 0)
+            .ok_or(HostError::Full {
+                table: "control descriptors",
+                limit: LIMIT,
+            })?;
+        let serial = u64::from(SERIAL.fetch_add(1, Ordering::Relaxed));
+        let value = serial << 32 | (fd.into_raw_fd() as u64 + 1);
+        TABLE[index].store(value, Ordering::Release);
+        USED.fetch_max(index + 1, Ordering::AcqRel);
+        Ok(Some(ForkFd { index, value }))
+    }
+
+    /// The descriptor.
+    ///
+    /// # Errors
+    /// `Forked` in a child of the process that made it.
+    pub(super) fn get(&self) -> Result<BorrowedFd<'_>, HostError> {
+        if TABLE[self.index].load(Ordering::Acquire) != self.value {
+            return Err(HostError::Forked);
+        }
+        // SAFETY: the entry is unchanged, so the descriptor is open and self, whose drop closes it, is borrowed.
+        Ok(unsafe { BorrowedFd::borrow_raw(fd_of(self.value)) })
+    }
+}
+
+impl Drop for ForkFd {
+    fn drop(&mut self) {
+        // A fork between the two steps would leave the child an unrecorded copy.
+        let _gate = Gate::close();
+        let entry = &TABLE[self.index];
+        if entry
+            .compare_exchange(self.value, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            // SAFETY: the entry was still ours and nobody finds the descriptor there any more.
+            drop(unsafe { OwnedFd::from_raw_fd(fd_of(self.value)) });
+        }
+    }
+}
+
+fn fd_of(value: u64) -> i32 {
+    (value as u32).wrapping_sub(1) as i32
+}
+
+/// The gate, closed until this is dropped.
+struct Gate;
+
+impl Gate {
+    fn close() -> Gate {
+        close_gate();
+        Gate
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        GATE.store(0, Ordering::Release);
+    }
+}
+
+/// The gate is held for a few system calls that do not block, so waiting is yielding.
+fn close_gate() {
+    while GATE
+        .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        // SAFETY: sched_yield has no precondition.
+        unsafe { libc::sched_yield() };
+    }
+}

@@ -1,0 +1,281 @@
+//! The lock under which a process joins: one joiner at a time, so that the first one makes the registry alone.
+//!
+//! Owns: a directory to flock and a name to bind. The name *is* the lock: it is unique in exactly the domain's network
+//! namespace, whatever file systems its members see, and goes with its holder. flock on a directory before it is for queueing,
+//! and stands in where another user squats on the name. Must not know: what is done under the lock.
+//!
+//! The directory is the only thing in a file system, is always empty, and stays: removing it would let two processes lock two
+//! directories of one path.
+
+use super::HostError;
+use super::fork_fd::ForkFd;
+use super::identity::HostKey;
+use super::names::{self, Dialled};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// First and longest pause between two attempts.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(40), Duration::from_millis(3));
+/// A name that is bound but on which nobody of ours has listened for this long is not held by a joiner.
+const SQUATTED_AFTER: Duration = Duration::from_millis(100);
+
+/// Held until dropped.
+#[derive(Debug)]
+pub(super) struct DomainLock {
+    name: Option<ForkFd>,
+    directory: Option<ForkFd>,
+}
+
+impl DomainLock {
+    /// Waits up to `wait` for the lock of a domain.
+    ///
+    /// # Errors
+    /// `LockTimeout` with the holder, if the kernel tells; `NotOurs` for a directory that somebody planted;
+    /// `NameTaken` if the name is squatted and there is no directory to lock either.
+    pub(super) fn acquire(key: &HostKey, wait: Duration) -> Result<DomainLock, HostError> {
+        let start = Instant::now();
+        // The directory is shared with the user's other domains: if one of those has stopped while holding it, the
+        // name is still to be had.
+        let directory = flock(open_directory(key.uid)?, start + wait / 2)?;
+        let mut pause = Pause::new();
+        let mut nobody_since: Option<Instant> = None;
+        loop {
+            if let Some(name) = names::bind_lock(key)? {
+                return Ok(DomainLock {
+                    name: Some(name),
+                    directory: directory.held,
+                });
+            }
+            if start.elapsed() >= wait {
+                return Err(timeout(key, wait));
+            }
+            pause.sleep();
+            if !pause.is_longest() {
+                continue;
+            }
+            match names::dial_lock(key)? {
+                Dialled::Foreign | Dialled::Nobody => {
+                    let since = *nobody_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= SQUATTED_AFTER {
+                        return match directory {
+                            Flocked { held: Some(fd), .. } => Ok(DomainLock {
+                                name: None,
+                                directory: Some(fd),
+                            }),
+                            Flocked {
+                                contended: true, ..
+                            } => Err(timeout(key, wait)),
+                            _ => Err(HostError::NameTaken),
+                        };
+                    }
+                }
+                Dialled::Member(..) | Dialled::Full => nobody_since = None,
+            }
+        }
+    }
+}
+
+impl Drop for DomainLock {
+    fn drop(&mut self) {
+        self.name = None;
+        if let Some(fd) = self.directory.as_ref().and_then(|d| d.get().ok()) {
+            // Unlocked, not only closed: a child forked meanwhile shares the open file.
+            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+        }
+    }
+}
+
+fn timeout(key: &HostKey, wait: Duration) -> HostError {
+    let holder = match names::dial_lock(key) {
+        Ok(Dialled::Member(_, who)) if who.pid != 0 => Some(who.pid),
+        _ => None,
+    };
+    HostError::LockTimeout {
+        waited_ms: wait.as_millis() as u64,
+        holder,
+    }
+}
+
+struct Flocked {
+    held: Option<ForkFd>,
+    contended: bool,
+}
+
+fn flock(directory: Option<ForkFd>, deadline: Instant) -> Result<Flocked, HostError> {
+    let Some(directory) = directory else {
+        return Ok(Flocked {
+            held: None,
+            contended: false,
+        });
+    };
+    let mut pause = Pause::new();
+    loop {
+        match rustix::fs::flock(directory.get()?, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                return Ok(Flocked {
+                    held: Some(directory),
+                    contended: false,
+                });
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => pause.sleep(),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                return Ok(Flocked {
+                    held: None,
+                    contended: true,
+                });
+            }
+            // A file system without locks.
+            Err(_) => {
+                return Ok(Flocked {
+                    held: None,
+                    contended: false,
+                });
+            }
+        }
+    }
+}
+
+/// Grows by half each time up to its longest.
+struct Pause(Duration);
+
+impl Pause {
+    fn new() -> Pause {
+        Pause(PAUSE.0)
+    }
+
+    fn is_longest(&self) -> bool {
+        self.0 >= PAUSE.1
+    }
+
+    fn sleep(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (self.0 * 3 / 2).min(PAUSE.1);
+    }
+}
+
+/// Where the directory goes: beside the user's other run-time files if that place is truly the user's, else in /tmp.
+fn directory_path(uid: u32) -> PathBuf {
+    let run = PathBuf::from(format!("/run/user/{uid}"));
+    let ours = open_nofollow(&run).is_ok_and(|fd| check_owner(&fd, uid, &run).is_ok());
+    if ours {
+        run.join("ferriband")
+    } else {
+        PathBuf::from(format!("/tmp/ferriband-{uid}"))
+    }
+}
+
+fn open_directory(uid: u32) -> Result<Option<ForkFd>, HostError> {
+    let path = directory_path(uid);
+    ForkFd::make(|| open_checked(&path, uid))
+}
+
+/// Makes the directory if need be, and opens it; None where there is no place for one (a read-only file system), or where it is
+/// that of a user whom our user namespace cannot name: nobody we know planted it, and it is no use to us.
+fn open_checked(path: &Path, uid: u32) -> Result<Option<OwnedFd>, HostError> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::NOENT | Errno::ACCESS | Errno::NOSPC) => {}
+        Err(e) => return Err(HostError::errno("mkdir of the lock directory", e)),
+    }
+    let fd = match open_nofollow(path) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(not_ours(path, "is not a directory")),
+        Err(Errno::ACCESS) => return Err(not_ours(path, "cannot be opened")),
+        Err(e) => return Err(HostError::errno("open of the lock directory", e)),
+    };
+    match check_owner(&fd, uid, path) {
+        Ok(()) => Ok(Some(fd)),
+        Err(_) if owner_has_no_name_here(&fd, uid) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn open_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+fn check_owner(fd: &OwnedFd, uid: u32, path: &Path) -> Result<(), HostError> {
+    let stat = rustix::fs::fstat(fd).map_err(|e| HostError::errno("fstat", e))?;
+    if stat.st_uid != uid {
+        return Err(not_ours(path, "belongs to another user"));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        return Err(not_ours(
+            path,
+            "is open to other users (its mode must be 0700)",
+        ));
+    }
+    Ok(())
+}
+
+fn owner_has_no_name_here(fd: &OwnedFd, uid: u32) -> bool {
+    const OVERFLOW_UID: u32 = 65534;
+    let unnamed =
+        rustix::fs::fstat(fd).is_ok_and(|s| s.st_uid == OVERFLOW_UID && uid != OVERFLOW_UID);
+    let all_named = std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    unnamed && !all_named
+}
+
+fn not_ours(path: &Path, why: &'static str) -> HostError {
+    HostError::NotOurs {
+        path: path.display().to_string(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir =
+            std::env::temp_dir().join(format!("ferriband-lock-test-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn directory_is_made_once_and_closed_to_others() {
+        let dir = scratch("made");
+        let uid = rustix::process::geteuid().as_raw();
+        let path = dir.join("d");
+        for _ in 0..2 {
+            assert!(open_checked(&path, uid).unwrap().is_some());
+        }
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert!(open_checked(&dir.join("no/such"), uid).unwrap().is_none());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn planted_directories_are_refused() {
+        let dir = scratch("planted");
+        let uid = rustix::process::geteuid().as_raw();
+        let refused = |path: &Path, uid: u32, reason: &str| match open_checked(path, uid) {
+            Err(HostError::NotOurs { why, .. }) => assert!(why.contains(reason), "{why}"),
+            other => panic!("{path:?}: {other:?}"),
+        };
+        let (open, file, link) = (dir.join("open"), dir.join("file"), dir.join("link"));
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o770)).unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        symlink(dir.join("real"), &link).unwrap();
+        refused(&open, uid, "open to other users");
+        refused(&file, uid, "not a directory");
+        refused(&link, uid, "not a directory");
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o700)).unwrap();
+        refused(&open, uid + 1, "another user");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,607 @@
+//! The registry of a host domain, and the channels between its processes. No daemon, no files.
+//!
+//! A domain is what processes of one uid, boot and network namespace share. Its tables lie in a sealed memfd that
+//! members hand to joiners; its names are abstract unix sockets. All of it goes with the last member, however that
+//! ends; what can be left is one empty directory of mode 0700 that joiners lock ([`lock`]).
+//!
+//! Owns: who is a member, who owns which queue pair number, multicast attachments, XRC domains, targets and SRQs
+//! ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
+//!
+//! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
+//! ([`names`]). Each entry that it owns carries both numbers, so it is freed exactly when its owner is buried, by whichever
+//! member or joiner notices, and a later owner of the slot inherits nothing. A member that is stopped stays a member.
+//! A program that closes our descriptors behind our back is dead to the others: its next claim says `Expelled`.
+//!
+//! *Fork.* Install [`before_fork`], [`after_fork_in_parent`] and [`close_all_after_fork`] by pthread_atfork; else a child
+//! keeps its parent's names bound. In the child every inherited object answers `Forked`. *Exec.* All is close-on-exec.
+//!
+//! *Trust.* Members share a uid and are trusted to be no attackers; bytes of the segment and of sockets are checked all
+//! the same. Other users can squat on names, which costs slots and nothing else: every connection's uid is checked.
+
+mod control;
+mod discover;
+mod fork_fd;
+mod identity;
+mod layout;
+mod lock;
+mod multicast;
+mod names;
+mod registry;
+#[cfg(test)]
+mod tests;
+mod xrc;
+
+pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS, Received, Sent};
+pub use fork_fd::{after_fork_in_parent, before_fork, close_all_after_fork};
+pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
+pub use multicast::MulticastMember;
+pub use registry::{Member, PROCESS_LIMIT, ProcessRef, QPN_BLOCK, Registry, XRC_QPN_BASE};
+pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
+
+use ferriband_wire::{Gid, Lid, Qpn};
+use fork_fd::ForkFd;
+use layout::{PROCESSES, header};
+use lock::DomainLock;
+use names::Prober;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Members that a joiner probes for having died unnoticed: a bound on what one join costs, while every slot's turn comes.
+const PROBES_PER_JOIN: usize = 32;
+
+/// Why something about the host domain failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// A system call failed.
+    #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*errno))]
+    System {
+        /// The call, or what it was about.
+        call: &'static str,
+        /// Its errno.
+        errno: i32,
+    },
+    /// /proc does not hold what Linux puts there.
+    #[error("{what}; is /proc mounted?")]
+    Proc {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A domain's label has a bad character or is too long.
+    #[error("a domain's label has at most {LABEL_BYTES} characters out of a-z, 0-9 and '-'")]
+    Label,
+    /// The lock directory is not one that we may trust.
+    #[error("{path} {why}; remove it, or have its owner remove it")]
+    NotOurs {
+        /// Its path.
+        path: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Somebody held the lock for too long.
+    #[error("waited {waited_ms} ms for {} to finish joining; is it stopped?", holder_text(*holder))]
+    LockTimeout {
+        /// How long we waited.
+        waited_ms: u64,
+        /// Who holds it, if the kernel tells.
+        holder: Option<u32>,
+    },
+    /// Another user holds the lock's name, and there is no directory to lock.
+    #[error(
+        "another user holds the name of the join lock, and no directory could be made to lock instead"
+    )]
+    NameTaken,
+    /// There are members, but none could hand over the registry.
+    #[error(
+        "process {pid} (slot {slot}) is a member of this host's registry and does not answer; is it stopped?"
+    )]
+    NoAnswer {
+        /// A member's slot.
+        slot: u16,
+        /// Its process number, 0 if not known.
+        pid: u32,
+    },
+    /// What was handed over is no registry of this domain.
+    #[error("the registry that a member handed over is not usable: {what}")]
+    BadRegistry {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A table has no free entry.
+    #[error("no room for more than {limit} {table} on one host")]
+    Full {
+        /// Which.
+        table: &'static str,
+        /// Its size.
+        limit: usize,
+    },
+    /// The object was made before a fork, and this is the child.
+    #[error("this process is a fork's child and cannot use what its parent opened")]
+    Forked,
+    /// Other members found our name gone and declared us dead.
+    #[error("this process is not a member any more: something closed its sockets")]
+    Expelled,
+    /// The calling thread is in another network namespace than the domain.
+    #[error("this thread has left the network namespace of its host domain")]
+    OtherNamespace,
+    /// The peer is no member any more.
+    #[error("process in slot {} (generation {}) is gone", peer.slot, peer.generation)]
+    PeerGone {
+        /// Who.
+        peer: ProcessRef,
+    },
+    /// The peer's backlog or queue is full: try again later.
+    #[error("process in slot {} does not accept connections at present", peer.slot)]
+    PeerBusy {
+        /// Who.
+        peer: ProcessRef,
+    },
+    /// A message is empty or too long, or has too many descriptors.
+    #[error(
+        "a message has 1 to {MESSAGE_BYTES} bytes and up to {MESSAGE_FDS} descriptors, got {bytes} and {fds}"
+    )]
+    Message {
+        /// Its length.
+        bytes: usize,
+        /// Its descriptors.
+        fds: usize,
+    },
+    /// An XRC domain that must exist does not.
+    #[error("the XRC domain does not exist")]
+    NoDomain,
+    /// An XRC domain that must not exist does.
+    #[error("the XRC domain exists")]
+    DomainExists,
+    /// The segment could not be made or mapped.
+    #[error(transparent)]
+    Memory(#[from] crate::Error),
+}
+
+impl HostError {
+    #[cold]
+    fn io(call: &'static str, e: &std::io::Error) -> HostError {
+        HostError::System {
+            call,
+            errno: e.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    #[cold]
+    fn errno(call: &'static str, e: rustix::io::Errno) -> HostError {
+        HostError::System {
+            call,
+            errno: e.raw_os_error(),
+        }
+    }
+
+    /// The errno that the C faces report.
+    pub fn to_errno(&self) -> i32 {
+        match self {
+            HostError::System { errno, .. } => *errno,
+            HostError::Proc { .. } => libc::ENOSYS,
+            HostError::Label | HostError::Message { .. } => libc::EINVAL,
+            HostError::NotOurs { .. } | HostError::NameTaken => libc::EACCES,
+            HostError::LockTimeout { .. } | HostError::NoAnswer { .. } => libc::ETIMEDOUT,
+            HostError::BadRegistry { .. } => libc::EPROTO,
+            HostError::Full { .. } => libc::ENOMEM,
+            HostError::Forked | HostError::Expelled | HostError::OtherNamespace => libc::EIO,
+            HostError::PeerGone { .. } => libc::ECONNREFUSED,
+            HostError::PeerBusy { .. } => libc::EAGAIN,
+            HostError::NoDomain => libc::ENOENT,
+            HostError::DomainExists => libc::EEXIST,
+            HostError::Memory(e) => e.errno(),
+        }
+    }
+}
+
+fn holder_text(holder: Option<u32>) -> String {
+    holder.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
+/// How to join.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// Splits the domain: only processes with equal labels meet. At most [`LABEL_BYTES`] of a-z, 0-9 and '-'.
+    pub label: String,
+    /// How long to wait for other joiners.
+    pub lock_wait: Duration,
+    /// How long to wait for members' answers, sixteen at a time, where /proc does not help.
+    pub answer_wait: Duration,
+}
+
+impl Default for JoinOptions {
+    fn default() -> Self {
+        JoinOptions {
+            label: String::new(),
+            lock_wait: Duration::from_secs(10),
+            answer_wait: Duration::from_millis(200),
+        }
+    }
+}
+
+/// What [`Host::reap_process`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It is gone, and all that it owned is free.
+    Dead,
+    /// Its name is bound: it lives, or it is stopped.
+    Alive,
+}
+
+/// Membership of this process. Dropping it leaves the domain and frees what is still owned.
+///
+/// Dereferences to [`Registry`] for look-ups.
+#[derive(Debug)]
+pub struct Host {
+    registry: Arc<Registry>,
+    key: HostKey,
+    identity: ProcessIdentity,
+    me: ProcessRef,
+    nonce: u64,
+    listener: Listener,
+    /// Bound while we are a member.
+    presence: ForkFd,
+    epoch: u32,
+}
+
+impl std::ops::Deref for Host {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Host {
+    /// Joins the domain of the calling thread; the first joiner makes it.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `NoAnswer`, `NotOurs`, `NameTaken`, `Full`, `Label`, `Proc`, `System`, `Memory`: see each.
+    pub fn join(options: &JoinOptions) -> Result<Host, HostError> {
+        let key = HostKey::current(&options.label)?;
+        let identity = ProcessIdentity::current()?;
+        let nonce = random()?;
+        let _lock = DomainLock::acquire(&key, options.lock_wait)?;
+        let registry = match discover::find(&key, &identity, options.answer_wait)? {
+            Some(registry) => registry,
+            None => Registry::create(&key)?,
+        };
+        let prober = Prober::new(&key)?;
+        reap_some(&registry, &prober, PROBES_PER_JOIN)?;
+        let claimed = match claim_slot(&registry, &key, &identity, nonce)? {
+            Some(claimed) => claimed,
+            None => {
+                reap_some(&registry, &prober, PROCESS_LIMIT)?;
+                claim_slot(&registry, &key, &identity, nonce)?.ok_or(HostError::Full {
+                    table: PROCESSES.name,
+                    limit: PROCESS_LIMIT,
+                })?
+            }
+        };
+        let (me, presence, listener) = claimed;
+        let registry = Arc::new(registry);
+        let listener = Listener::new(listener, key.clone(), Arc::clone(&registry), me, nonce);
+        Ok(Host {
+            registry,
+            key,
+            identity,
+            me,
+            nonce,
+            listener,
+            presence,
+            epoch: fork_fd::epoch(),
+        })
+    }
+
+    /// Our slot and generation.
+    pub fn me(&self) -> ProcessRef {
+        self.me
+    }
+
+    /// Our identity, as our entry shows it.
+    pub fn identity(&self) -> ProcessIdentity {
+        self.identity
+    }
+
+    /// The domain's key.
+    pub fn key(&self) -> &HostKey {
+        &self.key
+    }
+
+    /// Where other members' connections arrive.
+    pub fn listener(&self) -> &Listener {
+        &self.listener
+    }
+
+    /// Connects to another member (or to ourselves). Never waits.
+    ///
+    /// # Errors
+    /// `PeerGone` (then call [`Host::reap_process`]), `PeerBusy` (try again later), `Forked`, `System`, `Full`.
+    pub fn connect(&self, peer: ProcessRef) -> Result<Control, HostError> {
+        self.check_fork()?;
+        Control::connect(&self.key, &self.registry, (self.me, self.nonce), peer)
+    }
+
+    /// Fails unless we are still a member: `Forked` or `Expelled`.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check_member(&self) -> Result<(), HostError> {
+        self.check_fork()?;
+        if self.registry.is_live(self.me) {
+            Ok(())
+        } else {
+            Err(HostError::Expelled)
+        }
+    }
+
+    /// Sets the 32 bits of our entry that are the adapter's own.
+    ///
+    /// # Errors
+    /// `Forked`, `Expelled`.
+    pub fn set_flags(&self, flags: u32) -> Result<(), HostError> {
+        self.check_fork()?;
+        self.registry.set_flags(self.me, flags)
+    }
+
+    // Death.
+
+    /// Finds out whether a member is dead, and if so frees all that it owned. For whoever saw a connection end or refused: where
+    /// the name is still bound, the member has to accept and drop a connection.
+    ///
+    /// # Errors
+    /// `Forked`; `Expelled`; `OtherNamespace`, if the calling thread cannot see the domain's names; `System`.
+    pub fn reap_process(&self, process: ProcessRef) -> Result<Fate, HostError> {
+        let prober = self.prober()?;
+        let is_dead = |slot| {
+            // A bound name may be a squatter's: the listener's credentials tell.
+            Ok(!prober.is_present(slot)?
+                || matches!(
+                    names::dial(&self.key, slot),
+                    Ok(names::Dialled::Nobody | names::Dialled::Foreign)
+                ))
+        };
+        self.bury_if(process, is_dead)
+    }
+
+    /// Buries a member if `is_dead` says so of its slot after its entry was read.
+    fn bury_if(
+        &self,
+        process: ProcessRef,
+        is_dead: impl FnOnce(u16) -> Result<bool, HostError>,
+    ) -> Result<Fate, HostError> {
+        if usize::from(process.slot) >= PROCESS_LIMIT {
+            return Ok(Fate::Dead);
+        }
+        let Some(occupant) = self
+            .registry
+            .occupant(process.slot)
+            .filter(|o| o.owner() == process)
+        else {
+            return Ok(Fate::Dead);
+        };
+        if !is_dead(process.slot)? {
+            return Ok(Fate::Alive);
+        }
+        self.registry.bury(occupant);
+        Ok(Fate::Dead)
+    }
+
+    /// Frees what dead processes owned, all of them. Gives the number of processes found dead.
+    ///
+    /// # Errors
+    /// As [`Host::reap_process`].
+    pub fn reap(&self) -> Result<usize, HostError> {
+        let prober = self.prober()?;
+        let buried = reap_some(&self.registry, &prober, PROCESS_LIMIT)?;
+        self.registry.sweep_orphans();
+        Ok(buried)
+    }
+
+    /// A prober that is known to see this domain: it sees us. A thread that moved to another network namespace would
+    /// find everybody dead.
+    fn prober(&self) -> Result<Prober<'_>, HostError> {
+        self.check_member()?;
+        let prober = Prober::new(&self.key)?;
+        if !prober.is_present(self.me.slot)? {
+            return Err(HostError::OtherNamespace);
+        }
+        Ok(prober)
+    }
+
+    /// Claims, and if there is no room, reaps and tries once more.
+    fn claim<T>(&self, mut attempt: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
+        self.check_member()?;
+        match attempt() {
+            Err(HostError::Full { .. }) => {
+                self.reap()?;
+                attempt()
+            }
+            result => result,
+        }
+    }
+
+    // Queue pair numbers.
+
+    /// Claims a block of queue pair numbers: block b is the [`QPN_BLOCK`] numbers from b * [`QPN_BLOCK`]. Never those of
+    /// QP0 and QP1, of multicast, or of XRC targets.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn claim_qpn_block(&self) -> Result<u32, HostError> {
+        self.claim(|| self.registry.claim_qpn_block(self.me))
+    }
+
+    /// Gives a block back; false if it is not ours.
+    pub fn release_qpn_block(&self, block: u32) -> bool {
+        self.check_fork().is_ok() && self.registry.release_qpn_block(self.me, block)
+    }
+
+    // Multicast.
+
+    /// Attaches a queue pair of ours to a group. Attaching it again changes nothing.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn multicast_attach(&self, mgid: &Gid, mlid: Lid, qpn: Qpn) -> Result<(), HostError> {
+        self.claim(|| self.registry.multicast_attach(self.me, mgid, mlid, qpn))
+    }
+
+    /// Detaches a queue pair of ours; false if it was not attached.
+    pub fn multicast_detach(&self, mgid: &Gid, mlid: Lid, qpn: Qpn) -> bool {
+        self.check_fork().is_ok() && self.registry.multicast_detach(self.me, mgid, mlid, qpn)
+    }
+
+    // XRC.
+
+    /// Opens the XRC domain that a file stands for.
+    ///
+    /// # Errors
+    /// `NoDomain`, `DomainExists`, `Full`, `Forked`, `Expelled`, `OtherNamespace`, `System`.
+    pub fn xrc_domain_open(
+        &self,
+        device: u64,
+        inode: u64,
+        how: XrcOpen,
+    ) -> Result<XrcDomain, HostError> {
+        let id = xrc::domain_of_file(device, inode);
+        if how != XrcOpen::OrCreate {
+            // The dead do not keep a domain open.
+            let prober = self.prober()?;
+            for process in self.registry.xrc_domain_members(id) {
+                self.bury_if(process, |slot| Ok(!prober.is_present(slot)?))?;
+            }
+        }
+        self.claim(|| match how {
+            XrcOpen::OrCreate => self.registry.xrc_join_domain(self.me, id),
+            XrcOpen::CreateNew => self
+                .registry
+                .xrc_create_domain(self.me, id)?
+                .ok_or(HostError::DomainExists),
+            XrcOpen::Existing if self.registry.xrc_domain_members(id).is_empty() => {
+                Err(HostError::NoDomain)
+            }
+            XrcOpen::Existing => self.registry.xrc_join_domain(self.me, id),
+        })
+    }
+
+    /// Opens a domain that nobody else can.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn xrc_domain_private(&self) -> Result<XrcDomain, HostError> {
+        let id = self.registry.xrc_private_domain(self.me);
+        self.claim(|| self.registry.xrc_join_domain(self.me, id))
+    }
+
+    /// Closes an opening; the domain and its targets go with the last one. False if it was closed before.
+    pub fn xrc_domain_close(&self, domain: XrcDomain) -> bool {
+        self.check_fork().is_ok() && self.registry.xrc_domain_close(domain)
+    }
+
+    /// Claims a target queue pair of a domain that we have open, with a number from [`XRC_QPN_BASE`] on and all words 0. Nobody
+    /// finds it before [`Host::xrc_tgt_publish`].
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn xrc_tgt_claim(&self, domain: &XrcDomain) -> Result<XrcTarget, HostError> {
+        self.claim(|| self.registry.xrc_tgt_claim(domain))
+    }
+
+    /// Makes a claimed target the domain's: it outlives us from here on. Use the handle returned, not the one before.
+    ///
+    /// # Errors
+    /// `Forked`, `Expelled`.
+    pub fn xrc_tgt_publish(&self, target: XrcTarget) -> Result<XrcTarget, HostError> {
+        self.check_member()?;
+        self.registry.xrc_tgt_publish(target)
+    }
+
+    /// Claims a 24-bit number, never 0, for an XRC shared receive queue of ours; `words` are shown to who looks it up.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn xrc_srq_claim(&self, domain: &XrcDomain, words: [u64; 2]) -> Result<u32, HostError> {
+        self.claim(|| self.registry.xrc_srq_claim(self.me, domain.id, words))
+    }
+
+    /// Gives a number back; false if it is not ours.
+    pub fn xrc_srq_free(&self, number: u32) -> bool {
+        self.check_fork().is_ok() && self.registry.xrc_srq_free(self.me, number)
+    }
+
+    fn check_fork(&self) -> Result<(), HostError> {
+        if fork_fd::epoch() == self.epoch {
+            Ok(())
+        } else {
+            Err(HostError::Forked)
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // A child's copy must not give away what the parent still uses.
+        if self.presence.get().is_ok()
+            && let Some(occupant) = self
+                .registry
+                .occupant(self.me.slot)
+                .filter(|o| o.owner() == self.me)
+        {
+            self.registry.bury(occupant);
+        }
+    }
+}
+
+type Claimed = (ProcessRef, ForkFd, ForkFd);
+
+/// Takes the lowest free slot whose names can be bound. Binding comes first: whoever holds the names is the only one to claim.
+fn claim_slot(
+    registry: &Registry,
+    key: &HostKey,
+    identity: &ProcessIdentity,
+    nonce: u64,
+) -> Result<Option<Claimed>, HostError> {
+    for slot in 0..PROCESS_LIMIT as u16 {
+        if registry.occupant(slot).is_some() {
+            continue;
+        }
+        let Some(presence) = names::bind_presence(key, slot)? else {
+            continue;
+        };
+        let Some(listener) = names::bind_listener(key, slot)? else {
+            continue;
+        };
+        if let Some(me) = registry.claim_slot(slot, identity, nonce) {
+            return Ok(Some((me, presence, listener)));
+        }
+    }
+    Ok(None)
+}
+
+/// Probes up to `probes` members from where the last one stopped, and buries the dead. Gives their number.
+fn reap_some(registry: &Registry, prober: &Prober<'_>, probes: usize) -> Result<usize, HostError> {
+    let used = registry.used(&PROCESSES);
+    let mut buried = 0;
+    for _ in 0..probes.min(used) {
+        let slot = (registry.add(header::REAP_CURSOR, 1) % used as u64) as u16;
+        // The occupant is read before its name is asked for: so it is this one whose name was gone.
+        if let Some(occupant) = registry.occupant(slot)
+            && !prober.is_present(slot)?
+        {
+            registry.bury(occupant);
+            buried += 1;
+        }
+    }
+    Ok(buried)
+}
+
+fn random() -> Result<u64, HostError> {
+    let mut bytes = [0; 8];
+    // Eight bytes come whole or not at all.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| HostError::errno("getrandom", e))?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,191 @@
+//! The names of a host domain in the abstract namespace of unix sockets: presence, listener, lock.
+//!
+//! Owns: binding, probing and connecting names, and checking the credentials of who answers. Such a name lives in
+//! the network namespace and vanishes with the last descriptor of its socket, however the process ends; it needs
+//! no file. The kernel drops a dying process's memory before its descriptors, so when a name is gone, nothing of
+//! its process writes to shared memory any more; an exec drops memory and names in the same order.
+//!
+//! Must not know: the registry's tables.
+//!
+//! Every member of slot s holds two sockets. `PREFIX/pS`, a datagram socket shut for reading, only proves presence: to
+//! connect a datagram socket to it is one exact look-up in the kernel's table that the member never notices.
+//! (/proc/net/unix would need no second socket, but it is read in pieces between which the kernel drops its lock: while
+//! other sockets come and go an entry can be skipped, and a skipped entry would be a living process declared dead.)
+//! `PREFIX/sS` listens.
+
+use super::HostError;
+use super::fork_fd::ForkFd;
+use super::identity::HostKey;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Connections that may wait for a listener (the kernel takes the smaller of this and net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+
+/// Credentials of the process at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Credentials {
+    /// 0 if the process is not visible in our pid namespace.
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+}
+
+/// What an attempt to connect found.
+#[derive(Debug)]
+pub(super) enum Dialled {
+    /// A listener of our uid.
+    Member(OwnedFd, Credentials),
+    /// Somebody else listens there.
+    Foreign,
+    /// Nobody listens.
+    Nobody,
+    /// The listener's backlog is full: its process is stopped or very late.
+    Full,
+}
+
+fn address(key: &HostKey, tail: &str) -> Result<SocketAddrUnix, HostError> {
+    let name = key.name_prefix() + "/" + tail;
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+        .map_err(|e| HostError::errno("socket name", e))
+}
+
+fn socket(kind: SocketType) -> Result<OwnedFd, HostError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
+        .map_err(|e| HostError::errno("socket", e))
+}
+
+/// Binds a name; None if somebody holds it.
+fn bind(kind: SocketType, at: &SocketAddrUnix) -> Result<Option<OwnedFd>, HostError> {
+    let fd = socket(kind)?;
+    match rustix::net::bind(&fd, at) {
+        Ok(()) => Ok(Some(fd)),
+        Err(Errno::ADDRINUSE) => Ok(None),
+        Err(e) => Err(HostError::errno("bind", e)),
+    }
+}
+
+/// Binds a name to a descriptor that children do not keep; None if somebody holds it.
+fn bind_guarded(
+    kind: SocketType,
+    at: &SocketAddrUnix,
+    finish: impl FnOnce(&OwnedFd) -> Result<(), HostError>,
+) -> Result<Option<ForkFd>, HostError> {
+    ForkFd::make(|| {
+        let bound = bind(kind, at)?;
+        bound.as_ref().map_or(Ok(()), finish)?;
+        Ok(bound)
+    })
+}
+
+/// Binds the presence name of `slot`; None if it is taken.
+pub(super) fn bind_presence(key: &HostKey, slot: u16) -> Result<Option<ForkFd>, HostError> {
+    bind_guarded(
+        SocketType::DGRAM,
+        &address(key, &format!("p{slot}"))?,
+        |fd| {
+            // Nobody can fill the queue of a socket that is shut for reading.
+            rustix::net::shutdown(fd, rustix::net::Shutdown::Read)
+                .map_err(|e| HostError::errno("shutdown", e))
+        },
+    )
+}
+
+/// Binds the listener of `slot` and listens; None if the name is taken.
+pub(super) fn bind_listener(key: &HostKey, slot: u16) -> Result<Option<ForkFd>, HostError> {
+    bind_guarded(
+        SocketType::SEQPACKET,
+        &address(key, &format!("s{slot}"))?,
+        listen,
+    )
+}
+
+/// Binds the domain's lock name; None if it is taken. It listens, so that who waits can ask who holds it.
+pub(super) fn bind_lock(key: &HostKey) -> Result<Option<ForkFd>, HostError> {
+    bind_guarded(SocketType::SEQPACKET, &address(key, "lock")?, listen)
+}
+
+fn listen(fd: &OwnedFd) -> Result<(), HostError> {
+    rustix::net::listen(fd, BACKLOG).map_err(|e| HostError::errno("listen", e))
+}
+
+/// Connects to the listener of `slot` without waiting.
+pub(super) fn dial(key: &HostKey, slot: u16) -> Result<Dialled, HostError> {
+    dial_name(key, &format!("s{slot}"))
+}
+
+/// Connects to the holder of the domain's lock.
+pub(super) fn dial_lock(key: &HostKey) -> Result<Dialled, HostError> {
+    dial_name(key, "lock")
+}
+
+fn dial_name(key: &HostKey, tail: &str) -> Result<Dialled, HostError> {
+    let fd = socket(SocketType::SEQPACKET)?;
+    match rustix::net::connect(&fd, &address(key, tail)?) {
+        Ok(()) => {}
+        Err(Errno::CONNREFUSED) => return Ok(Dialled::Nobody),
+        Err(Errno::AGAIN) => return Ok(Dialled::Full),
+        Err(e) => return Err(HostError::errno("connect", e)),
+    }
+    let who = credentials(fd.as_fd())?;
+    Ok(if who.uid == key.uid {
+        Dialled::Member(fd, who)
+    } else {
+        Dialled::Foreign
+    })
+}
+
+/// Who is at the other end of a connection: for the connecting side, who called listen.
+pub(super) fn credentials(fd: BorrowedFd<'_>) -> Result<Credentials, HostError> {
+    // rustix has a pid that is never 0 here, but across pid namespaces the kernel says 0.
+    let mut raw = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: raw and len are ours and of the sizes that SO_PEERCRED writes.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut raw).cast(),
+            &raw mut len,
+        )
+    };
+    if result != 0 {
+        return Err(HostError::io(
+            "getsockopt(SO_PEERCRED)",
+            &std::io::Error::last_os_error(),
+        ));
+    }
+    Ok(Credentials {
+        pid: u32::try_from(raw.pid).unwrap_or(0),
+        uid: raw.uid,
+    })
+}
+
+/// Asks for presence, many times with one socket.
+#[derive(Debug)]
+pub(super) struct Prober<'a> {
+    key: &'a HostKey,
+    fd: OwnedFd,
+}
+
+impl<'a> Prober<'a> {
+    pub(super) fn new(key: &'a HostKey) -> Result<Prober<'a>, HostError> {
+        Ok(Prober {
+            key,
+            fd: socket(SocketType::DGRAM)?,
+        })
+    }
+
+    /// False only if nobody holds the presence name of `slot` in the network namespace of this prober; anything that
+    /// the kernel answers but "refused" counts as presence.
+    pub(super) fn is_present(&self, slot: u16) -> Result<bool, HostError> {
+        let at = address(self.key, &format!("p{slot}"))?;
+        Ok(rustix::net::connect(&self.fd, &at) != Err(Errno::CONNREFUSED))
+    }
+}
