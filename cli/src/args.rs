@@ -72,6 +72,19 @@ pub enum Command {
         #[arg(long)]
         system: bool,
     },
+    /// Measure the memory of many idle queue pairs; `bench` runs it.
+    #[command(hide = true)]
+    QpMemory {
+        /// How many.
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+        count: u32,
+        /// As of `perf`.
+        #[arg(long)]
+        system: bool,
+        /// Output format.
+        #[command(flatten)]
+        json: JsonFlag,
+    },
     /// Measure this machine's physical floors: what any software adapter could reach at best
     Floor {
         /// Rounds of which each figure is the median.
@@ -170,6 +183,9 @@ pub struct PerfArgs {
     /// The adapter [default: the first].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
+    /// Leave this machine's floors out of JSON and plot.
+    #[arg(long)]
+    pub no_floors: bool,
     /// Draw latency and bandwidth over message size to FILE.svg or FILE.png.
     #[arg(long, value_name = "FILE", value_parser = parse_plot)]
     pub plot: Option<PathBuf>,

@@ -6,6 +6,7 @@
 //! libibverbs.
 
 mod args;
+mod bench;
 mod demo;
 mod doctor;
 mod failure;
@@ -45,6 +46,12 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::PerfPeer { adapter, system } => perf::peer_command(&adapter, system),
         Command::Demo(args) => demo::command(&args),
         Command::Doctor(flag) => doctor::command(flag.json),
+        Command::Bench(args) => bench::command(&args),
+        Command::QpMemory {
+            count,
+            system,
+            json,
+        } => verbs::many::command(count, system, json.json),
         _ => Err(Failure::new("not there yet")),
     }
 }

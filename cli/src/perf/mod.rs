@@ -50,7 +50,7 @@ struct Report {
 /// `ferriband perf`.
 pub fn command(args: &PerfArgs) -> Result<ExitCode, Failure> {
     // The floors fork: measured before the library is loaded and may start threads.
-    let floors_wanted = args.plot.is_some() || args.json.json;
+    let floors_wanted = !args.no_floors && (args.plot.is_some() || args.json.json);
     let floors = if floors_wanted {
         let progress = Progress::new(floor::steps(FLOOR_ROUNDS));
         let floors = floor::measure(FLOOR_ROUNDS, &progress)?;

@@ -4,6 +4,7 @@
 //! [`session`]. Must not know: who implements the library.
 
 pub mod devices;
+pub mod many;
 pub mod session;
 
 use crate::failure::Failure;

@@ -1,0 +1,263 @@
+//! The measurements of the adapter: unmodified perftest programs wherever they can show the thing,
+//! and this program's own `perf` and `qp-memory` where they cannot.
+
+use crate::demo::parse::figure;
+use crate::demo::programs::{Figure, Report};
+use crate::demo::runner::{Output, Words, free_port, run_pair, run_single};
+use crate::failure::Failure;
+use crate::floor::Affinity;
+use crate::verbs::many::Memory;
+use serde::de::DeserializeOwned;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const LATENCY_MESSAGES: u32 = 100_000;
+/// More than a latency program of perftest maps for its buffers.
+const MAPPED_BYTES: u64 = 1 << 20;
+const MILLION: u32 = 1_000_000;
+
+/// Files in shared memory, one for each side, gone when dropped.
+struct SharedFiles([PathBuf; 2]);
+
+impl SharedFiles {
+    fn new() -> Result<Self, Failure> {
+        let name =
+            |side| PathBuf::from(format!("/dev/shm/ferriband-bench-{}-{side}", process::id()));
+        let files = SharedFiles([name("server"), name("client")]);
+        for path in &files.0 {
+            let make = || fs::File::create(path)?.set_len(MAPPED_BYTES);
+            make().map_err(|error| Failure::io("create", &path.display().to_string(), &error))?;
+        }
+        Ok(files)
+    }
+
+    fn options(&self) -> [Words; 2] {
+        [0, 1].map(|side| vec![format!("--mmap={}", self.0[side].display())])
+    }
+}
+
+impl Drop for SharedFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Gone already is as good.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn strings(list: &[&str]) -> Words {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A run of perftest: words before the program, its name and options, and options of each side.
+struct Run {
+    prefix: [Words; 2],
+    program: &'static str,
+    options: Words,
+    own: [Words; 2],
+}
+
+impl Run {
+    fn new(program: &'static str, size_bytes: usize, messages: u32) -> Self {
+        let options = strings(&[
+            "-F",
+            "-s",
+            &size_bytes.to_string(),
+            "-n",
+            &messages.to_string(),
+        ]);
+        Run {
+            prefix: Default::default(),
+            program,
+            options,
+            own: Default::default(),
+        }
+    }
+
+    /// Runs both sides and returns the client's output.
+    fn run(&self) -> Result<Output, Failure> {
+        let port = free_port(0)?;
+        let words = |side: usize| {
+            let mut words = self.prefix[side].clone();
+            words.push(self.program.to_owned());
+            words.extend(self.options.iter().chain(&self.own[side]).cloned());
+            words.extend(["-p".to_owned(), port.to_string()]);
+            words
+        };
+        let mut client = words(1);
+        client.push("127.0.0.1".to_owned());
+        let (server, client) = run_pair(&words(0), &client, port, LIMIT)?;
+        for output in [&server, &client] {
+            fine(output)?;
+        }
+        Ok(client)
+    }
+
+    fn figure(&self, report: Report) -> Result<f64, Failure> {
+        let client = self.run()?;
+        match figure(report, &client.text) {
+            Ok(Some(Figure::Nanoseconds(value) | Figure::BytesPerSecond(value))) => Ok(value),
+            Ok(_) => Err(Failure::new(format!(
+                "{} gave no figure of that kind",
+                client.command
+            ))),
+            Err(why) => Err(Failure::new(format!("{}: {why}", client.command))),
+        }
+    }
+}
+
+fn fine(output: &Output) -> Result<(), Failure> {
+    if output.is_fine() {
+        return Ok(());
+    }
+    let lines: Vec<_> = output.text.lines().collect();
+    let tail = lines[lines.len().saturating_sub(12)..].join("\n    ");
+    Err(
+        Failure::new(format!("{} {}", output.command, output.ending()))
+            .remedy(format!("it printed:\n    {tail}")),
+    )
+}
+
+/// `ib_write_lat` of 8 bytes between two files in /dev/shm.
+pub fn write_mapped() -> Result<f64, Failure> {
+    let files = SharedFiles::new()?;
+    let mut run = Run::new("ib_write_lat", 8, LATENCY_MESSAGES);
+    run.own = files.options();
+    run.figure(Report::Latency)
+}
+
+/// `ib_send_lat` of 8 bytes.
+pub fn send_private() -> Result<f64, Failure> {
+    Run::new("ib_send_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
+}
+
+/// `ib_write_lat` of 8 bytes.
+pub fn write_private() -> Result<f64, Failure> {
+    Run::new("ib_write_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
+}
+
+/// `ib_write_bw`.
+pub fn write_bandwidth(size_bytes: usize, messages: u32) -> Result<f64, Failure> {
+    Run::new("ib_write_bw", size_bytes, messages).figure(Report::Bandwidth)
+}
+
+/// `ib_send_lat` of 8 bytes with both sides bound to the first core.
+pub fn send_one_core() -> Result<f64, Failure> {
+    let core = Affinity::save()?
+        .processors()
+        .first()
+        .copied()
+        .unwrap_or(0)
+        .to_string();
+    let mut run = Run::new("ib_send_lat", 8, LATENCY_MESSAGES / 4);
+    run.prefix = [0, 1].map(|_| strings(&["taskset", "-c", &core]));
+    run.figure(Report::Latency)
+}
+
+/// System calls that a million mapped WRITEs add to the client: the difference of two runs, so that
+/// what perftest does to start and to end does not count.
+pub fn system_calls() -> Result<f64, Failure> {
+    let few = count_calls(1_000)?;
+    let many = count_calls(MILLION + 1_000)?;
+    Ok((many - few).max(0.0))
+}
+
+fn count_calls(messages: u32) -> Result<f64, Failure> {
+    let files = SharedFiles::new()?;
+    let counts = PathBuf::from(format!("{}.calls", files.0[0].display()));
+    let mut run = Run::new("ib_write_lat", 8, messages);
+    run.own = files.options();
+    run.prefix[1] = strings(&["strace", "-f", "-c", "-o", &counts.display().to_string()]);
+    let result = run.run();
+    let text = fs::read_to_string(&counts);
+    // Gone already is as good.
+    let _ = fs::remove_file(&counts);
+    result.map_err(|failure| {
+        failure.remedy("this target needs strace, and a container that allows ptrace")
+    })?;
+    let text = text.map_err(|error| Failure::io("read", "the counts of strace", &error))?;
+    total_calls(&text).ok_or_else(|| Failure::new("strace -c printed no total"))
+}
+
+/// The calls in strace's last line: share, seconds, usecs/call, calls, perhaps errors, "total".
+fn total_calls(text: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .rev()
+        .find(|line| line.trim_end().ends_with("total"))?;
+    line.split_ascii_whitespace().nth(3)?.parse().ok()
+}
+
+/// This program with other arguments, and the JSON that it prints.
+fn own<T: DeserializeOwned>(arguments: &[&str]) -> Result<T, Failure> {
+    let exe = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let mut words = vec![exe.display().to_string()];
+    words.extend(strings(arguments));
+    let output = run_single(&words, LIMIT)?;
+    fine(&output)?;
+    serde_json::from_str(&output.text).map_err(|error| {
+        Failure::new(format!(
+            "{} printed something else than expected: {error}",
+            output.command
+        ))
+    })
+}
+
+/// `ferriband perf --dm`: WRITE of 8 bytes into memory of ibv_alloc_dm.
+pub fn write_device_memory() -> Result<f64, Failure> {
+    let iterations = LATENCY_MESSAGES.to_string();
+    let report: serde_json::Value = own(&[
+        "perf",
+        "--dm",
+        "--ops",
+        "write",
+        "--services",
+        "rc",
+        "--sizes",
+        "8",
+        "--inline",
+        "8",
+        "--iters",
+        &iterations,
+        "--no-floors",
+        "--json",
+    ])?;
+    report["results"][0]["latency"]["p50_ns"]
+        .as_f64()
+        .ok_or_else(|| Failure::new("perf printed no latency"))
+}
+
+/// Bytes of each of 10,000 connected, idle RC queue pairs.
+pub fn queue_pair_memory() -> Result<f64, Failure> {
+    own::<Memory>(&["qp-memory", "--count", "10000", "--json"])
+        .map(|memory| memory.bytes_per_queue_pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strace_totals_are_read_with_and_without_errors() {
+        let head = "% time     seconds  usecs/call     calls    errors syscall\n";
+        let with = format!("{head}100.00    0.001234           3       402        18 total\n");
+        let without = format!("{head}100.00    0.001234           3       402           total\n");
+        assert_eq!(total_calls(&with), Some(402.0));
+        assert_eq!(total_calls(&without), Some(402.0));
+        assert_eq!(total_calls(head), None);
+    }
+
+    #[test]
+    fn shared_files_leave_nothing() {
+        let files = SharedFiles::new().expect("/dev/shm is writable");
+        let paths = files.0.clone();
+        assert!(paths.iter().all(|path| path.exists()));
+        drop(files);
+        assert!(paths.iter().all(|path| !path.exists()));
+    }
+}
