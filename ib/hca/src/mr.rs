@@ -360,9 +360,7 @@ impl Engine {
             let Some(channel) = link.0.channel.get() else {
                 continue;
             };
-            if !self.draining_here() {
-                drop(lock(&channel.rx));
-            }
+            self.wait_for_records(channel);
             while mark::in_flight(&**channel.table, self.slot, what)
                 && link.0.lives()
                 && !link.dead()

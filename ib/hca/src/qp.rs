@@ -140,22 +140,47 @@ pub struct Qp {
     last_wqe: AtomicBool,
 }
 
-struct Target<'a> {
-    qp: &'a Qp,
-    cq: Option<&'a Cq>,
+/// What a record brought to the queue pair, beside its answer.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    qp: Arc<Qp>,
+    /// The shared receive queue that gave the receive.
+    srq: Option<Arc<Srq>>,
+    completion: Option<Completion>,
     event: Option<TargetEvent>,
 }
 
-impl TargetSink for Target<'_> {
+impl TargetSink for Outcome {
     fn received(&mut self, completion: Completion) {
-        let _ = self.qp;
-        if let Some(cq) = self.cq {
-            cq.push(completion);
-        }
+        self.completion = Some(completion);
     }
 
     fn event(&mut self, event: TargetEvent) {
         self.event = Some(event);
+    }
+}
+
+impl Outcome {
+    /// True if something has to be told to the program.
+    pub(crate) fn tells(&self) -> bool {
+        self.completion.is_some() || self.event.is_some()
+    }
+
+    /// Tells the program. To be called after the record is acknowledged.
+    pub(crate) fn deliver(self) {
+        let cq = match self.srq.as_ref().and_then(|srq| srq.xrc.as_ref()) {
+            Some((_, cq)) => Some(cq),
+            None => self.qp.recv_cq.as_ref(),
+        };
+        if let (Some(cq), Some(completion)) = (cq, self.completion) {
+            cq.push(completion);
+        }
+        if let Some(srq) = &self.srq {
+            srq.check_limit();
+        }
+        if let Some(event) = self.event {
+            self.qp.target_event(event);
+        }
     }
 }
 
@@ -633,7 +658,7 @@ impl Qp {
         engine.schedule(self);
     }
 
-    /// Executes a record of a peer.
+    /// Executes a record of a peer. What the program has to be told is left for later.
     pub(crate) fn receive(
         self: &Arc<Self>,
         engine: &Engine,
@@ -641,49 +666,20 @@ impl Qp {
         ring: &Consumer,
         record: &Record,
         chunk: u64,
-    ) -> Handled {
-        let extended;
-        let srq = if self.qp_type == QpType::XrcRecv {
-            extended = self.extended_srq(record);
-            extended.as_ref()
-        } else {
-            self.srq.as_ref()
-        };
-        let cq = match srq.and_then(|srq| srq.xrc.as_ref()) {
-            Some((_, cq)) => Some(&**cq),
-            None => self.recv_cq.as_deref(),
-        };
-        let mut target = Target {
-            qp: self,
-            cq,
-            event: None,
-        };
+    ) -> (Handled, Outcome) {
+        let srq = if self.qp_type == QpType::XrcRecv { self.extended_srq(record) } else { self.srq.clone() };
+        let mut outcome = Outcome { qp: self.clone(), srq, completion: None, event: None };
+        let srq = outcome.srq.clone();
         let mut recv = lock(&self.recv);
         let handled = match srq {
             Some(srq) => {
                 recv.recv_pd = srq.pd.id;
                 let mut queue = lock(&srq.queue);
-                recv.handle(engine, link, ring, record, &mut queue, chunk, &mut target)
+                recv.handle(engine, link, ring, record, &mut queue, chunk, &mut outcome)
             }
-            None => recv.handle(
-                engine,
-                link,
-                ring,
-                record,
-                &mut lock(&self.rq),
-                chunk,
-                &mut target,
-            ),
+            None => recv.handle(engine, link, ring, record, &mut lock(&self.rq), chunk, &mut outcome),
         };
-        drop(recv);
-        let event = target.event;
-        if let Some(srq) = srq {
-            srq.check_limit();
-        }
-        if let Some(event) = event {
-            self.target_event(event);
-        }
-        handled
+        (handled, outcome)
     }
 
     fn extended_srq(&self, record: &Record) -> Option<Arc<Srq>> {

@@ -7,16 +7,21 @@ use std::sync::{Arc, TryLockError};
 use ferriband_memory::AliveWord;
 use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP, PROC_PENDING_SUMMARY};
-use ferriband_transport::direct::{Advance, Handled, Response, Sender};
+use arrayvec::ArrayVec;
+use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Response, Sender};
 
 use super::Engine;
 use crate::error::Error;
 use crate::lock;
-use crate::peer::PeerLink;
-use crate::qp::Qp;
+use crate::peer::{Channel, PeerLink};
+use crate::qp::{Outcome, Qp};
 
 /// Records taken from one ring before others have their turn.
 const DRAIN_BUDGET: usize = 64;
+/// Yields of a collecting thread that waits for an executing one.
+const BOUNDED_WAIT_SPINS: usize = 1000;
+/// Completions held back until their records are acknowledged.
+const BATCH: usize = 16;
 /// Answers collected at a time.
 const COLLECT_BUDGET: usize = 64;
 /// Polls that find nothing before the polling thread takes over from the progress thread.
@@ -29,15 +34,31 @@ const BLOCKED_TICK_NS: u64 = 10_000_000;
 const HAND_OVER_ROUNDS: usize = 16;
 /// How soon a connection that could not be made is tried again.
 const CONNECT_RETRY_NS: u64 = 2_000_000;
+/// Turns at one ring before the next.
+const SERVE_ROUNDS: usize = 4;
 /// Bytes of a long transfer moved in one step while others wait.
 const PULL_CHUNK: u64 = 256 << 10;
 
 pub(super) const TOKEN_WAKER: u64 = u64::MAX;
 pub(super) const TOKEN_LISTENER: u64 = u64::MAX - 1;
 
+/// What one turn at a ring did.
+enum Turn {
+    /// Another thread has it.
+    Busy,
+    /// This many records.
+    Done(usize),
+    /// A long transfer goes on.
+    More,
+}
+
 thread_local! {
+    /// This is the progress thread.
+    static ON_THREAD: Cell<bool> = const { Cell::new(false) };
     /// This thread is inside a ring's consumer: it must not wait for itself.
     static DRAINING: Cell<bool> = const { Cell::new(false) };
+    /// This thread holds a ring's completer.
+    static COLLECTING: Cell<bool> = const { Cell::new(false) };
     /// The list of peers as this thread last saw it, by version; versions are unique in the process.
     static PEERS: Cell<(u64, Option<Arc<Vec<PeerLink>>>)> = const { Cell::new((0, None)) };
 }
@@ -125,77 +146,149 @@ impl Engine {
             return false;
         };
         let mut worked = false;
-        if channel.has_record() {
-            worked |= self.drain(link);
+        // Whoever finds the lock taken leaves the work to its holder, so the holder looks again after giving it up.
+        for _ in 0..SERVE_ROUNDS {
+            if !channel.has_record() {
+                break;
+            }
+            match self.drain(link) {
+                Turn::Busy => break,
+                Turn::Done(count) => worked |= count > 0,
+                Turn::More => return self.leave_rest(),
+            }
+            fence(Ordering::SeqCst);
         }
-        if !channel.has_answers() {
-            return worked;
+        for _ in 0..SERVE_ROUNDS {
+            if !channel.has_answers() {
+                break;
+            }
+            match self.collect(link) {
+                Turn::Busy => break,
+                Turn::Done(count) => worked |= count > 0,
+                Turn::More => return self.leave_rest(),
+            }
+            fence(Ordering::SeqCst);
         }
-        worked | self.collect(link)
+        if worked && (channel.has_record() || channel.has_answers()) {
+            return self.leave_rest();
+        }
+        worked
+    }
+
+    /// More is there than one turn does. A program that waits without polling must not be the only one to know.
+    #[cold]
+    fn leave_rest(&self) -> bool {
+        if !self.polling.load(Ordering::Acquire) && !ON_THREAD.get() {
+            self.waker.signal(1);
+        }
+        true
     }
 
     /// Executes records of a peer.
-    fn drain(&self, link: &PeerLink) -> bool {
-        let Some(channel) = link.0.channel.get() else {
-            return false;
-        };
+    fn drain(&self, link: &PeerLink) -> Turn {
+        let Some(channel) = link.0.channel.get() else { return Turn::Busy };
         let mut rx = match channel.rx.try_lock() {
             Ok(rx) => rx,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) => return Turn::Busy,
         };
         DRAINING.set(true);
         let pair = &**channel.pair;
-        let mut count = 0;
+        let (mut count, mut more) = (0, false);
+        let mut told = ArrayVec::<Outcome, BATCH>::new();
         let mut last: Option<Arc<Qp>> = None;
         while count < DRAIN_BUDGET {
             let Some(record) = rx.peek(pair) else { break };
+            count += 1;
             let Ok(record) = record else {
                 // an unknown record: skip it, the sender hears of it
                 rx.answer(pair, Response::InvalidRequest);
-                count += 1;
                 continue;
             };
             if last.as_ref().is_none_or(|qp| qp.qpn != record.dst_qpn) {
                 last = self.qp_by_number(record.dst_qpn);
             }
-            let handled = match &last {
-                Some(qp) => qp.receive(self, link, &rx, &record, PULL_CHUNK),
-                None => Handled::Answer(Response::NotReady),
+            let Some(qp) = &last else {
+                rx.answer(pair, Response::NotReady);
+                continue;
             };
-            count += 1;
+            let (handled, outcome) = qp.receive(self, link, &rx, &record, PULL_CHUNK);
             match handled {
                 Handled::Answer(response) => rx.answer(pair, response),
                 Handled::Value(value) => rx.answer_value(pair, value),
-                Handled::More => break,
+                Handled::More => {
+                    more = true;
+                    break;
+                }
+            }
+            if outcome.tells() {
+                told.push(outcome);
+                if told.is_full() {
+                    self.acknowledge(link, channel, &mut rx, &mut told);
+                }
             }
         }
-        let acknowledge = rx.unacknowledged();
-        rx.acknowledge(pair);
-        channel.note_position(&rx);
+        self.acknowledge(link, channel, &mut rx, &mut told);
         DRAINING.set(false);
-        drop(rx);
-        if acknowledge {
-            link.0.ring(channel);
-        }
-        count > 0
+        if more { Turn::More } else { Turn::Done(count) }
     }
 
-    /// True on a thread that executes a peer's record just now.
-    pub(crate) fn draining_here(&self) -> bool {
-        DRAINING.get()
+    /// Acknowledges what was executed, then tells the program of it. In this order a peer's program never hears of a
+    /// reply before its own send has completed: the reply cannot be posted before the acknowledgement is visible, and
+    /// answers are collected here before the reply's completion is queued. Adapters behave so, and programs that share
+    /// one event channel for both queues depend on it (perftest does).
+    fn acknowledge(
+        &self,
+        link: &PeerLink,
+        channel: &Channel,
+        rx: &mut Consumer,
+        told: &mut ArrayVec<Outcome, BATCH>,
+    ) {
+        let news = rx.unacknowledged();
+        rx.acknowledge(&**channel.pair);
+        channel.note_position(rx);
+        if channel.has_answers() {
+            self.collect_locked(channel, &mut lock(&channel.completer));
+        }
+        for outcome in told.drain(..) {
+            outcome.deliver();
+        }
+        if news {
+            link.0.ring(channel);
+        }
+    }
+
+    /// Waits until a record of the peer that is being executed now is done, unless this thread executes it. A thread that
+    /// collects answers must not wait for long: the executing thread may be waiting for it.
+    pub(crate) fn wait_for_records(&self, channel: &Channel) {
+        if DRAINING.get() {
+            return;
+        }
+        if !COLLECTING.get() {
+            drop(lock(&channel.rx));
+            return;
+        }
+        for _ in 0..BOUNDED_WAIT_SPINS {
+            if !matches!(channel.rx.try_lock(), Err(TryLockError::WouldBlock)) {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Collects a peer's answers.
-    fn collect(&self, link: &PeerLink) -> bool {
-        let Some(channel) = link.0.channel.get() else {
-            return false;
-        };
+    fn collect(&self, link: &PeerLink) -> Turn {
+        let Some(channel) = link.0.channel.get() else { return Turn::Busy };
         let mut completer = match channel.completer.try_lock() {
             Ok(completer) => completer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) => return Turn::Busy,
         };
+        Turn::Done(self.collect_locked(channel, &mut completer))
+    }
+
+    fn collect_locked(&self, channel: &Channel, completer: &mut Completer) -> usize {
+        COLLECTING.set(true);
         let tail = lock(&channel.tx).tail();
         let mut last: Option<Arc<Qp>> = None;
         let collected = completer.collect(&**channel.pair, tail, COLLECT_BUDGET, |answer| {
@@ -212,11 +305,11 @@ impl Engine {
                 qp.answered(self, &channel.pair, answer);
             }
         });
-        drop(completer);
         if let Some(qp) = last {
             qp.drive(self, false);
         }
-        collected > 0
+        COLLECTING.set(false);
+        collected
     }
 
     /// Puts a queue pair on the list of those to be driven.
@@ -294,7 +387,8 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
         .name("ferriband".into())
         .stack_size(256 << 10)
         .spawn(move || {
-            let alive = AliveWord::hold(&own, PROC_ALIVE);
+            ON_THREAD.set(true);
+        let alive = AliveWord::hold(&own, PROC_ALIVE);
             let held = alive.is_ok();
             *lock(&report.0) = Some(alive.as_ref().map(|_| ()).map_err(|error| *error));
             report.1.notify_all();
