@@ -160,6 +160,18 @@ pub fn qp_attr(attr: &sys::ibv_qp_attr, mask: i32) -> Result<(QpAttr, QpAttrMask
     Ok((out, mask))
 }
 
+/// The mask without what half a queue pair has no use for. Programs give both halves of an XRC connection the attributes
+/// of a whole one, and the kernel's verbs layer drops those of the missing half before the state table sees them.
+pub fn without_missing_half(qp_type: QpType, mask: QpAttrMask) -> QpAttrMask {
+    match qp_type {
+        QpType::XrcSend => mask - (QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER),
+        QpType::XrcRecv => {
+            mask - (QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY)
+        }
+        QpType::Rc | QpType::Uc | QpType::Ud => mask,
+    }
+}
+
 /// All attributes in C's form, as a query returns them.
 pub fn qp_attr_to_c(attr: &QpAttr) -> sys::ibv_qp_attr {
     sys::ibv_qp_attr {
@@ -330,6 +342,23 @@ mod tests {
                 "mask {named:#x}"
             );
         }
+    }
+
+    #[test]
+    fn half_a_queue_pair_ignores_the_other_half() {
+        let whole = QpAttrMask::STATE
+            | QpAttrMask::MAX_DEST_RD_ATOMIC
+            | QpAttrMask::MIN_RNR_TIMER
+            | QpAttrMask::MAX_QP_RD_ATOMIC
+            | QpAttrMask::RETRY_CNT
+            | QpAttrMask::RNR_RETRY;
+        let target = QpAttrMask::STATE | QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER;
+        assert_eq!(without_missing_half(QpType::Rc, whole), whole);
+        assert_eq!(without_missing_half(QpType::XrcRecv, whole), target);
+        assert_eq!(
+            without_missing_half(QpType::XrcSend, whole),
+            whole - target | QpAttrMask::STATE
+        );
     }
 
     #[test]

@@ -272,6 +272,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         // SAFETY: the caller's promise.
         let c_attr = unsafe { input(attr) }?;
         let (attr, mask) = convert::qp_attr(c_attr, attr_mask)?;
+        let mask = convert::without_missing_half(queue_pair.hca.qp_type, mask);
         queue_pair
             .hca
             .modify(&attr, mask)

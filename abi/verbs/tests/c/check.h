@@ -164,7 +164,8 @@ static inline void connect_qp(struct ibv_context *context, struct ibv_qp *qp,
 	if (type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			IBV_QP_RQ_PSN;
-	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV)
+	/* Programs give both halves of an XRC connection what a whole one needs. */
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV || type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	EQ(ibv_modify_qp(qp, &attr, mask), 0);
 	attr.qp_state = IBV_QPS_RTS;
@@ -174,11 +175,9 @@ static inline void connect_qp(struct ibv_context *context, struct ibv_qp *qp,
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 4;
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
-	if (type == IBV_QPT_XRC_RECV)
-		mask |= IBV_QP_TIMEOUT;
 	EQ(ibv_modify_qp(qp, &attr, mask), 0);
 	EQ(qp->state, IBV_QPS_RTS);
 }
