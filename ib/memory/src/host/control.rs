@@ -29,36 +29,9 @@ pub const MESSAGE_FDS: usize = 4;
 
 /// Connections of others that one call drops before it returns to the caller's loop.
 const REFUSALS: usize = 64;
-/// The doorbell's message.
-const BELL: [u8; 1] = [0];
 const WELCOME: u64 = u64::from_le_bytes(*b"ferriwel");
 const HELLO: u64 = u64::from_le_bytes(*b"ferrihel");
 const GREETING_BYTES: usize = 24;
-
-/// What [`Control::recv`] found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Received {
-    /// A message of this many bytes.
-    Message(usize),
-    /// The peer rang: look at the rings.
-    Doorbell,
-    /// Nothing more at present.
-    Empty,
-    /// The peer closed the connection, or its process is gone, or it broke the rules. Whether its process is gone is for
-    /// [`super::Host::reap_process`] to say.
-    Closed,
-}
-
-/// What [`Control::send`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sent {
-    /// The message is in the peer's queue.
-    Done,
-    /// The peer's queue is full: try again after the descriptor polls writable.
-    Full,
-    /// The peer is gone.
-    Closed,
-}
 
 /// Accepts control connections; its descriptor belongs into an epoll, level triggered, for reading.
 #[derive(Debug)]
@@ -87,14 +60,6 @@ impl Listener {
         }
     }
 
-    /// The descriptor to poll.
-    ///
-    /// # Errors
-    /// `Forked` in a child.
-    pub fn fd(&self) -> Result<BorrowedFd<'_>, HostError> {
-        self.fd.get()
-    }
-
     /// Takes the next connection; None if nobody waits. Its peer is known once [`Control::recv`] has seen the hello. Many
     /// connections end without one: joiners that only wanted the registry.
     ///
@@ -112,7 +77,7 @@ impl Listener {
                     gave_up = true;
                     Ok(None)
                 }
-                Err(e) => Err(HostError::errno("accept4", e)),
+                Err(e) => Err(HostError::system("accept4", e)),
             })?;
             let Some(fd) = fd else {
                 if gave_up {
@@ -165,11 +130,11 @@ impl Control {
         me: (ProcessRef, u64),
         peer: ProcessRef,
     ) -> Result<Control, HostError> {
-        let gone = HostError::PeerGone { peer };
+        let gone = HostError::Gone { peer: Some(peer) };
         let member = registry.member(peer).ok_or(gone.clone())?;
         let fd = ForkFd::make(|| match names::dial(key, peer.slot)? {
             Dialled::Member(fd, _) => Ok(Some(fd)),
-            Dialled::Full => Err(HostError::PeerBusy { peer }),
+            Dialled::Full => Err(HostError::Busy { peer: Some(peer) }),
             Dialled::Nobody | Dialled::Foreign => Ok(None),
         })?
         .ok_or(gone.clone())?;
@@ -185,19 +150,8 @@ impl Control {
             peer: OnceLock::from(peer),
             greeting: Mutex::new(Greeting::AwaitWelcome),
         };
-        match control.send(&greeting(HELLO, me.0, me.1), &[])? {
-            Sent::Done => Ok(control),
-            Sent::Full => Err(HostError::PeerBusy { peer }),
-            Sent::Closed => Err(gone),
-        }
-    }
-
-    /// The descriptor to poll: readable for messages, doorbells and the peer's death.
-    ///
-    /// # Errors
-    /// `Forked` in a child.
-    pub fn fd(&self) -> Result<BorrowedFd<'_>, HostError> {
-        self.fd.get()
+        control.send(&greeting(HELLO, me.0, me.1), &[])?;
+        Ok(control)
     }
 
     /// The peer: known from the start on the side that connected, after its hello on the side that accepted.
@@ -205,71 +159,60 @@ impl Control {
         self.peer.get().copied()
     }
 
-    /// Sends `bytes` (1 to [`MESSAGE_BYTES`]; a single 0 is the doorbell) and up to [`MESSAGE_FDS`] descriptors, whole or
-    /// not at all.
+    /// Sends `bytes` (1 to [`MESSAGE_BYTES`]) and up to [`MESSAGE_FDS`] descriptors, whole or not at all. Never waits.
     ///
     /// # Errors
-    /// `Message` for a message or a number of descriptors out of range; `System` (ETOOMANYREFS, ENOMEM); `Forked`.
-    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent, HostError> {
+    /// `Busy` while the peer's queue is full: a doorbell need not be repeated then, the peer will wake to what is there.
+    /// `Gone` if the peer has closed; `Message` for a size out of range; `System` (ETOOMANYREFS, ENOMEM); `Forked`.
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), HostError> {
         if bytes.is_empty() || bytes.len() > MESSAGE_BYTES || fds.len() > MESSAGE_FDS {
             return Err(HostError::Message {
                 bytes: bytes.len(),
                 fds: fds.len(),
             });
         }
-        send_message(self.fd.get()?, bytes, fds)
-    }
-
-    /// Wakes the peer. A full queue is as good: it will wake to that.
-    ///
-    /// # Errors
-    /// As [`Control::send`].
-    pub fn ring(&self) -> Result<Sent, HostError> {
-        Ok(match self.send(&BELL, &[])? {
-            Sent::Full => Sent::Done,
-            sent => sent,
-        })
-    }
-
-    /// Takes the next message into `bytes` and its descriptors, close-on-exec, into `fds` (cleared first). Call until `Empty`.
-    ///
-    /// # Errors
-    /// `Forked`; `System` for errors that are not the peer's. A message that is too long, has too many descriptors, or whose
-    /// descriptors we have no room for, ends the connection: `Closed`.
-    pub fn recv(
-        &self,
-        bytes: &mut [u8; MESSAGE_BYTES],
-        fds: &mut Vec<OwnedFd>,
-    ) -> Result<Received, HostError> {
-        fds.clear();
-        let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
-        // At most two turns: the greeting, then what follows.
-        for _ in 0..2 {
-            if matches!(*greeting, Greeting::Broken) {
-                return Ok(Received::Closed);
-            }
-            let length = match receive_message(self.fd.get()?, bytes, fds)? {
-                Taken::Message(length) => length,
-                Taken::Empty => return Ok(Received::Empty),
-                Taken::Closed => return Ok(Received::Closed),
-                Taken::Broken => {
-                    *greeting = Greeting::Broken;
-                    fds.clear();
-                    return Ok(Received::Closed);
-                }
-            };
-            if matches!(*greeting, Greeting::Done) {
-                let bell = bytes[..length] == BELL && fds.is_empty();
-                return Ok(if bell {
-                    Received::Doorbell
-                } else {
-                    Received::Message(length)
-                });
-            }
-            *greeting = self.check_greeting(&greeting, &bytes[..length]);
-            fds.clear();
+        match send_message(self.fd.get()?, bytes, fds)? {
+            Sent::Done => Ok(()),
+            Sent::Full => Err(HostError::Busy { peer: self.peer() }),
+            Sent::Closed => Err(self.gone()),
         }
-        Ok(Received::Empty)
+    }
+
+    /// Takes the next message into `bytes`: its length and its descriptors, which are close-on-exec. None if there is none at
+    /// present: call until then.
+    ///
+    /// # Errors
+    /// `Gone` when the peer has closed or its process has ended ([`super::Host::reap_process`] tells which), and for good once it
+    /// has broken the rules: no greeting, a message longer than `bytes`, too many descriptors, or more than this process may
+    /// open. `Forked`; `System` for errors that are not the peer's.
+    pub fn recv(&self, bytes: &mut [u8]) -> Result<Option<(usize, Vec<OwnedFd>)>, HostError> {
+        let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*greeting, Greeting::AwaitHello(_) | Greeting::AwaitWelcome) {
+            let mut first = [0; GREETING_BYTES];
+            *greeting = match receive_message(self.fd.get()?, &mut first)? {
+                Taken::Message(length, _) => self.check_greeting(&greeting, &first[..length]),
+                Taken::Empty => return Ok(None),
+                Taken::Closed => return Err(self.gone()),
+                Taken::Broken => Greeting::Broken,
+            };
+        }
+        if matches!(*greeting, Greeting::Broken) {
+            return Err(self.gone());
+        }
+        match receive_message(self.fd.get()?, bytes)? {
+            Taken::Message(length, fds) => Ok(Some((length, fds))),
+            Taken::Empty => Ok(None),
+            Taken::Closed => Err(self.gone()),
+            Taken::Broken => {
+                *greeting = Greeting::Broken;
+                Err(self.gone())
+            }
+        }
+    }
+
+    #[cold]
+    fn gone(&self) -> HostError {
+        HostError::Gone { peer: self.peer() }
     }
 
     fn check_greeting(&self, awaited: &Greeting, message: &[u8]) -> Greeting {
@@ -292,10 +235,24 @@ impl Control {
     }
 }
 
+/// Readable for messages, doorbells and the peer's death. In a fork's child it is a number that is never open: EBADF.
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_or_closed()
+    }
+}
+
+/// Readable when connections wait. In a fork's child it is a number that is never open: EBADF.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_or_closed()
+    }
+}
+
 /// Takes a listener's welcome off a fresh connection: who it says it is, and the registry's descriptor.
 pub(super) fn receive_welcome(fd: &OwnedFd) -> Option<(ProcessRef, OwnedFd)> {
-    let (mut bytes, mut fds) = ([0; MESSAGE_BYTES], Vec::new());
-    let Ok(Taken::Message(length)) = receive_message(fd.as_fd(), &mut bytes, &mut fds) else {
+    let mut bytes = [0; GREETING_BYTES];
+    let Ok(Taken::Message(length, mut fds)) = receive_message(fd.as_fd(), &mut bytes) else {
         return None;
     };
     let (process, _) = parse_greeting(WELCOME, &bytes[..length])?;
@@ -341,22 +298,25 @@ fn send_message(
         Ok(_) => Ok(Sent::Done),
         Err(Errno::AGAIN | Errno::INTR) => Ok(Sent::Full),
         Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Sent::Closed),
-        Err(e) => Err(HostError::errno("sendmsg", e)),
+        Err(e) => Err(HostError::system("sendmsg", e)),
     }
 }
 
+#[derive(PartialEq, Eq)]
+enum Sent {
+    Done,
+    Full,
+    Closed,
+}
+
 enum Taken {
-    Message(usize),
+    Message(usize, Vec<OwnedFd>),
     Empty,
     Closed,
     Broken,
 }
 
-fn receive_message(
-    from: BorrowedFd<'_>,
-    bytes: &mut [u8; MESSAGE_BYTES],
-    fds: &mut Vec<OwnedFd>,
-) -> Result<Taken, HostError> {
+fn receive_message(from: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Taken, HostError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -365,8 +325,9 @@ fn receive_message(
             Ok(message) => message,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Taken::Empty),
             Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Taken::Closed),
-            Err(e) => return Err(HostError::errno("recvmsg", e)),
+            Err(e) => return Err(HostError::system("recvmsg", e)),
         };
+    let mut fds = Vec::new();
     for part in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(got) = part {
             fds.extend(got);
@@ -381,5 +342,5 @@ fn receive_message(
     {
         return Ok(Taken::Broken);
     }
-    Ok(Taken::Message(message.bytes))
+    Ok(Taken::Message(message.bytes, fds))
 }

@@ -25,7 +25,7 @@ const PROCESSES: usize = 1 << 16;
 
 /// A member that was reached and not yet heard.
 struct Asked {
-    slot: u16,
+    slot: u32,
     fd: OwnedFd,
 }
 
@@ -42,9 +42,9 @@ pub(super) fn find(
     let prober = Prober::new(key)?;
     let by_number = proc_is_of_our_namespace();
     let mut asked = Vec::new();
-    let mut silent: Option<(u16, u32)> = None;
+    let mut silent: Option<(u32, u32)> = None;
     let mut batches = 0;
-    for slot in 0..PROCESS_LIMIT as u16 {
+    for slot in 0..PROCESS_LIMIT as u32 {
         if !prober.is_present(slot)? {
             continue;
         }
@@ -82,7 +82,7 @@ pub(super) fn find(
         return Ok(Some(registry));
     }
     // Whoever was silent may have died meanwhile: then it is no reason to refuse.
-    for slot in 0..PROCESS_LIMIT as u16 {
+    for slot in 0..PROCESS_LIMIT as u32 {
         if prober.is_present(slot)?
             && !matches!(
                 names::dial(key, slot),
@@ -92,7 +92,6 @@ pub(super) fn find(
             return Err(HostError::NoAnswer { slot, pid });
         }
     }
-    debug_assert!(usize::from(slot) < PROCESS_LIMIT);
     Ok(None)
 }
 
@@ -117,7 +116,7 @@ fn welcomed(
             Ok(0) => return Ok(None),
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) if !left.is_zero() => continue,
-            Err(e) => return Err(HostError::errno("poll", e)),
+            Err(e) => return Err(HostError::system("poll", e)),
         }
         let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
         for index in (0..asked.len()).rev().filter(|&i| ready[i]) {
@@ -136,7 +135,7 @@ fn welcomed(
 
 /// The registry that process `pid` holds, if it is a member (in `slot`, if known) by the registry's own word. A forked child
 /// that still has the descriptor of a domain long gone is no member and does not count.
-fn from_proc(key: &HostKey, me: &ProcessIdentity, pid: u32, slot: Option<u16>) -> Option<Registry> {
+fn from_proc(key: &HostKey, me: &ProcessIdentity, pid: u32, slot: Option<u32>) -> Option<Registry> {
     if pid == 0 {
         return None;
     }
@@ -164,7 +163,7 @@ fn from_proc(key: &HostKey, me: &ProcessIdentity, pid: u32, slot: Option<u16>) -
             })
         };
         let found = match slot {
-            Some(slot) => is_holder(usize::from(slot)),
+            Some(slot) => is_holder(slot as usize),
             None => (0..PROCESS_LIMIT).any(is_holder),
         };
         if found {

@@ -101,6 +101,16 @@ impl ForkFd {
     }
 }
 
+impl ForkFd {
+    /// The descriptor; in a child, a number that is never open (the kernel's limit on descriptors lies far below it).
+    pub(super) fn get_or_closed(&self) -> BorrowedFd<'_> {
+        self.get().unwrap_or_else(|_| {
+            // SAFETY: nothing is open under this number, so no call reaches another's descriptor: it fails with EBADF.
+            unsafe { BorrowedFd::borrow_raw(i32::MAX) }
+        })
+    }
+}
+
 impl Drop for ForkFd {
     fn drop(&mut self) {
         // A fork between the two steps would leave the child an unrecorded copy.

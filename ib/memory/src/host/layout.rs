@@ -141,7 +141,7 @@ impl Claim {
 
     pub(super) const fn owner(self) -> super::ProcessRef {
         super::ProcessRef {
-            slot: (self.0 >> 4 & 0xfff) as u16,
+            slot: (self.0 >> 4 & 0xfff) as u32,
             generation: (self.0 >> 16) as u32,
         }
     }
@@ -199,12 +199,12 @@ mod tests {
             assert_eq!(table.stride % 8, 0);
             assert!(table.used < header::SIZE);
         }
-        assert!(XRC_TARGETS.stride >= 8 * (3 + crate::host::XRC_TARGET_WORDS));
+        const { assert!(XRC_TARGETS.stride >= 8 * (3 + crate::host::XRC_TARGET_WORDS)) };
     }
 
     proptest! {
         #[test]
-        fn claims_keep_their_parts(slot in 0u16..4096, generation: u32, tag: u16) {
+        fn claims_keep_their_parts(slot in 0u32..4096, generation: u32, tag: u16) {
             let owner = ProcessRef { slot, generation };
             for state in [State::Free, State::Claimed, State::Live, State::Shared, State::Reserved] {
                 let claim = Claim::new(state, owner, tag);

@@ -177,14 +177,14 @@ fn open_directory(uid: u32) -> Result<Option<ForkFd>, HostError> {
 fn open_checked(path: &Path, uid: u32) -> Result<Option<OwnedFd>, HostError> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::NOENT | Errno::ACCESS | Errno::NOSPC) => {}
-        Err(e) => return Err(HostError::errno("mkdir of the lock directory", e)),
+        Err(e) => return Err(HostError::system("mkdir of the lock directory", e)),
     }
     let fd = match open_nofollow(path) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(not_ours(path, "is not a directory")),
         Err(Errno::ACCESS) => return Err(not_ours(path, "cannot be opened")),
-        Err(e) => return Err(HostError::errno("open of the lock directory", e)),
+        Err(e) => return Err(HostError::system("open of the lock directory", e)),
     };
     match check_owner(&fd, uid, path) {
         Ok(()) => Ok(Some(fd)),
@@ -199,7 +199,7 @@ fn open_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 fn check_owner(fd: &OwnedFd, uid: u32, path: &Path) -> Result<(), HostError> {
-    let stat = rustix::fs::fstat(fd).map_err(|e| HostError::errno("fstat", e))?;
+    let stat = rustix::fs::fstat(fd).map_err(|e| HostError::system("fstat", e))?;
     if stat.st_uid != uid {
         return Err(not_ours(path, "belongs to another user"));
     }

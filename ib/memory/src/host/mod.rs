@@ -31,7 +31,7 @@ mod registry;
 mod tests;
 mod xrc;
 
-pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS, Received, Sent};
+pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
 pub use fork_fd::{after_fork_in_parent, before_fork, close_all_after_fork};
 pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
 pub use multicast::MulticastMember;
@@ -96,7 +96,7 @@ pub enum HostError {
     )]
     NoAnswer {
         /// A member's slot.
-        slot: u16,
+        slot: u32,
         /// Its process number, 0 if not known.
         pid: u32,
     },
@@ -123,17 +123,17 @@ pub enum HostError {
     /// The calling thread is in another network namespace than the domain.
     #[error("this thread has left the network namespace of its host domain")]
     OtherNamespace,
-    /// The peer is no member any more.
-    #[error("process in slot {} (generation {}) is gone", peer.slot, peer.generation)]
-    PeerGone {
-        /// Who.
-        peer: ProcessRef,
+    /// The peer is gone: it closed, it broke the rules, or it is no member any more.
+    #[error("{} is gone", peer_text(*peer))]
+    Gone {
+        /// Who, if it said so.
+        peer: Option<ProcessRef>,
     },
     /// The peer's backlog or queue is full: try again later.
-    #[error("process in slot {} does not accept connections at present", peer.slot)]
-    PeerBusy {
-        /// Who.
-        peer: ProcessRef,
+    #[error("{} does not take more at present", peer_text(*peer))]
+    Busy {
+        /// Who, if it said so.
+        peer: Option<ProcessRef>,
     },
     /// A message is empty or too long, or has too many descriptors.
     #[error(
@@ -166,7 +166,7 @@ impl HostError {
     }
 
     #[cold]
-    fn errno(call: &'static str, e: rustix::io::Errno) -> HostError {
+    fn system(call: &'static str, e: rustix::io::Errno) -> HostError {
         HostError::System {
             call,
             errno: e.raw_os_error(),
@@ -174,7 +174,7 @@ impl HostError {
     }
 
     /// The errno that the C faces report.
-    pub fn to_errno(&self) -> i32 {
+    pub fn errno(&self) -> i32 {
         match self {
             HostError::System { errno, .. } => *errno,
             HostError::Proc { .. } => libc::ENOSYS,
@@ -184,13 +184,25 @@ impl HostError {
             HostError::BadRegistry { .. } => libc::EPROTO,
             HostError::Full { .. } => libc::ENOMEM,
             HostError::Forked | HostError::Expelled | HostError::OtherNamespace => libc::EIO,
-            HostError::PeerGone { .. } => libc::ECONNREFUSED,
-            HostError::PeerBusy { .. } => libc::EAGAIN,
+            HostError::Gone { .. } => libc::ECONNREFUSED,
+            HostError::Busy { .. } => libc::EAGAIN,
             HostError::NoDomain => libc::ENOENT,
             HostError::DomainExists => libc::EEXIST,
             HostError::Memory(e) => e.errno(),
         }
     }
+}
+
+fn peer_text(peer: Option<ProcessRef>) -> String {
+    peer.map_or_else(
+        || "the peer".to_owned(),
+        |p| {
+            format!(
+                "the process in slot {} (generation {})",
+                p.slot, p.generation
+            )
+        },
+    )
 }
 
 fn holder_text(holder: Option<u32>) -> String {
@@ -259,7 +271,7 @@ impl Host {
     ///
     /// # Errors
     /// `LockTimeout`, `NoAnswer`, `NotOurs`, `NameTaken`, `Full`, `Label`, `Proc`, `System`, `Memory`: see each.
-    pub fn join(options: &JoinOptions) -> Result<Host, HostError> {
+    pub fn join(options: JoinOptions) -> Result<Host, HostError> {
         let key = HostKey::current(&options.label)?;
         let identity = ProcessIdentity::current()?;
         let nonce = random()?;
@@ -318,7 +330,7 @@ impl Host {
     /// Connects to another member (or to ourselves). Never waits.
     ///
     /// # Errors
-    /// `PeerGone` (then call [`Host::reap_process`]), `PeerBusy` (try again later), `Forked`, `System`, `Full`.
+    /// `Gone` (then call [`Host::reap_process`]), `Busy` (try again later), `Forked`, `System`, `Full`.
     pub fn connect(&self, peer: ProcessRef) -> Result<Control, HostError> {
         self.check_fork()?;
         Control::connect(&self.key, &self.registry, (self.me, self.nonce), peer)
@@ -370,9 +382,9 @@ impl Host {
     fn bury_if(
         &self,
         process: ProcessRef,
-        is_dead: impl FnOnce(u16) -> Result<bool, HostError>,
+        is_dead: impl FnOnce(u32) -> Result<bool, HostError>,
     ) -> Result<Fate, HostError> {
-        if usize::from(process.slot) >= PROCESS_LIMIT {
+        if process.slot as usize >= PROCESS_LIMIT {
             return Ok(Fate::Dead);
         }
         let Some(occupant) = self
@@ -564,7 +576,7 @@ fn claim_slot(
     identity: &ProcessIdentity,
     nonce: u64,
 ) -> Result<Option<Claimed>, HostError> {
-    for slot in 0..PROCESS_LIMIT as u16 {
+    for slot in 0..PROCESS_LIMIT as u32 {
         if registry.occupant(slot).is_some() {
             continue;
         }
@@ -586,7 +598,7 @@ fn reap_some(registry: &Registry, prober: &Prober<'_>, probes: usize) -> Result<
     let used = registry.used(&PROCESSES);
     let mut buried = 0;
     for _ in 0..probes.min(used) {
-        let slot = (registry.add(header::REAP_CURSOR, 1) % used as u64) as u16;
+        let slot = (registry.add(header::REAP_CURSOR, 1) % used as u64) as u32;
         // The occupant is read before its name is asked for: so it is this one whose name was gone.
         if let Some(occupant) = registry.occupant(slot)
             && !prober.is_present(slot)?
@@ -602,6 +614,6 @@ fn random() -> Result<u64, HostError> {
     let mut bytes = [0; 8];
     // Eight bytes come whole or not at all.
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| HostError::errno("getrandom", e))?;
+        .map_err(|e| HostError::system("getrandom", e))?;
     Ok(u64::from_ne_bytes(bytes))
 }

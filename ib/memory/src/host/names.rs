@@ -47,13 +47,13 @@ pub(super) enum Dialled {
 fn address(key: &HostKey, tail: &str) -> Result<SocketAddrUnix, HostError> {
     let name = key.name_prefix() + "/" + tail;
     SocketAddrUnix::new_abstract_name(name.as_bytes())
-        .map_err(|e| HostError::errno("socket name", e))
+        .map_err(|e| HostError::system("socket name", e))
 }
 
 fn socket(kind: SocketType) -> Result<OwnedFd, HostError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
-        .map_err(|e| HostError::errno("socket", e))
+        .map_err(|e| HostError::system("socket", e))
 }
 
 /// Binds a name; None if somebody holds it.
@@ -62,7 +62,7 @@ fn bind(kind: SocketType, at: &SocketAddrUnix) -> Result<Option<OwnedFd>, HostEr
     match rustix::net::bind(&fd, at) {
         Ok(()) => Ok(Some(fd)),
         Err(Errno::ADDRINUSE) => Ok(None),
-        Err(e) => Err(HostError::errno("bind", e)),
+        Err(e) => Err(HostError::system("bind", e)),
     }
 }
 
@@ -80,20 +80,20 @@ fn bind_guarded(
 }
 
 /// Binds the presence name of `slot`; None if it is taken.
-pub(super) fn bind_presence(key: &HostKey, slot: u16) -> Result<Option<ForkFd>, HostError> {
+pub(super) fn bind_presence(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, HostError> {
     bind_guarded(
         SocketType::DGRAM,
         &address(key, &format!("p{slot}"))?,
         |fd| {
             // Nobody can fill the queue of a socket that is shut for reading.
             rustix::net::shutdown(fd, rustix::net::Shutdown::Read)
-                .map_err(|e| HostError::errno("shutdown", e))
+                .map_err(|e| HostError::system("shutdown", e))
         },
     )
 }
 
 /// Binds the listener of `slot` and listens; None if the name is taken.
-pub(super) fn bind_listener(key: &HostKey, slot: u16) -> Result<Option<ForkFd>, HostError> {
+pub(super) fn bind_listener(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, HostError> {
     bind_guarded(
         SocketType::SEQPACKET,
         &address(key, &format!("s{slot}"))?,
@@ -107,11 +107,11 @@ pub(super) fn bind_lock(key: &HostKey) -> Result<Option<ForkFd>, HostError> {
 }
 
 fn listen(fd: &OwnedFd) -> Result<(), HostError> {
-    rustix::net::listen(fd, BACKLOG).map_err(|e| HostError::errno("listen", e))
+    rustix::net::listen(fd, BACKLOG).map_err(|e| HostError::system("listen", e))
 }
 
 /// Connects to the listener of `slot` without waiting.
-pub(super) fn dial(key: &HostKey, slot: u16) -> Result<Dialled, HostError> {
+pub(super) fn dial(key: &HostKey, slot: u32) -> Result<Dialled, HostError> {
     dial_name(key, &format!("s{slot}"))
 }
 
@@ -126,7 +126,7 @@ fn dial_name(key: &HostKey, tail: &str) -> Result<Dialled, HostError> {
         Ok(()) => {}
         Err(Errno::CONNREFUSED) => return Ok(Dialled::Nobody),
         Err(Errno::AGAIN) => return Ok(Dialled::Full),
-        Err(e) => return Err(HostError::errno("connect", e)),
+        Err(e) => return Err(HostError::system("connect", e)),
     }
     let who = credentials(fd.as_fd())?;
     Ok(if who.uid == key.uid {
@@ -184,7 +184,7 @@ impl<'a> Prober<'a> {
 
     /// False only if nobody holds the presence name of `slot` in the network namespace of this prober; anything that
     /// the kernel answers but "refused" counts as presence.
-    pub(super) fn is_present(&self, slot: u16) -> Result<bool, HostError> {
+    pub(super) fn is_present(&self, slot: u32) -> Result<bool, HostError> {
         let at = address(self.key, &format!("p{slot}"))?;
         Ok(rustix::net::connect(&self.fd, &at) != Err(Errno::CONNREFUSED))
     }

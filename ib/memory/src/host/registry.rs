@@ -33,7 +33,7 @@ pub(super) const MEMFD_NAME: &str = "ferriband-host-1";
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct ProcessRef {
     /// Index into the process table, below [`PROCESS_LIMIT`].
-    pub slot: u16,
+    pub slot: u32,
     /// Which of the slot's owners, from 1.
     pub generation: u32,
 }
@@ -46,7 +46,7 @@ impl ProcessRef {
 
     /// Back from [`ProcessRef::to_word`]; None for words that it never gives.
     pub const fn from_word(word: u64) -> Option<ProcessRef> {
-        let (slot, generation) = (word as u16, (word >> 16) as u32);
+        let (slot, generation) = (word as u16 as u32, (word >> 16) as u32);
         if word >> 48 != 0 || slot as usize >= PROCESS_LIMIT || generation == 0 {
             return None;
         }
@@ -129,7 +129,7 @@ impl Registry {
     /// `System` if fstat fails.
     pub fn inode(&self) -> Result<u64, HostError> {
         Ok(rustix::fs::fstat(self.fd())
-            .map_err(|e| HostError::errno("fstat", e))?
+            .map_err(|e| HostError::system("fstat", e))?
             .st_ino)
     }
 
@@ -260,7 +260,7 @@ impl Registry {
 
     /// True while `process` is a member that nobody declared dead.
     pub fn is_live(&self, process: ProcessRef) -> bool {
-        let index = usize::from(process.slot);
+        let index = process.slot as usize;
         if index >= PROCESS_LIMIT {
             return false;
         }
@@ -270,7 +270,7 @@ impl Registry {
 
     /// What the table says of a member; None if it is none (any more).
     pub fn member(&self, process: ProcessRef) -> Option<Member> {
-        self.member_at(usize::from(process.slot))
+        self.member_at(process.slot as usize)
             .filter(|m| m.process == process)
     }
 
@@ -302,11 +302,11 @@ impl Registry {
     /// not free.
     pub(super) fn claim_slot(
         &self,
-        slot: u16,
+        slot: u32,
         identity: &ProcessIdentity,
         nonce: u64,
     ) -> Option<ProcessRef> {
-        let index = usize::from(slot);
+        let index = slot as usize;
         let seen = self.claim_word(&PROCESSES, index);
         if !seen.is(State::Free) {
             return None;
@@ -337,7 +337,7 @@ impl Registry {
     pub(super) fn set_flags(&self, process: ProcessRef, flags: u32) -> Result<(), HostError> {
         let member = self.member(process).ok_or(HostError::Expelled)?;
         let word = |flags: u32| u64::from(member.identity.pid) | u64::from(flags) << 32;
-        let at = PROCESSES.at(usize::from(process.slot), 1);
+        let at = PROCESSES.at(process.slot as usize, 1);
         self.cas(at, word(member.flags), word(flags))
             .map(|_| ())
             .map_err(|_| HostError::Expelled)
@@ -345,8 +345,8 @@ impl Registry {
 
     /// The slot's occupant, whether it has finished joining or not: what a reaper asks about before it asks whether the
     /// slot's names exist.
-    pub(super) fn occupant(&self, slot: u16) -> Option<Claim> {
-        let claim = self.claim_word(&PROCESSES, usize::from(slot));
+    pub(super) fn occupant(&self, slot: u32) -> Option<Claim> {
+        let claim = self.claim_word(&PROCESSES, slot as usize);
         (!claim.is(State::Free)).then_some(claim)
     }
 
@@ -355,7 +355,7 @@ impl Registry {
     pub(super) fn bury(&self, occupant: Claim) {
         let owner = occupant.owner();
         self.sweep(|process| process == owner);
-        let slot = usize::from(owner.slot);
+        let slot = owner.slot as usize;
         // The generation stays in the free word: the next owner gets the one after it.
         let _ = self.cas(
             PROCESSES.at(slot, 0),
