@@ -20,7 +20,7 @@ use crate::srq::{Srq, SrqInit};
 pub fn devices() -> Vec<DeviceInfo> {
     static GUID: OnceLock<Option<ferriband_wire::Guid>> = OnceLock::new();
     let guid = GUID.get_or_init(|| {
-        crate::host_stub::HostKey::current("")
+        ferriband_memory::host::HostKey::current("")
             .ok()
             .map(|key| key.guid())
     });

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
-use crate::host_stub::{Control, Host as HostRegistry};
+use ferriband_memory::host::{Control, Host as HostRegistry};
 use ferriband_memory::Segment;
 use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::wait::EventFd;

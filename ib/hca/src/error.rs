@@ -41,7 +41,7 @@ pub enum Error {
     Memory(#[from] ferriband_memory::Error),
     /// The host's registry said no.
     #[error(transparent)]
-    Host(#[from] crate::host_stub::HostError),
+    Host(#[from] ferriband_memory::host::HostError),
 }
 
 impl Error {

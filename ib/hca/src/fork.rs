@@ -5,7 +5,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::host_stub as host;
+use ferriband_memory::host;
 
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 

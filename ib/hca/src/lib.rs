@@ -17,7 +17,6 @@ pub mod engine;
 pub mod error;
 mod face_support;
 pub mod fork;
-pub mod host_stub;
 pub mod keys;
 pub mod limits;
 pub mod mr;

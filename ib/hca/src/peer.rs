@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::host_stub::Control;
+use ferriband_memory::host::Control;
 use ferriband_memory::alive::AliveWord;
 use ferriband_memory::mapping::PeerMapping;
 use ferriband_memory::remote::RemoteProcess;

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::host_stub::{Control, HostError, ProcessRef};
+use ferriband_memory::host::{Control, HostError, ProcessRef};
 use ferriband_memory::Segment;
 use ferriband_memory::mapping::{Backing, PeerMapping};
 use ferriband_memory::remote::RemoteProcess;
@@ -234,7 +234,8 @@ impl Engine {
         drop(current);
         if link.ready() {
             self.bury(link);
-            self.registry.reap_process(ProcessRef {
+            // whether it is dead or only hung up, the registry finds out for itself
+            let _ = self.registry.reap_process(ProcessRef {
                 slot: link.slot(),
                 generation: link.0.generation,
             });
