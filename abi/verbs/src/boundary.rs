@@ -132,3 +132,36 @@ pub fn set_errno(errno: i32) {
 pub fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_eio_in_each_convention() {
+        assert_eq!(entry::<i32>(|| panic!("a bug")), libc::EIO);
+        set_errno(0);
+        assert!(entry::<*mut u8>(|| panic!("a bug")).is_null());
+        assert_eq!(errno(), libc::EIO);
+        set_errno(0);
+        assert_eq!(entry::<MinusOne>(|| panic!("a bug")).0, -1);
+        assert_eq!(errno(), libc::EIO);
+        assert_eq!(
+            entry::<Negated>(|| panic!("a bug")).0,
+            -(libc::EIO as isize)
+        );
+        assert_eq!(entry::<NegatedInt>(|| panic!("a bug")).0, -libc::EIO);
+        entry::<()>(|| panic!("a bug"));
+    }
+
+    #[test]
+    fn errors_follow_the_same_conventions() {
+        assert_eq!(try_entry::<i32>(|| Err(libc::EBUSY)), libc::EBUSY);
+        assert_eq!(errno(), libc::EBUSY);
+        assert_eq!(
+            try_entry::<Negated>(|| Err(libc::EINVAL)).0,
+            -(libc::EINVAL as isize)
+        );
+        assert_eq!(try_entry::<i32>(|| Ok(0)), 0);
+    }
+}

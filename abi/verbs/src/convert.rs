@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(without_missing_half(QpType::XrcRecv, whole), target);
         assert_eq!(
             without_missing_half(QpType::XrcSend, whole),
-            whole - target | QpAttrMask::STATE
+            (whole - target) | QpAttrMask::STATE
         );
     }
 

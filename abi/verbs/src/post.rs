@@ -63,16 +63,28 @@ pub unsafe extern "C" fn post_send(
         let mut current = wr;
         // SAFETY: the caller's promise.
         let result = unsafe { qp::of(qp) }.and_then(|queue_pair| {
+            // A batch that another thread is building counts on the room that it found.
+            let _alone = queue_pair.builder.as_ref().map(|builder| builder.acquire());
             // SAFETY: the caller's promise: each link is NULL or the next request.
-            while let Some(request) = unsafe { current.as_ref() } {
-                // SAFETY: the caller's promise.
-                unsafe { post_one(queue_pair, request) }?;
-                current = request.next;
-            }
-            Ok(())
+            unsafe { post_chain(queue_pair, &mut current) }
         });
         refused(result, current, bad_wr)
     })
+}
+
+/// Posts a chain of sends; `current` is left at the first that is refused.
+///
+/// # Safety
+/// Each link is NULL or the next valid request.
+#[inline(always)]
+unsafe fn post_chain(queue_pair: &Qp, current: &mut *mut sys::ibv_send_wr) -> Result<(), i32> {
+    // SAFETY: the caller's promise.
+    while let Some(request) = unsafe { current.as_ref() } {
+        // SAFETY: the caller's promise.
+        unsafe { post_one(queue_pair, request) }?;
+        *current = request.next;
+    }
+    Ok(())
 }
 
 /// The result of a chain, and the first request that was not posted.

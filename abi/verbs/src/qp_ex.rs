@@ -1,6 +1,6 @@
 //! The extended interface of a queue pair: requests built by function calls, posted together.
 //!
-//! Between `wr_start` and `wr_complete` a thread owns the builder. A builder call opens a request, setters add data and
+//! Between `wr_start` and `wr_complete` a thread owns the builder, and no other posts to the queue pair in any way. A builder call opens a request, setters add data and
 //! addresses to it, and `wr_complete` posts the whole batch or nothing: a mistake in any request, or a queue without
 //! room for all, is the errno of `wr_complete`. Inline data are copied by the setter, so the program may
 //! reuse its buffer at once. The batch's memory is kept for the next one: no allocation once it has grown.
@@ -23,6 +23,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Builder {
     busy: AtomicBool,
     batch: UnsafeCell<Batch>,
+}
+
+/// The right to post to a queue pair, alone, until it is dropped.
+pub struct Alone<'a>(&'a Builder);
+
+impl Drop for Alone<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Builder {
+    /// Waits until no other thread posts to the queue pair.
+    #[inline]
+    pub fn acquire(&self) -> Alone<'_> {
+        while self.busy.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Alone(self)
+    }
 }
 
 // SAFETY: `batch` is touched only by the thread that took `busy`.
@@ -212,9 +233,8 @@ unsafe extern "C" fn wr_start(qp: *mut sys::ibv_qp_ex) {
             return;
         };
         if let Some(builder) = &queue_pair.builder {
-            while builder.busy.swap(true, Ordering::Acquire) {
-                std::thread::yield_now();
-            }
+            // Held beyond this call, until wr_complete or wr_abort.
+            std::mem::forget(builder.acquire());
             // SAFETY: the flag was just taken.
             unsafe { (*builder.batch.get()).clear() };
         }
@@ -228,9 +248,9 @@ unsafe extern "C" fn wr_abort(qp: *mut sys::ibv_qp_ex) {
             return;
         };
         if let Some(builder) = &queue_pair.builder {
+            let _alone = Alone(builder);
             // SAFETY: the caller is between wr_start and this call.
             unsafe { (*builder.batch.get()).clear() };
-            builder.busy.store(false, Ordering::Release);
         }
     });
 }
@@ -245,6 +265,8 @@ unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
         let Some(builder) = &queue_pair.builder else {
             return c_int::failure(libc::EINVAL);
         };
+        // Given back at the end, also by a panic.
+        let _alone = Alone(builder);
         // SAFETY: the caller is between wr_start and this call.
         let batch = unsafe { &mut *builder.batch.get() };
         let result = match batch.error {
@@ -252,7 +274,6 @@ unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
             None => post(&queue_pair.hca, batch),
         };
         batch.clear();
-        builder.busy.store(false, Ordering::Release);
         match result {
             Ok(()) => 0,
             Err(errno) => c_int::failure(errno),

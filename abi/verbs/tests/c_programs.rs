@@ -112,3 +112,13 @@ fn events_and_acknowledgements() {
 fn version_nodes_and_providers() {
     run("versions");
 }
+
+#[test]
+fn forked_children() {
+    run("fork");
+}
+
+#[test]
+fn threads_on_one_queue_pair() {
+    run("threads");
+}
