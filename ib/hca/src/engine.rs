@@ -127,6 +127,9 @@ pub struct Engine {
     polling: AtomicBool,
     polls: AtomicU32,
     idle_polls: AtomicU32,
+    /// Polls in a row that found nothing, and from when on they yield.
+    empty_polls: AtomicU32,
+    spin_limit: AtomicU32,
     stop: AtomicBool,
     fatal: AtomicBool,
     /// Connections that have not said who they are.
@@ -214,6 +217,8 @@ impl Engine {
             polling: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             idle_polls: AtomicU32::new(0),
+            empty_polls: AtomicU32::new(0),
+            spin_limit: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             strangers: Mutex::default(),

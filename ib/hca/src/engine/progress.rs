@@ -26,6 +26,8 @@ const BATCH: usize = 16;
 const COLLECT_BUDGET: usize = 64;
 /// Polls that find nothing before the polling thread takes over from the progress thread.
 const TAKE_OVER_AFTER: u32 = 32;
+/// Empty polls before a polling program yields at each: about 20 us.
+const SPIN_POLLS: u32 = 800;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
 /// How often blocked work is looked at in any case.
@@ -72,7 +74,14 @@ impl Engine {
             Ordering::Relaxed,
         );
         if self.round(true) {
+            self.empty_polls.store(0, Ordering::Relaxed);
             return;
+        }
+        let empty = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.empty_polls.store(empty, Ordering::Relaxed);
+        if empty > self.spin_limit.load(Ordering::Relaxed) {
+            // whoever we wait for may need this core
+            std::thread::yield_now();
         }
         if !self.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
@@ -86,6 +95,7 @@ impl Engine {
             return;
         }
         self.own.store(PROC_ASLEEP, 0, Ordering::Release);
+        self.adapt_spinning();
         // the thread starts its tick
         self.waker.signal(1);
     }
@@ -465,6 +475,13 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
 }
 
 impl Engine {
+    /// How long polling spins before it yields: not at all on a single core.
+    fn adapt_spinning(&self) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let limit = if cores > 1 { SPIN_POLLS } else { 0 };
+        self.spin_limit.store(limit, Ordering::Relaxed);
+    }
+
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
     fn before_sleep(&self, seen: &mut u32) -> Option<u64> {
         if self.polling.load(Ordering::Acquire) {
