@@ -12,7 +12,7 @@ TEST_PACKAGES = libibverbs-dev libibverbs1 ibverbs-utils perftest python3-pyverb
 BENCH_PACKAGES = perftest strace
 
 FERRIBAND = target/release/ferriband
-LIB_DIR = target/ferriband/lib-release
+LIB_DIR = target/ferriband/lib
 
 ifdef SKIP_PACKAGES
 need = @true
@@ -37,9 +37,12 @@ demo: build ## run Debian's own RDMA programs on the software adapter
 	$(need) $(DEMO_PACKAGES)
 	$(FERRIBAND) demo
 
-test: build ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
-	$(need) $(TEST_PACKAGES)
+# The C ABI's tests link a development build of the libraries: the release build comes after them.
+test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
+	$(need) $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@scripts/need-rust
 	$(CARGO) test --workspace
+	@$(MAKE) --no-print-directory build
 	$(FERRIBAND) sim --seeds $(SIM_SEEDS)
 	$(FERRIBAND) demo --quick
 	@scripts/pyverbs-tests || [ $$? -eq 77 ]

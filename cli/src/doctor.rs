@@ -324,9 +324,8 @@ fn memfd() -> Finding {
     // SAFETY: a descriptor of our own and an integer argument.
     let rc = unsafe { libc::ftruncate(fd.as_raw_fd(), 4096) };
     // SAFETY: a descriptor of our own and an integer argument.
-    if rc != 0
-        || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } != 0
-    {
+    let sealed = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+    if rc != 0 || sealed != 0 {
         return broken("sealing a memfd");
     }
     // SAFETY: a descriptor of our own and an integer argument.

@@ -47,18 +47,14 @@ pub fn lib_dir() -> Result<PathBuf, Failure> {
 }
 
 /// Where the libraries may be, seen from the executable: beside an installed bin, or in the target
-/// directory of a build (target/PROFILE/ferriband and target/TRIPLE/PROFILE/ferriband). There
-/// `cargo xtask libs` puts a release build into lib-release and a development build into lib.
+/// directory of a build (target/PROFILE/ferriband and target/TRIPLE/PROFILE/ferriband).
 fn candidates(exe: &Path) -> Vec<PathBuf> {
     let above = |levels: usize| exe.ancestors().nth(levels).map(Path::to_owned);
-    let profile = above(1).and_then(|dir| {
-        dir.file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-    });
     let installed = above(2).map(|prefix| prefix.join("lib/ferriband"));
-    let same_profile = format!("ferriband/lib-{}", profile.unwrap_or_default());
-    let built = [2, 3].into_iter().filter_map(above);
-    let built = built.flat_map(|target| [target.join(&same_profile), target.join("ferriband/lib")]);
+    let built = [2, 3]
+        .into_iter()
+        .filter_map(above)
+        .map(|target| target.join("ferriband/lib"));
     installed.into_iter().chain(built).collect()
 }
 

@@ -15,6 +15,7 @@ mod launch;
 mod pages;
 mod perf;
 mod progress;
+mod sim;
 mod text;
 mod verbs;
 
@@ -52,6 +53,6 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             system,
             json,
         } => verbs::many::command(count, system, json.json),
-        _ => Err(Failure::new("not there yet")),
+        Command::Sim(args) => sim::command(&args),
     }
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// `ferriband completions SHELL`.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ferriband", &mut script);
+    clap_complete::generate(shell, &mut visible(), "ferriband", &mut script);
     io::stdout()
         .write_all(&script)
         .map_err(|error| Failure::io("write to", "standard output", &error))?;
@@ -22,10 +22,26 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
 pub fn manual(out: &Path) -> Result<ExitCode, Failure> {
     let write = || {
         fs::create_dir_all(out)?;
-        clap_mangen::generate_to(Cli::command(), out)
+        clap_mangen::generate_to(visible(), out)
     };
     write().map_err(|error| {
         Failure::io("write manual pages to", &out.display().to_string(), &error)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without the subcommands that only this program itself uses.
+fn visible() -> clap::Command {
+    let whole = Cli::command();
+    let shown = whole
+        .get_subcommands()
+        .filter(|subcommand| !subcommand.is_hide_set())
+        .cloned();
+    let mut visible = clap::Command::new("ferriband").subcommands(shown.collect::<Vec<_>>());
+    if let Some(version) = whole.get_version() {
+        visible = visible.version(version.to_owned());
+    }
+    visible
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .after_help(whole.get_after_help().cloned().unwrap_or_default())
 }

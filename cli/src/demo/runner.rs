@@ -216,6 +216,8 @@ mod tests {
         let port = listener.local_addr().expect("it is bound").port();
         assert!(is_listening(port));
         drop(listener);
+        // A process that another test forks meanwhile holds a copy for a moment.
+        wait_until(Duration::from_secs(5), || !is_listening(port));
         assert!(!is_listening(port));
     }
 

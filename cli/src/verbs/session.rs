@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PORT: u8 = 1;
 const QKEY: u32 = 0x1111_1111;
 const PAGE_BYTES: usize = 4096;
+/// What places and lengths in device memory are multiples of.
+const DEVICE_WORD_BYTES: usize = 4;
 /// Marks a receive in `wr_id`.
 const RECEIVE_ID: u64 = 1 << 63;
 /// READs and atomics that a queue pair may have outstanding.
@@ -546,8 +548,9 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         // SAFETY: the channel is alive while the session is, and its descriptor does not change.
+        let fd = unsafe { (*self.channel).fd };
         let mut ready = libc::pollfd {
-            fd: unsafe { (*self.channel).fd },
+            fd,
             events: libc::POLLIN,
             revents: 0,
         };
@@ -587,13 +590,14 @@ impl<'a> Session<'a> {
 
     #[inline]
     fn target_byte(&self, offset: usize) -> u8 {
-        let mut byte = [0; 1];
-        match &self.device_memory {
+        let Some(memory) = &self.device_memory else {
             // SAFETY: the offset is inside the target buffer; the peer may write it, hence volatile.
-            None => return unsafe { self.target.base.add(offset).read_volatile() },
-            Some(memory) => copy_from_device(memory, offset, &mut byte),
-        }
-        byte[0]
+            return unsafe { self.target.base.add(offset).read_volatile() };
+        };
+        // Device memory is read in words: adapters demand that alignment (as mlx5 does).
+        let mut word = [0; DEVICE_WORD_BYTES];
+        copy_from_device(memory, offset - offset % DEVICE_WORD_BYTES, &mut word);
+        word[offset % DEVICE_WORD_BYTES]
     }
 
     /// Fills the source buffer with a pattern.
@@ -627,7 +631,11 @@ impl<'a> Session<'a> {
             0
         };
         match &self.device_memory {
-            Some(memory) => copy_from_device(memory, 0, &mut bytes),
+            Some(memory) => {
+                bytes.resize(length_bytes.next_multiple_of(DEVICE_WORD_BYTES), 0);
+                copy_from_device(memory, 0, &mut bytes);
+                bytes.truncate(length_bytes);
+            }
             // SAFETY: the buffer holds largest_bytes and the header; the peer is quiet now.
             None => unsafe {
                 ptr::copy_nonoverlapping(
@@ -650,8 +658,10 @@ impl<'a> Session<'a> {
         };
         // SAFETY: the device memory is alive, and its copy function does not change.
         let copy = unsafe { (*memory.raw).memcpy_to_dm }.expect("device memory can be written");
-        // SAFETY: both ranges were checked above.
-        let rc = unsafe { copy(memory.raw, 0, bytes.as_ptr().cast(), bytes.len()) };
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len().next_multiple_of(DEVICE_WORD_BYTES), 0);
+        // SAFETY: the target has room for a header more than the largest message.
+        let rc = unsafe { copy(memory.raw, 0, padded.as_ptr().cast(), padded.len()) };
         check(rc, "write", "device memory")
     }
 }

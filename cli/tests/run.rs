@@ -1,0 +1,212 @@
+//! The launcher as its users meet it: statuses, environment, scripts, and what is said when
+//! something is missing. The library directory holds an empty file: no program here opens it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory of its own for each test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("ferriband test {} {name}", std::process::id()));
+        fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        fs::write(dir.join("libibverbs.so.1"), "").expect("writable");
+        Scratch(dir)
+    }
+
+    fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+        path
+    }
+
+    fn ferriband(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferriband"));
+        command
+            .args(arguments)
+            .env("FERRIBAND_LIB_DIR", &self.0)
+            .env_remove("LD_LIBRARY_PATH");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.ferriband(arguments).output().expect("ferriband runs")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn shown(path: &Path) -> &str {
+    path.to_str().expect("our names are text")
+}
+
+#[test]
+fn status_and_signal_are_the_programs_own() {
+    let scratch = Scratch::new("status");
+    assert_eq!(
+        scratch
+            .run(&["run", "--", "sh", "-c", "exit 7"])
+            .status
+            .code(),
+        Some(7)
+    );
+    let killed = scratch.run(&["run", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15));
+}
+
+#[test]
+fn the_program_takes_the_place_of_the_launcher() {
+    let scratch = Scratch::new("pid");
+    let child = scratch
+        .ferriband(&["run", "--", "sh", "-c", "echo $$"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout).trim(), pid.to_string());
+}
+
+#[test]
+fn our_libraries_come_first_and_the_users_path_stays() {
+    let scratch = Scratch::new("path");
+    let output = scratch
+        .ferriband(&["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"])
+        .env("LD_LIBRARY_PATH", "/users/own")
+        .output()
+        .expect("ferriband runs");
+    assert_eq!(
+        text(&output.stdout).trim(),
+        format!("{}:/users/own", scratch.0.display())
+    );
+}
+
+#[test]
+fn a_shell_takes_the_settings_over() {
+    let scratch = Scratch::new("env");
+    let script = format!(
+        "eval \"$('{}' env)\" && printf %s \"$LD_LIBRARY_PATH\"",
+        env!("CARGO_BIN_EXE_ferriband")
+    );
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .env("FERRIBAND_LIB_DIR", &scratch.0)
+        .env_remove("LD_LIBRARY_PATH")
+        .output();
+    assert_eq!(text(&output.expect("sh runs").stdout), shown(&scratch.0));
+    let json: serde_json::Value =
+        serde_json::from_slice(&scratch.run(&["env", "--json"]).stdout).expect("JSON");
+    assert_eq!(json["LD_LIBRARY_PATH"], shown(&scratch.0));
+}
+
+#[test]
+fn scripts_run_with_and_without_a_first_line() {
+    let scratch = Scratch::new("scripts");
+    let with = scratch.file("with", "#!/bin/sh\necho \"with $1\"\n", 0o755);
+    let without = scratch.file("without", "echo \"without $1\"\n", 0o755);
+    assert_eq!(
+        text(&scratch.run(&["run", shown(&with), "it"]).stdout),
+        "with it\n"
+    );
+    assert_eq!(
+        text(&scratch.run(&["run", shown(&without), "it"]).stdout),
+        "without it\n"
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_explained() {
+    let scratch = Scratch::new("errors");
+    let plain = scratch.file("plain", "#!/bin/sh\n", 0o644);
+    let stranded = scratch.file("stranded", "#!/no/such/interpreter\n", 0o755);
+    let cases = [
+        ("no-such-program", 127, "no such program"),
+        (shown(&plain), 126, "chmod +x"),
+        (shown(&stranded), 126, "interpreter"),
+        ("/", 126, "directory"),
+    ];
+    for (program, status, words) in cases {
+        let output = scratch.run(&["run", "--", program]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(
+            said.contains(words) && said.starts_with("ferriband: "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_library_names_the_place_and_the_remedy() {
+    let scratch = Scratch::new("missing");
+    fs::remove_file(scratch.0.join("libibverbs.so.1")).expect("it was there");
+    for arguments in [
+        &["run", "true"][..],
+        &["env"],
+        &["devices"],
+        &["demo", "--only", "devinfo"],
+    ] {
+        let output = scratch.run(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(
+            said.contains("libibverbs.so.1") || said.contains("not installed"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_status_2() {
+    let scratch = Scratch::new("usage");
+    for arguments in [
+        &["run"][..],
+        &["perf", "--sizes", "8..2"],
+        &["perf", "--plot", "x.gif"],
+        &["nonsense"],
+        &["sim", "--seed", "x"],
+    ] {
+        assert_eq!(
+            scratch.run(arguments).status.code(),
+            Some(2),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn manual_pages_and_completions_name_the_subcommands() {
+    let scratch = Scratch::new("pages");
+    let out = scratch.0.join("man");
+    assert!(scratch.run(&["man", "--out", shown(&out)]).status.success());
+    for page in ["ferriband.1", "ferriband-run.1", "ferriband-perf.1"] {
+        assert!(
+            fs::read_to_string(out.join(page))
+                .expect("the page is there")
+                .contains(".TH"),
+            "{page}"
+        );
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&scratch.run(&["completions", shell]).stdout);
+        assert!(
+            script.contains("doctor") && !script.contains("perf-peer"),
+            "{shell}"
+        );
+    }
+}
