@@ -1,9 +1,11 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
 //! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings. Nothing here is needed to build the Rust crates, and no crate depends on it.
+//! bindings; `gates` checks rules that no compiler does. Nothing here is needed to build the Rust crates, and
+//! no crate depends on it.
 
 mod bindings;
+mod gates;
 mod libs;
 mod symbols;
 
@@ -18,6 +20,8 @@ usage: cargo xtask COMMAND
         or target/ferriband/lib-NAME for another profile
   bindings [--bindgen PATH] [--check]
         regenerate abi/verbs-sys/src/bindings.rs from the rdma-core headers of this system; with --check only compare
+  gates
+        check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
 ";
 
 /// What a chore returns: a message for the person at the terminal when it failed.
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
     let outcome = match args.split_first() {
         Some((command, rest)) if command == "libs" => libs::run(rest),
         Some((command, rest)) if command == "bindings" => bindings::run(rest),
+        Some((command, rest)) if command == "gates" => gates::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -1,0 +1,154 @@
+//! Rules of the tree that no compiler checks: `cargo xtask gates`.
+//!
+//! They look at the files that git tracks, so what a build leaves behind does not matter.
+
+use crate::{Outcome, workspace_root};
+use std::process::Command;
+
+/// Words that mark unfinished work. Put together here, so that this file does not break its own rule.
+const UNFINISHED: [&str; 5] = [
+    concat!("to", "do!("),
+    concat!("unimple", "mented!("),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("#[ign", "ore"),
+];
+
+/// Paths of the machine that the project grew on: nothing may need them.
+const MACHINE: [&str; 3] = [
+    concat!("/wo", "rk/main"),
+    concat!("/wo", "rk/shared"),
+    concat!("../sha", "red/"),
+];
+
+/// Rooms without unsafe code.
+const SAFE_ROOMS: [&str; 3] = [
+    "ib/wire/src/lib.rs",
+    "ib/transport/src/lib.rs",
+    "ib/sim/src/lib.rs",
+];
+
+/// A file is about 500 lines; past twice that it is split by idea.
+const MAX_LINES: usize = 1000;
+
+/// Written by a tool, so exempt from the length rule.
+const GENERATED: [&str; 1] = ["abi/verbs-sys/src/bindings.rs"];
+
+/// Checks every rule and names each breach.
+pub fn run(args: &[String]) -> Outcome {
+    if let Some(arg) = args.first() {
+        return Err(format!("gates: unknown argument {arg}"));
+    }
+    let root = workspace_root();
+    let output = Command::new("git")
+        .current_dir(&root)
+        .args(["ls-files", "-z"])
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let mut breaches = Vec::new();
+    let mut count = 0;
+    for path in listed.split('\0').filter(|path| is_ours(path)) {
+        // A file that was deleted but not yet committed is no breach.
+        let Ok(text) = std::fs::read_to_string(root.join(path)) else {
+            continue;
+        };
+        count += 1;
+        breaches.extend(breaches_of(path, &text));
+    }
+    for path in SAFE_ROOMS {
+        let text =
+            std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
+        if !text.contains("#![forbid(unsafe_code)]") {
+            breaches.push(format!(
+                "{path}: this room forbids unsafe code and must say so"
+            ));
+        }
+    }
+    if breaches.is_empty() {
+        println!("gates: {count} files, no breach");
+        return Ok(());
+    }
+    Err(format!("gates:\n  {}", breaches.join("\n  ")))
+}
+
+/// Text that people wrote; captures, images and lock files are not.
+fn is_ours(path: &str) -> bool {
+    [
+        ".rs", ".c", ".h", ".S", ".toml", ".md", ".sh", ".py", "Makefile",
+    ]
+    .iter()
+    .any(|end| path.ends_with(end))
+}
+
+fn breaches_of(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let place = format!("{path}:{}", index + 1);
+        for word in UNFINISHED {
+            if has_word(line, word) {
+                found.push(format!("{place}: {word} marks unfinished work"));
+            }
+        }
+        for part in MACHINE {
+            if line.contains(part) {
+                found.push(format!("{place}: {part} names a path of one machine"));
+            }
+        }
+    }
+    let lines = text.lines().count();
+    if path.ends_with(".rs") && lines > MAX_LINES && !GENERATED.contains(&path) {
+        found.push(format!(
+            "{path}: {lines} lines; split it by idea (at most {MAX_LINES})"
+        ));
+    }
+    found
+}
+
+/// True if `word` stands in `line` and is not part of a longer run of the same letters (a mktemp template is not a mark).
+fn has_word(line: &str, word: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let ends_in_letter = word.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let starts = !is_letter(before);
+        let ends = !ends_in_letter || !is_letter(after);
+        starts && ends
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_unfinished_work_are_found() {
+        for word in UNFINISHED {
+            assert_eq!(
+                breaches_of("a.rs", &format!("fine\n  {word} here")).len(),
+                1,
+                "{word}"
+            );
+        }
+        let template = format!("mktemp {}", "X".repeat(6));
+        assert!(breaches_of("a.sh", &template).is_empty());
+    }
+
+    #[test]
+    fn paths_of_a_machine_are_found() {
+        assert_eq!(
+            breaches_of("a.md", &format!("see {}x", MACHINE[1])).len(),
+            1
+        );
+        assert!(breaches_of("a.md", "the work of /home").is_empty());
+    }
+
+    #[test]
+    fn long_files_are_found_unless_generated() {
+        let long = "line\n".repeat(MAX_LINES + 1);
+        assert_eq!(breaches_of("a.rs", &long).len(), 1);
+        assert!(breaches_of(GENERATED[0], &long).is_empty());
+        assert!(breaches_of("a.md", &long).is_empty());
+    }
+}
