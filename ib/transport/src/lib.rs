@@ -1,8 +1,10 @@
 //! One queue pair's life: requester, responder and completer of RC, UC, UD and XRC, on packets and on
 //! the direct wire. Sans-IO: no clock, no socket, no thread, no random source of its own.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod context;
+mod cq;
 pub mod direct;
 mod emit;
 pub mod env;
@@ -17,6 +19,7 @@ pub mod types;
 mod unreliable;
 
 pub use context::{QpEvent, Tuning};
+pub use cq::{CompletionRing, Overrun};
 pub use emit::MAX_PACKET_BYTES;
 pub use qp::{Path, QpConfig, QueuePair, Transmit};
 pub use recv_queue::CompletionTarget;

@@ -1,0 +1,289 @@
+//! What the packets on the wire must be, given what was posted: contents, PSNs, retransmissions, acknowledgements.
+
+use super::model::{Check, Model, Plan, Posted, Side, violated};
+use ferriband_transport::types::{SendOpcode, rnr_timer_ns};
+use ferriband_wire::{Kind, NakCode, Operation, Packet, Position, Psn, Syndrome};
+
+/// Distance of a PSN from the first of its queue.
+fn offset(psn: Psn, first: Psn) -> u32 {
+    psn.sub(first.get()).get()
+}
+
+/// The posted request that a PSN offset belongs to.
+fn request_at(side: &Side, offset: u32) -> Option<(usize, &Posted)> {
+    let index = side
+        .posted
+        .partition_point(|p| p.start + p.packets <= offset);
+    side.posted.get(index).map(|posted| (index, posted))
+}
+
+impl Model {
+    /// Side `at` sends a packet.
+    pub fn on_transmit(&mut self, at: usize, packet: &Packet<'_>, now: u64) -> Check {
+        if !self.trusted {
+            return Ok(());
+        }
+        match packet.opcode().kind() {
+            Kind::Request => {
+                self.request_contents(at, packet)?;
+                self.request_timing(at, packet, now)
+            }
+            _ => self.answer(at, packet),
+        }
+    }
+
+    /// I5: the packet is the one that its PSN stands for.
+    fn request_contents(&self, at: usize, packet: &Packet<'_>) -> Check {
+        let side = &self.sides[at];
+        let psn = packet.bth().psn;
+        let at = offset(psn, side.sq_psn);
+        let Some((index, posted)) = request_at(side, at) else {
+            return violated("I5", "a PSN of a posted request", format!("{psn:?}"));
+        };
+        let part = at - posted.start;
+        let start = part as usize * side.mtu;
+        let operation = packet.opcode().operation();
+        let carries = posted.is_send() || posted.is_write();
+        let expected = match posted.op {
+            SendOpcode::RdmaRead => Operation::RdmaReadRequest,
+            SendOpcode::CmpSwap => Operation::CompareSwap,
+            SendOpcode::FetchAdd => Operation::FetchAdd,
+            _ if posted.is_write() => Operation::RdmaWrite,
+            _ => Operation::Send,
+        };
+        let position = if carries {
+            Position::of(part, posted.packets)
+        } else {
+            Position::Only
+        };
+        let payload = if carries {
+            &posted.data[start..posted.data.len().min(start + side.mtu)]
+        } else {
+            &[]
+        };
+        let reth = packet.ext().reth.is_none_or(|reth| {
+            reth.virtual_address == posted.remote_addr + start as u64 * u64::from(!carries)
+                && reth.rkey.0 == posted.rkey
+                && reth.dma_length as usize == posted.data.len() - if carries { 0 } else { start }
+        });
+        if (operation, packet.opcode().position()) != (expected, position)
+            || packet.payload != payload
+            || !reth
+        {
+            return violated(
+                "I5",
+                format!("{psn:?}: packet {part} of request {index}, {expected:?} {position:?}"),
+                format!("{} with {} bytes", packet.opcode(), packet.payload.len()),
+            );
+        }
+        Ok(())
+    }
+
+    /// I8, I9, I10: what is outstanding, and when a PSN may be sent again.
+    fn request_timing(&mut self, at: usize, packet: &Packet<'_>, now: u64) -> Check {
+        let side = &mut self.sides[at];
+        let psn = offset(packet.bth().psn, side.sq_psn);
+        let index = side.posted.partition_point(|p| p.start + p.packets <= psn);
+        if side.sent.len() <= psn as usize {
+            side.sent.resize(psn as usize + 1, Default::default());
+        }
+        let sent = side.sent[psn as usize];
+        // Going back is to the oldest unacknowledged packet; its timer began with it, or with an answer since.
+        let goes_back = sent.count > 0 && side.last_offset.is_some_and(|last| psn <= last);
+        let answered = side.last_answer_at.is_some_and(|at| at >= sent.last);
+        if goes_back && !answered {
+            let waited = now - sent.last;
+            let due = side.timeout_ns;
+            if !side.reliable() || due.is_none_or(|due| waited < due) {
+                return violated(
+                    "I10",
+                    format!("{due:?} ns before sending again"),
+                    format!("{waited} ns"),
+                );
+            }
+        }
+        if let Some((refused, until)) = side.rnr_quiet
+            && refused == psn
+        {
+            side.rnr_quiet = None;
+            if now < until {
+                return violated(
+                    "I9",
+                    format!("silence until {until}"),
+                    format!("sent again at {now}"),
+                );
+            }
+        }
+        side.sent[psn as usize] = super::model::Sent {
+            count: sent.count + 1,
+            last: now,
+        };
+        side.last_offset = Some(psn);
+        if side.posted[index].is_read_or_atomic() {
+            side.posted[index].sent = true;
+            let open = side.posted[side.next_completion..]
+                .iter()
+                .filter(|p| p.is_read_or_atomic() && p.sent && !p.answers.iter().all(|&a| a))
+                .count();
+            if open > usize::from(side.max_rd_atomic) {
+                return violated(
+                    "I8",
+                    format!("at most {} outstanding", side.max_rd_atomic),
+                    format!("{open}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Responses and acknowledgements of side `at` to its peer's requests.
+    fn answer(&mut self, at: usize, packet: &Packet<'_>) -> Check {
+        let peer = self.sides[at].peer;
+        let psn = packet.bth().psn;
+        let place = offset(psn, self.sides[peer].sq_psn);
+        match packet.opcode().operation() {
+            Operation::RdmaReadResponse => {
+                self.executed_before(peer, place)?;
+                return self.read_response(peer, place, packet);
+            }
+            Operation::AtomicAcknowledge => {
+                self.executed_before(peer, place + 1)?;
+                let original = request_at(&self.sides[peer], place).and_then(|(_, p)| p.original);
+                let got = packet.ext().atomic_ack.map(|ack| ack.original);
+                if original != got {
+                    return violated(
+                        "I2",
+                        format!("the saved value {original:x?}"),
+                        format!("{got:x?}"),
+                    );
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Some(aeth) = packet.ext().aeth else {
+            return Ok(());
+        };
+        match aeth.syndrome {
+            // The PSN before the first is acknowledged when a duplicate of the past is answered.
+            Syndrome::Ack(_) if place == Psn::MODULUS - 1 => Ok(()),
+            Syndrome::Ack(_) => self.executed_before(peer, place + 1),
+            Syndrome::RnrNak(code) => {
+                if code != self.sides[at].min_rnr_timer {
+                    let timer = self.sides[at].min_rnr_timer;
+                    return violated("I9", format!("RNR timer {timer}"), format!("{code}"));
+                }
+                self.executed_before(peer, place)
+            }
+            Syndrome::Nak(NakCode::PsnSequenceError) => {
+                if !self.sides[at].naks.insert(psn.get()) {
+                    return violated("I6", format!("one NAK for the gap at {psn:?}"), "another");
+                }
+                self.executed_before(peer, place)
+            }
+            _ => self.executed_before(peer, place),
+        }
+    }
+
+    /// I4, I6: whatever is acknowledged has been done.
+    fn executed_before(&mut self, from: usize, place: u32) -> Check {
+        let side = &mut self.sides[from];
+        while side.posted.get(side.cursor).is_some_and(|p| {
+            p.plan == Plan::Good
+                && (p.op == SendOpcode::RdmaRead
+                    || p.packets == 0
+                    || p.op == SendOpcode::RdmaWrite && p.data.is_empty())
+        }) {
+            side.cursor += 1;
+        }
+        let Some(posted) = side.posted.get(side.cursor) else {
+            return Ok(());
+        };
+        if place <= posted.start {
+            return Ok(());
+        }
+        let done = posted.progress.min(posted.data.len());
+        let claimed = (place - posted.start) as usize * side.mtu;
+        let partial = place < posted.start + posted.packets && !posted.is_read_or_atomic();
+        if partial && done >= claimed && posted.plan == Plan::Good {
+            return Ok(());
+        }
+        let invariant = if posted.plan == Plan::Good {
+            "I6"
+        } else {
+            "I7"
+        };
+        violated(
+            invariant,
+            format!(
+                "nothing acknowledged beyond request {} ({:?})",
+                side.cursor, posted.plan
+            ),
+            format!("PSN offset {place}, the request begins at {}", posted.start),
+        )
+    }
+
+    /// I3: the part of the READ that the PSN stands for, and no other bytes.
+    fn read_response(&self, from: usize, place: u32, packet: &Packet<'_>) -> Check {
+        let side = &self.sides[from];
+        let found = request_at(side, place).filter(|(_, p)| p.op == SendOpcode::RdmaRead);
+        let Some((index, posted)) = found else {
+            return violated(
+                "I3",
+                "a PSN of a READ",
+                format!("response at offset {place}"),
+            );
+        };
+        if posted.plan != Plan::Good {
+            return violated("I7", format!("request {index} refused"), "a response");
+        }
+        let start = (place - posted.start) as usize * side.mtu;
+        let end = posted.data.len().min(start + side.mtu);
+        if packet.payload != &posted.data[start..end] {
+            return violated(
+                "I3",
+                format!("bytes {start}..{end} of request {index}"),
+                "other bytes",
+            );
+        }
+        Ok(())
+    }
+
+    /// A packet is handed to side `at`.
+    pub fn on_deliver(&mut self, at: usize, packet: &Packet<'_>, now: u64) {
+        if packet.opcode().kind() == Kind::Request {
+            return;
+        }
+        let peer = self.sides[at].peer;
+        let code = self.sides[peer].min_rnr_timer;
+        let side = &mut self.sides[at];
+        side.last_answer_at = Some(now);
+        let place = offset(packet.bth().psn, side.sq_psn);
+        let index = side
+            .posted
+            .partition_point(|p| p.start + p.packets <= place);
+        if packet.opcode().kind() == Kind::Response {
+            if let Some(posted) = side.posted.get_mut(index)
+                && let Some(answer) = posted.answers.get_mut((place - posted.start) as usize)
+            {
+                *answer = true;
+            }
+            return;
+        }
+        if let Some(Syndrome::RnrNak(_)) = packet.ext().aeth.map(|aeth| aeth.syndrome) {
+            *side.rnr_naks.entry(place).or_default() += 1;
+            // With a READ or atomic missing before it, the refusal is not what the requester acts on; nor is its
+            // echo then.
+            let earlier = &side.posted[side.next_completion.min(index)..index];
+            let missing = earlier.iter().any(Posted::is_read_or_atomic);
+            if side.rnr_quiet.is_none_or(|(refused, _)| refused != place) {
+                let until = if missing {
+                    now
+                } else {
+                    now + rnr_timer_ns(code)
+                };
+                side.rnr_quiet = Some((place, until));
+            }
+        }
+    }
+}
