@@ -37,11 +37,9 @@ fn visible() -> clap::Command {
         .get_subcommands()
         .filter(|subcommand| !subcommand.is_hide_set())
         .cloned();
-    let mut visible = clap::Command::new("ferriband").subcommands(shown.collect::<Vec<_>>());
-    if let Some(version) = whole.get_version() {
-        visible = visible.version(version.to_owned());
-    }
-    visible
+    clap::Command::new("ferriband")
+        .version(env!("CARGO_PKG_VERSION"))
         .about(whole.get_about().cloned().unwrap_or_default())
         .after_help(whole.get_after_help().cloned().unwrap_or_default())
+        .subcommands(shown.collect::<Vec<_>>())
 }
