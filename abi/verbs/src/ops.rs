@@ -26,6 +26,7 @@ pub fn verbs_context() -> sys::verbs_context {
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
+        open_qp: Some(qp::open_qp),
         open_xrcd: Some(xrcd::open_xrcd),
         close_xrcd: Some(xrcd::close_xrcd),
         sz: size_of::<sys::verbs_context>(),

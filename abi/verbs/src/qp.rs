@@ -153,8 +153,8 @@ unsafe fn create(
         signal_all: attr.sq_sig_all != 0,
     };
     let created = match (pd, &init.xrcd) {
-        (Some(pd), _) => pd.hca.create_qp(init),
-        (None, Some(xrcd)) => Arc::clone(xrcd).create_qp(init.clone()),
+        (_, Some(xrcd)) => Arc::clone(xrcd).create_qp(init.clone()),
+        (Some(pd), None) => pd.hca.create_qp(init),
         (None, None) => return Err(libc::EINVAL),
     };
     let queue_pair = created.map_err(|error| error.errno())?;
@@ -179,6 +179,41 @@ unsafe fn create(
         pd: pd.map(|pd| pd.hold()),
     };
     Ok(publish(context, queue_pair, qp_type, c, parts))
+}
+
+/// `open_qp` of the context: a handle of a target queue pair of an XRC domain, whoever made it.
+///
+/// # Safety
+/// `context` is a live context and `attr` readable; the domain it names is live.
+pub unsafe extern "C" fn open_qp(
+    context: *mut sys::ibv_context,
+    attr: *mut sys::ibv_qp_open_attr,
+) -> *mut sys::ibv_qp {
+    const NEEDED: u32 = sys::IBV_QP_OPEN_ATTR_NUM | sys::IBV_QP_OPEN_ATTR_XRCD | sys::IBV_QP_OPEN_ATTR_TYPE;
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let context = unsafe { Context::of(context) }?;
+        // SAFETY: the caller's promise.
+        let attr = unsafe { input(attr) }?;
+        if attr.comp_mask >= sys::IBV_QP_OPEN_ATTR_RESERVED {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != sys::IBV_QPT_XRC_RECV {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        let xrcd = unsafe { Xrcd::of(attr.xrcd) }?;
+        let queue_pair = xrcd.hca.open_qp(attr.qp_num).map_err(|error| error.errno())?;
+        let has_context = attr.comp_mask & sys::IBV_QP_OPEN_ATTR_CONTEXT != 0;
+        let c = sys::ibv_qp {
+            context: context.as_c(),
+            qp_context: if has_context { attr.qp_context } else { std::ptr::null_mut() },
+            qp_type: attr.qp_type,
+            ..Default::default()
+        };
+        let parts = Parts { send_ops: None, sq_sig_all: false, pd: None };
+        Ok(publish(context, queue_pair, QpType::XrcRecv, c, parts))
+    })
 }
 
 /// A pointer that may be NULL.

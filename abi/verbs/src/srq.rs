@@ -44,7 +44,7 @@ unsafe fn create(
     pd: *mut sys::ibv_pd,
     srq_context: *mut c_void,
     attr: &mut sys::ibv_srq_attr,
-    xrc: Option<(Arc<hca::context::Xrcd>, Arc<hca::Cq>)>,
+    xrc: Option<(Arc<hca::Xrcd>, Arc<hca::Cq>)>,
 ) -> Result<*mut sys::ibv_srq, i32> {
     // SAFETY: the caller's promise.
     let domain = unsafe { Pd::of(pd) }?;

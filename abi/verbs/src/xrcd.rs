@@ -4,6 +4,7 @@ use crate::boundary::try_entry;
 use crate::context::Context;
 use crate::object::{Object, input};
 use ferriband_hca as hca;
+use ferriband_hca::xrc::XrcOpen;
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// What only we see of an XRC domain.
 pub struct XrcdOwn {
     /// The adapter's domain.
-    pub hca: Arc<hca::context::Xrcd>,
+    pub hca: Arc<hca::Xrcd>,
 }
 
 /// An XRC domain.
@@ -40,10 +41,20 @@ pub unsafe extern "C" fn open_xrcd(
         {
             return Err(libc::EINVAL);
         }
-        let file = if attr.fd == -1 {
-            None
+        let creates = attr.oflags & libc::O_CREAT != 0;
+        let how = match (creates, attr.oflags & libc::O_EXCL != 0) {
+            (true, true) => XrcOpen::CreateNew,
+            (true, false) => XrcOpen::OrCreate,
+            (false, _) => XrcOpen::Existing,
+        };
+        let file = if attr.fd != -1 {
+            let (device, inode) = identity(attr.fd)?;
+            hca::XrcFile::Of(device, inode, how)
+        } else if creates {
+            hca::XrcFile::Private
         } else {
-            Some(identity(attr.fd)?)
+            // there is nothing to open by no file
+            return Err(libc::EINVAL);
         };
         let domain = context
             .hca()

@@ -15,6 +15,7 @@ use crate::limits::{self, DeviceInfo, GidEntry, PortAttr};
 use crate::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 use crate::qp::{Qp, QpInit};
 use crate::srq::{Srq, SrqInit};
+use crate::xrc::{XrcFile, Xrcd};
 
 /// The devices of this host, as this process sees them. The GUID does not depend on whether a device is open.
 pub fn devices() -> Vec<DeviceInfo> {
@@ -193,8 +194,8 @@ impl Context {
         DeviceMemory::allocate(self, length)
     }
 
-    /// An XRC domain: that of the file (device and inode number), or a private one.
-    pub fn open_xrcd(self: &Arc<Self>, file: Option<(u64, u64)>) -> Result<Arc<Xrcd>, Error> {
+    /// An XRC domain.
+    pub fn open_xrcd(self: &Arc<Self>, file: XrcFile) -> Result<Arc<Xrcd>, Error> {
         self.engine.check_alive()?;
         Xrcd::open(self, file)
     }
@@ -273,7 +274,7 @@ impl Pd {
     /// A queue pair.
     pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
         self.ctx.engine.check_alive()?;
-        Qp::create(&self.ctx, Some(self.clone()), init)
+        Qp::create(&self.ctx, Some(self.clone()), init, None)
     }
 
     /// A shared receive queue.
@@ -286,79 +287,5 @@ impl Pd {
     pub fn create_ah(self: &Arc<Self>, av: AddressVector) -> Result<Arc<Ah>, Error> {
         self.ctx.engine.check_alive()?;
         Ah::new(self.clone(), av)
-    }
-}
-
-/// An XRC domain.
-#[derive(Debug)]
-pub struct Xrcd {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
-    /// What the C face stores to find its object.
-    pub cookie: AtomicUsize,
-    /// Identifies the domain on this host.
-    pub file: Option<(u64, u64)>,
-    pub(crate) users: AtomicUsize,
-}
-
-static NEXT_SRQ: AtomicU32 = AtomicU32::new(1);
-
-impl Xrcd {
-    fn open(ctx: &Arc<Context>, file: Option<(u64, u64)>) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Xrcd {
-            ctx: ctx.clone(),
-            cookie: AtomicUsize::new(0),
-            file,
-            users: AtomicUsize::new(0),
-        }))
-    }
-
-    pub(crate) fn claim_srq(&self) -> Result<u32, Error> {
-        Ok(NEXT_SRQ.fetch_add(1, Ordering::Relaxed) & 0xff_ffff)
-    }
-
-    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
-        self.users.fetch_add(1, Ordering::AcqRel);
-        let mut srqs = self
-            .ctx
-            .engine
-            .srqs
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        srqs.insert(srq.number, srq.clone());
-    }
-
-    pub(crate) fn remove_srq(&self, number: u32) {
-        self.users.fetch_sub(1, Ordering::AcqRel);
-        let mut srqs = self
-            .ctx
-            .engine
-            .srqs
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        srqs.remove(&number);
-    }
-
-    /// A target queue pair of the domain.
-    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
-        Qp::create(
-            &self.ctx,
-            None,
-            QpInit {
-                xrcd: Some(self.clone()),
-                ..init
-            },
-        )
-    }
-
-    /// Leaves the domain.
-    ///
-    /// # Errors
-    /// `Busy` while queues of this process belong to it.
-    pub fn close(&self) -> Result<(), Error> {
-        match self.users.load(Ordering::Acquire) {
-            0 => Ok(()),
-            _ => Err(Error::Busy("queues belong to the XRC domain")),
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use ferriband_memory::remote::RemoteFault;
 use ferriband_memory::{AppMemory, Span};
+use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
 use ferriband_transport::types::{Access, Sge};
 
@@ -167,6 +168,10 @@ impl Host for Engine {
             AtomicOp::FetchAdd(add) => app().fetch_add(addr, add),
         };
         done.expect("the machine checks the alignment of atomics")
+    }
+
+    fn extended_target(&self, qpn: u32) -> Option<QpEntry> {
+        self.xrc_entry(qpn)
     }
 
     fn invalidate(&self, pd: u32, qpn: u32, rkey: u32) -> bool {

@@ -113,6 +113,7 @@ pub struct Engine {
     numbers: Mutex<Numbers>,
     pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
     pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
+    pub(crate) xrc_targets: Mutex<BTreeMap<u32, Arc<crate::xrc::TargetProxy>>>,
     pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
     /// Changes with the list of peers.
     pub(crate) peers_version: AtomicU64,
@@ -206,6 +207,7 @@ impl Engine {
             numbers: Mutex::default(),
             qps: RwLock::default(),
             srqs: RwLock::default(),
+            xrc_targets: Mutex::default(),
             peers: RwLock::new(Arc::new(vec![self_link.clone()])),
             peers_version: AtomicU64::new(next_version()),
             self_link,

@@ -23,6 +23,7 @@ pub mod mr;
 pub mod peer;
 pub mod qp;
 pub mod srq;
+pub mod xrc;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +35,7 @@ pub use limits::{DeviceInfo, GidEntry, PortAttr};
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
 pub use srq::{Srq, SrqInit};
+pub use xrc::{XrcFile, Xrcd};
 
 /// Locks a mutex. A panic while it was held has made the device fatal already; the data is still consistent enough
 /// to be torn down, so the poison is not passed on.

@@ -20,12 +20,13 @@ use ferriband_transport::types::{
 };
 
 use crate::ah::Ah;
-use crate::context::{AsyncKind, Context, Pd, Xrcd};
+use crate::context::{AsyncKind, Context, Pd};
 use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::peer::PeerLink;
 use crate::srq::Srq;
+use crate::xrc::{TargetProxy, Xrcd, shown_state};
 use crate::{limits, lock};
 
 /// How to create a queue pair.
@@ -104,6 +105,9 @@ pub(crate) struct SendHalf {
     cache: Option<(u32, PeerLink)>,
 }
 
+/// Index of a queue pair that has no place in the process's table.
+const NO_INDEX: u32 = u32::MAX;
+
 /// A queue pair.
 #[derive(Debug)]
 pub struct Qp {
@@ -138,12 +142,23 @@ pub struct Qp {
     recv: Mutex<Receiver>,
     rq: Mutex<RecvQueue>,
     last_wqe: AtomicBool,
+    /// An XRC target: its state is the domain's.
+    target: Option<Arc<TargetProxy>>,
 }
 
-/// What a record brought to the queue pair, beside its answer.
+/// Whom a record was for.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// A queue pair of this process.
+    Qp(Arc<Qp>),
+    /// A target queue pair of an XRC domain.
+    Target(Arc<TargetProxy>),
+}
+
+/// What a record brought, beside its answer.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    qp: Arc<Qp>,
+    told: Told,
     /// The shared receive queue that gave the receive.
     srq: Option<Arc<Srq>>,
     completion: Option<Completion>,
@@ -161,25 +176,31 @@ impl TargetSink for Outcome {
 }
 
 impl Outcome {
+    pub(crate) fn new(told: Told, srq: Option<Arc<Srq>>) -> Self {
+        Outcome { told, srq, completion: None, event: None }
+    }
+
     /// True if something has to be told to the program.
     pub(crate) fn tells(&self) -> bool {
         self.completion.is_some() || self.event.is_some()
     }
 
     /// Tells the program. To be called after the record is acknowledged.
-    pub(crate) fn deliver(self) {
-        let cq = match self.srq.as_ref().and_then(|srq| srq.xrc.as_ref()) {
-            Some((_, cq)) => Some(cq),
-            None => self.qp.recv_cq.as_ref(),
-        };
-        if let (Some(cq), Some(completion)) = (cq, self.completion) {
-            cq.push(completion);
+    pub(crate) fn deliver(self, engine: &Engine) {
+        if let Some(completion) = self.completion {
+            match (self.srq.as_ref().and_then(|srq| srq.xrc.as_ref()), &self.told) {
+                (Some((_, cq)), _) => cq.push(completion),
+                (None, Told::Qp(qp)) => qp.received(completion),
+                (None, Told::Target(_)) => {}
+            }
         }
         if let Some(srq) = &self.srq {
             srq.check_limit();
         }
-        if let Some(event) = self.event {
-            self.qp.target_event(event);
+        match (self.event, &self.told) {
+            (Some(event), Told::Qp(qp)) => qp.target_event(event),
+            (Some(TargetEvent::Established), Told::Target(_)) | (None, _) => {}
+            (Some(event), Told::Target(target)) => target.fail(engine, event),
         }
     }
 }
@@ -189,10 +210,14 @@ impl Qp {
         ctx: &Arc<Context>,
         pd: Option<Arc<Pd>>,
         init: QpInit,
+        target: Option<Arc<TargetProxy>>,
     ) -> Result<Arc<Self>, Error> {
         let cap = check_init(&init)?;
         let engine = &ctx.engine;
-        let (qpn, index) = engine.claim_qpn()?;
+        let (qpn, index) = match &target {
+            Some(target) => (target.qpn(), NO_INDEX),
+            None => engine.claim_qpn()?,
+        };
         let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
         let (recv_pd, recv_sge) = match &init.srq {
             Some(srq) => (srq.pd.id, srq.max_sge),
@@ -253,15 +278,22 @@ impl Qp {
             recv: Mutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
             rq: Mutex::new(RecvQueue::new(rq_wr, rq_sge)),
             last_wqe: AtomicBool::new(false),
+            target,
         });
-        engine.insert_qp(&qp);
+        if qp.target.is_none() {
+            engine.insert_qp(&qp);
+        }
         Ok(qp)
     }
 
     /// Its state.
     #[inline]
     pub fn state(&self) -> QpState {
-        state_of(self.state.load(Ordering::Acquire))
+        let set = state_of(self.state.load(Ordering::Acquire));
+        match &self.target {
+            Some(target) => shown_state(&self.ctx.engine, target, set),
+            None => set,
+        }
     }
 
     /// Its attributes. The sequence numbers are those of the next packet.
@@ -309,12 +341,16 @@ impl Qp {
     /// RTR: finds the peer and accepts requests.
     fn become_receiver(&self, attr: &QpAttr) {
         let engine = &self.ctx.engine;
-        let connected = self.qp_type != QpType::Ud;
+        let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
         let link = if connected && self.reaches_host(&attr.av) {
             engine.link_to(attr.dest_qpn.0)
         } else {
             None
         };
+        if let Some(target) = &self.target {
+            let slot = engine.registry.owner_of_qpn(attr.dest_qpn).map_or(u32::MAX, |owner| owner.slot);
+            return target.accept(engine, attr, slot);
+        }
         let mut recv = lock(&self.recv);
         recv.receives = true;
         recv.fresh = true;
@@ -364,6 +400,12 @@ impl Qp {
 
     /// Attributes that the receiving side and the peers see.
     fn refresh(&self, attr: &QpAttr) {
+        if let Some(target) = &self.target {
+            if matches!(attr.state, QpState::Rtr | QpState::Rts) {
+                target.set_rights(&self.ctx.engine, attr);
+            }
+            return;
+        }
         let mut recv = lock(&self.recv);
         recv.access = attr.access;
         recv.min_rnr_timer = attr.min_rnr_timer;
@@ -389,15 +431,18 @@ impl Qp {
     }
 
     /// Takes the queue pair back from peers: when this returns, none is in the middle of an access by it.
-    fn revoke(&self) {
+    fn revoke(&self, failed: bool) {
         let engine = &self.ctx.engine;
+        if let Some(target) = &self.target {
+            return target.refuse(engine, failed);
+        }
         QpEntry::revoke(&**engine.own, self.index as usize);
         // a stopped peer keeps its mark; the entry is revoked all the same
         let _ = engine.wait_for_marks(Revoked::Qp(self.qpn));
     }
 
     fn reset(&self) {
-        self.revoke();
+        self.revoke(false);
         lock(&self.send)
             .sender
             .set_state(SendState::Stopped, &mut |_| {});
@@ -414,7 +459,7 @@ impl Qp {
 
     /// Everything flushes (I11).
     fn enter_error(&self) {
-        self.revoke();
+        self.revoke(true);
         self.state.store(QpState::Err as u32, Ordering::Release);
         let mut send = lock(&self.send);
         send.sender
@@ -537,6 +582,14 @@ impl Qp {
                 link = send.cache.as_ref().map(|(_, link)| link.clone());
             }
         }
+        let mut remote_qpn = request.remote_qpn;
+        if self.qp_type == QpType::XrcSend
+            && let Some(srq) = engine.registry.xrc_srq_find(request.srqn)
+        {
+            // the process that owns the shared receive queue executes; its protection domain guards the memory
+            link = Some(engine.link_to_process(srq.process));
+            remote_qpn = srq.words[0] as u32;
+        }
         let bind = request.bind.map(|bind| BindRequest {
             window: bind.window >> 8,
             rkey: bind.rkey,
@@ -560,7 +613,7 @@ impl Qp {
             rkey: request.rkey,
             compare_add: request.compare_add,
             swap: request.swap,
-            remote_qpn: request.remote_qpn,
+            remote_qpn,
             remote_key,
             link: link.as_ref(),
             grh: grh.as_ref(),
@@ -667,13 +720,10 @@ impl Qp {
         record: &Record,
         chunk: u64,
     ) -> (Handled, Outcome) {
-        let srq = if self.qp_type == QpType::XrcRecv { self.extended_srq(record) } else { self.srq.clone() };
-        let mut outcome = Outcome { qp: self.clone(), srq, completion: None, event: None };
-        let srq = outcome.srq.clone();
+        let mut outcome = Outcome::new(Told::Qp(self.clone()), self.srq.clone());
         let mut recv = lock(&self.recv);
-        let handled = match srq {
+        let handled = match &self.srq {
             Some(srq) => {
-                recv.recv_pd = srq.pd.id;
                 let mut queue = lock(&srq.queue);
                 recv.handle(engine, link, ring, record, &mut queue, chunk, &mut outcome)
             }
@@ -682,15 +732,10 @@ impl Qp {
         (handled, outcome)
     }
 
-    fn extended_srq(&self, record: &Record) -> Option<Arc<Srq>> {
-        let number = u32::from(record.extra) | record.seq >> 24 << 16;
-        let srqs = self
-            .ctx
-            .engine
-            .srqs
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        srqs.get(&number).cloned()
+    fn received(&self, completion: Completion) {
+        if let Some(cq) = &self.recv_cq {
+            cq.push(completion);
+        }
     }
 
     #[cold]
@@ -734,9 +779,15 @@ impl Qp {
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
-        self.reset();
-        self.state.store(QpState::Reset as u32, Ordering::Release);
-        engine.remove_qp(self);
+        match &self.target {
+            // other processes may go on with it
+            Some(target) => target.release(engine),
+            None => {
+                self.reset();
+                self.state.store(QpState::Reset as u32, Ordering::Release);
+                engine.remove_qp(self);
+            }
+        }
         self.ctx.retract(self.cookie.load(Ordering::Acquire));
         for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
             cq.users.fetch_sub(1, Ordering::AcqRel);
@@ -750,7 +801,9 @@ impl Qp {
         if let Some(pd) = &self.pd {
             pd.release();
         }
-        engine.release_qpn(self.index);
+        if self.target.is_none() {
+            engine.release_qpn(self.index);
+        }
         Ok(())
     }
 }

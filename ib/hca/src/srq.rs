@@ -21,7 +21,7 @@ pub struct SrqInit {
     /// Raise an event when fewer receives than this remain; 0 never.
     pub limit: u32,
     /// Completion queue and domain of an extended (XRC) one.
-    pub xrc: Option<(Arc<crate::context::Xrcd>, Arc<Cq>)>,
+    pub xrc: Option<(Arc<crate::xrc::Xrcd>, Arc<Cq>)>,
 }
 
 /// A shared receive queue.
@@ -32,7 +32,7 @@ pub struct Srq {
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     /// Domain and completion queue, if it is an extended one.
-    pub xrc: Option<(Arc<crate::context::Xrcd>, Arc<Cq>)>,
+    pub xrc: Option<(Arc<crate::xrc::Xrcd>, Arc<Cq>)>,
     /// Its number (XRC), else 0.
     pub number: u32,
     pub(crate) queue: Mutex<RecvQueue>,
@@ -55,7 +55,7 @@ impl Srq {
         }
         let number = match &init.xrc {
             Some((domain, cq)) => {
-                let number = domain.claim_srq()?;
+                let number = domain.claim_srq(pd.id)?;
                 cq.users.fetch_add(1, Ordering::AcqRel);
                 number
             }

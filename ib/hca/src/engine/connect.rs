@@ -90,15 +90,19 @@ pub(super) fn self_link(
 impl Engine {
     /// The channel to the process that owns a queue pair number; begun if there is none yet.
     pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
-        let owner = self.registry.owner_of_qpn(Qpn(qpn))?;
-        if owner.slot == self.slot && owner.generation == self.generation {
-            return Some(self.self_link.clone());
+        self.registry.owner_of_qpn(Qpn(qpn)).map(|owner| self.link_to_process(owner))
+    }
+
+    /// The channel to a process; begun if there is none yet.
+    pub(crate) fn link_to_process(&self, process: ProcessRef) -> PeerLink {
+        if process.slot == self.slot && process.generation == self.generation {
+            return self.self_link.clone();
         }
-        let link = self.peer(owner);
+        let link = self.peer(process);
         if !link.ready() {
             self.waker.signal(1);
         }
-        Some(link)
+        link
     }
 
     /// The peer object of a process; made if there is none.

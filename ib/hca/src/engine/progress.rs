@@ -218,11 +218,13 @@ impl Engine {
             if last.as_ref().is_none_or(|qp| qp.qpn != record.dst_qpn) {
                 last = self.qp_by_number(record.dst_qpn);
             }
-            let Some(qp) = &last else {
-                rx.answer(pair, Response::NotReady);
-                continue;
+            let (handled, outcome) = match &last {
+                Some(qp) => {
+                    let (handled, outcome) = qp.receive(self, link, &rx, &record, PULL_CHUNK);
+                    (handled, Some(outcome))
+                }
+                None => self.receive_extended(link, &rx, &record, PULL_CHUNK),
             };
-            let (handled, outcome) = qp.receive(self, link, &rx, &record, PULL_CHUNK);
             match handled {
                 Handled::Answer(response) => rx.answer(pair, response),
                 Handled::Value(value) => rx.answer_value(pair, value),
@@ -231,7 +233,9 @@ impl Engine {
                     break;
                 }
             }
-            if outcome.tells() {
+            if let Some(outcome) = outcome
+                && outcome.tells()
+            {
                 told.push(outcome);
                 if told.is_full() {
                     self.acknowledge(link, channel, &mut rx, &mut told);
@@ -261,7 +265,7 @@ impl Engine {
             self.collect_locked(channel, &mut lock(&channel.completer));
         }
         for outcome in told.drain(..) {
-            outcome.deliver();
+            outcome.deliver(self);
         }
         if news {
             link.0.ring(channel);

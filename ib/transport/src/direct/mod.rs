@@ -175,6 +175,11 @@ pub trait Host {
     fn remote_atomic(&self, link: &Self::Link, at: RemoteSpan, op: AtomicOp) -> Option<u64>;
     /// An atomic on our own memory.
     fn local_atomic(&self, addr: u64, op: AtomicOp) -> u64;
+    /// The entry of an XRC target queue pair, whose state belongs to no process; the protection domain in it is meaningless.
+    fn extended_target(&self, qpn: u32) -> Option<layout::QpEntry> {
+        let _ = qpn;
+        None
+    }
     /// Invalidates a remote key of ours on behalf of a peer's SEND with invalidate, or a local request
     /// (waits for marks). False if it is not a valid key of this protection domain that may be invalidated.
     fn invalidate(&self, pd: u32, qpn: u32, rkey: u32) -> bool;

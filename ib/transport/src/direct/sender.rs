@@ -748,7 +748,7 @@ impl<L: Link> Sender<L> {
                 Step::Done(WcStatus::Success)
             }
             Accessed::Refused(status) => {
-                self.report_violation(link, status);
+                self.report_violation(link, wqe, status);
                 Step::Done(status)
             }
             Accessed::Lost => Step::Lost,
@@ -759,7 +759,7 @@ impl<L: Link> Sender<L> {
     /// Tells the target what its own responder would have found (the same end on every wire: IBA 9.9.3). Without
     /// room in the ring the target is not told; its queue pair then ends with the next request that it refuses.
     #[cold]
-    fn report_violation(&self, link: &L, status: WcStatus) {
+    fn report_violation(&self, link: &L, wqe: &Wqe<L>, status: WcStatus) {
         let imm = match status {
             WcStatus::RemAccessErr => 0,
             WcStatus::RemInvReqErr => 1,
@@ -772,14 +772,14 @@ impl<L: Link> Sender<L> {
             flags: RecordFlags::LAST,
             dst_qpn: self.attr.dest_qpn,
             src_qpn: self.qpn,
-            seq: self.seq.get(),
+            seq: self.seq.get() | (wqe.remote_key & 0xff_0000) << 8,
             length: 0,
             imm,
             key: 0,
             addr: 0,
             arg: 0,
             data: 0,
-            extra: 0,
+            extra: wqe.remote_key as u16,
         };
         tx.publish(link.pair(), place, &record, NO_OWNER);
         drop(tx);
@@ -788,7 +788,13 @@ impl<L: Link> Sender<L> {
 
     /// The peer queue pair's entry in its table, if it takes requests from this one.
     #[inline]
-    fn target<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, link: &L) -> Option<QpEntry> {
+    fn target<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, link: &L, wqe: &Wqe<L>) -> Option<QpEntry> {
+        if self.qp_type == QpType::XrcSend {
+            // the target's state is its domain's; its memory is that of the shared receive queue's protection domain
+            let qp = host.extended_target(self.attr.dest_qpn)?;
+            let connected = qp.dest_qpn == self.qpn && qp.dest_slot == host.slot();
+            return (qp.receives && connected).then_some(QpEntry { pd: wqe.remote_qpn, ..qp });
+        }
         let index = match self.dest_index.get() {
             Some(index) => index,
             None => {
@@ -813,7 +819,7 @@ impl<L: Link> Sender<L> {
         done: u64,
         piece: u64,
     ) -> Accessed {
-        let Some(qp) = self.target(host, link) else {
+        let Some(qp) = self.target(host, link, wqe) else {
             return Accessed::Lost;
         };
         if wqe.length == 0 {
