@@ -8,6 +8,7 @@ use crate::args::{SimArgs, World};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::print_line;
+use ferriband_sim::packet;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
@@ -19,8 +20,12 @@ use std::time::{Duration, Instant};
 /// Runs one seed; the error describes the broken invariant.
 type RunSeed = fn(u64) -> Result<(), String>;
 
-/// The worlds of this build.
-const WORLDS: &[(World, RunSeed)] = &[];
+/// The worlds of the simulator, in the order of their runs.
+const WORLDS: &[(World, RunSeed)] = &[(World::Packet, |seed| {
+    packet::run_seed(seed, &packet::Options::default())
+        .map(|_| ())
+        .map_err(|failure| failure.to_string())
+})];
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
