@@ -122,3 +122,8 @@ fn forked_children() {
 fn threads_on_one_queue_pair() {
     run("threads");
 }
+
+#[test]
+fn the_hot_path_allocates_nothing() {
+    run("hotpath");
+}
