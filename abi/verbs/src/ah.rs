@@ -8,6 +8,7 @@ use crate::pure::grh::{self, Header};
 use crate::{convert, query};
 use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
+use ferriband_wire::{Gid, Lid};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -195,28 +196,41 @@ fn back_path(
     Ok(())
 }
 
-/// `ibv_attach_mcast`: the adapter has no multicast groups (`max_mcast_grp` is 0).
+/// `ibv_attach_mcast`: every process of the host is a port of the group.
 ///
 /// # Safety
-/// Nothing is followed.
+/// `qp` is a live queue pair and `gid` readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(
-    _qp: *mut sys::ibv_qp,
-    _gid: *const sys::ibv_gid,
-    _lid: u16,
-) -> c_int {
-    try_entry(|| Err(libc::EOPNOTSUPP))
+pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut sys::ibv_qp, gid: *const sys::ibv_gid, lid: u16) -> c_int {
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let (queue_pair, gid) = unsafe { (crate::qp::of(qp)?, group(gid)?) };
+        queue_pair.hca.attach_mcast(gid, Lid(lid)).map_err(|error| error.errno())?;
+        Ok(0)
+    })
 }
 
-/// `ibv_detach_mcast`: the adapter has no multicast groups.
+/// `ibv_detach_mcast`.
 ///
 /// # Safety
-/// Nothing is followed.
+/// As for [`ibv_attach_mcast`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(
-    _qp: *mut sys::ibv_qp,
-    _gid: *const sys::ibv_gid,
-    _lid: u16,
-) -> c_int {
-    try_entry(|| Err(libc::EOPNOTSUPP))
+pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut sys::ibv_qp, gid: *const sys::ibv_gid, lid: u16) -> c_int {
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let (queue_pair, gid) = unsafe { (crate::qp::of(qp)?, group(gid)?) };
+        queue_pair.hca.detach_mcast(gid, Lid(lid)).map_err(|error| error.errno())?;
+        Ok(0)
+    })
+}
+
+/// A GID that the caller points to.
+///
+/// # Safety
+/// `gid` is NULL or readable.
+unsafe fn group(gid: *const sys::ibv_gid) -> Result<Gid, i32> {
+    // SAFETY: the caller's promise; a GID is bytes.
+    let gid = unsafe { gid.as_ref() }.ok_or(libc::EINVAL)?;
+    // SAFETY: every view of the union is the same 16 bytes.
+    Ok(Gid(unsafe { gid.raw }))
 }

@@ -19,6 +19,8 @@ use ferriband_transport::types::{
     Sge, WcOpcode, WcStatus,
 };
 
+use ferriband_wire::{Gid, Lid, Qpn};
+
 use crate::ah::Ah;
 use crate::context::{AsyncKind, Context, Pd};
 use crate::cq::Cq;
@@ -142,6 +144,8 @@ pub struct Qp {
     recv: Mutex<Receiver>,
     rq: Mutex<RecvQueue>,
     last_wqe: AtomicBool,
+    /// Multicast groups that it is attached to.
+    groups: Mutex<Vec<(Gid, Lid)>>,
     /// An XRC target: its state is the domain's.
     target: Option<Arc<TargetProxy>>,
 }
@@ -278,6 +282,7 @@ impl Qp {
             recv: Mutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
             rq: Mutex::new(RecvQueue::new(rq_wr, rq_sge)),
             last_wqe: AtomicBool::new(false),
+            groups: Mutex::default(),
             target,
         });
         if qp.target.is_none() {
@@ -553,6 +558,7 @@ impl Qp {
         };
         let mut grh = None;
         let mut link = None;
+        let mut fanout = Vec::new();
         let mut route = (0, 0);
         let mut remote_key = request.srqn;
         if self.qp_type == QpType::Ud {
@@ -569,7 +575,9 @@ impl Qp {
                 let length = request.sges.iter().map(|sge| sge.length).sum::<u32>();
                 grh = Some(ah.grh(length as u16));
             }
-            if self.reaches_host(&ah.av) {
+            if ah.av.is_global && ah.av.dgid.is_multicast() {
+                fanout = self.group_members(engine, &ah.av);
+            } else if self.reaches_host(&ah.av) {
                 if send
                     .cache
                     .as_ref()
@@ -619,10 +627,54 @@ impl Qp {
             grh: grh.as_ref(),
             route,
             bind,
+            fanout: &fanout,
         };
         Ok(send
             .sender
             .post(&posted, &mut |completion| self.sent(completion))?)
+    }
+
+    /// Who receives what is sent to a multicast group: every attached queue pair but this one.
+    fn group_members(&self, engine: &Engine, av: &AddressVector) -> Vec<(PeerLink, u32)> {
+        let mut members = Vec::new();
+        engine.registry.multicast_members(&av.dgid, &mut members);
+        members.retain(|member| member.qpn.0 != self.qpn);
+        members.iter().map(|member| (engine.link_to_process(member.process), member.qpn.0)).collect()
+    }
+
+    /// Attaches the queue pair to a multicast group.
+    ///
+    /// # Errors
+    /// `Invalid` unless it is a datagram queue pair and the GID is a multicast one.
+    pub fn attach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
+        self.check_group(mgid)?;
+        self.ctx.engine.registry.multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
+        lock(&self.groups).push((mgid, mlid));
+        Ok(())
+    }
+
+    /// Detaches the queue pair from a multicast group.
+    ///
+    /// # Errors
+    /// `Invalid` if it was not attached.
+    pub fn detach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
+        self.check_group(mgid)?;
+        if !self.ctx.engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn)) {
+            return Err(Error::Invalid("the queue pair is not attached to the multicast group"));
+        }
+        lock(&self.groups).retain(|group| *group != (mgid, mlid));
+        Ok(())
+    }
+
+    fn check_group(&self, mgid: Gid) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
+        if self.qp_type != QpType::Ud {
+            return Err(Error::Invalid("only datagram queue pairs join multicast groups"));
+        }
+        if !mgid.is_multicast() {
+            return Err(Error::Invalid("the GID is no multicast GID"));
+        }
+        Ok(())
     }
 
     /// Drives the send half. True if something moved.
@@ -779,6 +831,9 @@ impl Qp {
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
+        for (mgid, mlid) in lock(&self.groups).drain(..) {
+            engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn));
+        }
         match &self.target {
             // other processes may go on with it
             Some(target) => target.release(engine),

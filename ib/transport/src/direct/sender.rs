@@ -70,6 +70,8 @@ pub struct SendRequest<'a, L> {
     pub route: (u16, u16),
     /// Window to bind.
     pub bind: Option<BindRequest>,
+    /// Members of a multicast group, each with its queue pair: the datagram goes to all of them.
+    pub fanout: &'a [(L, u32)],
 }
 
 /// Why a request was not queued.
@@ -135,6 +137,7 @@ struct Wqe<L> {
     placed: Cell<bool>,
     link: Option<L>,
     bind: Option<Box<BindRequest>>,
+    fanout: Option<Box<[(L, u32)]>>,
 }
 
 impl<L> Wqe<L> {
@@ -160,6 +163,7 @@ impl<L> Wqe<L> {
             placed: Cell::new(false),
             link: None,
             bind: None,
+            fanout: None,
         }
     }
 
@@ -490,6 +494,7 @@ impl<L: Link> Sender<L> {
             placed: Cell::new(false),
             link: request.link.cloned(),
             bind: request.bind.map(Box::new),
+            fanout: (!request.fanout.is_empty()).then(|| request.fanout.into()),
         };
         self.tail += 1;
         if self.state == SendState::Flushing {
@@ -556,6 +561,10 @@ impl<L: Link> Sender<L> {
                 self.begun = self.begun.max(self.next + 1);
             }
             match step {
+                // a failure takes effect in its turn, and nothing behind it begins: look again after the answers
+                Step::Done(status) if status != WcStatus::Success && self.awaits_answers() => {
+                    return Advance::Idle;
+                }
                 Step::Done(status) => {
                     self.wqes[slot].progress = Progress::Done(status);
                     self.next += 1;
@@ -613,6 +622,9 @@ impl<L: Link> Sender<L> {
         } else {
             Step::Lost
         };
+        if let Some(members) = &wqe.fanout {
+            return self.fan_out(host, slot, members);
+        }
         let Some(link) = wqe.link.as_ref().or(self.link.as_ref()) else {
             return lost;
         };
@@ -908,7 +920,7 @@ impl<L: Link> Sender<L> {
             Err(status) => return Step::Done(status),
         };
         if self.qp_type == QpType::Ud {
-            return self.push_datagram(host, link, slot, local);
+            return self.push_datagram(host, link, slot, local, wqe.remote_qpn);
         }
         self.ring_slot.set(link.slot());
         // once some of it went through the ring, the rest does
@@ -1040,12 +1052,36 @@ impl<L: Link> Sender<L> {
         true
     }
 
+    /// A datagram for every member of a multicast group. `pushed` counts the members served, so a full ring is taken up
+    /// where it was left.
+    fn fan_out<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, slot: usize, members: &[(L, u32)]) -> Step {
+        let wqe = &self.wqes[slot];
+        let mut buffer = Ranges::new();
+        let local = match self.local(host, slot, Access::empty(), &mut buffer) {
+            Ok(local) => local,
+            Err(status) => return Step::Done(status),
+        };
+        while let Some((link, qpn)) = members.get(wqe.pushed.get() as usize) {
+            if !link.dead() {
+                if !link.ready() {
+                    return Step::Blocked(0);
+                }
+                if let Step::Blocked(done) = self.push_datagram(host, link, slot, local, *qpn) {
+                    return Step::Blocked(done);
+                }
+            }
+            wqe.pushed.set(wqe.pushed.get() + 1);
+        }
+        Step::Done(WcStatus::Success)
+    }
+
     fn push_datagram<H: Host<Link = L, Seg = L::Seg>>(
         &self,
         host: &H,
         link: &L,
         slot: usize,
         local: Local<'_>,
+        dst_qpn: u32,
     ) -> Step {
         let wqe = &self.wqes[slot];
         let length = wqe.length as usize;
@@ -1077,7 +1113,7 @@ impl<L: Link> Sender<L> {
         let record = Record {
             kind: Kind::Datagram,
             flags,
-            dst_qpn: wqe.remote_qpn,
+            dst_qpn,
             src_qpn: self.qpn,
             seq: 0,
             length: (grh + length) as u32,
@@ -1286,6 +1322,7 @@ impl<L: Link> Sender<L> {
         let wqe = &mut self.wqes[slot];
         wqe.link = None;
         wqe.bind = None;
+        wqe.fanout = None;
         self.head += 1;
         if self.signal_all || wqe.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success
         {
