@@ -259,7 +259,7 @@ pub(super) fn receive_welcome(fd: &OwnedFd) -> Option<(ProcessRef, OwnedFd)> {
     Some((process, fds.pop()?))
 }
 
-fn greeting(magic: u64, me: ProcessRef, nonce: u64) -> [u8; GREETING_BYTES] {
+pub(super) fn greeting(magic: u64, me: ProcessRef, nonce: u64) -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     for (part, word) in bytes.chunks_exact_mut(8).zip([magic, me.to_word(), nonce]) {
         part.copy_from_slice(&word.to_le_bytes());
@@ -267,7 +267,7 @@ fn greeting(magic: u64, me: ProcessRef, nonce: u64) -> [u8; GREETING_BYTES] {
     bytes
 }
 
-fn parse_greeting(magic: u64, message: &[u8]) -> Option<(ProcessRef, u64)> {
+pub(super) fn parse_greeting(magic: u64, message: &[u8]) -> Option<(ProcessRef, u64)> {
     let raw: &[u8; GREETING_BYTES] = message.try_into().ok()?;
     let word = |i: usize| {
         let mut part = [0; 8];
@@ -320,13 +320,20 @@ fn receive_message(from: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Taken, Host
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let message =
-        match rustix::net::recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
-            Ok(message) => message,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Taken::Empty),
-            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Taken::Closed),
-            Err(e) => return Err(HostError::system("recvmsg", e)),
-        };
+    let mut take =
+        || rustix::net::recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags);
+    // A peer that ended with something of ours unread leaves a reset that the kernel reports once, before the messages that the
+    // peer sent: those are still to come, and the end of file after them.
+    let message = match take() {
+        Err(Errno::CONNRESET) => take(),
+        taken => taken,
+    };
+    let message = match message {
+        Ok(message) => message,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(Taken::Empty),
+        Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Taken::Closed),
+        Err(e) => return Err(HostError::system("recvmsg", e)),
+    };
     let mut fds = Vec::new();
     for part in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(got) = part {

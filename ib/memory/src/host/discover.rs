@@ -8,7 +8,7 @@
 
 use super::HostError;
 use super::control;
-use super::identity::{HostKey, ProcessIdentity, proc_is_of_our_namespace};
+use super::identity::{HostKey, ProcessIdentity};
 use super::names::{self, Dialled, Prober};
 use super::registry::{MEMFD_NAME, PROCESS_LIMIT, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +29,8 @@ struct Asked {
     fd: OwnedFd,
 }
 
-/// The registry of a domain, or None if it has no member. To be called under the domain's lock.
+/// The registry of a domain, or None if it has no member. To be called under the domain's lock. `by_number` says that /proc
+/// counts processes as we do, so that the members' numbers may be looked up there.
 ///
 /// # Errors
 /// `NoAnswer` if there are members of which none could be got to hand it over: they are stopped, and hidden in
@@ -38,11 +39,11 @@ pub(super) fn find(
     key: &HostKey,
     me: &ProcessIdentity,
     answer_wait: Duration,
+    by_number: bool,
 ) -> Result<Option<Registry>, HostError> {
     let prober = Prober::new(key)?;
-    let by_number = proc_is_of_our_namespace();
     let mut asked = Vec::new();
-    let mut silent: Option<(u32, u32)> = None;
+    let mut silent: Option<u32> = None;
     let mut batches = 0;
     for slot in 0..PROCESS_LIMIT as u32 {
         if !prober.is_present(slot)? {
@@ -58,11 +59,11 @@ pub(super) fn find(
                 if registry.is_some() {
                     return Ok(registry);
                 }
-                silent.get_or_insert((slot, who.pid));
+                silent.get_or_insert(who.pid);
                 asked.push(Asked { slot, fd });
             }
             Ok(Dialled::Nobody | Dialled::Foreign) => {}
-            Ok(Dialled::Full) | Err(_) => _ = silent.get_or_insert((slot, 0)),
+            Ok(Dialled::Full) | Err(_) => _ = silent.get_or_insert(0),
         }
         if asked.len() == BATCH && batches < BATCHES {
             batches += 1;
@@ -75,7 +76,7 @@ pub(super) fn find(
     if let Some(registry) = welcomed(key, &mut asked, answer_wait)? {
         return Ok(Some(registry));
     }
-    let Some((slot, pid)) = silent else {
+    let Some(pid) = silent else {
         return Ok(None);
     };
     if by_number && let Some(registry) = from_any_process(key, me) {
@@ -89,7 +90,7 @@ pub(super) fn find(
                 Ok(Dialled::Nobody | Dialled::Foreign)
             )
         {
-            return Err(HostError::NoAnswer { slot, pid });
+            return Err(HostError::NoAnswer { pid });
         }
     }
     Ok(None)

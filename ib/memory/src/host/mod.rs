@@ -49,6 +49,9 @@ use std::time::Duration;
 /// Members that a joiner probes for having died unnoticed: a bound on what one join costs, while every slot's turn comes.
 const PROBES_PER_JOIN: usize = 32;
 
+/// Attempts to make an XRC domain that others try to make at the same time.
+const CREATE_ATTEMPTS: usize = 64;
+
 /// Why something about the host domain failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
@@ -92,11 +95,9 @@ pub enum HostError {
     NameTaken,
     /// There are members, but none could hand over the registry.
     #[error(
-        "process {pid} (slot {slot}) is a member of this host's registry and does not answer; is it stopped?"
+        "process {pid} is a member of this host's registry and does not answer; is it stopped?"
     )]
     NoAnswer {
-        /// A member's slot.
-        slot: u32,
         /// Its process number, 0 if not known.
         pid: u32,
     },
@@ -276,7 +277,12 @@ impl Host {
         let identity = ProcessIdentity::current()?;
         let nonce = random()?;
         let _lock = DomainLock::acquire(&key, options.lock_wait)?;
-        let registry = match discover::find(&key, &identity, options.answer_wait)? {
+        let registry = match discover::find(
+            &key,
+            &identity,
+            options.answer_wait,
+            identity::proc_is_of_our_namespace(),
+        )? {
             Some(registry) => registry,
             None => Registry::create(&key)?,
         };
@@ -488,15 +494,27 @@ impl Host {
         }
         self.claim(|| match how {
             XrcOpen::OrCreate => self.registry.xrc_join_domain(self.me, id),
-            XrcOpen::CreateNew => self
-                .registry
-                .xrc_create_domain(self.me, id)?
-                .ok_or(HostError::DomainExists),
+            XrcOpen::CreateNew => self.xrc_create_new(id),
             XrcOpen::Existing if self.registry.xrc_domain_members(id).is_empty() => {
                 Err(HostError::NoDomain)
             }
             XrcOpen::Existing => self.registry.xrc_join_domain(self.me, id),
         })
+    }
+
+    /// Makes a domain. Of several who try at once each draws back when it sees another and tries again after a random pause;
+    /// one that stays in the way (it may be stopped) counts as having it.
+    fn xrc_create_new(&self, id: u64) -> Result<XrcDomain, HostError> {
+        for _ in 0..CREATE_ATTEMPTS {
+            match self.registry.xrc_create_domain(self.me, id)? {
+                xrc::Created::Made(domain) => return Ok(domain),
+                xrc::Created::Exists => break,
+                xrc::Created::Contended => {
+                    std::thread::sleep(Duration::from_micros(20 + random()? % 500));
+                }
+            }
+        }
+        Err(HostError::DomainExists)
     }
 
     /// Opens a domain that nobody else can.

@@ -74,6 +74,16 @@ pub struct XrcSrq {
     pub words: [u64; 2],
 }
 
+/// What an attempt to make a domain found.
+#[derive(Debug)]
+pub(super) enum Created {
+    Made(XrcDomain),
+    /// Somebody has it open.
+    Exists,
+    /// Somebody else is just opening it.
+    Contended,
+}
+
 /// Number of the domain that a file stands for.
 pub(super) fn domain_of_file(device: u64, inode: u64) -> u64 {
     mix(mix(device) ^ inode) | 1
@@ -100,23 +110,31 @@ impl Registry {
     }
 
     /// Opens a domain that must not exist. An opening under way shows as claimed; two that see each other both draw back, and
-    /// so never both succeed. None if somebody has it.
+    /// so never both succeed.
     pub(super) fn xrc_create_domain(
         &self,
         owner: ProcessRef,
         id: u64,
-    ) -> Result<Option<XrcDomain>, HostError> {
+    ) -> Result<Created, HostError> {
         let held = self.fill_opening(owner, id)?;
-        let other = (0..self.used(&XRC_OPENINGS)).any(|index| {
+        let others = (0..self.used(&XRC_OPENINGS)).filter_map(|index| {
             let claim = self.claim_word(&XRC_OPENINGS, index);
-            index != held.index && claim.is_owned() && self.load(XRC_OPENINGS.at(index, 1)) == id
+            let same = index != held.index
+                && claim.is_owned()
+                && self.load(XRC_OPENINGS.at(index, 1)) == id;
+            same.then_some(claim.is(State::Live))
         });
-        if other {
+        // Live beats claimed: true if any of them is live.
+        if let Some(exists) = others.reduce(|a, b| a || b) {
             self.free(&XRC_OPENINGS, held);
-            return Ok(None);
+            return Ok(if exists {
+                Created::Exists
+            } else {
+                Created::Contended
+            });
         }
         let held = self.publish(&XRC_OPENINGS, held, State::Live)?;
-        Ok(Some(XrcDomain { id, held }))
+        Ok(Created::Made(XrcDomain { id, held }))
     }
 
     fn fill_opening(&self, owner: ProcessRef, id: u64) -> Result<Held, HostError> {
