@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, OnceLock, TryLockError};
 
 use ferriband_memory::AliveWord;
 use ferriband_memory::wait::{Epoll, Ready};
@@ -387,8 +387,15 @@ impl Engine {
     }
 }
 
+/// Cores that the control group grants, found out when the first engine starts.
+fn granted_cores() -> usize {
+    static GRANTED: OnceLock<usize> = OnceLock::new();
+    *GRANTED.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Starts the progress thread. It blocks all signals: they are the program's.
 pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
+    granted_cores();
     let weak = Arc::downgrade(engine);
     let own = engine.own.clone();
     let epoll = Epoll::new()?;
@@ -479,9 +486,12 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
 }
 
 impl Engine {
-    /// How long polling spins before it yields: not at all on a single core.
+    /// How long polling spins before it yields: not at all on a single core. Called by a polling program, so it reads no
+    /// files: the share of the cores that the control group grants is asked for once, the cores that the program is
+    /// bound to every time.
     fn adapt_spinning(&self) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let bound = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+        let cores = bound.min(granted_cores());
         let limit = if cores > 1 { SPIN_POLLS } else { 0 };
         self.spin_limit.store(limit, Ordering::Relaxed);
     }
