@@ -57,7 +57,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let jobs: Vec<Job> = programs::all(effort).into_iter().filter(wanted).collect();
     check_installed(&jobs)?;
     launch::settings()?;
-    let rounds = if args.quick { 1 } else { 5 };
+    let rounds = if args.quick { 3 } else { 5 };
     let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
     let floors = floor::measure(rounds, &progress)?;
     let mut outcomes = Vec::with_capacity(jobs.len());
