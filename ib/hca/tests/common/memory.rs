@@ -47,12 +47,20 @@ impl Memory {
         assert!(base != libc::MAP_FAILED);
         // a program may keep the descriptor or not; one that does lets peers map the memory
         std::mem::forget(fd);
-        Memory { addr: base as u64, len, owned: true }
+        Memory {
+            addr: base as u64,
+            len,
+            owned: true,
+        }
     }
 
     /// Memory that somebody else owns.
     pub fn foreign(addr: u64, len: usize) -> Memory {
-        Memory { addr, len, owned: false }
+        Memory {
+            addr,
+            len,
+            owned: false,
+        }
     }
 
     pub fn addr(&self) -> u64 {

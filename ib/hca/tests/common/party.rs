@@ -62,8 +62,22 @@ impl Setup {
     fn words(&self) -> Vec<u64> {
         let service = self.service as u64;
         let memory = self.memory as u64;
-        let counts = [self.mr_access, self.qp_access, self.send_wr, self.recv_wr, self.sge, self.inline, self.cqe];
-        let codes = [self.timeout, self.retry, self.rnr_retry, self.min_rnr, u8::from(self.events)];
+        let counts = [
+            self.mr_access,
+            self.qp_access,
+            self.send_wr,
+            self.recv_wr,
+            self.sge,
+            self.inline,
+            self.cqe,
+        ];
+        let codes = [
+            self.timeout,
+            self.retry,
+            self.rnr_retry,
+            self.min_rnr,
+            u8::from(self.events),
+        ];
         let mut words = vec![service, memory, self.len as u64];
         words.extend(counts.map(u64::from));
         words.extend(codes.map(u64::from));
@@ -223,8 +237,16 @@ pub struct Endpoint {
 impl Endpoint {
     pub fn new(ctx: &Arc<Context>, setup: Setup) -> Result<Self, Error> {
         let pd = ctx.alloc_pd()?;
-        let channel = if setup.events { Some(ctx.create_comp_channel()?) } else { None };
-        let init = CqInit { cqe: setup.cqe, channel: channel.clone(), ..CqInit::default() };
+        let channel = if setup.events {
+            Some(ctx.create_comp_channel()?)
+        } else {
+            None
+        };
+        let init = CqInit {
+            cqe: setup.cqe,
+            channel: channel.clone(),
+            ..CqInit::default()
+        };
         let cq = ctx.create_cq(init)?;
         let cap = QpCap {
             max_send_wr: setup.send_wr,
@@ -250,20 +272,45 @@ impl Endpoint {
         } else {
             let memory = Memory::new(setup.memory, setup.len);
             let addr = memory.addr();
-            let mr = pd.reg_mr(MrInit { addr, length: setup.len as u64, iova: addr, access })?;
+            let mr = pd.reg_mr(MrInit {
+                addr,
+                length: setup.len as u64,
+                iova: addr,
+                access,
+            })?;
             (memory, mr, None)
         };
-        Ok(Endpoint { setup, ctx: ctx.clone(), pd, channel, cq, qp, mr, dm, memory })
+        Ok(Endpoint {
+            setup,
+            ctx: ctx.clone(),
+            pd,
+            channel,
+            cq,
+            qp,
+            mr,
+            dm,
+            memory,
+        })
     }
 
     /// Address by which requests name the region's first byte.
     pub fn base(&self) -> u64 {
-        if self.dm.is_some() { 0 } else { self.memory.addr() }
+        if self.dm.is_some() {
+            0
+        } else {
+            self.memory.addr()
+        }
     }
 
     pub fn info(&self, at: usize) -> Info {
         let lid = self.ctx.query_port(1).unwrap().lid.0;
-        Info { at, qpn: self.qp.qpn, addr: self.base(), key: self.mr.key(), lid }
+        Info {
+            at,
+            qpn: self.qp.qpn,
+            addr: self.base(),
+            key: self.mr.key(),
+            lid,
+        }
     }
 
     /// To RTS, connected to a queue pair (or just ready, for datagrams).
@@ -276,15 +323,29 @@ impl Endpoint {
     pub fn to_init(&self) -> Result<(), Error> {
         use QpAttrMask as M;
         let access = Access::from_bits_retain(self.setup.qp_access);
-        let attr = QpAttr { state: QpState::Init, port_num: 1, access, qkey: QKey(0x11), ..QpAttr::default() };
+        let attr = QpAttr {
+            state: QpState::Init,
+            port_num: 1,
+            access,
+            qkey: QKey(0x11),
+            ..QpAttr::default()
+        };
         let mask = M::STATE | M::PKEY_INDEX | M::PORT;
-        let last = if self.setup.service == QpType::Ud { M::QKEY } else { M::ACCESS_FLAGS };
+        let last = if self.setup.service == QpType::Ud {
+            M::QKEY
+        } else {
+            M::ACCESS_FLAGS
+        };
         self.qp.modify(&attr, mask | last)
     }
 
     pub fn to_rtr(&self, qpn: u32, lid: u16) -> Result<(), Error> {
         use QpAttrMask as M;
-        let av = AddressVector { dlid: Lid(lid), port_num: 1, ..AddressVector::default() };
+        let av = AddressVector {
+            dlid: Lid(lid),
+            port_num: 1,
+            ..AddressVector::default()
+        };
         let attr = QpAttr {
             state: QpState::Rtr,
             av,
@@ -323,15 +384,29 @@ impl Endpoint {
     }
 
     pub fn set_state(&self, state: QpState) -> Result<(), Error> {
-        self.qp.modify(&QpAttr { state, ..QpAttr::default() }, QpAttrMask::STATE)
+        self.qp.modify(
+            &QpAttr {
+                state,
+                ..QpAttr::default()
+            },
+            QpAttrMask::STATE,
+        )
     }
 
     pub fn post(&self, ask: &Ask) -> Result<(), Error> {
         let lkey = ask.lkey.unwrap_or(self.mr.key());
         // inline data is named by process addresses
         let inline = ask.flags & SendFlags::INLINE.bits() != 0;
-        let base = if inline { self.memory.addr() } else { self.base() };
-        let sge = Sge { addr: base.wrapping_add(ask.from as u64), length: ask.len, lkey };
+        let base = if inline {
+            self.memory.addr()
+        } else {
+            self.base()
+        };
+        let sge = Sge {
+            addr: base.wrapping_add(ask.from as u64),
+            length: ask.len,
+            lkey,
+        };
         let sges = vec![sge; ask.elements as usize];
         self.qp.post_send(&SendRequest {
             wr_id: ask.wr_id,
@@ -353,12 +428,21 @@ impl Endpoint {
 
     pub fn recv(&self, wr_id: u64, from: usize, len: u32, lkey: Option<u32>) -> Result<(), Error> {
         let addr = self.base() + from as u64;
-        self.qp.post_recv(wr_id, &[Sge { addr, length: len, lkey: lkey.unwrap_or(self.mr.key()) }])
+        self.qp.post_recv(
+            wr_id,
+            &[Sge {
+                addr,
+                length: len,
+                lkey: lkey.unwrap_or(self.mr.key()),
+            }],
+        )
     }
 
     pub fn poll(&self) -> Option<Got> {
         let mut got = None;
-        self.cq.poll(1, |entry| got = Some(Got::of(&entry.completion))).ok()?;
+        self.cq
+            .poll(1, |entry| got = Some(Got::of(&entry.completion)))
+            .ok()?;
         got
     }
 
@@ -428,8 +512,23 @@ impl Cmd {
     fn of(word: u64) -> Self {
         use Cmd::*;
         let all = [
-            New, Connect, Post, Recv, Wait, Quiet, Fill, Extremes, Dereg, Reuse, SetState, State, Destroy, Event,
-            OtherKey, NotDumpable, SpinPolls,
+            New,
+            Connect,
+            Post,
+            Recv,
+            Wait,
+            Quiet,
+            Fill,
+            Extremes,
+            Dereg,
+            Reuse,
+            SetState,
+            State,
+            Destroy,
+            Event,
+            OtherKey,
+            NotDumpable,
+            SpinPolls,
         ];
         all[word as usize]
     }
@@ -439,7 +538,8 @@ impl Cmd {
 pub struct Agent {
     ctx: Arc<Context>,
     ends: Vec<Option<Endpoint>>,
-    others: Vec<Arc<Mr>>,
+    /// Further regions, by endpoint.
+    others: Vec<(usize, Arc<Mr>)>,
 }
 
 fn errno(result: Result<(), Error>) -> Vec<u64> {
@@ -448,13 +548,23 @@ fn errno(result: Result<(), Error>) -> Vec<u64> {
 
 fn words_of(got: Option<Got>) -> Vec<u64> {
     got.map_or(Vec::new(), |got| {
-        vec![got.wr_id, u64::from(got.status), u64::from(got.opcode), u64::from(got.len), u64::from(got.imm)]
+        vec![
+            got.wr_id,
+            u64::from(got.status),
+            u64::from(got.opcode),
+            u64::from(got.len),
+            u64::from(got.imm),
+        ]
     })
 }
 
 impl Agent {
     pub fn new() -> Self {
-        Agent { ctx: Context::open(0).unwrap(), ends: Vec::new(), others: Vec::new() }
+        Agent {
+            ctx: Context::open(0).unwrap(),
+            ends: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     pub fn end(&self, at: usize) -> &Endpoint {
@@ -467,7 +577,13 @@ impl Agent {
             let end = Endpoint::new(&self.ctx, Setup::parse(args)).unwrap();
             let info = end.info(self.ends.len());
             self.ends.push(Some(end));
-            return vec![info.at as u64, u64::from(info.qpn), info.addr, u64::from(info.key), u64::from(info.lid)];
+            return vec![
+                info.at as u64,
+                u64::from(info.qpn),
+                info.addr,
+                u64::from(info.key),
+                u64::from(info.lid),
+            ];
         }
         if cmd == Cmd::NotDumpable {
             // SAFETY: a flag of this process.
@@ -476,6 +592,9 @@ impl Agent {
         let at = args[0] as usize;
         let args = &args[1..];
         if cmd == Cmd::Destroy {
+            for (_, mr) in self.others.extract_if(.., |(of, _)| *of == at) {
+                mr.deregister().unwrap();
+            }
             self.ends[at].take().unwrap().close();
             return vec![];
         }
@@ -490,7 +609,8 @@ impl Agent {
             Cmd::Wait => words_of(end.wait_for(Duration::from_millis(args[0]))),
             Cmd::Quiet => words_of(end.poll()),
             Cmd::Fill => {
-                end.memory.fill(args[0] as usize, args[1] as usize, args[2] as u8);
+                end.memory
+                    .fill(args[0] as usize, args[1] as usize, args[2] as u8);
                 vec![]
             }
             Cmd::Extremes => {
@@ -512,10 +632,14 @@ impl Agent {
                     iova: args[1],
                     access: Access::from_bits_retain(args[0] as u32),
                 };
-                let pd = if args[2] != 0 { self.ctx.alloc_pd().unwrap() } else { end.pd.clone() };
+                let pd = if args[2] != 0 {
+                    self.ctx.alloc_pd().unwrap()
+                } else {
+                    end.pd.clone()
+                };
                 let mr = pd.reg_mr(init).unwrap();
                 let key = mr.key();
-                self.others.push(mr);
+                self.others.push((at, mr));
                 vec![u64::from(key)]
             }
             Cmd::SpinPolls => {
@@ -530,7 +654,11 @@ impl Agent {
     }
 
     fn next_event(&self, limit: Duration) -> u64 {
-        let mut poll = libc::pollfd { fd: self.ctx.async_fd(), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd: self.ctx.async_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: one entry, ours.
         match unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) } {
             1 => self.ctx.next_async_event().unwrap().kind as u64,
@@ -602,12 +730,21 @@ impl Party {
     #[track_caller]
     pub fn make(&mut self, setup: Setup) -> Info {
         let w = self.call(Cmd::New, &setup.words());
-        Info { at: w[0] as usize, qpn: w[1] as u32, addr: w[2], key: w[3] as u32, lid: w[4] as u16 }
+        Info {
+            at: w[0] as usize,
+            qpn: w[1] as u32,
+            addr: w[2],
+            key: w[3] as u32,
+            lid: w[4] as u16,
+        }
     }
 
     #[track_caller]
     pub fn connect(&mut self, end: &Info, to: &Info) {
-        let errno = self.call(Cmd::Connect, &[end.at as u64, u64::from(to.qpn), u64::from(to.lid)]);
+        let errno = self.call(
+            Cmd::Connect,
+            &[end.at as u64, u64::from(to.qpn), u64::from(to.lid)],
+        );
         assert_eq!(errno, [0]);
     }
 
@@ -625,14 +762,28 @@ impl Party {
     }
 
     #[track_caller]
-    pub fn try_recv(&mut self, end: &Info, wr_id: u64, from: usize, len: u32, key: Option<u32>) -> i32 {
+    pub fn try_recv(
+        &mut self,
+        end: &Info,
+        wr_id: u64,
+        from: usize,
+        len: u32,
+        key: Option<u32>,
+    ) -> i32 {
         let key = key.map_or(u64::MAX, u64::from);
-        self.call(Cmd::Recv, &[end.at as u64, wr_id, from as u64, u64::from(len), key])[0] as i32
+        self.call(
+            Cmd::Recv,
+            &[end.at as u64, wr_id, from as u64, u64::from(len), key],
+        )[0] as i32
     }
 
     #[track_caller]
     pub fn recv(&mut self, end: &Info, wr_id: u64, from: usize, len: u32) {
-        assert_eq!(self.try_recv(end, wr_id, from, len, None), 0, "errno of post_recv");
+        assert_eq!(
+            self.try_recv(end, wr_id, from, len, None),
+            0,
+            "errno of post_recv"
+        );
     }
 
     #[track_caller]
@@ -656,7 +807,11 @@ impl Party {
     #[track_caller]
     pub fn expect(&mut self, end: &Info, wr_id: u64, status: WcStatus) {
         let got = self.wait(end);
-        assert_eq!((got.wr_id, got.status), (wr_id, status as u32), "wr_id and status");
+        assert_eq!(
+            (got.wr_id, got.status),
+            (wr_id, status as u32),
+            "wr_id and status"
+        );
     }
 
     /// No completion comes for a while.
@@ -666,7 +821,10 @@ impl Party {
     }
 
     pub fn fill(&mut self, end: &Info, from: usize, len: usize, value: u8) {
-        self.call(Cmd::Fill, &[end.at as u64, from as u64, len as u64, u64::from(value)]);
+        self.call(
+            Cmd::Fill,
+            &[end.at as u64, from as u64, len as u64, u64::from(value)],
+        );
     }
 
     /// Smallest and largest byte of a range.
@@ -710,7 +868,10 @@ impl Party {
 
     /// Registers the endpoint's memory again, with these rights at this I/O address, perhaps in another domain.
     pub fn other_key(&mut self, end: &Info, access: u32, iova: u64, other_pd: bool) -> u32 {
-        self.call(Cmd::OtherKey, &[end.at as u64, u64::from(access), iova, u64::from(other_pd)])[0] as u32
+        self.call(
+            Cmd::OtherKey,
+            &[end.at as u64, u64::from(access), iova, u64::from(other_pd)],
+        )[0] as u32
     }
 
     /// Forbids others to reach this process's memory.
@@ -749,7 +910,8 @@ impl Pair {
     #[track_caller]
     pub fn exchange(&mut self) {
         self.b.recv(&self.bi, 900, 0, 64);
-        self.a.post(&self.ai, &Ask::new(SendOpcode::Send, 8, &self.bi).id(901));
+        self.a
+            .post(&self.ai, &Ask::new(SendOpcode::Send, 8, &self.bi).id(901));
         self.a.expect(&self.ai, 901, WcStatus::Success);
         self.b.expect(&self.bi, 900, WcStatus::Success);
     }

@@ -25,7 +25,9 @@ impl Channel {
     pub fn send(&self, words: &[u64]) {
         let mut bytes = (words.len() as u64).to_ne_bytes().to_vec();
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        (&self.0).write_all(&bytes).expect("the other process reads");
+        (&self.0)
+            .write_all(&bytes)
+            .expect("the other process reads");
     }
 
     /// The next message; None at the end of the other process. Panics after waiting in vain.
@@ -33,7 +35,14 @@ impl Channel {
         let mut word = [0; 8];
         let mut next = || match (&self.0).read_exact(&mut word) {
             Ok(()) => Some(u64::from_ne_bytes(word)),
-            Err(e) if matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => None,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ) =>
+            {
+                None
+            }
             Err(e) => panic!("no word from the other process: {e}"),
         };
         let count = next()?;
@@ -42,7 +51,8 @@ impl Channel {
 
     #[track_caller]
     pub fn recv(&self) -> Vec<u64> {
-        self.try_recv().expect("the other process ended unexpectedly")
+        self.try_recv()
+            .expect("the other process ended unexpectedly")
     }
 
     /// Waits without a limit: for children, which end with their parent anyway.
@@ -81,7 +91,10 @@ impl Child {
         // SAFETY: the closure makes only async-signal-safe calls.
         unsafe { command.pre_exec(place) };
         let process = command.spawn().unwrap();
-        Child { process, channel: Channel::new(ours) }
+        Child {
+            process,
+            channel: Channel::new(ours),
+        }
     }
 
     pub fn pid(&self) -> i32 {
@@ -99,7 +112,10 @@ impl Child {
         let mut status = 0;
         // SAFETY: waits for our own child to stop; it is not reaped by that.
         let pid = unsafe { libc::waitpid(self.pid(), &mut status, libc::WUNTRACED) };
-        assert!(pid == self.pid() && libc::WIFSTOPPED(status), "the child stops");
+        assert!(
+            pid == self.pid() && libc::WIFSTOPPED(status),
+            "the child stops"
+        );
     }
 
     pub fn resume(&self) {
@@ -138,17 +154,26 @@ impl Drop for Child {
 pub fn status_of(path: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// To be called by a test named `child_entry`: does nothing in an ordinary run.
 pub fn run_role(roles: &[(&str, fn(Channel))]) {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
     // SAFETY: the parent put a descriptor there for us.
     let fd = unsafe { OwnedFd::from_raw_fd(FD) };
     let channel = Channel::new(UnixStream::from(fd));
     channel.wait_forever();
-    let (_, run) = roles.iter().find(|(name, _)| *name == role).expect("a known role");
+    let (_, run) = roles
+        .iter()
+        .find(|(name, _)| *name == role)
+        .expect("a known role");
     run(channel);
     std::process::exit(0);
 }

@@ -250,6 +250,10 @@ impl Receiver {
             return Handled::Answer(Response::Sequence);
         }
         let handled = match record.kind {
+            // an operation that the queue pair does not offer is an invalid request, whatever the key says
+            kind if !self.access.contains(right_of(kind)) => {
+                Handled::Answer(Response::InvalidRequest)
+            }
             Kind::Send | Kind::WriteImm => self.message(host, peer, ring, record, rq, chunk, sink),
             Kind::Write => self.write(host, peer, ring, record),
             Kind::Read => self.read(host, peer, ring, record),
@@ -542,7 +546,7 @@ impl Receiver {
         });
     }
 
-    /// Process address of a record's remote range, if the key, the rights of region and queue pair, the protection
+    /// Process address of a record's remote range, if the key, the rights of the region, the protection
     /// domain and the bounds of the whole message allow it (I7).
     fn key_span<H: Host>(
         &self,
@@ -555,8 +559,7 @@ impl Receiver {
         let offset = record.arg & 0xffff_ffff;
         let first = record.addr.wrapping_sub(offset);
         let whole = entry.offset_of(first, total)?;
-        let allowed = self.access.contains(need)
-            && entry.access.contains(need)
+        let allowed = entry.access.contains(need)
             && entry.pd == self.pd
             && (entry.only_qp == 0 || entry.only_qp == self.qpn + 1)
             && offset + u64::from(record.length) <= total;
@@ -698,6 +701,16 @@ impl Receiver {
         if status != WcStatus::Success {
             sink.event(TargetEvent::ReceiveError);
         }
+    }
+}
+
+/// The right that a queue pair must grant for a record to be executed.
+fn right_of(kind: Kind) -> Access {
+    match kind {
+        Kind::Write | Kind::WriteImm => Access::REMOTE_WRITE,
+        Kind::Read => Access::REMOTE_READ,
+        Kind::CmpSwap | Kind::FetchAdd => Access::REMOTE_ATOMIC,
+        Kind::Send | Kind::Violation | Kind::Datagram => Access::empty(),
     }
 }
 

@@ -614,23 +614,13 @@ impl<L: Link> Sender<L> {
                 Step::Done(self.local_operation(host, wqe))
             };
         }
-        let lost = if matches!(self.qp_type, QpType::Ud | QpType::Uc) {
-            Step::Done(WcStatus::Success)
-        } else if waits {
-            // what was begun before ends first: its answers, or `peer_died`
-            Step::Partial(done)
-        } else {
-            Step::Lost
-        };
         if let Some(members) = &wqe.fanout {
             return self.fan_out(host, slot, members);
         }
-        let Some(link) = wqe.link.as_ref().or(self.link.as_ref()) else {
-            return lost;
+        let link = wqe.link.as_ref().or(self.link.as_ref());
+        let Some(link) = link.filter(|link| !link.dead()) else {
+            return self.nobody_there(host, slot, done);
         };
-        if link.dead() {
-            return lost;
-        }
         if !link.ready() {
             return Step::Blocked(done);
         }
@@ -660,6 +650,27 @@ impl<L: Link> Sender<L> {
             }
             Executed::Step(step) => step,
             Executed::ByTarget => self.push(host, link, slot, 0),
+        }
+    }
+
+    /// A request towards nobody.
+    #[cold]
+    fn nobody_there<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        slot: usize,
+        done: u64,
+    ) -> Step {
+        if matches!(self.qp_type, QpType::Ud | QpType::Uc) {
+            // sent into the void, but sent: its own elements have to be right
+            let local = self.local(host, slot, Access::empty(), &mut Ranges::new());
+            return Step::Done(local.err().unwrap_or_default());
+        }
+        if self.awaits_answers() {
+            // what was begun before ends first: by its answers, or by `peer_died`
+            Step::Partial(done)
+        } else {
+            Step::Lost
         }
     }
 
@@ -834,14 +845,18 @@ impl<L: Link> Sender<L> {
         let Some(qp) = self.target(host, link, wqe) else {
             return Accessed::Lost;
         };
-        if wqe.length == 0 {
-            return Accessed::Moved;
-        }
         let need = match wqe.opcode {
             SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm => Access::REMOTE_WRITE,
             SendOpcode::RdmaRead => Access::REMOTE_READ,
             _ => Access::REMOTE_ATOMIC,
         };
+        // an operation that the queue pair does not offer is an invalid request, whatever the key says
+        if !qp.access.contains(need) {
+            return Accessed::Refused(WcStatus::RemInvReqErr);
+        }
+        if wqe.length == 0 {
+            return Accessed::Moved;
+        }
         if wqe.is_atomic() && !wqe.remote_addr.is_multiple_of(8) {
             return Accessed::Refused(WcStatus::RemInvReqErr);
         }
@@ -853,7 +868,7 @@ impl<L: Link> Sender<L> {
             return refused;
         };
         let scoped = key.only_qp == 0 || key.only_qp == qp.qpn + 1;
-        if !qp.access.contains(need) || !key.access.contains(need) || key.pd != qp.pd || !scoped {
+        if !key.access.contains(need) || key.pd != qp.pd || !scoped {
             return refused;
         }
         let span = RemoteSpan {
