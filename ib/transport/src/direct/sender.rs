@@ -663,7 +663,8 @@ impl<L: Link> Sender<L> {
     ) -> Step {
         if matches!(self.qp_type, QpType::Ud | QpType::Uc) {
             // sent into the void, but sent: its own elements have to be right
-            let local = self.local(host, slot, Access::empty(), &mut Ranges::new());
+            let mut buffer = Ranges::new();
+            let local = self.local(host, slot, Access::empty(), &mut buffer);
             return Step::Done(local.err().unwrap_or_default());
         }
         if self.awaits_answers() {
