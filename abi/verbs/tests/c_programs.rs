@@ -114,6 +114,11 @@ fn version_nodes_and_providers() {
 }
 
 #[test]
+fn extended_reliable_connections() {
+    run("xrc");
+}
+
+#[test]
 fn forked_children() {
     run("fork");
 }

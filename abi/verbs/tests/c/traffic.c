@@ -265,6 +265,51 @@ static void datagrams(void)
 	drop_both();
 }
 
+/* A datagram to a group reaches its members and nobody else. */
+static void multicast(void)
+{
+	struct ibv_device_attr device;
+	union ibv_gid group = { .raw = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, [15] = 0x42 } };
+	uint16_t lid = 0xc123;
+
+	EQ(ibv_query_device(context, &device), 0);
+	CHECK(device.max_mcast_grp > 0 && device.max_mcast_qp_attach > 0);
+	pair_up(IBV_QPT_UD);
+	struct side c = make_side(context, pd, IBV_QPT_UD), rc = make_side(context, pd, IBV_QPT_RC);
+
+	connect_qp(context, c.qp, IBV_QPT_UD, 0);
+	EQ(ibv_attach_mcast(b.qp, &group, lid), 0);
+	EQ(ibv_attach_mcast(rc.qp, &group, lid), EINVAL);
+	struct ibv_ah_attr path = { .dlid = lid, .port_num = 1, .is_global = 1, .grh = { .dgid = group, .hop_limit = 1 } };
+	struct ibv_ah *ah = ibv_create_ah(pd, &path);
+
+	CHECK(ah);
+	post_recv(&b, 1, 0, 40 + 8);
+	post_recv(&c, 2, 0, 40 + 8);
+	memcpy(a.bytes, "to many!", 8);
+	struct ibv_sge sge = part(&a, 0, 8);
+	struct ibv_send_wr wr = request(IBV_WR_SEND, 3, &sge);
+
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = 0xffffff;
+	wr.wr.ud.remote_qkey = 0x1234;
+	EQ(post(a.qp, &wr), 0);
+	expect(a.cq, 3, IBV_WC_SUCCESS);
+	struct ibv_wc wc = expect(b.cq, 1, IBV_WC_SUCCESS);
+
+	EQ(wc.wc_flags & IBV_WC_GRH, IBV_WC_GRH);
+	EQ(wc.byte_len, 48);
+	EQ(memcmp(b.bytes + 24, group.raw, 16), 0);
+	EQ(memcmp(b.bytes + 40, "to many!", 8), 0);
+	expect_none(c.cq);
+	EQ(ibv_detach_mcast(b.qp, &group, lid), 0);
+	CHECK(ibv_detach_mcast(b.qp, &group, lid) != 0);
+	EQ(ibv_destroy_ah(ah), 0);
+	drop_side(&rc);
+	drop_side(&c);
+	drop_both();
+}
+
 static void unreliable(void)
 {
 	pair_up(IBV_QPT_UC);
@@ -519,6 +564,7 @@ int main(void)
 	one_sided();
 	windows();
 	datagrams();
+	multicast();
 	unreliable();
 	shared_receives();
 	extended_reliable();
