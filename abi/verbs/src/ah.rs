@@ -201,11 +201,18 @@ fn back_path(
 /// # Safety
 /// `qp` is a live queue pair and `gid` readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut sys::ibv_qp, gid: *const sys::ibv_gid, lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_attach_mcast(
+    qp: *mut sys::ibv_qp,
+    gid: *const sys::ibv_gid,
+    lid: u16,
+) -> c_int {
     try_entry(|| {
         // SAFETY: the caller's promise.
         let (queue_pair, gid) = unsafe { (crate::qp::of(qp)?, group(gid)?) };
-        queue_pair.hca.attach_mcast(gid, Lid(lid)).map_err(|error| error.errno())?;
+        queue_pair
+            .hca
+            .attach_mcast(gid, Lid(lid))
+            .map_err(|error| error.errno())?;
         Ok(0)
     })
 }
@@ -215,11 +222,18 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut sys::ibv_qp, gid: *const sys:
 /// # Safety
 /// As for [`ibv_attach_mcast`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut sys::ibv_qp, gid: *const sys::ibv_gid, lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_detach_mcast(
+    qp: *mut sys::ibv_qp,
+    gid: *const sys::ibv_gid,
+    lid: u16,
+) -> c_int {
     try_entry(|| {
         // SAFETY: the caller's promise.
         let (queue_pair, gid) = unsafe { (crate::qp::of(qp)?, group(gid)?) };
-        queue_pair.hca.detach_mcast(gid, Lid(lid)).map_err(|error| error.errno())?;
+        queue_pair
+            .hca
+            .detach_mcast(gid, Lid(lid))
+            .map_err(|error| error.errno())?;
         Ok(0)
     })
 }

@@ -189,7 +189,8 @@ pub unsafe extern "C" fn open_qp(
     context: *mut sys::ibv_context,
     attr: *mut sys::ibv_qp_open_attr,
 ) -> *mut sys::ibv_qp {
-    const NEEDED: u32 = sys::IBV_QP_OPEN_ATTR_NUM | sys::IBV_QP_OPEN_ATTR_XRCD | sys::IBV_QP_OPEN_ATTR_TYPE;
+    const NEEDED: u32 =
+        sys::IBV_QP_OPEN_ATTR_NUM | sys::IBV_QP_OPEN_ATTR_XRCD | sys::IBV_QP_OPEN_ATTR_TYPE;
     try_entry(|| {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::of(context) }?;
@@ -203,15 +204,26 @@ pub unsafe extern "C" fn open_qp(
         }
         // SAFETY: the caller's promise.
         let xrcd = unsafe { Xrcd::of(attr.xrcd) }?;
-        let queue_pair = xrcd.hca.open_qp(attr.qp_num).map_err(|error| error.errno())?;
+        let queue_pair = xrcd
+            .hca
+            .open_qp(attr.qp_num)
+            .map_err(|error| error.errno())?;
         let has_context = attr.comp_mask & sys::IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let c = sys::ibv_qp {
             context: context.as_c(),
-            qp_context: if has_context { attr.qp_context } else { std::ptr::null_mut() },
+            qp_context: if has_context {
+                attr.qp_context
+            } else {
+                std::ptr::null_mut()
+            },
             qp_type: attr.qp_type,
             ..Default::default()
         };
-        let parts = Parts { send_ops: None, sq_sig_all: false, pd: None };
+        let parts = Parts {
+            send_ops: None,
+            sq_sig_all: false,
+            pd: None,
+        };
         Ok(publish(context, queue_pair, QpType::XrcRecv, c, parts))
     })
 }
