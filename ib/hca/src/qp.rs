@@ -680,6 +680,10 @@ impl Qp {
     /// Drives the send half. True if something moved.
     pub(crate) fn drive(self: &Arc<Self>, engine: &Engine, long: bool) -> bool {
         let mut send = lock(&self.send);
+        // a record that was pushed while the peer's death was being noticed has nobody left to answer it
+        if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {
+            send.sender.peer_died(Engine::now(), &mut |completion| self.sent(completion));
+        }
         self.advance(engine, &mut send, long)
     }
 

@@ -36,6 +36,8 @@ const BLOCKED_TICK_NS: u64 = 10_000_000;
 const HAND_OVER_ROUNDS: usize = 16;
 /// How soon a connection that could not be made is tried again.
 const CONNECT_RETRY_NS: u64 = 2_000_000;
+/// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
+const LAST_WORDS_TURNS: usize = 10_000;
 /// Turns at one ring before the next.
 const SERVE_ROUNDS: usize = 4;
 /// Bytes of a long transfer moved in one step while others wait.
@@ -526,8 +528,17 @@ impl Engine {
         }
     }
 
-    /// The peer is gone: what waits for it will hear of it.
+    /// The peer is gone: what it said before is heard, what waits for it will hear of it.
     pub(crate) fn bury(&self, link: &PeerLink) {
+        if let Some(channel) = link.0.channel.get() {
+            // its last stores came before the end of its connection; a record that cannot be executed now never can
+            for _ in 0..LAST_WORDS_TURNS {
+                if !channel.has_record() && !channel.has_answers() {
+                    break;
+                }
+                self.serve(link);
+            }
+        }
         if !link.0.bury() {
             return;
         }
