@@ -14,6 +14,8 @@ pub mod qp_state;
 mod rc;
 mod recv_queue;
 mod send_queue;
+#[cfg(test)]
+mod tests;
 mod timer;
 pub mod types;
 mod unreliable;

@@ -48,6 +48,10 @@ pub(super) enum Plan {
 pub(super) struct Posted {
     pub op: SendOpcode,
     pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+    /// Number of the message from 1; operations without packets have none of their own.
+    pub ssn: u32,
     pub plan: Plan,
     /// Bytes that arrive at the peer, or for a READ those that come back.
     pub data: Vec<u8>,
@@ -165,6 +169,10 @@ pub(super) struct Side {
     pub naks: BTreeSet<u32>,
     pub rnr_naks: BTreeMap<u32, u32>,
     pub rnr_quiet: Option<(u32, u64)>,
+    /// Last message that delivered credits allow; None when the peer does not count.
+    pub credit_limit: Option<u32>,
+    /// PSN offset before which everything was acknowledged by what was delivered.
+    pub acked: u32,
 }
 
 impl Side {
@@ -188,6 +196,8 @@ pub(super) struct Model {
     pub trusted: bool,
     /// The words that atomics work on, by adapter and address.
     pub words: BTreeMap<(usize, u64), u64>,
+    /// When the wire healed.
+    pub healed_at: Option<u64>,
     /// First violation seen inside a callback of the machine.
     pub pending: Option<Violation>,
 }
@@ -494,7 +504,13 @@ impl Model {
     }
 
     /// A send of side `at` completed.
-    pub fn send_completion(&mut self, at: usize, c: &Completion, memory: &mut Memory) -> Check {
+    pub fn send_completion(
+        &mut self,
+        at: usize,
+        c: &Completion,
+        now: u64,
+        memory: &mut Memory,
+    ) -> Check {
         let side = &self.sides[at];
         let index = c.wr_id as usize;
         let next = side.next_completion;
@@ -534,7 +550,7 @@ impl Model {
             ),
             (status, None) => {
                 self.sides[at].failed = Some(status);
-                self.send_failed(at, index, status)
+                self.send_failed(at, index, status, now)
             }
         }
     }
@@ -581,7 +597,7 @@ impl Model {
     }
 
     /// The first failure of a queue pair has to have a reason.
-    fn send_failed(&mut self, at: usize, index: usize, status: WcStatus) -> Check {
+    fn send_failed(&mut self, at: usize, index: usize, status: WcStatus, now: u64) -> Check {
         let peer = self.sides[at].peer;
         let side = &self.sides[at];
         let posted = &side.posted[index];
@@ -604,6 +620,16 @@ impl Model {
                         "I10",
                         format!("request {index} sent {least} times before giving up"),
                         format!("{most:?} times"),
+                    );
+                }
+                if self
+                    .healed_at
+                    .is_some_and(|healed| self.must_be_answered(at, index, healed))
+                {
+                    return violated(
+                        "liveness",
+                        format!("request {index} answered on the healed wire"),
+                        format!("given up at {now}"),
                     );
                 }
                 true
@@ -647,6 +673,30 @@ impl Model {
         )
     }
 
+    /// Whether a request was sent so long after the wire healed that a living peer had to answer it.
+    fn must_be_answered(&self, at: usize, index: usize, healed: u64) -> bool {
+        /// Longer than the latest straggler from before and the way there and back.
+        const STRAGGLERS_NS: u64 = 100_000;
+        const ROUND_TRIP_NS: u64 = 30_000;
+        let side = &self.sides[at];
+        let peer = &self.sides[side.peer];
+        let posted = &side.posted[index];
+        let range = posted.start as usize..(posted.start + posted.packets) as usize;
+        let last = side.sent.get(range.start..range.end.min(side.sent.len()));
+        let last = last
+            .and_then(|sent| sent.iter().map(|sent| sent.last).max())
+            .unwrap_or(0);
+        let doomed = peer.may_be_killed || peer.forced || peer.failed.is_some();
+        !doomed
+            && !peer.receive_failed
+            && !side.overcommits
+            && posted.plan == Plan::Good
+            && last >= healed + STRAGGLERS_NS
+            && side
+                .timeout_ns
+                .is_some_and(|timeout| timeout >= ROUND_TRIP_NS)
+    }
+
     /// After everything was moved to Error: each request and receive has completed exactly once (I11).
     pub fn all_accounted(&self, at: usize) -> Check {
         let side = &self.sides[at];
@@ -680,7 +730,11 @@ fn describes(posted: &Posted, c: &Completion, bytes: usize) -> bool {
         _ => (WcOpcode::Recv, WcFlags::empty()),
     };
     let value = flags.is_empty() || c.imm_or_rkey == posted.imm_or_key;
-    c.opcode == opcode && c.flags - WcFlags::GRH == flags && value && c.byte_len as usize == bytes
+    c.opcode == opcode
+        && c.flags - WcFlags::GRH == flags
+        && value
+        && c.byte_len as usize == bytes
+        && c.solicited == posted.solicited
 }
 
 /// Rights of the region that a peer may write, read and work on.

@@ -26,6 +26,7 @@ impl Model {
         match packet.opcode().kind() {
             Kind::Request => {
                 self.request_contents(at, packet)?;
+                self.request_order(at, packet)?;
                 self.request_timing(at, packet, now)
             }
             _ => self.answer(at, packet),
@@ -61,6 +62,7 @@ impl Model {
         } else {
             &[]
         };
+        let solicited = packet.bth().solicited == (posted.solicited && position.ends());
         let reth = packet.ext().reth.is_none_or(|reth| {
             reth.virtual_address == posted.remote_addr + start as u64 * u64::from(!carries)
                 && reth.rkey.0 == posted.rkey
@@ -69,11 +71,59 @@ impl Model {
         if (operation, packet.opcode().position()) != (expected, position)
             || packet.payload != payload
             || !reth
+            || !solicited
         {
             return violated(
                 "I5",
                 format!("{psn:?}: packet {part} of request {index}, {expected:?} {position:?}"),
                 format!("{} with {} bytes", packet.opcode(), packet.payload.len()),
+            );
+        }
+        Ok(())
+    }
+
+    /// The fence holds back what follows a READ; a SEND beyond the peer's credits asks with one packet.
+    fn request_order(&self, at: usize, packet: &Packet<'_>) -> Check {
+        let side = &self.sides[at];
+        let psn = offset(packet.bth().psn, side.sq_psn);
+        let Some((index, posted)) = request_at(side, psn) else {
+            return Ok(());
+        };
+        let begins = psn == posted.start;
+        let mut earlier = side.posted[..index].iter();
+        let open = |p: &Posted| p.is_read_or_atomic() && !p.answers.iter().all(|&a| a);
+        if begins && posted.fence && side.reliable() && earlier.any(open) {
+            return violated(
+                "fence",
+                format!("request {index} waits for READs before it"),
+                "sent",
+            );
+        }
+        let Some(limit) = side.credit_limit else {
+            return Ok(());
+        };
+        let asks = match posted.op {
+            SendOpcode::RdmaWriteImm => psn + 1 == posted.start + posted.packets,
+            _ => begins,
+        };
+        if !side.reliable() || !posted.consumes_receive() || posted.ssn <= limit {
+            return Ok(());
+        }
+        // One packet beyond the limit may be unanswered: a SEND's first, a WRITE's last. An answer says that it
+        // found its receive, so the rest may follow.
+        let asked = side.posted[..index].iter().any(|p| {
+            let asks = match p.op {
+                SendOpcode::RdmaWriteImm => p.start + p.packets - 1,
+                _ => p.start,
+            };
+            p.consumes_receive() && p.ssn > limit && asks >= side.acked
+        });
+        let waits = posted.is_send() && !begins && side.acked <= posted.start;
+        if asks && asked || waits {
+            return violated(
+                "credits",
+                format!("messages up to {limit}, and one packet"),
+                format!("message {}", posted.ssn),
             );
         }
         Ok(())
@@ -262,6 +312,16 @@ impl Model {
         let index = side
             .posted
             .partition_point(|p| p.start + p.packets <= place);
+        let syndrome = packet.ext().aeth.map(|aeth| aeth.syndrome);
+        if let (Some(Syndrome::Ack(credits)), Some(aeth)) = (syndrome, packet.ext().aeth) {
+            let limit = credits.credits().map(|count| aeth.msn.0 + count);
+            side.credit_limit = limit.and_then(|new| side.credit_limit.map(|old| old.max(new)));
+        }
+        // The PSN before the first is acknowledged when a duplicate of the past is answered.
+        if place < Psn::MODULUS / 2 {
+            let acks = u32::from(matches!(syndrome, Some(Syndrome::Ack(_))));
+            side.acked = side.acked.max(place + acks);
+        }
         if packet.opcode().kind() == Kind::Response {
             if let Some(posted) = side.posted.get_mut(index)
                 && let Some(answer) = posted.answers.get_mut((place - posted.start) as usize)
@@ -270,7 +330,7 @@ impl Model {
             }
             return;
         }
-        if let Some(Syndrome::RnrNak(_)) = packet.ext().aeth.map(|aeth| aeth.syndrome) {
+        if let Some(Syndrome::RnrNak(_)) = syndrome {
             *side.rnr_naks.entry(place).or_default() += 1;
             // With a READ or atomic missing before it, the refusal is not what the requester acts on; nor is its
             // echo then.

@@ -157,7 +157,7 @@ fn side(
     layout: &Layout,
     srq: Option<&Layout>,
 ) -> Side {
-    let timeout = rng.range(2, 8) as u8;
+    let timeout = rng.range(2, 11) as u8;
     let overcommits = connection.overcommits;
     Side {
         qp_type: connection.types[end],
@@ -201,6 +201,8 @@ fn side(
         naks: Default::default(),
         rnr_naks: Default::default(),
         rnr_quiet: None,
+        credit_limit: Some(0),
+        acked: 0,
     }
 }
 

@@ -200,6 +200,16 @@ pub(super) fn generate(
     let mut posted = Posted {
         op,
         signaled: rng.chance(600),
+        solicited: rng.chance(200)
+            && matches!(
+                op,
+                SendOpcode::Send
+                    | SendOpcode::SendImm
+                    | SendOpcode::SendInv
+                    | SendOpcode::RdmaWriteImm
+            ),
+        fence: rng.chance(100),
+        ssn: side.posted.iter().filter(|p| p.packets > 0).count() as u32 + u32::from(!local_op),
         plan: Plan::Good,
         data,
         local_addr,
@@ -234,8 +244,13 @@ fn plant_error(rng: &mut Rng, posted: &mut Posted, side: &Side, peer: &Layout) {
         posted.plan = Plan::RemoteFails(WcStatus::RemInvReqErr);
     } else if side.reliable() && (posted.is_atomic() || !posted.data.is_empty() && posted.rkey != 0)
     {
-        match rng.below(4) {
+        let opened = (WRITE_BYTES + SOURCE_BYTES) as u64 + 8 * ATOMIC_WORDS;
+        match rng.below(5) {
             0 => posted.rkey |= 0x55,
+            // All but its last byte lies in range: nothing of it may be written or read.
+            4 if !posted.is_atomic() => {
+                posted.remote_addr = peer.remote_base + opened + 1 - posted.data.len() as u64;
+            }
             1 => posted.remote_addr = u64::MAX - 7,
             2 => (posted.rkey, posted.remote_addr) = (peer.foreign_key, peer.foreign_base),
             // Longer messages are out of its range as well, which is the same status.

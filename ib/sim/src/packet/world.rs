@@ -139,6 +139,7 @@ impl World {
                 sides,
                 trusted: faults.hostility == 0,
                 words: Default::default(),
+                healed_at: None,
                 pending: None,
             },
             endpoints,
@@ -213,6 +214,7 @@ impl World {
 
     fn heal(&mut self) -> Check {
         self.healed = true;
+        self.model.healed_at = Some(self.now);
         let (latency_ns, jitter_ns) = (self.faults.latency_ns, self.faults.jitter_ns);
         self.faults = Faults {
             latency_ns,
@@ -338,8 +340,9 @@ impl World {
                 if mutation::swallows(self.mutation, &completion) {
                     continue;
                 }
-                self.model
-                    .send_completion(side, &completion, &mut self.memories[adapter])?;
+                let now = self.now;
+                let memory = &mut self.memories[adapter];
+                self.model.send_completion(side, &completion, now, memory)?;
             } else {
                 self.model
                     .receive_completion(side, &completion, &mut self.memories[adapter])?;
@@ -490,7 +493,7 @@ impl World {
             QpType::Ud => 40 + self.model.sides[side].mtu,
             _ => (8 * self.model.sides[side].mtu).min(8192),
         };
-        let flawed = self.rng.chance(self.mix.errors_per_mille / 2);
+        let flawed = self.rng.chance(self.mix.errors_per_mille);
         let length = if flawed && self.rng.chance(500) {
             longest / 4
         } else {
@@ -619,8 +622,8 @@ impl World {
         };
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::SIGNALED, posted.signaled);
-        flags.set(SendFlags::SOLICITED, self.rng.chance(200));
-        flags.set(SendFlags::FENCE, self.rng.chance(100));
+        flags.set(SendFlags::SOLICITED, posted.solicited);
+        flags.set(SendFlags::FENCE, posted.fence);
         let mut wr = SendWr::new(index, posted.op, payload);
         wr.flags = flags;
         wr.remote_addr = posted.remote_addr;
