@@ -49,9 +49,12 @@ impl<T> EventQueue<T> {
         let before = queue.len();
         queue.retain(|event| !gone(event));
         let removed = before - queue.len();
+        drop(queue);
         for _ in 0..removed {
+            // without waiting: a reader that took the count already looks for its entry, and goes on waiting
             let mut count = [0; 8];
-            let _ = rustix::io::read(&self.fd, &mut count);
+            let slice = &mut [std::io::IoSliceMut::new(&mut count)];
+            let _ = rustix::io::preadv2(&self.fd, slice, u64::MAX, rustix::io::ReadWriteFlags::NOWAIT);
         }
         removed
     }

@@ -3,7 +3,7 @@
 //! Owns the ring of completions and the arming of notification. Must not know who completes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use ferriband_transport::types::{Completion, WcStatus};
@@ -13,6 +13,8 @@ use crate::context::{AsyncKind, Context};
 use crate::error::Error;
 use crate::{limits, lock};
 
+/// Entries that are allocated from the start; a longer queue grows while it fills.
+const PREALLOCATED: usize = 1 << 16;
 const DISARMED: u32 = 0;
 const SOLICITED: u32 = 1;
 const ANY: u32 = 2;
@@ -63,12 +65,16 @@ pub struct Stamped {
     pub timestamp_ns: u64,
     /// Nanoseconds of the wall clock; 0 unless the queue was created with them.
     pub wallclock_ns: u64,
+    /// Completions queued before it.
+    place: u64,
 }
 
 #[derive(Debug)]
 struct Ring {
     entries: VecDeque<Stamped>,
     capacity: usize,
+    /// Completions ever queued.
+    pushed: u64,
 }
 
 /// A completion queue.
@@ -81,6 +87,8 @@ pub struct Cq {
     channel: Option<Arc<CompChannel>>,
     ring: Mutex<Ring>,
     count: AtomicU32,
+    /// Places below this were taken by the program.
+    taken: AtomicU64,
     armed: AtomicU32,
     overrun: AtomicBool,
     ignore_overrun: bool,
@@ -125,10 +133,10 @@ impl Cq {
             cookie: AtomicUsize::new(0),
             channel: init.channel,
             ring: Mutex::new(Ring {
-                entries: VecDeque::new(),
-                capacity: init.cqe as usize,
-            }),
+                entries: VecDeque::with_capacity((init.cqe as usize).min(PREALLOCATED)),
+                capacity: init.cqe as usize, pushed: 0 }),
             count: AtomicU32::new(0),
+            taken: AtomicU64::new(0),
             armed: AtomicU32::new(DISARMED),
             overrun: AtomicBool::new(false),
             ignore_overrun: init.ignore_overrun,
@@ -143,8 +151,9 @@ impl Cq {
         lock(&self.ring).capacity as u32
     }
 
-    /// Queues a completion; raises an event if one is asked for. An overrun ends the queue and is reported (I13).
-    pub(crate) fn push(&self, completion: Completion) {
+    /// Queues a completion and gives its place, counted from the queue's beginning; raises an event if one is asked for.
+    /// An overrun ends the queue and is reported (I13).
+    pub(crate) fn push(&self, completion: Completion) -> u64 {
         let mut stamped = Stamped {
             completion,
             ..Stamped::default()
@@ -156,18 +165,22 @@ impl Cq {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             stamped.wallclock_ns = since.map_or(0, |d| d.as_nanos() as u64);
         }
-        {
+        let place = {
             let mut ring = lock(&self.ring);
+            let place = ring.pushed;
             if ring.entries.len() >= ring.capacity {
                 drop(ring);
                 self.overran();
-                return;
+                return place;
             }
+            stamped.place = place;
+            ring.pushed += 1;
             ring.entries.push_back(stamped);
             self.count
                 .store(ring.entries.len() as u32, Ordering::Release);
-        }
-        let Some(channel) = &self.channel else { return };
+            place
+        };
+        let Some(channel) = &self.channel else { return place };
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Acquire);
         let wanted = armed == ANY
@@ -176,6 +189,13 @@ impl Cq {
         if wanted && self.armed.swap(DISARMED, Ordering::AcqRel) != DISARMED {
             channel.events.push(self.cookie.load(Ordering::Acquire));
         }
+        place
+    }
+
+    /// Places below this were taken by the program.
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
     }
 
     #[cold]
@@ -203,12 +223,17 @@ impl Cq {
         }
         let mut ring = lock(&self.ring);
         let mut taken = 0;
+        let mut below = None;
         while taken < max {
             let Some(entry) = ring.entries.pop_front() else {
                 break;
             };
             each(&entry);
+            below = Some(entry.place + 1);
             taken += 1;
+        }
+        if let Some(below) = below {
+            self.taken.store(below, Ordering::Release);
         }
         self.count
             .store(ring.entries.len() as u32, Ordering::Release);
@@ -254,6 +279,7 @@ impl Cq {
     /// Takes out the completions of a queue pair that is destroyed or reset.
     pub(crate) fn forget(&self, qpn: u32) {
         let mut ring = lock(&self.ring);
+        // places of others stay as they are: a place is a number, not an index
         ring.entries.retain(|entry| entry.completion.qp_num != qpn);
         self.count
             .store(ring.entries.len() as u32, Ordering::Release);

@@ -40,8 +40,8 @@ impl Qp {
     /// # Errors
     /// `NoMemory` if they do not.
     pub fn has_send_room(&self, count: usize) -> Result<(), Error> {
-        let outstanding = lock(&self.send).sender.outstanding();
-        let room = u64::from(self.cap.max_send_wr).saturating_sub(outstanding);
+        let taken = self.send_cq.as_ref().map_or(u64::MAX, |cq| cq.taken());
+        let room = lock(&self.send).sender.room(taken);
         if count as u64 <= room { Ok(()) } else { Err(Error::NoMemory("the send queue has no room for the batch")) }
     }
 }

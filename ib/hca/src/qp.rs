@@ -100,6 +100,31 @@ pub struct SendRequest<'a> {
     pub bind: Option<BindMw>,
 }
 
+/// Where completions of a send queue go.
+struct SendSink<'a> {
+    cq: Option<&'a Cq>,
+    place: u64,
+}
+
+impl direct::Sink for SendSink<'_> {
+    #[inline]
+    fn sent(&mut self, completion: Completion) {
+        if let Some(cq) = self.cq {
+            self.place = cq.push(completion);
+        }
+    }
+
+    #[inline]
+    fn place(&self) -> u64 {
+        self.place
+    }
+
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.cq.map_or(u64::MAX, Cq::taken)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) sender: Sender<PeerLink>,
@@ -193,7 +218,9 @@ impl Outcome {
     pub(crate) fn deliver(self, engine: &Engine) {
         if let Some(completion) = self.completion {
             match (self.srq.as_ref().and_then(|srq| srq.xrc.as_ref()), &self.told) {
-                (Some((_, cq)), _) => cq.push(completion),
+                (Some((_, cq)), _) => {
+                    cq.push(completion);
+                }
                 (None, Told::Qp(qp)) => qp.received(completion),
                 (None, Told::Target(_)) => {}
             }
@@ -468,7 +495,7 @@ impl Qp {
         self.state.store(QpState::Err as u32, Ordering::Release);
         let mut send = lock(&self.send);
         send.sender
-            .set_state(SendState::Flushing, &mut |completion| self.sent(completion));
+            .set_state(SendState::Flushing, &mut self.sink());
         drop(send);
         self.flush_receives();
         if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
@@ -503,10 +530,9 @@ impl Qp {
         self.ctx.raise(kind, self.cookie.load(Ordering::Acquire));
     }
 
-    fn sent(&self, completion: Completion) {
-        if let Some(cq) = &self.send_cq {
-            cq.push(completion);
-        }
+    #[inline]
+    fn sink(&self) -> SendSink<'_> {
+        SendSink { cq: self.send_cq.as_deref(), place: 0 }
     }
 
     /// True if the path leads to this host's port.
@@ -631,7 +657,7 @@ impl Qp {
         };
         Ok(send
             .sender
-            .post(&posted, &mut |completion| self.sent(completion))?)
+            .post(&posted, &mut self.sink())?)
     }
 
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.
@@ -682,7 +708,7 @@ impl Qp {
         let mut send = lock(&self.send);
         // a record that was pushed while the peer's death was being noticed has nobody left to answer it
         if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {
-            send.sender.peer_died(Engine::now(), &mut |completion| self.sent(completion));
+            send.sender.peer_died(Engine::now(), &mut self.sink());
         }
         self.advance(engine, &mut send, long)
     }
@@ -692,9 +718,7 @@ impl Qp {
         let before = send.sender.outstanding();
         let advance = send
             .sender
-            .advance(engine, Engine::now, long, &mut |completion| {
-                self.sent(completion)
-            });
+            .advance(engine, Engine::now, long, &mut self.sink());
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
             crate::engine::after(engine, self, advance);
@@ -752,16 +776,14 @@ impl Qp {
     pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, pair: &Span, answer: Answered) {
         let mut send = lock(&self.send);
         send.sender
-            .answered(engine, pair, answer, Engine::now, &mut |completion| {
-                self.sent(completion)
-            });
+            .answered(engine, pair, answer, Engine::now, &mut self.sink());
         self.check_send_state(&send);
     }
 
     pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
         let mut send = lock(&self.send);
         send.sender
-            .peer_died(Engine::now(), &mut |completion| self.sent(completion));
+            .peer_died(Engine::now(), &mut self.sink());
         self.check_send_state(&send);
         drop(send);
         engine.schedule(self);

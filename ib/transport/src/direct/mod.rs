@@ -191,6 +191,14 @@ pub trait Host {
 pub trait Sink {
     /// A completion of the send queue.
     fn sent(&mut self, completion: Completion);
+    /// The place that the last completion has in its queue, counted from the queue's beginning.
+    fn place(&self) -> u64 {
+        0
+    }
+    /// Completions that the program has taken: those of lower places.
+    fn taken(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl<F: FnMut(Completion)> Sink for F {

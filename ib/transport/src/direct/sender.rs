@@ -34,6 +34,8 @@ const MAX_DATAGRAM: u64 = 4096;
 const RETRY_INTERVAL_NS: u64 = 1_000_000;
 const SEQ_MASK: u32 = 0xff_ffff;
 const NO_OWNER: u64 = u64::MAX;
+/// Place of a completion that there is none of.
+const UNSIGNALED: u64 = u64::MAX;
 
 /// A request as posted.
 #[derive(Clone, Copy, Debug)]
@@ -222,6 +224,10 @@ pub struct Sender<L> {
     grhs: Box<[[u8; 40]]>,
     max_sge: usize,
     max_inline: usize,
+    /// Place of each request's completion in its queue.
+    places: Box<[u64]>,
+    /// Oldest request that keeps its place.
+    retired: u64,
     /// Oldest request that has not completed, next to begin, end: free running.
     head: u64,
     next: u64,
@@ -318,6 +324,8 @@ impl<L: Link> Sender<L> {
             grhs: vec![[0; 40]; grhs].into(),
             max_sge: max_sge as usize,
             max_inline: max_inline as usize,
+            places: vec![UNSIGNALED; wrs].into(),
+            retired: 0,
             head: 0,
             next: 0,
             tail: 0,
@@ -363,6 +371,35 @@ impl<L: Link> Sender<L> {
     /// Requests queued or outstanding.
     pub fn outstanding(&self) -> u64 {
         self.tail - self.head
+    }
+
+    /// Requests that can be posted. A request keeps its place until the program has taken its completion, or that of a later one
+    /// if it has none (IBA 10.8.2: an unsignaled request is known to be done by a later signaled one).
+    pub fn room(&mut self, taken: u64) -> u64 {
+        let size = self.wqes.len() as u64;
+        if self.tail - self.retired >= size {
+            self.retire(taken);
+        }
+        size - (self.tail - self.retired)
+    }
+
+    fn retire(&mut self, taken: u64) {
+        if taken == u64::MAX {
+            self.retired = self.head;
+            return;
+        }
+        let mut pos = self.retired;
+        while pos < self.head {
+            let place = self.places[self.slot(pos)];
+            pos += 1;
+            if place == UNSIGNALED {
+                continue;
+            }
+            if place >= taken {
+                break;
+            }
+            self.retired = pos;
+        }
     }
 
     /// State of the queue.
@@ -432,6 +469,7 @@ impl<L: Link> Sender<L> {
             self.head += 1;
         }
         self.next = self.tail;
+        self.retired = self.tail;
     }
 
     fn ignore_answers(&mut self) {
@@ -454,7 +492,7 @@ impl<L: Link> Sender<L> {
         if self.state == SendState::Stopped {
             return Err(PostError::State);
         }
-        if self.tail - self.head >= self.wqes.len() as u64 {
+        if self.room(sink.taken()) == 0 {
             return Err(PostError::Full);
         }
         if !offers(self.qp_type, request.opcode) {
@@ -1356,6 +1394,9 @@ impl<L: Link> Sender<L> {
                 flags: WcFlags::empty(),
                 ..Completion::default()
             });
+            self.places[slot] = sink.place();
+        } else {
+            self.places[slot] = UNSIGNALED;
         }
     }
 
