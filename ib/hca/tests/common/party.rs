@@ -486,6 +486,63 @@ pub fn join(a: &Endpoint, b: &Endpoint) {
     b.connect(a.qp.qpn, lid).unwrap();
 }
 
+/// What became of a stream of requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// Requests that succeeded.
+    pub done: u64,
+    /// Status of the first that did not.
+    pub status: Option<u32>,
+    /// Requests behind it, all of which flushed.
+    pub flushed: u64,
+}
+
+/// Keeps `window` requests like `ask` under way until one fails or the time is over; then waits for all of them. Every
+/// request completes exactly once, in order, and what follows a failure is flushed.
+pub fn stream(
+    end: &Endpoint,
+    ask: &Ask,
+    window: usize,
+    limit: Duration,
+    mut meanwhile: impl FnMut(),
+) -> Flow {
+    let stop = Instant::now() + limit;
+    let (mut posted, mut seen) = (0, 0);
+    let mut flow = Flow {
+        done: 0,
+        status: None,
+        flushed: 0,
+    };
+    loop {
+        let go_on = flow.status.is_none() && Instant::now() < stop;
+        while go_on && posted - seen < window as u64 {
+            end.post(&ask.id(posted)).unwrap();
+            posted += 1;
+        }
+        if posted == seen {
+            return flow;
+        }
+        meanwhile();
+        let Some(got) = end.poll() else {
+            assert!(
+                Instant::now() < stop + PATIENCE,
+                "{posted} requests, {seen} completions"
+            );
+            continue;
+        };
+        assert_eq!(got.wr_id, seen, "in order");
+        seen += 1;
+        match (flow.status, got.status) {
+            (None, 0) => flow.done += 1,
+            (None, status) => flow.status = Some(status),
+            (Some(_), status) => {
+                assert_eq!(status, WcStatus::WrFlushErr as u32);
+                flow.flushed += 1;
+            }
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 enum Cmd {
@@ -506,6 +563,7 @@ enum Cmd {
     OtherKey,
     NotDumpable,
     SpinPolls,
+    Stream,
 }
 
 impl Cmd {
@@ -529,6 +587,7 @@ impl Cmd {
             OtherKey,
             NotDumpable,
             SpinPolls,
+            Stream,
         ];
         all[word as usize]
     }
@@ -648,6 +707,15 @@ impl Agent {
                     assert_eq!(end.poll(), None, "nothing was to complete");
                 }
                 vec![]
+            }
+            Cmd::Stream => {
+                let limit = Duration::from_millis(args[0]);
+                let flow = stream(end, &Ask::parse(&args[2..]), args[1] as usize, limit, || ());
+                vec![
+                    flow.done,
+                    flow.status.map_or(u64::MAX, u64::from),
+                    flow.flushed,
+                ]
             }
             Cmd::New | Cmd::NotDumpable | Cmd::Destroy => unreachable!(),
         }
@@ -877,6 +945,28 @@ impl Party {
     /// Forbids others to reach this process's memory.
     pub fn not_dumpable(&mut self) {
         assert_eq!(self.call(Cmd::NotDumpable, &[]), [0]);
+    }
+
+    /// Has another process send a stream of requests (see [`stream`]) while this one goes on.
+    pub fn start_stream(&mut self, end: &Info, ask: &Ask, window: usize, limit: Duration) {
+        let mut words = vec![
+            Cmd::Stream as u64,
+            end.at as u64,
+            limit.as_millis() as u64,
+            window as u64,
+        ];
+        words.extend(ask.words());
+        self.child().channel.send(&words);
+    }
+
+    /// What became of the stream.
+    pub fn end_stream(&mut self) -> Flow {
+        let w = self.child().channel.recv();
+        Flow {
+            done: w[0],
+            status: (w[1] != u64::MAX).then_some(w[1] as u32),
+            flushed: w[2],
+        }
     }
 
     /// Polls without a pause for a while; nothing may complete.
