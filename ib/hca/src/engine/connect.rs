@@ -124,7 +124,9 @@ impl Engine {
             self.waker.clone(),
         )));
         let mut list = Vec::clone(&peers);
-        list.push(link.clone());
+        // in order of their slots: pending bits are looked up
+        let at = list.partition_point(|other| other.slot() < process.slot);
+        list.insert(at, link.clone());
         *peers = Arc::new(list);
         self.peers_changed();
         link
@@ -336,6 +338,7 @@ impl Engine {
             .ok()
             .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
         if link.0.establish(Arc::new(table), pair, remote) {
+            self.mark_pending(link.slot());
             self.wake_senders();
         }
     }

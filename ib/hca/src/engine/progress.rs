@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock, TryLockError};
 
 use ferriband_memory::AliveWord;
 use ferriband_memory::wait::{Epoll, Ready};
-use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP, PROC_PENDING_SUMMARY};
+use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY};
 use arrayvec::ArrayVec;
-use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Response, Sender};
+use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Response, Sender, Words};
 
 use super::Engine;
 use crate::error::Error;
@@ -38,6 +38,8 @@ const HAND_OVER_ROUNDS: usize = 16;
 const CONNECT_RETRY_NS: u64 = 2_000_000;
 /// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
 const LAST_WORDS_TURNS: usize = 10_000;
+/// Peers up to this number are all looked at in each round.
+const WATCHED_PEERS: usize = 8;
 /// Turns at one ring before the next.
 const SERVE_ROUNDS: usize = 4;
 /// Bytes of a long transfer moved in one step while others wait.
@@ -124,9 +126,7 @@ impl Engine {
     fn round(&self, long: bool) -> bool {
         let mut worked = false;
         self.with_peers(|peers| {
-            for link in peers {
-                worked |= self.serve(link);
-            }
+            worked |= if peers.len() <= WATCHED_PEERS { self.serve_all(peers) } else { self.serve_pending(peers) };
         });
         if self.work_count.load(Ordering::Acquire) > 0 {
             worked |= self.drive_work(long);
@@ -149,6 +149,45 @@ impl Engine {
             look(peers);
         }
         PEERS.set(copy);
+    }
+
+    fn serve_all(&self, peers: &[PeerLink]) -> bool {
+        peers.iter().fold(false, |worked, link| self.serve(link) | worked)
+    }
+
+    /// With many peers only those are looked at that have set their bit since it was last cleared. (With few, the bits
+    /// stay set and cost the peers nothing.) A bit is cleared before its ring is looked at, so what comes later sets it anew.
+    fn serve_pending(&self, peers: &[PeerLink]) -> bool {
+        let own = &**self.own;
+        let mut worked = self.serve(&self.self_link);
+        if Words::load(own, PROC_PENDING_SUMMARY) == 0 {
+            return worked;
+        }
+        let mut words = Words::swap(own, PROC_PENDING_SUMMARY, 0);
+        while words != 0 {
+            let word = words.trailing_zeros() as usize;
+            words &= words - 1;
+            let mut bits = Words::swap(own, PROC_PENDING + word * 8, 0);
+            while bits != 0 {
+                let slot = word as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                let first = peers.partition_point(|link| link.0.slot < slot);
+                for link in peers[first..].iter().take_while(|link| link.0.slot == slot) {
+                    worked |= self.serve(link);
+                    if link.0.channel.get().is_some_and(|channel| channel.has_record() || channel.has_answers()) {
+                        self.mark_pending(slot);
+                    }
+                }
+            }
+        }
+        worked
+    }
+
+    /// Sets a peer's bit on its behalf: its ring is to be looked at.
+    pub(super) fn mark_pending(&self, slot: u32) {
+        let word = slot as usize / 64;
+        Words::fetch_or(&**self.own, PROC_PENDING + word * 8, 1 << (slot % 64));
+        Words::fetch_or(&**self.own, PROC_PENDING_SUMMARY, 1 << word);
     }
 
     /// Rings to and from one peer.
@@ -512,7 +551,9 @@ impl Engine {
         }
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.own.store(PROC_PENDING_SUMMARY, 0, Ordering::Release);
+        self.with_peers(|peers| {
+            self.serve_all(peers);
+        });
         while self.round(true) {
             if self.polling.load(Ordering::Acquire) {
                 return Some(0);
