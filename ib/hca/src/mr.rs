@@ -368,7 +368,7 @@ impl Engine {
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + STOPPED_PEER_WAIT);
                 if Instant::now() > deadline {
                     return Err(Error::Busy(
-                        "a peer process stopped in the middle of an access; the key is revoked",
+                        "a peer process stopped in the middle of an access; it cannot begin another",
                     ));
                 }
                 std::thread::yield_now();

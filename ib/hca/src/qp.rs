@@ -338,6 +338,10 @@ impl Qp {
     }
 
     /// Changes attributes and state (I12): a refused call changes nothing.
+    ///
+    /// # Errors
+    /// `Transition`; `Busy` for a reset while a peer is stopped in the middle of an access: the state stays, peers
+    /// are refused, and the program may try again.
     pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
@@ -347,11 +351,12 @@ impl Qp {
         };
         let mut attr = lock(&self.attr);
         attr.state = self.state();
+        let old = *attr;
         let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
         let now = *attr;
         // the attributes stay locked: transitions of one queue pair follow each other
         match (from, to) {
-            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Reset) => self.reset().inspect_err(|_| *attr = old)?,
             (_, QpState::Err) => self.enter_error(),
             (_, QpState::Rtr) => self.become_receiver(&now),
             (QpState::Rtr, QpState::Rts) => self.become_sender(&now),
@@ -462,19 +467,22 @@ impl Qp {
         entry.write(&**self.ctx.engine.own, self.index as usize);
     }
 
-    /// Takes the queue pair back from peers: when this returns, none is in the middle of an access by it.
-    fn revoke(&self, failed: bool) {
+    /// Takes the queue pair back from peers: when this returns Ok, none is in the middle of an access by it.
+    ///
+    /// # Errors
+    /// `Busy` if a peer stopped in the middle of an access: it begins no other, but it may end this one.
+    fn revoke(&self, failed: bool) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         if let Some(target) = &self.target {
-            return target.refuse(engine, failed);
+            target.refuse(engine, failed);
+            return Ok(());
         }
         QpEntry::revoke(&**engine.own, self.index as usize);
-        // a stopped peer keeps its mark; the entry is revoked all the same
-        let _ = engine.wait_for_marks(Revoked::Qp(self.qpn));
+        engine.wait_for_marks(Revoked::Qp(self.qpn))
     }
 
-    fn reset(&self) {
-        self.revoke(false);
+    fn reset(&self) -> Result<(), Error> {
+        self.revoke(false)?;
         lock(&self.send)
             .sender
             .set_state(SendState::Stopped, &mut |_| {});
@@ -487,11 +495,13 @@ impl Qp {
         for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
             cq.forget(self.qpn);
         }
+        Ok(())
     }
 
     /// Everything flushes (I11).
     fn enter_error(&self) {
-        self.revoke(true);
+        // a stopped peer keeps its mark; the state changes all the same, since it gives no memory back
+        let _ = self.revoke(true);
         self.state.store(QpState::Err as u32, Ordering::Release);
         let mut send = lock(&self.send);
         send.sender
@@ -854,6 +864,9 @@ impl Qp {
     }
 
     /// Ends the queue pair: nothing of it happens any more.
+    ///
+    /// # Errors
+    /// `Busy` while a peer is stopped in the middle of an access: peers are refused, and the program may try again.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
@@ -864,7 +877,7 @@ impl Qp {
             // other processes may go on with it
             Some(target) => target.release(engine),
             None => {
-                self.reset();
+                self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
                 engine.remove_qp(self);
             }

@@ -80,8 +80,15 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let place = move || {
-            // SAFETY: dup2 is async-signal-safe.
-            if unsafe { libc::dup2(fd, FD) } < 0 {
+            let placed = if fd == FD {
+                // dup2 onto itself would leave it to be closed by exec
+                // SAFETY: fcntl is async-signal-safe.
+                unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }
+            } else {
+                // SAFETY: dup2 is async-signal-safe.
+                unsafe { libc::dup2(fd, FD) }
+            };
+            if placed < 0 {
                 return Err(std::io::Error::last_os_error());
             }
             // SAFETY: prctl is async-signal-safe; the threads that spawn live as long as their test.

@@ -314,13 +314,14 @@ impl Receiver {
                 };
             };
             self.current = Some(Current { wqe, placed: 0 });
-            if is_send && let Err(status) = self.prepare(host, total) {
-                self.finish(record, status, 0, sink);
-                return Handled::Answer(match status {
-                    WcStatus::LocLenErr => Response::InvalidRequest,
-                    _ => Response::RemoteOperation,
-                });
-            }
+        }
+        // looked up anew for each piece: a region that was deregistered in between is not written to any more
+        if is_send && let Err(status) = self.prepare(host, total) {
+            self.finish(record, status, 0, sink);
+            return Handled::Answer(match status {
+                WcStatus::LocLenErr => Response::InvalidRequest,
+                _ => Response::RemoteOperation,
+            });
         }
         let placed = self.current.as_ref().map_or(0, |current| current.placed);
         if placed != offset || u64::from(record.length) > total - offset.min(total) {
