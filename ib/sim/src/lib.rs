@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod direct;
 pub mod events;
 pub mod packet;
 pub mod rng;

@@ -45,8 +45,22 @@ pub(super) struct App<'s> {
 
 impl<'s> App<'s> {
     pub fn new(process: Process<'s>, plan: &'s Plan, rng: Rng) -> Self {
-        let ends = process.qps.iter().map(|_| EndApp { variant: 1, ..EndApp::default() }).collect();
-        App { process, plan, ends, rng, ops_left: plan.ops, next_op: 0 }
+        let ends = process
+            .qps
+            .iter()
+            .map(|_| EndApp {
+                variant: 1,
+                ..EndApp::default()
+            })
+            .collect();
+        App {
+            process,
+            plan,
+            ends,
+            rng,
+            ops_left: plan.ops,
+            next_op: 0,
+        }
     }
 
     /// The program, until the run ends.
@@ -81,14 +95,28 @@ impl<'s> App<'s> {
         let held = self.ends.iter().any(|end| end.held_until != 0);
         let quiet = self.ops_left == 0 && self.process.at_rest() && !held;
         world.resting[self.process.ctx.me].set(quiet);
-        let until = if self.ops_left > 0 { self.next_op } else { u64::MAX };
+        let until = if self.ops_left > 0 {
+            self.next_op
+        } else {
+            u64::MAX
+        };
         if self.plan.sleepers & 1 << self.process.ctx.me != 0 {
-            let look = if world.healing.get() { until } else { until.min(world.now() + 50_000) };
-            let look = if held { look.min(world.now() + 5_000) } else { look };
+            let look = if world.healing.get() {
+                until
+            } else {
+                until.min(world.now() + 50_000)
+            };
+            let look = if held {
+                look.min(world.now() + 5_000)
+            } else {
+                look
+            };
             self.process.sleep(look);
         } else {
             let pause = 200 + self.rng.below(1_000);
-            self.process.ctx.sleep_until(world.now() + if quiet { 20_000 } else { pause });
+            self.process
+                .ctx
+                .sleep_until(world.now() + if world.healing.get() { 20_000 } else { pause });
         }
         world.resting[self.process.ctx.me].set(false);
     }
@@ -146,6 +174,7 @@ impl<'s> App<'s> {
             window: false,
         };
         entry.write(&self.process.host.own, 2 + 3 * at);
+        self.process.ctx.world.drain(self.process.ctx.me);
         self.process.ctx.world.oracle.borrow_mut().conns[conn].ends[side].rkey = key;
     }
 
@@ -165,11 +194,16 @@ impl<'s> App<'s> {
         world.trace(|| format!("p{} revokes key {key:#x}", self.process.ctx.me));
         KeyEntry::revoke(&self.process.host.own, (key >> 8) as usize);
         if self.process.host.wait_for_marks(Revoked::Key(key)) {
-            world.oracle.borrow_mut().key_is_gone(self.process.ctx.me, key);
+            world
+                .oracle
+                .borrow_mut()
+                .key_is_gone(self.process.ctx.me, key);
         }
         let app = world.oracle.borrow().apps[self.process.ctx.me];
         for slot in 0..arena.window {
-            self.process.ctx.store(app, arena.landing(slot), &[0xdd; 16]);
+            self.process
+                .ctx
+                .store(app, arena.landing(slot), &[0xdd; 16]);
         }
         self.expose(at);
     }
@@ -181,12 +215,23 @@ impl<'s> App<'s> {
         let (mine, other, wants_reset, generation) = {
             let oracle = world.oracle.borrow();
             let it = &oracle.conns[conn];
-            (it.ends[side].state, it.ends[1 - side].state, it.wants_reset, it.generation)
+            (
+                it.ends[side].state,
+                it.ends[1 - side].state,
+                it.wants_reset,
+                it.generation,
+            )
         };
         if self.ends[at].generation != generation {
             let old = std::mem::take(&mut self.ends[at]);
             let (lkey, slot, variant) = (old.lkey, old.slot, old.variant);
-            self.ends[at] = EndApp { generation, lkey, slot, variant, ..EndApp::default() };
+            self.ends[at] = EndApp {
+                generation,
+                lkey,
+                slot,
+                variant,
+                ..EndApp::default()
+            };
         }
         let peer = 1 - side;
         let link_ready = {
@@ -199,7 +244,9 @@ impl<'s> App<'s> {
                 world.oracle.borrow_mut().conns[conn].wants_reset = true;
                 changed = true;
             }
-            EndState::Rtr | EndState::Rts | EndState::Error if wants_reset && other != EndState::Dead => {
+            EndState::Rtr | EndState::Rts | EndState::Error
+                if wants_reset && other != EndState::Dead =>
+            {
                 self.reset(at);
                 changed = true;
             }
@@ -232,6 +279,7 @@ impl<'s> App<'s> {
         self.process.reset(self.qp(at));
         let slot = self.ends[at].slot;
         self.process.host.drop_window(slot);
+        (self.ends[at].binding, self.ends[at].bound) = (None, 0);
         if self.rng.chance(400) {
             // destroyed, and created again at the same place
             let (qpn, index, service) = (self.qp(at).qpn, self.qp(at).index, self.qp(at).service);
@@ -241,17 +289,24 @@ impl<'s> App<'s> {
         }
         let mut oracle = world.oracle.borrow_mut();
         oracle.conns[conn].ends[side].window = 0;
-        if oracle.conns[conn].ends[1 - side].state != EndState::Reset {
+        let it = &oracle.conns[conn];
+        if it.ends[1 - side].state != EndState::Reset || !it.wants_reset {
             return;
         }
         oracle.renew(conn);
         if self.rng.chance(500) {
-            oracle.conns[conn].seq = [self.rng.below(1 << 24) as u32, self.rng.below(1 << 24) as u32];
+            oracle.conns[conn].seq = [
+                self.rng.below(1 << 24) as u32,
+                self.rng.below(1 << 24) as u32,
+            ];
         }
         for dir in 0..2 {
             let end = &oracle.conns[conn].ends[1 - dir];
             let mut word = [0; 8];
-            world.memory.borrow().read(oracle.apps[end.process], end.arena.word(), &mut word);
+            world
+                .memory
+                .borrow()
+                .read(oracle.apps[end.process], end.arena.word(), &mut word);
             oracle.conns[conn].flows[dir].word = u64::from_ne_bytes(word);
         }
     }
@@ -266,8 +321,14 @@ impl<'s> App<'s> {
             let it = &oracle.conns[conn];
             let (flow, arena) = (&it.flows[dir], it.ends[dir].arena);
             let done = &flow.reqs[from.min(flow.completed)..flow.completed];
-            let used = done.iter().enumerate().filter(|(i, req)| req.local == arena.source(from + i));
-            (oracle.apps[self.process.ctx.me], used.map(|(_, req)| (req.local, req.len)).collect())
+            let used = done
+                .iter()
+                .enumerate()
+                .filter(|(i, req)| req.local == arena.source(from + i));
+            (
+                oracle.apps[self.process.ctx.me],
+                used.map(|(_, req)| (req.local, req.len)).collect(),
+            )
         };
         let completed = world.oracle.borrow().conns[conn].flows[dir].completed;
         self.ends[at].scribbled = completed;
@@ -279,6 +340,8 @@ impl<'s> App<'s> {
         if let Some((req, key)) = self.ends[at].binding
             && completed > req
         {
+            // the peer hears of the key by a message, which no store overtakes
+            world.drain(self.process.ctx.me);
             let mut oracle = world.oracle.borrow_mut();
             self.ends[at].binding = None;
             if !oracle.conns[conn].flows[dir].failed {
@@ -332,9 +395,18 @@ impl<'s> App<'s> {
                 let oracle = world.oracle.borrow();
                 let it = &oracle.conns[conn];
                 let waiting = it.flows[1 - side].recvs.len();
-                (it.ends[side].state, waiting, it.ends[side].arena, it.service)
+                (
+                    it.ends[side].state,
+                    waiting,
+                    it.ends[side].arena,
+                    it.service,
+                )
             };
-            let wanted = if world.healing.get() { RECVS } else { self.plan.receives };
+            let wanted = if world.healing.get() {
+                RECVS
+            } else {
+                self.plan.receives
+            };
             let open = matches!(state, EndState::Rtr | EndState::Rts);
             if !open || waiting >= wanted || !world.healing.get() && self.rng.chance(300) {
                 return posted;
@@ -359,7 +431,8 @@ impl<'s> App<'s> {
                 len,
             };
             world.oracle.borrow_mut().posts_recv(conn, 1 - side, recv);
-            self.process.post_recv(self.qp(at), recv, self.ends[at].lkey, bad);
+            self.process
+                .post_recv(self.qp(at), recv, self.ends[at].lkey, bad);
             self.process.ctx.step();
             posted = true;
         }
@@ -379,7 +452,10 @@ impl<'s> App<'s> {
                 3 => {
                     let open = {
                         let oracle = world.oracle.borrow();
-                        matches!(oracle.conns[conn].ends[side].state, EndState::Rts | EndState::Rtr)
+                        matches!(
+                            oracle.conns[conn].ends[side].state,
+                            EndState::Rts | EndState::Rtr
+                        )
                     };
                     if open {
                         self.process.enter_error(&self.process.qps[at]);
@@ -413,7 +489,10 @@ impl<'s> App<'s> {
         {
             let mut oracle = world.oracle.borrow_mut();
             let it = &mut oracle.conns[conn];
-            if it.ends[dir].state != EndState::Rts || it.flows[dir].failed || self.ends[at].held_until != 0 {
+            if it.ends[dir].state != EndState::Rts
+                || it.flows[dir].failed
+                || self.ends[at].held_until != 0
+            {
                 return;
             }
             it.flows[dir].sqd_from = Some(it.flows[dir].reqs.len());
@@ -444,7 +523,10 @@ impl<'s> App<'s> {
         self.scribble(at);
         let opcode = self.choose(service, at);
         let mut req = self.request(at, index, opcode);
-        let chain = opcode == SendOpcode::RdmaRead && req.bad.is_none() && req.len > 0 && self.rng.chance(300);
+        let chain = opcode == SendOpcode::RdmaRead
+            && req.bad.is_none()
+            && req.len > 0
+            && self.rng.chance(300);
         if chain {
             req.signaled = false;
         }
@@ -460,7 +542,8 @@ impl<'s> App<'s> {
 
     fn choose(&mut self, service: Service, at: usize) -> SendOpcode {
         use SendOpcode::{
-            BindMw, CmpSwap, FetchAdd, LocalInv, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm, SendInv,
+            BindMw, CmpSwap, FetchAdd, LocalInv, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm,
+            SendInv,
         };
         match service {
             Service::Ud => SendImm,
@@ -468,14 +551,25 @@ impl<'s> App<'s> {
             Service::Rc => {
                 let (conn, side) = (self.qp(at).conn, self.qp(at).side);
                 let oracle = self.process.ctx.world.oracle.borrow();
-                let (mine, theirs) = (oracle.conns[conn].ends[side].window, oracle.conns[conn].ends[1 - side].window);
+                let (mine, theirs) = (
+                    oracle.conns[conn].ends[side].window,
+                    oracle.conns[conn].ends[1 - side].window,
+                );
                 drop(oracle);
                 match self.rng.below(100) {
                     0..6 if self.ends[at].binding.is_none() && self.ends[at].bound == 0 => BindMw,
                     6..8 if mine != 0 && self.plan.mood == Mood::Rough => LocalInv,
                     0..12 if theirs != 0 => SendInv,
                     _ => self.rng.pick(&[
-                        Send, Send, SendImm, RdmaWrite, RdmaWrite, RdmaWriteImm, RdmaRead, CmpSwap, FetchAdd,
+                        Send,
+                        Send,
+                        SendImm,
+                        RdmaWrite,
+                        RdmaWrite,
+                        RdmaWriteImm,
+                        RdmaRead,
+                        CmpSwap,
+                        FetchAdd,
                     ]),
                 }
             }
@@ -483,7 +577,11 @@ impl<'s> App<'s> {
     }
 
     fn length(&mut self, service: Service, slot: usize) -> usize {
-        let most = if service == Service::Ud { slot.min(4096) - 40 } else { slot } as u64;
+        let most = if service == Service::Ud {
+            slot.min(4096) - 40
+        } else {
+            slot
+        } as u64;
         let len = match self.rng.below(10) {
             0 => 0,
             1..4 => self.rng.range(1, 8),
@@ -505,14 +603,21 @@ impl<'s> App<'s> {
             len = 0;
         }
         let window = it.ends[1 - dir].window;
-        let rkey = if window != 0 && self.rng.chance(300) { window } else { it.ends[1 - dir].rkey };
-        let seed = (conn as u64) << 56 | u64::from(it.generation) << 40 | (dir as u64) << 39 | index as u64;
+        let rkey = if window != 0 && self.rng.chance(300) {
+            window
+        } else {
+            it.ends[1 - dir].rkey
+        };
+        let seed = (conn as u64) << 56
+            | u64::from(it.generation) << 40
+            | (dir as u64) << 39
+            | index as u64;
         let mut req = Req {
             wr_id: u64::from(it.generation) << 32 | (index as u64 + 1),
             opcode,
             len,
             imm: index as u32,
-            signaled: self.rng.chance(600) || index % (arena.window / 2) == 0,
+            signaled: self.rng.chance(600) || index.is_multiple_of(arena.window / 2),
             solicited: self.rng.chance(100),
             pattern: Pattern(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)),
             local: arena.source(index),
@@ -522,7 +627,10 @@ impl<'s> App<'s> {
             bad: None,
             received: false,
         };
-        if !matches!(opcode, SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv | SendOpcode::RdmaWriteImm) {
+        if !matches!(
+            opcode,
+            SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv | SendOpcode::RdmaWriteImm
+        ) {
             req.solicited = false;
         }
         match opcode {
@@ -532,14 +640,16 @@ impl<'s> App<'s> {
                 req.pattern = fixed_pattern(conn, 1 - dir);
                 let flow = &it.flows[dir];
                 let earlier = flow.reqs.iter().rev().take(arena.window - 2).find(|old| {
-                    matches!(old.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm) && old.bad.is_none()
+                    matches!(old.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm)
+                        && old.bad.is_none()
                 });
                 if let Some(earlier) = earlier
                     && !it.revoked
                     && self.rng.chance(500)
                 {
                     // posting order: it finds what the earlier WRITE left
-                    (req.remote, req.len, req.pattern) = (earlier.remote, earlier.len, earlier.pattern);
+                    (req.remote, req.len, req.pattern) =
+                        (earlier.remote, earlier.len, earlier.pattern);
                 }
             }
             SendOpcode::CmpSwap | SendOpcode::FetchAdd => {
@@ -589,7 +699,9 @@ impl<'s> App<'s> {
                 req.remote += 4;
                 req.bad = Some(WcStatus::RemInvReqErr);
             }
-            3 if remote || atomic || req.opcode == SendOpcode::Send => req.bad = Some(WcStatus::LocProtErr),
+            3 if remote || atomic || req.opcode == SendOpcode::Send => {
+                req.bad = Some(WcStatus::LocProtErr)
+            }
             _ => {}
         }
     }
@@ -607,7 +719,11 @@ impl<'s> App<'s> {
             (end.process, end.qpn, oracle.apps[me], arena.source(index))
         };
         let fills = req.local == source && req.len > 0;
-        let bytes = if fills { req.pattern.bytes(req.len) } else { Vec::new() };
+        let bytes = if fills {
+            req.pattern.bytes(req.len)
+        } else {
+            Vec::new()
+        };
         let may_inline = fills && req.len <= MAX_INLINE as usize && req.bad.is_none();
         let inline = may_inline && self.rng.chance(300);
         if fills && !inline {
@@ -626,7 +742,11 @@ impl<'s> App<'s> {
         let link: Option<SimLink<'s>> =
             (self.qp(at).service == Service::Ud).then(|| self.process.host.links[peer].clone());
         let grh = self.rng.chance(300).then_some([0x60; 40]);
-        let imm = if matches!(req.opcode, SendOpcode::Send | SendOpcode::RdmaWrite) { 0 } else { req.imm };
+        let imm = if matches!(req.opcode, SendOpcode::Send | SendOpcode::RdmaWrite) {
+            0
+        } else {
+            req.imm
+        };
         let request = SendRequest {
             wr_id: req.wr_id,
             opcode: req.opcode,
@@ -664,7 +784,11 @@ impl<'s> App<'s> {
                 (add, 0)
             }
             SendOpcode::CmpSwap => {
-                let compare = if self.rng.chance(700) { *word } else { word.wrapping_add(1) };
+                let compare = if self.rng.chance(700) {
+                    *word
+                } else {
+                    word.wrapping_add(1)
+                };
                 let swap = self.rng.next_u64();
                 if compare == *word {
                     *word = swap;
@@ -677,7 +801,10 @@ impl<'s> App<'s> {
 
     fn bind(&mut self, at: usize, conn: usize, dir: usize) -> BindRequest {
         let oracle = self.process.ctx.world.oracle.borrow();
-        let (end, index) = (&oracle.conns[conn].ends[dir], oracle.conns[conn].flows[dir].reqs.len());
+        let (end, index) = (
+            &oracle.conns[conn].ends[dir],
+            oracle.conns[conn].flows[dir].reqs.len(),
+        );
         let (start, len) = end.arena.exposed();
         let mine = &mut self.ends[at];
         mine.variant += 2;
@@ -698,15 +825,27 @@ impl<'s> App<'s> {
         let mut sges = Vec::new();
         let mut done = 0;
         if len == 8 {
-            return vec![Sge { addr, length: 8, lkey }];
+            return vec![Sge {
+                addr,
+                length: 8,
+                lkey,
+            }];
         }
         while done < len && sges.len() < 2 && self.rng.chance(400) {
             let length = self.rng.below((len - done) as u64 + 1) as u32;
-            sges.push(Sge { addr: addr + done as u64, length, lkey });
+            sges.push(Sge {
+                addr: addr + done as u64,
+                length,
+                lkey,
+            });
             done += length as usize;
         }
         if done < len {
-            sges.push(Sge { addr: addr + done as u64, length: (len - done) as u32, lkey });
+            sges.push(Sge {
+                addr: addr + done as u64,
+                length: (len - done) as u32,
+                lkey,
+            });
         }
         sges
     }

@@ -850,12 +850,20 @@ impl<L: Link> Sender<L> {
 
     /// The peer queue pair's entry in its table, if it takes requests from this one.
     #[inline]
-    fn target<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, link: &L, wqe: &Wqe<L>) -> Option<QpEntry> {
+    fn target<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        wqe: &Wqe<L>,
+    ) -> Option<QpEntry> {
         if self.qp_type == QpType::XrcSend {
             // the target's state is its domain's; its memory is that of the shared receive queue's protection domain
             let qp = host.extended_target(self.attr.dest_qpn)?;
             let connected = qp.dest_qpn == self.qpn && qp.dest_slot == host.slot();
-            return (qp.receives && connected).then_some(QpEntry { pd: wqe.remote_qpn, ..qp });
+            return (qp.receives && connected).then_some(QpEntry {
+                pd: wqe.remote_qpn,
+                ..qp
+            });
         }
         let index = match self.dest_index.get() {
             Some(index) => index,
@@ -1108,7 +1116,12 @@ impl<L: Link> Sender<L> {
 
     /// A datagram for every member of a multicast group. `pushed` counts the members served, so a full ring is taken up
     /// where it was left.
-    fn fan_out<H: Host<Link = L, Seg = L::Seg>>(&self, host: &H, slot: usize, members: &[(L, u32)]) -> Step {
+    fn fan_out<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        slot: usize,
+        members: &[(L, u32)],
+    ) -> Step {
         let wqe = &self.wqes[slot];
         let mut buffer = Ranges::new();
         let local = match self.local(host, slot, Access::empty(), &mut buffer) {
