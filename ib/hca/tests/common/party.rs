@@ -227,7 +227,9 @@ pub struct Endpoint {
     pub ctx: Arc<Context>,
     pub pd: Arc<Pd>,
     pub channel: Option<Arc<CompChannel>>,
+    /// Completion queue of sends, and of receives unless they have their own.
     pub cq: Arc<Cq>,
+    pub recv_cq: Arc<Cq>,
     pub qp: Arc<Qp>,
     pub mr: Arc<Mr>,
     pub dm: Option<Arc<DeviceMemory>>,
@@ -248,6 +250,18 @@ impl Endpoint {
             ..CqInit::default()
         };
         let cq = ctx.create_cq(init)?;
+        Self::with(ctx, setup, pd, channel, cq.clone(), cq)
+    }
+
+    /// One that shares its domain and completion queues (of sends, of receives) with others.
+    pub fn with(
+        ctx: &Arc<Context>,
+        setup: Setup,
+        pd: Arc<Pd>,
+        channel: Option<Arc<CompChannel>>,
+        cq: Arc<Cq>,
+        recv_cq: Arc<Cq>,
+    ) -> Result<Self, Error> {
         let cap = QpCap {
             max_send_wr: setup.send_wr,
             max_recv_wr: setup.recv_wr,
@@ -258,7 +272,7 @@ impl Endpoint {
         let qp = pd.create_qp(QpInit {
             qp_type: setup.service,
             send_cq: Some(cq.clone()),
-            recv_cq: Some(cq.clone()),
+            recv_cq: Some(recv_cq.clone()),
             srq: None,
             xrcd: None,
             cap,
@@ -286,6 +300,7 @@ impl Endpoint {
             pd,
             channel,
             cq,
+            recv_cq,
             qp,
             mr,
             dm,
