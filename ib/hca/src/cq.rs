@@ -4,14 +4,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferriband_transport::types::{Completion, WcStatus};
 
 use crate::channel::EventQueue;
 use crate::context::{AsyncKind, Context};
 use crate::error::Error;
-use crate::{limits, lock};
+use crate::{FastMutex, limits, lock};
 
 /// Entries that are allocated from the start; a longer queue grows while it fills.
 const PREALLOCATED: usize = 1 << 16;
@@ -85,7 +85,7 @@ pub struct Cq {
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     channel: Option<Arc<CompChannel>>,
-    ring: Mutex<Ring>,
+    ring: FastMutex<Ring>,
     count: AtomicU32,
     /// Places below this were taken by the program.
     taken: AtomicU64,
@@ -132,7 +132,7 @@ impl Cq {
             ctx,
             cookie: AtomicUsize::new(0),
             channel: init.channel,
-            ring: Mutex::new(Ring {
+            ring: FastMutex::new(Ring {
                 entries: VecDeque::with_capacity((init.cqe as usize).min(PREALLOCATED)),
                 capacity: init.cqe as usize, pushed: 0 }),
             count: AtomicU32::new(0),

@@ -112,6 +112,8 @@ pub struct Engine {
     pub(crate) maps: Mutex<BTreeMap<u32, MapSource>>,
     numbers: Mutex<Numbers>,
     pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
+    /// Changes with the table of queue pairs.
+    pub(crate) qps_version: AtomicU64,
     pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
     pub(crate) xrc_targets: Mutex<BTreeMap<u32, Arc<crate::xrc::TargetProxy>>>,
     pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
@@ -206,6 +208,7 @@ impl Engine {
             maps: Mutex::default(),
             numbers: Mutex::default(),
             qps: RwLock::default(),
+            qps_version: AtomicU64::new(0),
             srqs: RwLock::default(),
             xrc_targets: Mutex::default(),
             peers: RwLock::new(Arc::new(vec![self_link.clone()])),
@@ -306,6 +309,7 @@ impl Engine {
             qps.resize(index + 1, None);
         }
         qps[index] = Some(qp.clone());
+        self.qps_version.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn remove_qp(&self, qp: &Qp) {
@@ -316,6 +320,7 @@ impl Engine {
         if let Some(slot) = qps.get_mut(qp.index as usize) {
             *slot = None;
         }
+        self.qps_version.fetch_add(1, Ordering::AcqRel);
         drop(qps);
         lock(&self.timers).retain(|(_, index), _| *index != qp.index);
         let mut work = lock(&self.work);

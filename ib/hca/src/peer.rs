@@ -3,7 +3,7 @@
 //! Owns what both processes share and the in-process ends of it. Must not know queue pairs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ferriband_memory::host::Control;
 use ferriband_memory::alive::AliveWord;
@@ -16,7 +16,8 @@ use ferriband_transport::direct::layout::{
 };
 use ferriband_transport::direct::{Completer, Consumer, Link, Producer, TxShared, Words};
 
-use crate::lock;
+use crate::qp::Qp;
+use crate::{FastGuard, FastMutex, lock};
 
 /// Mappings of a peer's regions that are kept; regions beyond it are reached without.
 pub const MAX_MAPS: usize = 256;
@@ -30,19 +31,27 @@ struct MapSlot {
     end: AtomicU64,
 }
 
+/// The receiving end of a ring, and the queue pair that its last record was for, with the version of the table in which
+/// it was found.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    pub(crate) consumer: Consumer,
+    pub(crate) last: Option<(u64, Arc<Qp>)>,
+}
+
 /// What exists once the channel is established.
 #[derive(Debug)]
 pub struct Channel {
     pub(crate) table: Arc<Segment>,
     pub(crate) pair: Arc<Segment>,
-    pub(crate) tx: Mutex<Producer>,
-    tx_shared: Arc<TxShared>,
+    pub(crate) tx: FastMutex<Producer>,
+    pub(crate) tx_shared: Arc<TxShared>,
     out: usize,
     inward: usize,
     /// Mirrors the consumer's position, for a look without its lock.
     rx_pos: AtomicU64,
-    pub(crate) completer: Mutex<Completer>,
-    pub(crate) rx: Mutex<Consumer>,
+    pub(crate) completer: FastMutex<Completer>,
+    pub(crate) rx: FastMutex<Inbound>,
     /// The peer's private memory, if the system lets us reach it.
     pub(crate) remote: Option<RemoteProcess>,
 }
@@ -122,9 +131,9 @@ impl Peer {
         let inward = ring_offset(self.slot, self.own_slot);
         self.channel
             .set(Channel {
-                tx: Mutex::new(Producer::new(out, tx_shared.clone())),
-                completer: Mutex::new(Completer::new(out, tx_shared.clone())),
-                rx: Mutex::new(Consumer::new(inward)),
+                tx: FastMutex::new(Producer::new(out, tx_shared.clone())),
+                completer: FastMutex::new(Completer::new(out, tx_shared.clone())),
+                rx: FastMutex::new(Inbound { consumer: Consumer::new(inward), last: None }),
                 tx_shared,
                 out,
                 inward,
@@ -223,7 +232,7 @@ impl Peer {
 
 impl Link for PeerLink {
     type Seg = Span;
-    type Tx<'a> = MutexGuard<'a, Producer>;
+    type Tx<'a> = FastGuard<'a, Producer>;
 
     #[inline]
     fn ready(&self) -> bool {
@@ -251,7 +260,7 @@ impl Link for PeerLink {
     }
 
     #[inline]
-    fn tx(&self) -> MutexGuard<'_, Producer> {
+    fn tx(&self) -> FastGuard<'_, Producer> {
         lock(&self.0.channel().tx)
     }
 

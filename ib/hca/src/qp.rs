@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::peer::PeerLink;
 use crate::srq::Srq;
 use crate::xrc::{TargetProxy, Xrcd, shown_state};
-use crate::{limits, lock};
+use crate::{FastMutex, limits, lock};
 
 /// How to create a queue pair.
 #[derive(Clone, Debug)]
@@ -165,9 +165,9 @@ pub struct Qp {
     pub(crate) scheduled: AtomicBool,
     state: AtomicU32,
     attr: Mutex<QpAttr>,
-    pub(crate) send: Mutex<SendHalf>,
-    recv: Mutex<Receiver>,
-    rq: Mutex<RecvQueue>,
+    pub(crate) send: FastMutex<SendHalf>,
+    recv: FastMutex<Receiver>,
+    rq: FastMutex<RecvQueue>,
     last_wqe: AtomicBool,
     /// Multicast groups that it is attached to.
     groups: Mutex<Vec<(Gid, Lid)>>,
@@ -302,12 +302,12 @@ impl Qp {
                 cap,
                 ..QpAttr::default()
             }),
-            send: Mutex::new(SendHalf {
+            send: FastMutex::new(SendHalf {
                 sender,
                 cache: None,
             }),
-            recv: Mutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
-            rq: Mutex::new(RecvQueue::new(rq_wr, rq_sge)),
+            recv: FastMutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
+            rq: FastMutex::new(RecvQueue::new(rq_wr, rq_sge)),
             last_wqe: AtomicBool::new(false),
             groups: Mutex::default(),
             target,
@@ -783,11 +783,13 @@ impl Qp {
     }
 
     /// An answer of the target.
-    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, pair: &Span, answer: Answered) {
+    /// True if the send half wants to be driven.
+    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, pair: &Span, answer: Answered) -> bool {
         let mut send = lock(&self.send);
         send.sender
             .answered(engine, pair, answer, Engine::now, &mut self.sink());
         self.check_send_state(&send);
+        !send.sender.idle()
     }
 
     pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {

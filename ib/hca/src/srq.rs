@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferriband_transport::direct::RecvQueue;
 use ferriband_transport::types::Sge;
@@ -9,7 +9,7 @@ use ferriband_transport::types::Sge;
 use crate::context::{AsyncKind, Pd};
 use crate::cq::Cq;
 use crate::error::Error;
-use crate::{limits, lock};
+use crate::{FastMutex, limits, lock};
 
 /// How to create a shared receive queue.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Srq {
     pub xrc: Option<(Arc<crate::xrc::Xrcd>, Arc<Cq>)>,
     /// Its number (XRC), else 0.
     pub number: u32,
-    pub(crate) queue: Mutex<RecvQueue>,
+    pub(crate) queue: FastMutex<RecvQueue>,
     pub(crate) max_sge: u32,
     limit: AtomicU32,
     pub(crate) users: AtomicUsize,
@@ -65,7 +65,7 @@ impl Srq {
         let srq = Arc::new(Srq {
             cookie: AtomicUsize::new(0),
             number,
-            queue: Mutex::new(RecvQueue::new(init.max_wr, init.max_sge)),
+            queue: FastMutex::new(RecvQueue::new(init.max_wr, init.max_sge)),
             max_sge: init.max_sge,
             limit: AtomicU32::new(init.limit),
             users: AtomicUsize::new(0),

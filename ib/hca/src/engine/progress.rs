@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, OnceLock, TryLockError};
+use std::sync::{Arc, OnceLock};
 
 use ferriband_memory::AliveWord;
 use ferriband_memory::wait::{Epoll, Ready};
@@ -13,7 +13,7 @@ use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Respons
 use super::Engine;
 use crate::error::Error;
 use crate::lock;
-use crate::peer::{Channel, PeerLink};
+use crate::peer::{Channel, Inbound, PeerLink};
 use crate::qp::{Outcome, Qp};
 
 /// Records taken from one ring before others have their turn.
@@ -207,7 +207,7 @@ impl Engine {
                 Turn::Done(count) => worked |= count > 0,
                 Turn::More => return self.leave_rest(),
             }
-            fence(Ordering::SeqCst);
+            self.settle();
         }
         for _ in 0..SERVE_ROUNDS {
             if !channel.has_answers() {
@@ -218,12 +218,20 @@ impl Engine {
                 Turn::Done(count) => worked |= count > 0,
                 Turn::More => return self.leave_rest(),
             }
-            fence(Ordering::SeqCst);
+            self.settle();
         }
         if worked && (channel.has_record() || channel.has_answers()) {
             return self.leave_rest();
         }
         worked
+    }
+
+    /// Orders giving a lock up before the look at what others left because of it. While a program polls it comes back anyway.
+    #[inline]
+    fn settle(&self) {
+        if !self.polling.load(Ordering::Acquire) {
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// More is there than one turn does. A program that waits without polling must not be the only one to know.
@@ -238,16 +246,16 @@ impl Engine {
     /// Executes records of a peer.
     fn drain(&self, link: &PeerLink) -> Turn {
         let Some(channel) = link.0.channel.get() else { return Turn::Busy };
-        let mut rx = match channel.rx.try_lock() {
-            Ok(rx) => rx,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Turn::Busy,
-        };
+        let Some(mut inbound) = channel.rx.try_lock() else { return Turn::Busy };
+        let Inbound { consumer: rx, last } = &mut *inbound;
         DRAINING.set(true);
         let pair = &**channel.pair;
         let (mut count, mut more) = (0, false);
         let mut told = ArrayVec::<Outcome, BATCH>::new();
-        let mut last: Option<Arc<Qp>> = None;
+        let version = self.qps_version.load(Ordering::Acquire);
+        if last.as_ref().is_some_and(|(found_in, _)| *found_in != version) {
+            *last = None;
+        }
         while count < DRAIN_BUDGET {
             let Some(record) = rx.peek(pair) else { break };
             count += 1;
@@ -256,15 +264,15 @@ impl Engine {
                 rx.answer(pair, Response::InvalidRequest);
                 continue;
             };
-            if last.as_ref().is_none_or(|qp| qp.qpn != record.dst_qpn) {
-                last = self.qp_by_number(record.dst_qpn);
+            if last.as_ref().is_none_or(|(_, qp)| qp.qpn != record.dst_qpn) {
+                *last = self.qp_by_number(record.dst_qpn).map(|qp| (version, qp));
             }
-            let (handled, outcome) = match &last {
-                Some(qp) => {
-                    let (handled, outcome) = qp.receive(self, link, &rx, &record, PULL_CHUNK);
+            let (handled, outcome) = match last {
+                Some((_, qp)) => {
+                    let (handled, outcome) = qp.receive(self, link, rx, &record, PULL_CHUNK);
                     (handled, Some(outcome))
                 }
-                None => self.receive_extended(link, &rx, &record, PULL_CHUNK),
+                None => self.receive_extended(link, rx, &record, PULL_CHUNK),
             };
             match handled {
                 Handled::Answer(response) => rx.answer(pair, response),
@@ -279,11 +287,11 @@ impl Engine {
             {
                 told.push(outcome);
                 if told.is_full() {
-                    self.acknowledge(link, channel, &mut rx, &mut told);
+                    self.acknowledge(link, channel, rx, &mut told);
                 }
             }
         }
-        self.acknowledge(link, channel, &mut rx, &mut told);
+        self.acknowledge(link, channel, rx, &mut told);
         DRAINING.set(false);
         if more { Turn::More } else { Turn::Done(count) }
     }
@@ -324,7 +332,7 @@ impl Engine {
             return;
         }
         for _ in 0..BOUNDED_WAIT_SPINS {
-            if !matches!(channel.rx.try_lock(), Err(TryLockError::WouldBlock)) {
+            if channel.rx.try_lock().is_some() {
                 return;
             }
             std::thread::yield_now();
@@ -334,33 +342,29 @@ impl Engine {
     /// Collects a peer's answers.
     fn collect(&self, link: &PeerLink) -> Turn {
         let Some(channel) = link.0.channel.get() else { return Turn::Busy };
-        let mut completer = match channel.completer.try_lock() {
-            Ok(completer) => completer,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Turn::Busy,
-        };
+        let Some(mut completer) = channel.completer.try_lock() else { return Turn::Busy };
         Turn::Done(self.collect_locked(channel, &mut completer))
     }
 
     fn collect_locked(&self, channel: &Channel, completer: &mut Completer) -> usize {
         COLLECTING.set(true);
-        let tail = lock(&channel.tx).tail();
-        let mut last: Option<Arc<Qp>> = None;
+        let tail = channel.tx_shared.published();
+        let mut last: Option<(Arc<Qp>, bool)> = None;
         let collected = completer.collect(&**channel.pair, tail, COLLECT_BUDGET, |answer| {
             let Some(index) = Sender::<PeerLink>::index_of_owner(answer.owner) else {
                 return;
             };
-            if last.as_ref().is_none_or(|qp| qp.index != index) {
-                if let Some(qp) = last.take() {
+            if last.as_ref().is_none_or(|(qp, _)| qp.index != index) {
+                if let Some((qp, true)) = last.take() {
                     self.schedule(&qp);
                 }
-                last = self.qp(index);
+                last = self.qp(index).map(|qp| (qp, false));
             }
-            if let Some(qp) = &last {
-                qp.answered(self, &channel.pair, answer);
+            if let Some((qp, wants)) = &mut last {
+                *wants = qp.answered(self, &channel.pair, answer);
             }
         });
-        if let Some(qp) = last {
+        if let Some((qp, true)) = last {
             qp.drive(self, false);
         }
         COLLECTING.set(false);

@@ -158,6 +158,8 @@ fn record_at(base: usize, pos: u64) -> usize {
 /// What producer and completer of one ring share inside their process.
 #[derive(Debug)]
 pub struct TxShared {
+    /// Position after the last record published.
+    published: AtomicU64,
     /// Records below this position were answered and dealt with; their places are free.
     reclaimed: AtomicU64,
     /// Whose record: an owner word that the pusher chose.
@@ -175,10 +177,16 @@ impl TxShared {
                 .collect::<Box<[_]>>()
         };
         Arc::new(TxShared {
+            published: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
             owners: words(),
             data_end: words(),
         })
+    }
+
+    /// Position after the last record published.
+    pub fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
     }
 
     /// Position below which everything was answered.
@@ -287,6 +295,8 @@ impl Producer {
         seg.store(at + 40, record.addr);
         seg.store(at + 48, record.arg);
         seg.store(at + 56, record.data);
+        // before anybody can answer it
+        self.shared.published.store(place.pos + 1, Ordering::Release);
         seg.store(
             at,
             (place.pos + 1) << 16

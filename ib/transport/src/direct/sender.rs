@@ -368,6 +368,11 @@ impl<L: Link> Sender<L> {
         self.head != self.tail
     }
 
+    /// True when [`Sender::advance`] would find nothing to begin and no timer to wait for.
+    pub fn idle(&self) -> bool {
+        self.next == self.tail && self.recovery.is_none()
+    }
+
     /// Requests queued or outstanding.
     pub fn outstanding(&self) -> u64 {
         self.tail - self.head
