@@ -48,6 +48,7 @@ impl Ah {
 
     /// Ends the handle.
     pub fn destroy(&self) -> Result<(), Error> {
+        self.pd.ctx.engine.check_alive()?;
         self.pd.release();
         Ok(())
     }

@@ -152,6 +152,8 @@ impl Context {
 
     /// Takes the oldest asynchronous event; blocks unless the descriptor is non-blocking.
     pub fn next_async_event(&self) -> Result<AsyncEvent, Error> {
+        // a forked child shares the descriptor: it must not take its parent's events
+        self.engine.check_epoch()?;
         self.events.next()
     }
 
@@ -240,6 +242,7 @@ impl Pd {
     /// # Errors
     /// `Busy` while objects belong to it.
     pub fn dealloc(&self) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("objects belong to the protection domain"));
         }

@@ -40,6 +40,8 @@ impl CompChannel {
 
     /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.
     pub fn next_event(&self) -> Result<usize, Error> {
+        // a forked child shares the descriptor: it must not take its parent's events
+        self.ctx.engine.check_alive()?;
         self.ctx.engine.hand_over();
         self.events.next()
     }
@@ -49,6 +51,7 @@ impl CompChannel {
     /// # Errors
     /// `Busy` while a completion queue uses it.
     pub fn destroy(&self) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         match self.users.load(Ordering::Acquire) {
             0 => Ok(()),
             _ => Err(Error::Busy("completion queues use the channel")),
@@ -209,9 +212,11 @@ impl Cq {
     /// Hands up to `max` completions to `each`, oldest first; makes progress when there is none.
     ///
     /// # Errors
-    /// `Gone` after an overrun, once what had been queued before is taken.
+    /// `Gone` after an overrun, once what had been queued before is taken; and in a forked child, which shares its
+    /// parent's rings and must not drive them.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(&Stamped)) -> Result<usize, Error> {
+        self.ctx.engine.check_alive()?;
         if self.count.load(Ordering::Acquire) == 0 {
             self.ctx.engine.poll();
             if self.count.load(Ordering::Acquire) == 0 {
@@ -245,6 +250,7 @@ impl Cq {
     /// # Errors
     /// `Invalid` without a channel.
     pub fn req_notify(&self, solicited_only: bool) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         if self.channel.is_none() {
             return Err(Error::Invalid(
                 "the completion queue has no channel to notify",
@@ -263,6 +269,7 @@ impl Cq {
     /// # Errors
     /// `Invalid` if it is out of range or below what is queued.
     pub fn resize(&self, cqe: u32) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         if cqe == 0 || cqe > limits::MAX_CQE {
             return Err(Error::Invalid(
                 "a completion queue holds between 1 and max_cqe completions",
@@ -290,6 +297,7 @@ impl Cq {
     /// # Errors
     /// `Busy` while queue pairs use it.
     pub fn destroy(&self) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs use the completion queue"));
         }

@@ -237,13 +237,18 @@ impl Engine {
     /// Err in a forked child, and after the device failed.
     #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
-        if self.epoch != fork::epoch() {
-            return Err(Error::Gone(
-                "it was opened before a fork, by the parent process",
-            ));
-        }
+        self.check_epoch()?;
         if self.fatal.load(Ordering::Relaxed) {
             return Err(Error::Gone("an internal error made it fatal"));
+        }
+        Ok(())
+    }
+
+    /// Err in a forked child.
+    #[inline]
+    pub(crate) fn check_epoch(&self) -> Result<(), Error> {
+        if self.epoch != fork::epoch() {
+            return Err(Error::Gone("it was opened before a fork, by the parent process"));
         }
         Ok(())
     }

@@ -246,8 +246,12 @@ impl Mw {
     }
 
     /// Ends the window, bound or not.
+    ///
+    /// # Errors
+    /// `Busy` if a peer stopped in the middle of an access by it; the key is revoked, and the program may try again.
     pub fn deallocate(&self) -> Result<(), Error> {
         let engine = &self.pd.ctx.engine;
+        engine.check_alive()?;
         let index = key_index(self.first_key) as u32;
         let state = lock(&engine.windows).remove(&index);
         let key = state.map_or(self.first_key, |state| {
@@ -257,12 +261,15 @@ impl Mw {
                 state.bound
             }
         });
+        if let Err(error) = engine.revoke_key(key) {
+            lock(&engine.windows).extend(state.map(|state| (index, state)));
+            return Err(error);
+        }
         if let Some(state) = state
             && state.bound != 0
         {
             engine.release_region(state.region);
         }
-        engine.revoke_key(key)?;
         self.pd.release();
         Ok(())
     }

@@ -50,6 +50,8 @@ pub struct Channel {
     inward: usize,
     /// Mirrors the consumer's position, for a look without its lock.
     rx_pos: AtomicU64,
+    /// An acknowledgement was published whose peer was not yet looked at for sleeping.
+    owes_ring: AtomicBool,
     pub(crate) completer: FastMutex<Completer>,
     pub(crate) rx: FastMutex<Inbound>,
     /// The peer's private memory, if the system lets us reach it.
@@ -138,6 +140,7 @@ impl Peer {
                 out,
                 inward,
                 rx_pos: AtomicU64::new(0),
+                owes_ring: AtomicBool::new(false),
                 table,
                 pair,
                 remote,
@@ -203,9 +206,28 @@ impl Peer {
         }
     }
 
+    /// As [`Peer::ring`], but at the next occasion: its fence would wait for the acknowledgement's cache line while the program
+    /// waits for its completion. Only while somebody polls, who comes back.
+    #[inline]
+    pub(crate) fn ring_later(&self, channel: &Channel) {
+        channel.owes_ring.store(true, Ordering::Release);
+    }
+
+    /// Makes up for [`Peer::ring_later`].
+    #[inline]
+    pub(crate) fn ring_owed(&self, channel: &Channel) {
+        if channel.owes_ring.load(Ordering::Relaxed) {
+            self.ring(channel);
+        }
+    }
+
     /// Tells the peer that a record or an answer waits, and wakes it if nobody there looks.
     #[inline]
     pub(crate) fn ring(&self, channel: &Channel) {
+        // first, so that an acknowledgement published meanwhile is owed anew
+        if channel.owes_ring.load(Ordering::Acquire) {
+            channel.owes_ring.store(false, Ordering::Release);
+        }
         fence(Ordering::SeqCst);
         let table = &**channel.table;
         if !self.is_self() {

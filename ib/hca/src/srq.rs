@@ -98,6 +98,7 @@ impl Srq {
     /// # Errors
     /// `Invalid` if the limit is beyond the queue's size.
     pub fn set_limit(&self, limit: u32) -> Result<(), Error> {
+        self.pd.ctx.engine.check_alive()?;
         if limit > lock(&self.queue).capacity() {
             return Err(Error::Invalid(
                 "the limit is beyond the size of the shared receive queue",
@@ -113,6 +114,7 @@ impl Srq {
     /// # Errors
     /// `Invalid` if it is out of range or below what is queued.
     pub fn resize(&self, max_wr: u32) -> Result<(), Error> {
+        self.pd.ctx.engine.check_alive()?;
         if max_wr == 0 || max_wr > limits::MAX_SRQ_WR {
             return Err(Error::Invalid(
                 "a shared receive queue holds between 1 and max_srq_wr receives",
@@ -153,6 +155,7 @@ impl Srq {
     /// # Errors
     /// `Busy` while queue pairs use it.
     pub fn destroy(&self) -> Result<(), Error> {
+        self.pd.ctx.engine.check_alive()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs use the shared receive queue"));
         }

@@ -129,6 +129,7 @@ impl Xrcd {
     /// # Errors
     /// `Busy` while queues of this process belong to it.
     pub fn close(&self) -> Result<(), Error> {
+        self.ctx.engine.check_alive()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queues belong to the XRC domain"));
         }

@@ -196,6 +196,7 @@ impl Engine {
         let Some(channel) = link.0.channel.get() else {
             return false;
         };
+        link.0.ring_owed(channel);
         let mut worked = false;
         // Whoever finds the lock taken leaves the work to its holder, so the holder looks again after giving it up.
         for _ in 0..SERVE_ROUNDS {
@@ -316,7 +317,9 @@ impl Engine {
         for outcome in told.drain(..) {
             outcome.deliver(self);
         }
-        if news {
+        if news && self.polling.load(Ordering::Relaxed) {
+            link.0.ring_later(channel);
+        } else if news {
             link.0.ring(channel);
         }
     }
