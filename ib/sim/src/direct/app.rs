@@ -31,6 +31,8 @@ struct EndApp {
     binding: Option<(usize, u32)>,
     bound: u32,
     held_until: u64,
+    /// SQD lasts until the queue has drained, as a program that waits for the event has it.
+    until_drained: bool,
 }
 
 /// A process with its application.
@@ -276,6 +278,7 @@ impl<'s> App<'s> {
     fn reset(&mut self, at: usize) {
         let (conn, side) = (self.qp(at).conn, self.qp(at).side);
         let world = self.process.ctx.world;
+        world.oracle.borrow_mut().conns[conn].ends[side].window = 0;
         self.process.reset(self.qp(at));
         let slot = self.ends[at].slot;
         self.process.host.drop_window(slot);
@@ -288,7 +291,6 @@ impl<'s> App<'s> {
             self.process.qps[at] = Qp::new(qpn, index, conn, side, service, max_wr, earlier);
         }
         let mut oracle = world.oracle.borrow_mut();
-        oracle.conns[conn].ends[side].window = 0;
         let it = &oracle.conns[conn];
         if it.ends[1 - side].state != EndState::Reset || !it.wants_reset {
             return;
@@ -371,8 +373,16 @@ impl<'s> App<'s> {
         if until == 0 || world.now() < until && !world.healing.get() {
             return false;
         }
-        self.ends[at].held_until = 0;
         let (conn, dir) = (self.qp(at).conn, self.qp(at).side);
+        {
+            let oracle = world.oracle.borrow();
+            let it = &oracle.conns[conn];
+            let draining = it.ends[dir].state == EndState::Rts && !it.flows[dir].drained;
+            if draining && self.ends[at].until_drained {
+                return false;
+            }
+        }
+        self.ends[at].held_until = 0;
         let running = {
             let mut oracle = world.oracle.borrow_mut();
             let flow = &mut oracle.conns[conn].flows[dir];
@@ -498,6 +508,7 @@ impl<'s> App<'s> {
             it.flows[dir].sqd_from = Some(it.flows[dir].reqs.len());
         }
         self.ends[at].held_until = world.now() + 1 + self.rng.below(40_000);
+        self.ends[at].until_drained = self.rng.chance(500);
         self.process.hold(at, true);
     }
 

@@ -772,6 +772,16 @@ impl Oracle {
         }
     }
 
+    /// The machine says that nothing that was begun is left (SQD).
+    pub fn drained(&mut self, world: &World, conn: usize, dir: usize) {
+        let flow = &mut self.conns[conn].flows[dir];
+        flow.drained = true;
+        if let Some((seq, _)) = flow.rnr {
+            let got = format!("record {seq} waits for its RNR timer");
+            world.fail(I12, "what was begun ends before the queue is drained", got);
+        }
+    }
+
     /// The target is about to execute a record.
     pub fn executes(&mut self, world: &World, record: &Record) {
         let Some((conn, side)) = self.known(record.dst_qpn) else {

@@ -66,7 +66,7 @@ impl Plan {
                 ready_at[a][b] = rng.below(100_000);
             }
         }
-        let (big, storm) = (rng.chance(30), rng.chance(60));
+        let (big, storm) = (rng.chance(40), rng.chance(60));
         let mut plan = Plan {
             processes,
             mood: if rng.chance(500) {
@@ -83,12 +83,10 @@ impl Plan {
             sleepers: rng.below(16) as u32,
             mapped: rng.pick(&[0, u32::MAX, 0x5a5a_a5a5]),
             reachable,
-            forbidden: rng.chance(80).then(|| {
-                (
-                    rng.below(4) as usize,
-                    rng.below(4) as usize,
-                    rng.below(400_000),
-                )
+            // long transfers are moved in chunks: between two of them the system may change its mind
+            forbidden: rng.chance(if big { 700 } else { 80 }).then(|| {
+                let (by, of) = (rng.below(2), rng.below(2));
+                (by as usize, of as usize, rng.range(100_000, 400_000))
             }),
             ready_at,
             chunk: rng.pick(&[1_000, 4_096, 256 << 10]),

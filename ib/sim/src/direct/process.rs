@@ -385,7 +385,8 @@ impl<'s> Process<'s> {
         let advance = sender.advance(&self.host, || self.now(), long, &mut |c| self.sent(c));
         let moved = sender.outstanding() != before;
         if sender.state() == SendState::Draining && sender.drained() {
-            self.ctx.world.oracle.borrow_mut().conns[qp.conn].flows[qp.side].drained = true;
+            let mut oracle = self.ctx.world.oracle.borrow_mut();
+            oracle.drained(self.ctx.world, qp.conn, qp.side);
         }
         drop(sender);
         match advance {
