@@ -4,15 +4,20 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
-SIM_SEEDS ?= 1000
+# Seeds of `make test` in each of the simulator's two worlds, and of `make soak`, which takes others each day.
+SIM_SEEDS ?= 10000
+SOAK_SEEDS ?= 100000
+SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils perftest
 TEST_PACKAGES = libibverbs-dev libibverbs1 ibverbs-utils perftest python3-pyverbs
 BENCH_PACKAGES = perftest strace
 
-FERRIBAND = target/release/ferriband
-LIB_DIR = target/ferriband/lib
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+FERRIBAND = $(TARGET)/release/ferriband
+TESTED = $(TARGET)/debug/ferriband
+LIB_DIR = $(TARGET)/ferriband/lib
 
 ifdef SKIP_PACKAGES
 need = @true
@@ -21,7 +26,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench lint install uninstall clean
+.PHONY: help build demo test soak bench lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -37,24 +42,29 @@ demo: build ## run Debian's own RDMA programs on the software adapter
 	$(need) $(DEMO_PACKAGES)
 	$(FERRIBAND) demo
 
-# The C ABI's tests link a development build of the libraries: the release build comes after them.
+# One build serves all of it: see [profile.dev] in Cargo.toml.
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
 	$(need) $(BUILD_PACKAGES) $(TEST_PACKAGES)
 	@scripts/need-rust
 	$(CARGO) test --workspace
-	@$(MAKE) --no-print-directory build
-	$(FERRIBAND) sim --seeds $(SIM_SEEDS)
-	$(FERRIBAND) demo --quick
-	@scripts/pyverbs-tests || [ $$? -eq 77 ]
+	$(CARGO) build --package ferriband
+	$(CARGO) xtask libs
+	$(TESTED) sim --seeds $(SIM_SEEDS)
+	$(TESTED) demo --quick
+	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
+
+soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
+	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)
 
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
 	$(FERRIBAND) bench
 
-lint: ## formatting, clippy, licences and advisories of the crates that we use
+lint: ## formatting, clippy, our own gates, licences and advisories of the crates that we use
 	@scripts/need-rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask gates
 	@scripts/deny
 
 install: build ## install to PREFIX (/usr/local), under DESTDIR

@@ -8,7 +8,7 @@ use crate::args::{SimArgs, World};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::print_line;
-use ferriband_sim::packet;
+use ferriband_sim::{direct, packet};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
@@ -21,11 +21,18 @@ use std::time::{Duration, Instant};
 type RunSeed = fn(u64) -> Result<(), String>;
 
 /// The worlds of the simulator, in the order of their runs.
-const WORLDS: &[(World, RunSeed)] = &[(World::Packet, |seed| {
-    packet::run_seed(seed, &packet::Options::default())
-        .map(|_| ())
-        .map_err(|failure| failure.to_string())
-})];
+const WORLDS: &[(World, RunSeed)] = &[
+    (World::Packet, |seed| {
+        packet::run_seed(seed, &packet::Options::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
+    (World::Direct, |seed| {
+        direct::run_seed(seed, &direct::Options::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
+];
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -35,9 +42,6 @@ pub fn command(args: &SimArgs) -> Result<ExitCode, Failure> {
         .iter()
         .filter(|(world, _)| args.only.is_none_or(|only| only == *world))
         .collect();
-    if worlds.is_empty() {
-        return Err(Failure::new("this build has no simulator of that kind"));
-    }
     let (first, count) = match args.seed {
         Some(seed) => (seed, 1),
         None => (args.first, args.seeds),

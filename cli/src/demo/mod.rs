@@ -98,7 +98,15 @@ fn show(report: &Report) -> Result<(), Failure> {
         failed => format!("{failed} of {total} runs FAILED; their output is above"),
     };
     print_line(&format!("\n{verdict}"))?;
-    print_line("x floor: how many times slower than this machine's floor, measured in the same run")
+    print_line(
+        "x floor: how many times slower than this machine's floor, measured in the same run",
+    )?;
+    if cfg!(debug_assertions) {
+        print_line(
+            "this is a development build with its checks on: the figures are not those of `make demo`",
+        )?;
+    }
+    Ok(())
 }
 
 fn check_installed(jobs: &[Job]) -> Result<(), Failure> {
