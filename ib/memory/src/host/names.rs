@@ -19,6 +19,7 @@ use super::fork_fd::ForkFd;
 use super::identity::HostKey;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Connections that may wait for a listener (the kernel takes the smaller of this and net.core.somaxconn).
@@ -168,17 +169,18 @@ pub(super) fn credentials(fd: BorrowedFd<'_>) -> Result<Credentials, HostError> 
     })
 }
 
-/// Asks for presence, many times with one socket.
+/// Asks for presence, many times with one socket and one name that changes at its end: thousands of questions make up most of what a
+/// domain's first joiner does.
 #[derive(Debug)]
-pub(super) struct Prober<'a> {
-    key: &'a HostKey,
+pub(super) struct Prober {
+    prefix: String,
     fd: OwnedFd,
 }
 
-impl<'a> Prober<'a> {
-    pub(super) fn new(key: &'a HostKey) -> Result<Prober<'a>, HostError> {
+impl Prober {
+    pub(super) fn new(key: &HostKey) -> Result<Prober, HostError> {
         Ok(Prober {
-            key,
+            prefix: key.name_prefix() + "/p",
             fd: socket(SocketType::DGRAM)?,
         })
     }
@@ -186,7 +188,12 @@ impl<'a> Prober<'a> {
     /// False only if nobody holds the presence name of `slot` in the network namespace of this prober; anything that
     /// the kernel answers but "refused" counts as presence.
     pub(super) fn is_present(&self, slot: u32) -> Result<bool, HostError> {
-        let at = address(self.key, &format!("p{slot}"))?;
+        let mut name = [0; 108];
+        let mut rest = &mut name[..];
+        write!(rest, "{}{slot}", self.prefix).map_err(|e| HostError::io("socket name", &e))?;
+        let unused = rest.len();
+        let at = SocketAddrUnix::new_abstract_name(&name[..name.len() - unused])
+            .map_err(|e| HostError::system("socket name", e))?;
         Ok(rustix::net::connect(&self.fd, &at) != Err(Errno::CONNREFUSED))
     }
 }

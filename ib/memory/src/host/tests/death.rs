@@ -118,6 +118,9 @@ fn a_child_of_fork_neither_uses_nor_keeps_what_its_parent_held() {
         // SAFETY: as in the harness.
         match unsafe { libc::fork() } {
             0 => {
+                // A fork does not inherit the alarm.
+                // SAFETY: no precondition.
+                unsafe { libc::alarm(CHILD_SECONDS) };
                 let mut ok = matches!(held.claim_qpn_block(), Err(HostError::Forked));
                 ok &= matches!(held.connect(held.me()), Err(HostError::Forked));
                 ok &= matches!(control.send(&[0], &[]), Err(HostError::Forked));
@@ -257,17 +260,17 @@ fn members_of_another_pid_namespace_join_and_their_death_is_seen() {
     let host = join(&options);
     let child_options = options.clone();
     let mut child = Child::spawn(move |line| {
-        // SAFETY: plain system calls in a child of one thread; the grandchild is process 1 of a new namespace.
-        unsafe {
-            assert_eq!(libc::unshare(libc::CLONE_NEWPID), 0);
-            match libc::fork() {
-                0 => {}
-                pid => {
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
-                    return;
-                }
-            }
+        // SAFETY: no precondition; it concerns the next fork.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+        // SAFETY: as in the harness; the grandchild is process 1 of a new namespace.
+        let pid = unsafe { libc::fork() };
+        if pid != 0 {
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            return;
         }
+        // SAFETY: no precondition; a fork does not inherit the alarm.
+        unsafe { libc::alarm(CHILD_SECONDS) };
         // /proc still counts as the old namespace does, so only the welcome can help.
         assert!(!identity::proc_is_of_our_namespace());
         let held = join(&child_options);
