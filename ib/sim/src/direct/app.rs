@@ -457,8 +457,10 @@ impl<'s> App<'s> {
         let (conn, side) = (self.qp(at).conn, self.qp(at).side);
         let world = self.process.ctx.world;
         if self.plan.mood == Mood::Rough {
+            if self.rng.below(100) < self.plan.revokes {
+                return self.revoke_and_renew(at);
+            }
             match self.rng.below(100) {
-                0..3 => return self.revoke_and_renew(at),
                 3 => {
                     let open = {
                         let oracle = world.oracle.borrow();

@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub stops: u64,
     pub kill: Option<(usize, u64)>,
     pub big: bool,
+    /// Per cent of an application's deeds that take a region back, in the rough mood.
+    pub revokes: u64,
     pub conns: Vec<(Service, usize, usize)>,
 }
 
@@ -95,11 +97,18 @@ impl Plan {
             stops: rng.pick(&[0, 0, 2, 10]),
             kill: None,
             big,
+            revokes: 3,
             conns: Vec::new(),
         };
         if storm && !big {
             plan.burst = 40;
             plan.pace_ns = 500;
+        }
+        if rng.chance(100) {
+            // regions come and go under fire, and stores linger
+            (plan.mood, plan.revokes, plan.bad) = (Mood::Rough, 30, 0);
+            (plan.drain_rate, plan.longest_turn) = (rng.pick(&[10, 40]), rng.pick(&[2, 8, 40]));
+            plan.reachable = [[true; 4]; 4];
         }
         if options.kills && rng.chance(350) {
             plan.kill = Some((rng.below(processes as u64) as usize, rng.range(1, 8_000)));
