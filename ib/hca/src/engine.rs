@@ -10,7 +10,7 @@ mod progress;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use ferriband_memory::host::{Control, Host as HostRegistry};
 use ferriband_memory::Segment;
@@ -37,6 +37,9 @@ pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;
 pub(crate) const MSG_MAP_REQUEST: u8 = 4;
 pub(crate) const MSG_MAP_REPLY: u8 = 5;
+
+/// Peers that are looked at in every round, itself among them.
+const WATCHED_PEERS: usize = 8;
 
 /// Claims of the process's in-flight marks by its threads.
 #[derive(Debug)]
@@ -117,6 +120,10 @@ pub struct Engine {
     pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
     pub(crate) xrc_targets: Mutex<BTreeMap<u32, Arc<crate::xrc::TargetProxy>>>,
     pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
+    /// The first peers, each looked at in every round; a dead one keeps its place while the device is open.
+    pub(crate) watched: [OnceLock<PeerLink>; WATCHED_PEERS],
+    /// There have been more: only those that set their pending bit are looked at.
+    pub(crate) many_peers: AtomicBool,
     /// Changes with the list of peers.
     pub(crate) peers_version: AtomicU64,
     pub(crate) self_link: PeerLink,
@@ -212,6 +219,8 @@ impl Engine {
             srqs: RwLock::default(),
             xrc_targets: Mutex::default(),
             peers: RwLock::new(Arc::new(vec![self_link.clone()])),
+            watched: [const { OnceLock::new() }; WATCHED_PEERS],
+            many_peers: AtomicBool::new(false),
             peers_version: AtomicU64::new(next_version()),
             self_link,
             waker,
@@ -230,6 +239,7 @@ impl Engine {
             tokens: AtomicU64::new(0),
             thread: Mutex::default(),
         });
+        engine.watch(&engine.self_link);
         progress::spawn(&engine)?;
         Ok(engine)
     }
@@ -355,6 +365,13 @@ impl Engine {
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone()
+    }
+
+    /// Gives a new peer a place among those looked at in every round, if one is left.
+    pub(crate) fn watch(&self, link: &PeerLink) {
+        if !self.watched.iter().any(|slot| slot.set(link.clone()).is_ok()) {
+            self.many_peers.store(true, Ordering::Release);
+        }
     }
 
     /// To be called with the list of peers locked, after it changed.

@@ -175,21 +175,11 @@ pub struct Qp {
     target: Option<Arc<TargetProxy>>,
 }
 
-/// Whom a record was for.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// A queue pair of this process.
-    Qp(Arc<Qp>),
-    /// A target queue pair of an XRC domain.
-    Target(Arc<TargetProxy>),
-}
-
-/// What a record brought, beside its answer.
-#[derive(Debug)]
+/// What a record brought, beside its answer. A record for an ordinary queue pair leaves out which one: its ring remembers.
+#[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    told: Told,
-    /// The shared receive queue that gave the receive.
-    srq: Option<Arc<Srq>>,
+    /// The target queue pair of an XRC domain that it was for, and the shared receive queue that it named.
+    extended: Option<(Arc<TargetProxy>, Arc<Srq>)>,
     completion: Option<Completion>,
     event: Option<TargetEvent>,
 }
@@ -205,33 +195,38 @@ impl TargetSink for Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(told: Told, srq: Option<Arc<Srq>>) -> Self {
-        Outcome { told, srq, completion: None, event: None }
+    pub(crate) fn of_extended(target: Arc<TargetProxy>, srq: Arc<Srq>) -> Self {
+        Outcome { extended: Some((target, srq)), ..Outcome::default() }
     }
 
     /// True if something has to be told to the program.
+    #[inline]
     pub(crate) fn tells(&self) -> bool {
         self.completion.is_some() || self.event.is_some()
     }
 
-    /// Tells the program. To be called after the record is acknowledged.
-    pub(crate) fn deliver(self, engine: &Engine) {
-        if let Some(completion) = self.completion {
-            match (self.srq.as_ref().and_then(|srq| srq.xrc.as_ref()), &self.told) {
-                (Some((_, cq)), _) => {
-                    cq.push(completion);
-                }
-                (None, Told::Qp(qp)) => qp.received(completion),
-                (None, Told::Target(_)) => {}
+    /// Tells the program. To be called after the record is acknowledged; `qp` is the queue pair that it was for.
+    pub(crate) fn deliver(self, engine: &Engine, qp: Option<&Arc<Qp>>) {
+        if let Some((target, srq)) = &self.extended {
+            if let (Some((_, cq)), Some(completion)) = (&srq.xrc, self.completion) {
+                cq.push(completion);
             }
+            srq.check_limit();
+            match self.event {
+                Some(TargetEvent::Established) | None => {}
+                Some(event) => target.fail(engine, event),
+            }
+            return;
         }
-        if let Some(srq) = &self.srq {
+        let Some(qp) = qp else { return };
+        if let (Some(cq), Some(completion)) = (&qp.recv_cq, self.completion) {
+            cq.push(completion);
+        }
+        if let Some(srq) = &qp.srq {
             srq.check_limit();
         }
-        match (self.event, &self.told) {
-            (Some(event), Told::Qp(qp)) => qp.target_event(event),
-            (Some(TargetEvent::Established), Told::Target(_)) | (None, _) => {}
-            (Some(event), Told::Target(target)) => target.fail(engine, event),
+        if let Some(event) = self.event {
+            qp.target_event(event);
         }
     }
 }
@@ -810,7 +805,7 @@ impl Qp {
         record: &Record,
         chunk: u64,
     ) -> (Handled, Outcome) {
-        let mut outcome = Outcome::new(Told::Qp(self.clone()), self.srq.clone());
+        let mut outcome = Outcome::default();
         let mut recv = lock(&self.recv);
         let handled = match &self.srq {
             Some(srq) => {
@@ -820,12 +815,6 @@ impl Qp {
             None => recv.handle(engine, link, ring, record, &mut lock(&self.rq), chunk, &mut outcome),
         };
         (handled, outcome)
-    }
-
-    fn received(&self, completion: Completion) {
-        if let Some(cq) = &self.recv_cq {
-            cq.push(completion);
-        }
     }
 
     #[cold]

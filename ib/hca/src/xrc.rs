@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::lock;
 use crate::peer::PeerLink;
-use crate::qp::{Outcome, Qp, QpInit, Told};
+use crate::qp::{Outcome, Qp, QpInit};
 use crate::srq::Srq;
 
 /// Words of a target in the registry.
@@ -280,7 +280,7 @@ impl Engine {
             return refuse(Response::NotReady);
         }
         (recv.pd, recv.recv_pd) = (srq.pd.id, srq.pd.id);
-        let mut outcome = Outcome::new(Told::Target(proxy.clone()), Some(srq.clone()));
+        let mut outcome = Outcome::of_extended(proxy.clone(), srq.clone());
         let mut queue = lock(&srq.queue);
         let handled = recv.handle(self, link, ring, record, &mut queue, chunk, &mut outcome);
         drop(queue);

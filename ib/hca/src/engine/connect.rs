@@ -129,6 +129,8 @@ impl Engine {
         list.insert(at, link.clone());
         *peers = Arc::new(list);
         self.peers_changed();
+        drop(peers);
+        self.watch(&link);
         link
     }
 

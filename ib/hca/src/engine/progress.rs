@@ -38,8 +38,6 @@ const HAND_OVER_ROUNDS: usize = 16;
 const CONNECT_RETRY_NS: u64 = 2_000_000;
 /// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
 const LAST_WORDS_TURNS: usize = 10_000;
-/// Peers up to this number are all looked at in each round.
-const WATCHED_PEERS: usize = 8;
 /// Turns at one ring before the next.
 const SERVE_ROUNDS: usize = 4;
 /// Bytes of a long transfer moved in one step while others wait.
@@ -125,9 +123,14 @@ impl Engine {
     /// One round over everything. True if anything was done.
     fn round(&self, long: bool) -> bool {
         let mut worked = false;
-        self.with_peers(|peers| {
-            worked |= if peers.len() <= WATCHED_PEERS { self.serve_all(peers) } else { self.serve_pending(peers) };
-        });
+        if self.many_peers.load(Ordering::Relaxed) {
+            self.with_peers(|peers| worked |= self.serve_pending(peers));
+        } else {
+            for slot in &self.watched {
+                let Some(link) = slot.get() else { break };
+                worked |= self.serve(link);
+            }
+        }
         if self.work_count.load(Ordering::Acquire) > 0 {
             worked |= self.drive_work(long);
         }
@@ -266,6 +269,8 @@ impl Engine {
                 continue;
             };
             if last.as_ref().is_none_or(|(_, qp)| qp.qpn != record.dst_qpn) {
+                // what is told refers to the queue pair at hand
+                self.acknowledge(link, channel, rx, last, &mut told);
                 *last = self.qp_by_number(record.dst_qpn).map(|qp| (version, qp));
             }
             let (handled, outcome) = match last {
@@ -288,11 +293,11 @@ impl Engine {
             {
                 told.push(outcome);
                 if told.is_full() {
-                    self.acknowledge(link, channel, rx, &mut told);
+                    self.acknowledge(link, channel, rx, last, &mut told);
                 }
             }
         }
-        self.acknowledge(link, channel, rx, &mut told);
+        self.acknowledge(link, channel, rx, last, &mut told);
         DRAINING.set(false);
         if more { Turn::More } else { Turn::Done(count) }
     }
@@ -306,6 +311,7 @@ impl Engine {
         link: &PeerLink,
         channel: &Channel,
         rx: &mut Consumer,
+        qp: &Option<(u64, Arc<Qp>)>,
         told: &mut ArrayVec<Outcome, BATCH>,
     ) {
         let news = rx.unacknowledged();
@@ -315,7 +321,7 @@ impl Engine {
             self.collect_locked(channel, &mut lock(&channel.completer));
         }
         for outcome in told.drain(..) {
-            outcome.deliver(self);
+            outcome.deliver(self, qp.as_ref().map(|(_, qp)| qp));
         }
         if news && self.polling.load(Ordering::Relaxed) {
             link.0.ring_later(channel);
