@@ -113,7 +113,7 @@ impl Context {
             lid,
             sm_lid: lid,
             mtu: limits::MTU,
-            gid_table: 1,
+            gid_table: limits::GID_TABLE,
             pkey_table: 1,
         })
     }
@@ -121,11 +121,14 @@ impl Context {
     /// An entry of a port's GID table.
     ///
     /// # Errors
-    /// `Invalid` for a port or an index that does not exist.
+    /// `Invalid` for a port or an index that does not exist, `NotFound` for an empty entry.
     pub fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, Error> {
         let attr = self.query_port(port)?;
         if index >= attr.gid_table {
             return Err(Error::Invalid("no such index in the GID table"));
+        }
+        if index > 0 {
+            return Err(Error::NotFound("the entry of the GID table is empty"));
         }
         Ok(GidEntry {
             gid: self.engine.gid(),

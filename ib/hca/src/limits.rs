@@ -48,6 +48,8 @@ pub const PORTS: u8 = 1;
 pub const CORE_CLOCK_KHZ: u64 = 1_000_000;
 /// The port's MTU.
 pub const MTU: Mtu = Mtu::M4096;
+/// Entries of the GID table; only the first is in use: the port's default GID.
+pub const GID_TABLE: u32 = 8;
 /// Default partition.
 pub const DEFAULT_PKEY: u16 = 0xffff;
 /// Subnet prefix of the default GID.
