@@ -113,7 +113,10 @@ impl<'s> App<'s> {
             } else {
                 look
             };
-            self.process.sleep(look);
+            // a channel that comes up wakes the process, as its control socket does
+            let channels = self.process.host.links.iter().map(|link| link.0.ready_at);
+            let comes_up = channels.filter(|at| *at > world.now()).min();
+            self.process.sleep(look.min(comes_up.unwrap_or(u64::MAX)));
         } else {
             let pause = 200 + self.rng.below(1_000);
             self.process
