@@ -2,7 +2,8 @@
 //!
 //! They look at the files that git tracks, so what a build leaves behind does not matter.
 
-use crate::{Outcome, workspace_root};
+use crate::{Outcome, symbols, workspace_root};
+use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
 /// Words that mark unfinished work. Put together here, so that this file does not break its own rule.
@@ -33,6 +34,10 @@ const MAX_LINES: usize = 1000;
 
 /// Written by a tool, so exempt from the length rule.
 const GENERATED: [&str; 1] = ["abi/verbs-sys/src/bindings.rs"];
+
+/// The exported symbols, and the page that says what each of them does.
+const SYMBOLS: &str = "abi/verbs/link/symbols.txt";
+const MATRIX: &str = "docs/matrix.md";
 
 /// Checks every rule and names each breach.
 pub fn run(args: &[String]) -> Outcome {
@@ -65,11 +70,38 @@ pub fn run(args: &[String]) -> Outcome {
             ));
         }
     }
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
+    };
+    let exported = read(SYMBOLS)?;
+    breaches.extend(untold(&symbols::parse(&exported)?, &read(MATRIX)?));
     if breaches.is_empty() {
         println!("gates: {count} files, no breach");
         return Ok(());
     }
     Err(format!("gates:\n  {}", breaches.join("\n  ")))
+}
+
+/// A symbol that the page does not name, or old entry points that it names fewer times than there are versions.
+fn untold(exported: &[symbols::Symbol<'_>], page: &str) -> Vec<String> {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut named = HashMap::new();
+    for word in page.split(|c| !is_letter(c)) {
+        *named.entry(word).or_insert(0) += 1;
+    }
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    for symbol in exported {
+        *versions.entry(symbol.name).or_default() += 1;
+    }
+    versions
+        .into_iter()
+        .filter(|(name, count)| named.get(name).is_none_or(|times| times < count))
+        .map(|(name, count)| {
+            format!(
+                "{MATRIX}: {name} has {count} exported version(s); the page must say what each does"
+            )
+        })
+        .collect()
 }
 
 /// Text that people wrote; captures, images and lock files are not.
@@ -142,6 +174,14 @@ mod tests {
             1
         );
         assert!(breaches_of("a.md", "the work of /home").is_empty());
+    }
+
+    #[test]
+    fn symbols_that_the_page_leaves_out_are_found() {
+        let exported = symbols::parse("a@@V_1.1\na@V_1.0\nb@@V_1.1\n").expect("three symbols");
+        assert!(untold(&exported, "| a, b | offered |\nold: a").is_empty());
+        assert_eq!(untold(&exported, "| a, b | offered |").len(), 1);
+        assert_eq!(untold(&exported, "a a, not_b, bb").len(), 1);
     }
 
     #[test]
