@@ -675,7 +675,7 @@ impl<L: Link> Sender<L> {
                 SendOpcode::RdmaWriteImm => {
                     link.reachable() && length > INLINE_THRESHOLD && !wqe.placed.get()
                 }
-                _ => wqe.is_atomic(),
+                _ => wqe.is_atomic() && !self.only_by_target(host, link, wqe),
             };
         if !own {
             return self.push(host, link, slot, done);
@@ -694,6 +694,18 @@ impl<L: Link> Sender<L> {
             Executed::Step(step) => step,
             Executed::ByTarget => self.push(host, link, slot, 0),
         }
+    }
+
+    /// True for an atomic on memory that is private to another process: it may follow what is in the ring at once. The
+    /// target checks the key; this look at it decides nothing but who executes.
+    fn only_by_target<H: Host<Link = L, Seg = L::Seg>>(
+        &self,
+        host: &H,
+        link: &L,
+        wqe: &Wqe<L>,
+    ) -> bool {
+        link.slot() != host.slot()
+            && KeyEntry::read(link.table(), wqe.rkey).is_some_and(|key| key.map_id == 0)
     }
 
     /// A request towards nobody.
@@ -1220,8 +1232,11 @@ impl<L: Link> Sender<L> {
         }
         let slot = self.slot(self.head);
         let response = match answer.response {
-            // an unreliable connection hears nothing
-            _ if self.qp_type == QpType::Uc => Response::Ok(0),
+            // an unreliable connection hears nothing; what could not be read is lost, the next goes through the ring
+            response if self.qp_type == QpType::Uc => {
+                self.no_pull |= response == Response::CannotPull;
+                Response::Ok(0)
+            }
             response => response,
         };
         let status = match response {
