@@ -46,7 +46,7 @@ demo: build ## run Debian's own RDMA programs on the software adapter
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
 	$(need) $(BUILD_PACKAGES) $(TEST_PACKAGES)
 	@scripts/need-rust
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
 	$(TESTED) sim --seeds $(SIM_SEEDS)
