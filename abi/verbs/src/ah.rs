@@ -1,4 +1,4 @@
-//! Address handles, and multicast membership, which is not offered.
+//! Address handles, and multicast membership.
 
 use crate::boundary::{MinusOne, errno, try_entry};
 use crate::context::Context;

@@ -146,7 +146,7 @@ fn a_range_that_leaves_the_region_is_a_remote_access_error() {
     for offset in [len - 4, len, u64::MAX - 7, 0u64.wrapping_sub(8)] {
         everywhere(|a, b| {
             let mut pair = Pair::alike(a, b, Setup::default());
-            let op = if offset % 8 == 0 {
+            let op = if offset.is_multiple_of(8) {
                 SendOpcode::FetchAdd
             } else {
                 SendOpcode::RdmaWrite

@@ -148,7 +148,7 @@ fn ping_pong(end: &Endpoint, waits: Waits, first: bool, count: u64, len: u32) {
 
 /// The next completion of either of two queues on one channel.
 fn either_by_event(end: &Endpoint, turn: u64) -> Got {
-    let queues = if turn % 2 == 0 {
+    let queues = if turn.is_multiple_of(2) {
         [&end.cq, &end.recv_cq]
     } else {
         [&end.recv_cq, &end.cq]
