@@ -16,6 +16,8 @@ pub mod mark;
 pub mod receiver;
 pub mod ring;
 pub mod sender;
+#[cfg(test)]
+mod tests;
 
 pub use receiver::{Handled, Receiver, RecvPostError, RecvQueue, RecvWqe, TargetEvent, TargetSink};
 pub use ring::{
