@@ -8,7 +8,7 @@ use ferriband_transport::direct::{BindRequest, SendRequest};
 use ferriband_transport::types::{Access, SendFlags, SendOpcode, Sge, WcStatus};
 
 use super::host::{SimLink, app_base};
-use super::oracle::{EndState, Pattern, RECVS, Recv, Req, Service};
+use super::oracle::{Arena, EndState, Pattern, RECVS, Recv, Req, Service};
 use super::plan::{Mood, Plan};
 use super::process::{MAX_INLINE, PD, Process, Qp};
 use crate::rng::Rng;
@@ -687,27 +687,29 @@ impl<'s> App<'s> {
             _ => {}
         }
         if self.rng.chance(self.plan.bad) {
-            self.spoil(&mut req, it.service);
+            let dest = (there, it.ends[1 - dir].qpn);
+            self.spoil(&mut req, it.service, dest);
         }
         req
     }
 
-    /// Makes a request wrong in one way.
-    fn spoil(&mut self, req: &mut Req, service: Service) {
+    /// Makes a request wrong in one way. `there` is the peer's end as its arena and queue pair number.
+    fn spoil(&mut self, req: &mut Req, service: Service, there: (Arena, u32)) {
         let remote = matches!(
             req.opcode,
             SendOpcode::RdmaWrite | SendOpcode::RdmaWriteImm | SendOpcode::RdmaRead
         );
         let atomic = matches!(req.opcode, SendOpcode::CmpSwap | SendOpcode::FetchAdd);
+        let reliable = service == Service::Rc;
         if req.len == 0 {
             return;
         }
-        match self.rng.below(4) {
-            0 if (remote || atomic) && service == Service::Rc => {
+        match self.rng.below(6) {
+            0 if (remote || atomic) && reliable => {
                 req.rkey ^= 1;
                 req.bad = Some(WcStatus::RemAccessErr);
             }
-            1 if remote && service == Service::Rc => {
+            1 if remote && reliable => {
                 req.remote += 1 << 30;
                 req.bad = Some(WcStatus::RemAccessErr);
             }
@@ -715,8 +717,18 @@ impl<'s> App<'s> {
                 req.remote += 4;
                 req.bad = Some(WcStatus::RemInvReqErr);
             }
-            3 if remote || atomic || req.opcode == SendOpcode::Send => {
-                req.bad = Some(WcStatus::LocProtErr)
+            3 if remote && reliable => {
+                // its last byte lies outside
+                req.remote = there.0.end() + 1 - req.len;
+                req.bad = Some(WcStatus::RemAccessErr);
+            }
+            4 if (remote || atomic) && reliable => {
+                // a key that exists, without a peer's rights
+                req.rkey = (1 + 3 * (there.1 & 0xff)) << 8 | 1;
+                req.bad = Some(WcStatus::RemAccessErr);
+            }
+            5 if remote || atomic || req.opcode == SendOpcode::Send => {
+                req.bad = Some(WcStatus::LocProtErr);
             }
             _ => {}
         }

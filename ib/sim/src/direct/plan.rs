@@ -101,8 +101,9 @@ impl Plan {
             conns: Vec::new(),
         };
         if storm && !big {
-            plan.burst = 40;
-            plan.pace_ns = 500;
+            // many small messages between few: rings go round
+            (plan.burst, plan.pace_ns, plan.ops) = (40, 500, options.ops * 2);
+            plan.processes = 2;
         }
         if rng.chance(100) {
             // regions come and go under fire, and stores linger
@@ -111,11 +112,15 @@ impl Plan {
             plan.reachable = [[true; 4]; 4];
         }
         if options.kills && rng.chance(350) {
-            plan.kill = Some((rng.below(processes as u64) as usize, rng.range(1, 8_000)));
+            plan.kill = Some((
+                rng.below(plan.processes as u64) as usize,
+                rng.range(1, 8_000),
+            ));
         }
         if !options.stops {
             plan.stops = 0;
         }
+        let processes = plan.processes;
         for _ in 0..rng.range(1, 5) {
             let service = rng.pick(&[
                 Service::Rc,
