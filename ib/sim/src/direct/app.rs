@@ -599,6 +599,8 @@ impl<'s> App<'s> {
             slot
         } as u64;
         let len = match self.rng.below(10) {
+            // moved in chunks
+            0..4 if most > 512 << 10 => self.rng.range(512 << 10, most),
             0 => 0,
             1..4 => self.rng.range(1, 8),
             4..6 => self.rng.range(9, 500),

@@ -137,8 +137,8 @@ pub(super) struct Peer<'s> {
     pub dead: Cell<bool>,
     /// The peer's private memory could be reached when the channel was made.
     pub reachable: bool,
-    /// From then on the system forbids it.
-    pub forbidden_from: u64,
+    /// The system changes its mind about that so often, in nanoseconds; 0 is never.
+    pub moods_ns: u64,
 }
 
 /// A counted reference to it.
@@ -374,7 +374,9 @@ impl<'s> SimHost<'s> {
             return None;
         }
         if map_id == 0 {
-            if !link.0.reachable || self.ctx.world.now() >= link.0.forbidden_from {
+            let moods = link.0.moods_ns;
+            let forbidden = moods != 0 && self.ctx.world.now() / moods % 2 == 1;
+            if !link.0.reachable || forbidden {
                 return Some(Fault::Forbidden);
             }
             if !link.lives() {

@@ -33,8 +33,8 @@ pub(super) struct Plan {
     pub mapped: u32,
     /// `reachable[a][b]`: a may touch b's private memory.
     pub reachable: [[bool; 4]; 4],
-    /// From this time on `forbidden.0` may not touch `forbidden.1`'s.
-    pub forbidden: Option<(usize, usize, u64)>,
+    /// `.0` may and may not touch the private memory of `.1`, in turn, for so many nanoseconds each.
+    pub moody: Option<(usize, usize, u64)>,
     pub ready_at: [[u64; 4]; 4],
     pub chunk: u64,
     /// Longest turn in steps.
@@ -86,9 +86,9 @@ impl Plan {
             mapped: rng.pick(&[0, u32::MAX, 0x5a5a_a5a5]),
             reachable,
             // long transfers are moved in chunks: between two of them the system may change its mind
-            forbidden: rng.chance(if big { 700 } else { 80 }).then(|| {
+            moody: rng.chance(if big { 700 } else { 80 }).then(|| {
                 let (by, of) = (rng.below(2), rng.below(2));
-                (by as usize, of as usize, rng.range(100_000, 400_000))
+                (by as usize, of as usize, rng.range(500, 50_000))
             }),
             ready_at,
             chunk: rng.pick(&[1_000, 4_096, 256 << 10]),
@@ -146,7 +146,7 @@ impl Plan {
         let mut plan = Plan::of(rng, options);
         plan.processes = 2;
         (plan.mood, plan.bad, plan.stops, plan.kill) = (Mood::Calm, 0, 0, options.kill_at);
-        (plan.big, plan.forbidden, plan.burst) = (false, None, 3);
+        (plan.big, plan.moody, plan.burst) = (false, None, 3);
         plan.ready_at = [[0; 4]; 4];
         plan.conns = vec![(Service::Rc, 0, 1), (Service::Uc, 1, 0)];
         plan

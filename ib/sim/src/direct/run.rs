@@ -410,9 +410,7 @@ fn host<'s>(ctx: Ctx<'s>, plan: &Plan, segments: &Segments) -> SimHost<'s> {
                 ring_offset(slot as u32, me as u32),
             );
             let shared = TxShared::new();
-            let forbidden = plan
-                .forbidden
-                .filter(|(by, of, _)| (*by, *of) == (me, slot));
+            let moody = plan.moody.filter(|(by, of, _)| (*by, *of) == (me, slot));
             SimLink(Rc::new(Peer {
                 slot,
                 table: seg(segments.tables[slot]),
@@ -423,7 +421,7 @@ fn host<'s>(ctx: Ctx<'s>, plan: &Plan, segments: &Segments) -> SimHost<'s> {
                 ready_at: 1_000_000 + plan.ready_at[me][slot],
                 dead: std::cell::Cell::new(false),
                 reachable: plan.reachable[me][slot],
-                forbidden_from: forbidden.map_or(u64::MAX, |(_, _, at)| 1_000_000 + at),
+                moods_ns: moody.map_or(0, |(_, _, ns)| ns),
             }))
         })
         .collect();
