@@ -171,7 +171,8 @@ impl Cq {
         let place = {
             let mut ring = lock(&self.ring);
             let place = ring.pushed;
-            if ring.entries.len() >= ring.capacity {
+            // the room grows with its use; without memory for it a completion is lost, and that is said
+            if ring.entries.len() >= ring.capacity || ring.entries.try_reserve(1).is_err() {
                 drop(ring);
                 self.overran();
                 return place;

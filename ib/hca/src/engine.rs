@@ -37,6 +37,8 @@ pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;
 pub(crate) const MSG_MAP_REQUEST: u8 = 4;
 pub(crate) const MSG_MAP_REPLY: u8 = 5;
+pub(crate) const MSG_MAP_GONE: u8 = 6;
+pub(crate) const MSG_READY: u8 = 7;
 
 /// Peers that are looked at in every round, itself among them.
 const WATCHED_PEERS: usize = 8;
@@ -89,6 +91,8 @@ pub(crate) enum MapSource {
     Segment(Arc<Segment>),
     /// A file of the program, and the length of the region.
     File(SharedMapping, u64),
+    /// The region was deregistered.
+    Gone,
 }
 
 /// Queue pair numbers of this process.
@@ -113,6 +117,8 @@ pub struct Engine {
     pub(crate) windows: Mutex<BTreeMap<u32, WindowState>>,
     pub(crate) bound_regions: Mutex<BTreeMap<u32, usize>>,
     pub(crate) maps: Mutex<BTreeMap<u32, MapSource>>,
+    /// Which peers have mapped what.
+    pub(crate) map_holders: Mutex<Vec<(u32, PeerLink)>>,
     numbers: Mutex<Numbers>,
     pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
     /// Changes with the table of queue pairs.
@@ -213,6 +219,7 @@ impl Engine {
             windows: Mutex::default(),
             bound_regions: Mutex::default(),
             maps: Mutex::default(),
+            map_holders: Mutex::default(),
             numbers: Mutex::default(),
             qps: RwLock::default(),
             qps_version: AtomicU64::new(0),
@@ -293,10 +300,11 @@ impl Engine {
             }
             let block = self.registry.claim_qpn_block()?;
             let ordinal = numbers.blocks.len();
-            self.own.commit(
-                qp_offset(ordinal * BLOCK_QPS as usize),
-                BLOCK_QPS as usize * QP_BYTES,
-            )?;
+            let entries = qp_offset(ordinal * BLOCK_QPS as usize);
+            if let Err(error) = self.own.commit(entries, BLOCK_QPS as usize * QP_BYTES) {
+                self.registry.release_qpn_block(block);
+                return Err(error.into());
+            }
             numbers.blocks.push(block);
             self.own.store(
                 PROC_BLOCKS + ordinal * 8,
@@ -391,12 +399,27 @@ impl Engine {
         id
     }
 
+    /// The region behind an identifier is deregistered: peers that have mapped it are told to unmap it.
     pub(crate) fn forget_mapping(&self, id: u32) {
-        // the identifier is not given out again: peers may still hold the mapping under it
-        if id != 0
-            && let Some(source) = lock(&self.maps).get_mut(&id)
-        {
-            *source = MapSource::Segment(self.own.clone());
+        if id == 0 {
+            return;
+        }
+        let mut maps = lock(&self.maps);
+        let mut holders = lock(&self.map_holders);
+        if !holders.iter().any(|(held, _)| *held == id) {
+            maps.remove(&id);
+            return;
+        }
+        // the identifier is not given out again: a peer may still hold the mapping under it
+        maps.insert(id, MapSource::Gone);
+        let mut message = [0; 8];
+        message[0] = MSG_MAP_GONE;
+        message[4..].copy_from_slice(&id.to_le_bytes());
+        for (_, link) in holders.extract_if(.., |(held, _)| *held == id) {
+            if let Some(control) = lock(&link.0.control).as_ref() {
+                // a peer that takes no more messages keeps the mapping until one of us ends
+                let _ = control.send(&message, &[]);
+            }
         }
     }
 

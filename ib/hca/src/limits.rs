@@ -1,6 +1,9 @@
 //! What the device offers: its attributes, port and tables.
 
+use ferriband_transport::types::Sge;
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
+
+use crate::error::Error;
 
 /// Vendor identifier: an OUI of the locally administered range, nobody's.
 pub const VENDOR_ID: u32 = 0x02_fe_77;
@@ -54,6 +57,28 @@ pub const GID_TABLE: u32 = 8;
 pub const DEFAULT_PKEY: u16 = 0xffff;
 /// Subnet prefix of the default GID.
 pub const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
+
+/// A bound on what a queue keeps of a request beside its elements and inline data.
+const REQUEST_BYTES: usize = 256;
+
+/// Bytes, at the most, of a queue of requests with so many elements and inline bytes each.
+pub(crate) fn queue_bytes(requests: u32, sges: u32, inline: u32) -> usize {
+    requests as usize * (REQUEST_BYTES + sges as usize * size_of::<Sge>() + inline as usize)
+}
+
+/// Checks that the memory of queues can be had, all of it at once. The queues themselves are allocated by means that end
+/// the process where there is none, which a program that asks for too much must not suffer.
+///
+/// # Errors
+/// `NoMemory` if it cannot.
+pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
+    let mut room = Vec::<u8>::new();
+    room.try_reserve_exact(bytes)
+        .map_err(|_| Error::NoMemory("no memory is left for queues of this size"))?;
+    // an allocation that nobody looks at may be left out by the compiler
+    std::hint::black_box(&room);
+    Ok(())
+}
 
 /// The device as programs list it.
 #[derive(Clone, Debug, PartialEq, Eq)]

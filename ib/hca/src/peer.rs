@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use ferriband_memory::host::Control;
 use ferriband_memory::alive::AliveWord;
@@ -21,6 +22,9 @@ use crate::{FastGuard, FastMutex, lock};
 
 /// Mappings of a peer's regions that are kept; regions beyond it are reached without.
 pub const MAX_MAPS: usize = 256;
+
+/// How long unmapping waits for accesses of other threads.
+const UNMAP_WAIT: Duration = Duration::from_millis(50);
 
 /// A peer's region as mapped here.
 #[derive(Debug, Default)]
@@ -84,6 +88,8 @@ pub struct Peer {
     pub(crate) own_slot: u32,
     pub(crate) generation: u32,
     pub(crate) channel: OnceLock<Channel>,
+    /// The peer sees this process's marks, so this process may reach the peer's memory.
+    open: AtomicBool,
     dead: AtomicBool,
     pub(crate) control: Mutex<Option<Arc<Control>>>,
     /// The pair segment of an offer that waits for its welcome.
@@ -91,7 +97,7 @@ pub struct Peer {
     /// For the process itself: what wakes its progress thread.
     pub(crate) waker: Arc<EventFd>,
     maps: Box<[MapSlot]>,
-    pub(crate) kept_maps: Mutex<Vec<PeerMapping>>,
+    kept_maps: Mutex<Vec<(u32, PeerMapping)>>,
     pub(crate) wanted_maps: Mutex<Vec<u32>>,
 }
 
@@ -106,6 +112,7 @@ impl Peer {
             own_slot,
             generation,
             channel: OnceLock::new(),
+            open: AtomicBool::new(slot == own_slot),
             dead: AtomicBool::new(false),
             control: Mutex::new(None),
             offered: Mutex::new(None),
@@ -121,7 +128,8 @@ impl Peer {
         self.slot == self.own_slot
     }
 
-    /// Establishes the channel over segments that both have.
+    /// Establishes the channel over segments that both have: the peer's marks are seen from now on. It is used when the
+    /// peer has said the same ([`Peer::open`]).
     pub(crate) fn establish(
         &self,
         table: Arc<Segment>,
@@ -146,6 +154,11 @@ impl Peer {
                 remote,
             })
             .is_ok()
+    }
+
+    /// The peer has the channel too: it may be used.
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 
     /// Marks the peer as gone. True the first time.
@@ -184,8 +197,28 @@ impl Peer {
                 .store(first + mapping.range_len() as u64, Ordering::Relaxed);
             slot.base
                 .store(mapping.addr().wrapping_sub(first), Ordering::Release);
-            lock(&self.kept_maps).push(mapping);
+            lock(&self.kept_maps).push((map_id, mapping));
         }
+    }
+
+    /// Unmaps the peer's memory: all of it, or that under one identifier. `in_use` tells whether a thread of ours is in the
+    /// middle of an access to the peer; while one is for too long, the memory stays mapped until the peer goes.
+    pub(crate) fn drop_maps(&self, only: Option<u32>, in_use: impl Fn() -> bool) {
+        let named = |id: u32| only.is_none_or(|only| only == id);
+        let mut kept = lock(&self.kept_maps);
+        for (id, _) in kept.iter().filter(|(id, _)| named(*id)) {
+            self.maps[*id as usize].base.store(0, Ordering::SeqCst);
+        }
+        // an access publishes its mark, fences, then looks for the mapping: one of the two sees the other
+        fence(Ordering::SeqCst);
+        let deadline = Instant::now() + UNMAP_WAIT;
+        while in_use() {
+            if Instant::now() > deadline {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        kept.retain(|(id, _)| !named(*id));
     }
 
     /// Asks the progress thread to have a region of the peer mapped; at most once for each.
@@ -258,7 +291,7 @@ impl Link for PeerLink {
 
     #[inline]
     fn ready(&self) -> bool {
-        self.0.channel.get().is_some()
+        self.0.open.load(Ordering::Acquire)
     }
 
     #[inline]

@@ -239,6 +239,8 @@ impl Qp {
         target: Option<Arc<TargetProxy>>,
     ) -> Result<Arc<Self>, Error> {
         let cap = check_init(&init)?;
+        let sends = limits::queue_bytes(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
+        limits::check_room(sends + limits::queue_bytes(cap.max_recv_wr, cap.max_recv_sge, 0))?;
         let engine = &ctx.engine;
         let (qpn, index) = match &target {
             Some(target) => (target.qpn(), NO_INDEX),
@@ -728,7 +730,7 @@ impl Qp {
         if advance != direct::Advance::Idle {
             crate::engine::after(engine, self, advance);
             if !long {
-                engine.kick();
+                engine.kick(advance == direct::Advance::Again);
             }
         }
         self.check_send_state(send);

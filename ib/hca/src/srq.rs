@@ -53,6 +53,7 @@ impl Srq {
                 "more scatter/gather elements than max_srq_sge",
             ));
         }
+        limits::check_room(limits::queue_bytes(init.max_wr, init.max_sge, 0))?;
         let number = match &init.xrc {
             Some((domain, cq)) => {
                 let number = domain.claim_srq(pd.id)?;
@@ -120,6 +121,7 @@ impl Srq {
                 "a shared receive queue holds between 1 and max_srq_wr receives",
             ));
         }
+        limits::check_room(limits::queue_bytes(max_wr, self.max_sge, 0))?;
         let mut queue = lock(&self.queue);
         if max_wr < queue.len() {
             return Err(Error::Invalid("more receives are queued than would fit"));

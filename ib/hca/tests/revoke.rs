@@ -42,12 +42,16 @@ fn written_to(memory: Kind, len: u32) -> Pair {
 /// For a while, no byte of the memory changes.
 #[track_caller]
 fn watch(end: &Endpoint) {
-    let stop = Instant::now() + Duration::from_millis(20);
-    while Instant::now() < stop {
-        assert_eq!(
-            end.memory.extremes(0, end.memory.len()),
-            (0, 0),
-            "a write after the end"
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(20) {
+        if end.memory.extremes(0, end.memory.len()) == (0, 0) {
+            continue;
+        }
+        let written = (0..end.memory.len()).filter(|at| end.memory.byte(*at) != 0);
+        let (first, last) = (written.clone().next(), { written }.next_back());
+        panic!(
+            "bytes {first:?} to {last:?} were written up to {:?} after the end",
+            begin.elapsed()
         );
     }
 }
@@ -95,6 +99,32 @@ fn device_memory_deregistered_under_writes_is_free_at_once() {
             Some(WcStatus::RemAccessErr as u32)
         );
     }
+}
+
+#[test]
+fn a_deregistered_shared_region_is_unmapped_by_the_peers_that_mapped_it() {
+    let setup = Setup {
+        memory: Kind::Shared,
+        ..Setup::default()
+    };
+    let mut pair = Pair::new(Party::here(), Party::there(), setup, Setup::default());
+    let pid = pair.b.child().pid();
+    let mapped = || {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        maps.lines()
+            .filter(|line| line.contains("ferriband-test"))
+            .count()
+    };
+    assert_eq!(mapped(), 0);
+    let ask = Ask::new(SendOpcode::RdmaWrite, 4096, &pair.ai);
+    pair.b.start_stream(&pair.bi, &ask, 8, LIMIT);
+    eventually("the peer to map the region", || mapped() == 1);
+    pair.a.agent().end(pair.ai.at).mr.deregister().unwrap();
+    eventually("the peer to unmap the region", || mapped() == 0);
+    assert_eq!(
+        pair.b.end_stream().status,
+        Some(WcStatus::RemAccessErr as u32)
+    );
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! The side that needs a channel connects and offers the pair segment; the other side welcomes it. When both connect at
 //! once, the offer of the lower slot stands. Nothing waits here: what is not established yet is tried again.
+//!
+//! HELLO, WELCOME, READY: a side uses the channel only when the other side has it too. Whoever takes memory back waits
+//! for the marks of its peers, so a peer whose marks cannot be seen yet must not reach that memory.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,11 +16,12 @@ use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::segment::Access;
 use ferriband_memory::wait::{Epoll, EventFd};
 use ferriband_transport::direct::Link;
+use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_LEN, PROC_MAGIC};
 use ferriband_wire::Qpn;
 
 use super::{
-    Engine, MSG_DOORBELL, MSG_HELLO, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_WELCOME, MapSource,
+    Engine, MSG_READY, MSG_DOORBELL, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_WELCOME, MapSource,
 };
 use crate::lock;
 use crate::peer::{Peer, PeerLink};
@@ -182,15 +186,15 @@ impl Engine {
             .send(&self.greeting().encode(MSG_HELLO), &[pair_fd, own_fd])
             .map_err(|_| Unreachable::Later)?;
         *lock(&link.0.offered) = Some(Arc::new(pair));
-        self.watch_control(link, control, epoll);
-        Ok(())
+        self.watch_control(link, control, epoll).map(|_| ()).ok_or(Unreachable::Later)
     }
 
     /// Makes a connection the peer's, replacing another.
-    fn watch_control(&self, link: &PeerLink, control: Control, epoll: &Epoll) {
-        if epoll.add(&control, u64::from(link.slot()), false).is_ok() {
-            *lock(&link.0.control) = Some(Arc::new(control));
-        }
+    fn watch_control(&self, link: &PeerLink, control: Control, epoll: &Epoll) -> Option<Arc<Control>> {
+        epoll.add(&control, u64::from(link.slot()), false).ok()?;
+        let control = Arc::new(control);
+        *lock(&link.0.control) = Some(control.clone());
+        Some(control)
     }
 
     /// New connections: each says HELLO at once.
@@ -240,7 +244,7 @@ impl Engine {
             *current = None;
         }
         drop(current);
-        if link.ready() {
+        if link.0.channel.get().is_some() {
             self.bury(link);
             // whether it is dead or only hung up, the registry finds out for itself
             let _ = self.registry.reap_process(ProcessRef {
@@ -278,7 +282,7 @@ impl Engine {
             slot: greeting.slot,
             generation: greeting.generation,
         });
-        if link.ready() || link.0.is_self() {
+        if link.0.channel.get().is_some() || link.0.is_self() {
             return;
         }
         // both connected at once: the offer of the lower slot stands
@@ -296,14 +300,16 @@ impl Engine {
         if let Some(old) = lock(&link.0.control).take() {
             let _ = epoll.remove(&*old);
         }
-        if control
-            .send(&self.greeting().encode(MSG_WELCOME), &[own_fd])
-            .is_err()
-        {
+        // from the WELCOME on the peer may reach this process's memory: its marks have to be seen before
+        if !self.meet(&link, &greeting, table, Arc::new(pair)) {
             return;
         }
-        self.watch_control(&link, control, epoll);
-        self.meet(&link, &greeting, table, Arc::new(pair));
+        let welcomed = self.watch_control(&link, control, epoll).is_some_and(|control| {
+            control.send(&self.greeting().encode(MSG_WELCOME), &[own_fd]).is_ok()
+        });
+        if !welcomed {
+            self.bury(&link);
+        }
     }
 
     fn hear(&self, link: &PeerLink, message: &[u8], fds: Vec<OwnedFd>) {
@@ -315,34 +321,47 @@ impl Engine {
                 let Some(pair) = lock(&link.0.offered).take() else {
                     return;
                 };
-                if let Some(table) = fds.into_iter().next() {
-                    self.meet(link, &greeting, table, pair);
+                let Some(table) = fds.into_iter().next() else {
+                    return;
+                };
+                if self.meet(link, &greeting, table, pair) {
+                    // now the peer may reach this process's memory
+                    if let Some(control) = lock(&link.0.control).as_ref() {
+                        let _ = control.send(&[MSG_READY], &[]);
+                    }
+                    self.open(link);
                 }
             }
+            Some(&MSG_READY) => self.open(link),
             Some(&MSG_MAP_REQUEST) => self.send_mapping(link, message),
             Some(&MSG_MAP_REPLY) => take_mapping(link, message, fds),
+            Some(&MSG_MAP_GONE) => self.drop_mapping(link, message),
             // a doorbell's whole message is that this thread is awake now
             Some(&MSG_DOORBELL) | None | Some(_) => {}
         }
     }
 
-    /// Both have everything: the channel stands.
-    fn meet(&self, link: &PeerLink, greeting: &Greeting, table: OwnedFd, pair: Arc<Segment>) {
+    /// Establishes the channel; false if what the peer sent is of no use, or there is a channel already.
+    fn meet(&self, link: &PeerLink, greeting: &Greeting, table: OwnedFd, pair: Arc<Segment>) -> bool {
         let Ok(table) = Segment::from_fd(table, PROC_LEN, Access::ReadWrite) else {
-            return;
+            return false;
         };
         let order = std::sync::atomic::Ordering::Acquire;
         let identity = u64::from(link.slot()) | u64::from(link.0.generation) << 32;
         if table.load(PROC_MAGIC, order) != MAGIC || table.load(PROC_IDENTITY, order) != identity {
-            return;
+            return false;
         }
         let remote = RemoteProcess::open(greeting.pid, greeting.start_time, crate::direct::app())
             .ok()
             .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
-        if link.0.establish(Arc::new(table), pair, remote) {
-            self.mark_pending(link.slot());
-            self.wake_senders();
-        }
+        link.0.establish(Arc::new(table), pair, remote)
+    }
+
+    /// Both have the channel, and see each other's marks: queue pairs may use it.
+    fn open(&self, link: &PeerLink) {
+        link.0.open();
+        self.mark_pending(link.slot());
+        self.wake_senders();
     }
 
     /// Every queue pair with work looks again.
@@ -373,7 +392,7 @@ impl Engine {
         let mut reply = [0; 32];
         reply[0] = MSG_MAP_REPLY;
         reply[4..8].copy_from_slice(&id.to_le_bytes());
-        let _ = match maps.get(&id) {
+        let sent = match maps.get(&id) {
             Some(MapSource::Segment(segment)) => {
                 let Some(fd) = segment.fd() else { return };
                 reply[1] = 1;
@@ -393,8 +412,23 @@ impl Engine {
                     Backing::File(fd) => control.send(&reply, &[fd.as_fd()]),
                 }
             }
-            None => return,
+            Some(MapSource::Gone) | None => return,
         };
+        if sent.is_ok() {
+            lock(&self.map_holders).push((id, link.clone()));
+        }
+    }
+
+    /// A region of the peer is deregistered: what we mapped of it would keep its memory from being freed.
+    fn drop_mapping(&self, link: &PeerLink, message: &[u8]) {
+        if let Some(id) = message.get(4..8).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes) {
+            link.0.drop_maps(Some(id), || self.reaches(link));
+        }
+    }
+
+    /// True while a thread of this process is in the middle of an access to a peer.
+    pub(super) fn reaches(&self, link: &PeerLink) -> bool {
+        mark::in_flight(&**self.own, link.slot(), Revoked::Everything)
     }
 
     fn next_token(&self) -> u64 {

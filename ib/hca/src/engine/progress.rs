@@ -390,9 +390,9 @@ impl Engine {
         self.work_count.store(work.len(), Ordering::Release);
     }
 
-    /// Wakes the thread for work that a posting program leaves behind.
-    pub(crate) fn kick(&self) {
-        if self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0 {
+    /// Wakes the thread for work that a posting program leaves behind: always for a long transfer, otherwise if it sleeps.
+    pub(crate) fn kick(&self, long_transfer: bool) {
+        if long_transfer || self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0 {
             self.waker.signal(1);
         }
     }
@@ -416,7 +416,7 @@ impl Engine {
         let before = self.next_timer.swap(first, Ordering::AcqRel);
         drop(timers);
         if first < before {
-            self.kick();
+            self.kick(false);
         }
     }
 
@@ -556,6 +556,8 @@ impl Engine {
             let polls = self.polls.load(Ordering::Relaxed);
             if polls != *seen {
                 *seen = polls;
+                // long transfers overlap with what the program does between its polls
+                while self.work_count.load(Ordering::Acquire) > 0 && self.drive_work(true) {}
                 return Some(TICK_NS);
             }
             // nobody polls any more
@@ -596,6 +598,9 @@ impl Engine {
         if !link.0.bury() {
             return;
         }
+        // what we mapped of the dead would keep its memory from being freed
+        link.0.drop_maps(None, || self.reaches(link));
+        lock(&self.map_holders).retain(|(_, holder)| !Arc::ptr_eq(&holder.0, &link.0));
         if let Some(channel) = link.0.channel.get() {
             let mut completer = lock(&channel.completer);
             let tail = lock(&channel.tx).tail();

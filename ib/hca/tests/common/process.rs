@@ -71,6 +71,15 @@ pub struct Child {
 impl Child {
     /// Starts this test binary again in a role of [`run_role`].
     pub fn spawn(role: &str) -> Child {
+        Self::start(role, false)
+    }
+
+    /// The same without root's right to reach any process's memory: what is left is what the system allows everybody.
+    pub fn spawn_ordinary(role: &str) -> Child {
+        Self::start(role, true)
+    }
+
+    fn start(role: &str, ordinary: bool) -> Child {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let fd = theirs.as_raw_fd();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -90,6 +99,12 @@ impl Child {
             };
             if placed < 0 {
                 return Err(std::io::Error::last_os_error());
+            }
+            if ordinary {
+                const CAP_SYS_PTRACE: u64 = 19;
+                // taken from the bounding set, exec does not give it back; EPERM says that we are no root anyway
+                // SAFETY: prctl is async-signal-safe.
+                unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_PTRACE) };
             }
             // SAFETY: prctl is async-signal-safe; the threads that spawn live as long as their test.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -168,8 +183,11 @@ pub fn status_of(path: &str, name: &str) -> u64 {
         .unwrap()
 }
 
+/// A role's name and what a process does in it.
+pub type Role<'a> = (&'a str, fn(Channel));
+
 /// To be called by a test named `child_entry`: does nothing in an ordinary run.
-pub fn run_role(roles: &[(&str, fn(Channel))]) {
+pub fn run_role(roles: &[Role<'_>]) {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };

@@ -38,6 +38,8 @@ pub enum Revoked {
     Key(u32),
     /// A queue pair.
     Qp(u32),
+    /// All that the owner has.
+    Everything,
 }
 
 /// True while the process whose segment is `peer` has an access in flight to what was revoked in `slot`.
@@ -48,6 +50,7 @@ pub fn in_flight<W: Words>(peer: &W, slot: u32, what: Revoked) -> bool {
             return false;
         }
         match what {
+            Revoked::Everything => true,
             Revoked::Key(key) => word as u32 == key,
             // the queue pair word may already belong to a later access: that one saw the revocation or waits too
             Revoked::Qp(qpn) => peer.load(at(mark) + 8) as u32 == qpn,
