@@ -303,9 +303,20 @@ fn what_is_left_is_at_most_one_empty_directory() {
     assert!(!names.contains(&options.label), "{names}");
 }
 
+/// A pipe for each child is more than the usual soft limit of an ordinary user.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    limit.rlim_cur = limit.rlim_max.min(65_536);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
 #[test]
 fn a_thousand_processes_join_and_each_in_short_time() {
     const PROCESSES: usize = 1024;
+    raise_descriptor_limit();
     let options = options();
     let start = Instant::now();
     let mut children: Vec<Child> = (0..PROCESSES)
