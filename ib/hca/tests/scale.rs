@@ -48,6 +48,7 @@ const SMALL: Setup = Setup {
 
 #[test]
 fn a_thousand_and_twenty_four_processes_share_the_device() {
+    process::raise_descriptor_limit();
     let begin = Instant::now();
     // all at once: they queue for the registry
     let mut parties: Vec<Party> = (0..1024).map(|_| Party::there()).collect();

@@ -11,6 +11,22 @@ use super::PATIENCE;
 const ROLE: &str = "FERRIBAND_HCA_TEST_ROLE";
 const FD: i32 = 200;
 
+/// A socket for each child may be more than the usual soft limit of an ordinary user.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is ours.
+    assert_eq!(
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
+        0
+    );
+    limit.rlim_cur = limit.rlim_max.min(65_536);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
 /// Words to and from another process.
 #[derive(Debug)]
 pub struct Channel(UnixStream);
