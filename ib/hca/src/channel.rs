@@ -54,7 +54,12 @@ impl<T> EventQueue<T> {
             // without waiting: a reader that took the count already looks for its entry, and goes on waiting
             let mut count = [0; 8];
             let slice = &mut [std::io::IoSliceMut::new(&mut count)];
-            let _ = rustix::io::preadv2(&self.fd, slice, u64::MAX, rustix::io::ReadWriteFlags::NOWAIT);
+            let _ = rustix::io::preadv2(
+                &self.fd,
+                slice,
+                u64::MAX,
+                rustix::io::ReadWriteFlags::NOWAIT,
+            );
         }
         removed
     }

@@ -3,8 +3,8 @@
 //! Owns the ring of completions and the arming of notification. Must not know who completes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use ferriband_transport::types::{Completion, WcStatus};
 
@@ -137,7 +137,9 @@ impl Cq {
             channel: init.channel,
             ring: FastMutex::new(Ring {
                 entries: VecDeque::with_capacity((init.cqe as usize).min(PREALLOCATED)),
-                capacity: init.cqe as usize, pushed: 0 }),
+                capacity: init.cqe as usize,
+                pushed: 0,
+            }),
             count: AtomicU32::new(0),
             taken: AtomicU64::new(0),
             armed: AtomicU32::new(DISARMED),
@@ -184,7 +186,9 @@ impl Cq {
                 .store(ring.entries.len() as u32, Ordering::Release);
             place
         };
-        let Some(channel) = &self.channel else { return place };
+        let Some(channel) = &self.channel else {
+            return place;
+        };
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Acquire);
         let wanted = armed == ANY

@@ -148,7 +148,10 @@ impl Host for Engine {
     fn remote_atomic(&self, link: &PeerLink, at: RemoteSpan, op: AtomicOp) -> Option<u64> {
         let peer = &*link.0;
         if peer.is_self() {
-            return at.addr.is_multiple_of(8).then(|| self.local_atomic(at.addr, op));
+            return at
+                .addr
+                .is_multiple_of(8)
+                .then(|| self.local_atomic(at.addr, op));
         }
         if at.map_id == 0 || !at.map_offset.is_multiple_of(8) {
             return None;

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use ferriband_memory::host::{Control, Host as HostRegistry};
 use ferriband_memory::Segment;
+use ferriband_memory::host::{Control, Host as HostRegistry};
 use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::{
@@ -265,7 +265,9 @@ impl Engine {
     #[inline]
     pub(crate) fn check_epoch(&self) -> Result<(), Error> {
         if self.epoch != fork::epoch() {
-            return Err(Error::Gone("it was opened before a fork, by the parent process"));
+            return Err(Error::Gone(
+                "it was opened before a fork, by the parent process",
+            ));
         }
         Ok(())
     }
@@ -377,7 +379,11 @@ impl Engine {
 
     /// Gives a new peer a place among those looked at in every round, if one is left.
     pub(crate) fn watch(&self, link: &PeerLink) {
-        if !self.watched.iter().any(|slot| slot.set(link.clone()).is_ok()) {
+        if !self
+            .watched
+            .iter()
+            .any(|slot| slot.set(link.clone()).is_ok())
+        {
             self.many_peers.store(true, Ordering::Release);
         }
     }

@@ -25,7 +25,9 @@ impl Pd {
     pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
         let own = &self.ctx.engine.own;
         if keys::local(own, self.id, sge, Access::empty()).is_none() {
-            return Err(Error::NotFound("no region of the protection domain covers the range under this key"));
+            return Err(Error::NotFound(
+                "no region of the protection domain covers the range under this key",
+            ));
         }
         if writes && keys::local(own, self.id, sge, Access::LOCAL_WRITE).is_none() {
             return Err(Error::Permission("the region does not allow local writes"));
@@ -42,6 +44,10 @@ impl Qp {
     pub fn has_send_room(&self, count: usize) -> Result<(), Error> {
         let taken = self.send_cq.as_ref().map_or(u64::MAX, |cq| cq.taken());
         let room = lock(&self.send).sender.room(taken);
-        if count as u64 <= room { Ok(()) } else { Err(Error::NoMemory("the send queue has no room for the batch")) }
+        if count as u64 <= room {
+            Ok(())
+        } else {
+            Err(Error::NoMemory("the send queue has no room for the batch"))
+        }
     }
 }

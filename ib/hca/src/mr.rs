@@ -59,7 +59,9 @@ fn check_init(init: &MrInit) -> Result<(), Error> {
     // IBA 11.2.8.2: remote write and atomic need local write
     let remote = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     if init.access.intersects(remote) && !init.access.contains(Access::LOCAL_WRITE) {
-        return Err(Error::Invalid("remote write or atomic access needs local write access"));
+        return Err(Error::Invalid(
+            "remote write or atomic access needs local write access",
+        ));
     }
     // CVE-2014-8159: no sum of a registration may wrap
     if init.length > limits::MAX_MR_SIZE || init.addr.checked_add(init.length).is_none() {
@@ -176,7 +178,12 @@ impl Mr {
         let old = *lock(&self.extent);
         let (addr, length) = range.unwrap_or((old.addr, old.length));
         let access = access.unwrap_or(old.access);
-        let init = MrInit { addr, length, iova: addr, access };
+        let init = MrInit {
+            addr,
+            length,
+            iova: addr,
+            access,
+        };
         check_init(&init)?;
         KeyEntry::revoke(&**engine.own, key_index(key));
         engine.wait_for_marks(Revoked::Key(key))?;
@@ -333,7 +340,11 @@ impl Engine {
         let entry = KeyEntry {
             key,
             access: init.access,
-            iova: if init.access.contains(Access::ZERO_BASED) { 0 } else { init.iova },
+            iova: if init.access.contains(Access::ZERO_BASED) {
+                0
+            } else {
+                init.iova
+            },
             length: init.length,
             addr: init.addr,
             pd: pd.id,
@@ -343,7 +354,12 @@ impl Engine {
             window: false,
         };
         entry.write(&**self.own, key_index(key));
-        Extent { addr: init.addr, length: init.length, access: init.access, map_id }
+        Extent {
+            addr: init.addr,
+            length: init.length,
+            access: init.access,
+            map_id,
+        }
     }
 
     pub(crate) fn claim_key(&self) -> Result<u32, Error> {

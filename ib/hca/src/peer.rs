@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ferriband_memory::host::Control;
 use ferriband_memory::alive::AliveWord;
+use ferriband_memory::host::Control;
 use ferriband_memory::mapping::PeerMapping;
 use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::wait::EventFd;
@@ -66,7 +66,11 @@ impl Channel {
     /// True when the peer has published a record that was not executed.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
-        Consumer::waits(&**self.pair, self.inward, self.rx_pos.load(Ordering::Relaxed))
+        Consumer::waits(
+            &**self.pair,
+            self.inward,
+            self.rx_pos.load(Ordering::Relaxed),
+        )
     }
 
     /// True when the peer has answered something that was not collected.
@@ -143,7 +147,10 @@ impl Peer {
             .set(Channel {
                 tx: FastMutex::new(Producer::new(out, tx_shared.clone())),
                 completer: FastMutex::new(Completer::new(out, tx_shared.clone())),
-                rx: FastMutex::new(Inbound { consumer: Consumer::new(inward), last: None }),
+                rx: FastMutex::new(Inbound {
+                    consumer: Consumer::new(inward),
+                    last: None,
+                }),
                 tx_shared,
                 out,
                 inward,

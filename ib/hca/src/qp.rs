@@ -196,7 +196,10 @@ impl TargetSink for Outcome {
 
 impl Outcome {
     pub(crate) fn of_extended(target: Arc<TargetProxy>, srq: Arc<Srq>) -> Self {
-        Outcome { extended: Some((target, srq)), ..Outcome::default() }
+        Outcome {
+            extended: Some((target, srq)),
+            ..Outcome::default()
+        }
     }
 
     /// True if something has to be told to the program.
@@ -382,7 +385,10 @@ impl Qp {
             None
         };
         if let Some(target) = &self.target {
-            let slot = engine.registry.owner_of_qpn(attr.dest_qpn).map_or(u32::MAX, |owner| owner.slot);
+            let slot = engine
+                .registry
+                .owner_of_qpn(attr.dest_qpn)
+                .map_or(u32::MAX, |owner| owner.slot);
             return target.accept(engine, attr, slot);
         }
         let mut recv = lock(&self.recv);
@@ -501,8 +507,7 @@ impl Qp {
         let _ = self.revoke(true);
         self.state.store(QpState::Err as u32, Ordering::Release);
         let mut send = lock(&self.send);
-        send.sender
-            .set_state(SendState::Flushing, &mut self.sink());
+        send.sender.set_state(SendState::Flushing, &mut self.sink());
         drop(send);
         self.flush_receives();
         if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
@@ -539,7 +544,10 @@ impl Qp {
 
     #[inline]
     fn sink(&self) -> SendSink<'_> {
-        SendSink { cq: self.send_cq.as_deref(), place: 0 }
+        SendSink {
+            cq: self.send_cq.as_deref(),
+            place: 0,
+        }
     }
 
     /// True if the path leads to this host's port.
@@ -662,9 +670,7 @@ impl Qp {
             bind,
             fanout: &fanout,
         };
-        Ok(send
-            .sender
-            .post(&posted, &mut self.sink())?)
+        Ok(send.sender.post(&posted, &mut self.sink())?)
     }
 
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.
@@ -672,7 +678,10 @@ impl Qp {
         let mut members = Vec::new();
         engine.registry.multicast_members(&av.dgid, &mut members);
         members.retain(|member| member.qpn.0 != self.qpn);
-        members.iter().map(|member| (engine.link_to_process(member.process), member.qpn.0)).collect()
+        members
+            .iter()
+            .map(|member| (engine.link_to_process(member.process), member.qpn.0))
+            .collect()
     }
 
     /// Attaches the queue pair to a multicast group.
@@ -681,7 +690,10 @@ impl Qp {
     /// `Invalid` unless it is a datagram queue pair and the GID is a multicast one.
     pub fn attach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.check_group(mgid)?;
-        self.ctx.engine.registry.multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
+        self.ctx
+            .engine
+            .registry
+            .multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
         lock(&self.groups).push((mgid, mlid));
         Ok(())
     }
@@ -692,8 +704,15 @@ impl Qp {
     /// `Invalid` if it was not attached.
     pub fn detach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.check_group(mgid)?;
-        if !self.ctx.engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn)) {
-            return Err(Error::Invalid("the queue pair is not attached to the multicast group"));
+        if !self
+            .ctx
+            .engine
+            .registry
+            .multicast_detach(&mgid, mlid, Qpn(self.qpn))
+        {
+            return Err(Error::Invalid(
+                "the queue pair is not attached to the multicast group",
+            ));
         }
         lock(&self.groups).retain(|group| *group != (mgid, mlid));
         Ok(())
@@ -702,7 +721,9 @@ impl Qp {
     fn check_group(&self, mgid: Gid) -> Result<(), Error> {
         self.ctx.engine.check_alive()?;
         if self.qp_type != QpType::Ud {
-            return Err(Error::Invalid("only datagram queue pairs join multicast groups"));
+            return Err(Error::Invalid(
+                "only datagram queue pairs join multicast groups",
+            ));
         }
         if !mgid.is_multicast() {
             return Err(Error::Invalid("the GID is no multicast GID"));
@@ -781,7 +802,12 @@ impl Qp {
 
     /// An answer of the target.
     /// True if the send half wants to be driven.
-    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, pair: &Span, answer: Answered) -> bool {
+    pub(crate) fn answered(
+        self: &Arc<Self>,
+        engine: &Engine,
+        pair: &Span,
+        answer: Answered,
+    ) -> bool {
         let mut send = lock(&self.send);
         send.sender
             .answered(engine, pair, answer, Engine::now, &mut self.sink());
@@ -791,8 +817,7 @@ impl Qp {
 
     pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
         let mut send = lock(&self.send);
-        send.sender
-            .peer_died(Engine::now(), &mut self.sink());
+        send.sender.peer_died(Engine::now(), &mut self.sink());
         self.check_send_state(&send);
         drop(send);
         engine.schedule(self);
@@ -814,7 +839,15 @@ impl Qp {
                 let mut queue = lock(&srq.queue);
                 recv.handle(engine, link, ring, record, &mut queue, chunk, &mut outcome)
             }
-            None => recv.handle(engine, link, ring, record, &mut lock(&self.rq), chunk, &mut outcome),
+            None => recv.handle(
+                engine,
+                link,
+                ring,
+                record,
+                &mut lock(&self.rq),
+                chunk,
+                &mut outcome,
+            ),
         };
         (handled, outcome)
     }

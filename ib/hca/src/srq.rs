@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use ferriband_transport::direct::RecvQueue;
 use ferriband_transport::types::Sge;

@@ -59,17 +59,31 @@ impl Xrcd {
             XrcFile::Private => registry.xrc_domain_private()?,
             XrcFile::Of(device, inode, how) => registry.xrc_domain_open(device, inode, how)?,
         };
-        Ok(Arc::new(Xrcd { ctx: ctx.clone(), cookie: AtomicUsize::new(0), domain, users: AtomicUsize::new(0) }))
+        Ok(Arc::new(Xrcd {
+            ctx: ctx.clone(),
+            cookie: AtomicUsize::new(0),
+            domain,
+            users: AtomicUsize::new(0),
+        }))
     }
 
     /// A number for a shared receive queue of the domain, whose requests are checked against protection domain `pd`.
     pub(crate) fn claim_srq(&self, pd: u32) -> Result<u32, Error> {
-        Ok(self.ctx.engine.registry.xrc_srq_claim(&self.domain, [u64::from(pd), 0])?)
+        Ok(self
+            .ctx
+            .engine
+            .registry
+            .xrc_srq_claim(&self.domain, [u64::from(pd), 0])?)
     }
 
     pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
         self.users.fetch_add(1, Ordering::AcqRel);
-        let mut srqs = self.ctx.engine.srqs.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut srqs = self
+            .ctx
+            .engine
+            .srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         srqs.insert(srq.number, srq.clone());
     }
 
@@ -77,7 +91,11 @@ impl Xrcd {
         self.users.fetch_sub(1, Ordering::AcqRel);
         let engine = &self.ctx.engine;
         engine.registry.xrc_srq_free(number);
-        engine.srqs.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&number);
+        engine
+            .srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .remove(&number);
     }
 
     /// A new target queue pair of the domain.
@@ -101,7 +119,9 @@ impl Xrcd {
         let target = registry
             .xrc_tgt_find(Qpn(qpn))
             .filter(|target| target.domain == self.domain.id)
-            .ok_or(Error::Invalid("the XRC domain has no such target queue pair"))?;
+            .ok_or(Error::Invalid(
+                "the XRC domain has no such target queue pair",
+            ))?;
         count_handles(engine, &target, 1);
         let init = QpInit {
             qp_type: QpType::XrcRecv,
@@ -117,8 +137,13 @@ impl Xrcd {
 
     fn handle(self: &Arc<Self>, target: XrcTarget, init: QpInit) -> Result<Arc<Qp>, Error> {
         let engine = &self.ctx.engine;
-        let proxy = engine.xrc_target(target.qpn.0).ok_or(Error::Gone("the XRC target was destroyed"))?;
-        let init = QpInit { xrcd: Some(self.clone()), ..init };
+        let proxy = engine
+            .xrc_target(target.qpn.0)
+            .ok_or(Error::Gone("the XRC target was destroyed"))?;
+        let init = QpInit {
+            xrcd: Some(self.clone()),
+            ..init
+        };
         let qp = Qp::create(&self.ctx, None, init, Some(proxy.clone()))?;
         lock(&proxy.handles).push(Arc::downgrade(&qp));
         Ok(qp)
@@ -142,7 +167,10 @@ fn count_handles(engine: &Engine, target: &XrcTarget, by: i64) -> u64 {
     let mut count = engine.registry.xrc_tgt_load(target, WORD_HANDLES);
     loop {
         let next = count.saturating_add_signed(by);
-        match engine.registry.xrc_tgt_cas(target, WORD_HANDLES, count, next) {
+        match engine
+            .registry
+            .xrc_tgt_cas(target, WORD_HANDLES, count, next)
+        {
             Ok(_) => return next,
             Err(found) => count = found,
         }
@@ -168,19 +196,30 @@ impl TargetProxy {
         let registry = &engine.registry;
         let peer = u64::from(attr.dest_qpn.0) | u64::from(peer_slot) << 32;
         registry.xrc_tgt_store(&self.target, WORD_PEER, peer);
-        registry.xrc_tgt_store(&self.target, WORD_SEQUENCE, u64::from(attr.rq_psn.get()) | SEQUENCE_FRESH);
+        registry.xrc_tgt_store(
+            &self.target,
+            WORD_SEQUENCE,
+            u64::from(attr.rq_psn.get()) | SEQUENCE_FRESH,
+        );
         self.set_rights(engine, attr);
     }
 
     /// Rights and timer, with the state: accepting.
     pub(crate) fn set_rights(&self, engine: &Engine, attr: &QpAttr) {
-        let word = STATE_RECEIVES | u64::from(attr.min_rnr_timer) << 32 | u64::from(attr.access.bits());
-        engine.registry.xrc_tgt_store(&self.target, WORD_STATE, word);
+        let word =
+            STATE_RECEIVES | u64::from(attr.min_rnr_timer) << 32 | u64::from(attr.access.bits());
+        engine
+            .registry
+            .xrc_tgt_store(&self.target, WORD_STATE, word);
     }
 
     /// RESET and ERR: requests are no longer accepted.
     pub(crate) fn refuse(&self, engine: &Engine, failed: bool) {
-        engine.registry.xrc_tgt_store(&self.target, WORD_STATE, if failed { STATE_FAILED } else { 0 });
+        engine.registry.xrc_tgt_store(
+            &self.target,
+            WORD_STATE,
+            if failed { STATE_FAILED } else { 0 },
+        );
     }
 
     /// True once a request has taken the target to the error state.
@@ -231,7 +270,11 @@ impl TargetProxy {
 
     fn store(&self, engine: &Engine, recv: &Receiver) {
         let fresh = if recv.fresh { SEQUENCE_FRESH } else { 0 };
-        engine.registry.xrc_tgt_store(&self.target, WORD_SEQUENCE, u64::from(recv.expected) | fresh);
+        engine.registry.xrc_tgt_store(
+            &self.target,
+            WORD_SEQUENCE,
+            u64::from(recv.expected) | fresh,
+        );
     }
 }
 
@@ -252,7 +295,13 @@ impl Engine {
         let target = self.registry.xrc_tgt_find(Qpn(qpn))?;
         let proxy = Arc::new(TargetProxy {
             target,
-            recv: Mutex::new(Receiver::new(qpn, QpType::XrcRecv, 0, 0, crate::limits::MAX_SGE)),
+            recv: Mutex::new(Receiver::new(
+                qpn,
+                QpType::XrcRecv,
+                0,
+                0,
+                crate::limits::MAX_SGE,
+            )),
             handles: Mutex::default(),
         });
         targets.insert(qpn, proxy.clone());
@@ -268,8 +317,13 @@ impl Engine {
         chunk: u64,
     ) -> (Handled, Option<Outcome>) {
         let refuse = |response| (Handled::Answer(response), None);
-        let Some(proxy) = self.xrc_target(record.dst_qpn) else { return refuse(Response::NotReady) };
-        let srqs = self.srqs.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(proxy) = self.xrc_target(record.dst_qpn) else {
+            return refuse(Response::NotReady);
+        };
+        let srqs = self
+            .srqs
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let srq = srqs.get(&srq_number(record)).cloned();
         drop(srqs);
         let Some(srq) = srq.filter(|srq| srq.in_domain(proxy.target.domain)) else {
@@ -309,11 +363,17 @@ impl Engine {
 impl Srq {
     /// True for an extended queue of this domain.
     fn in_domain(&self, domain: u64) -> bool {
-        self.xrc.as_ref().is_some_and(|(xrcd, _)| xrcd.domain.id == domain)
+        self.xrc
+            .as_ref()
+            .is_some_and(|(xrcd, _)| xrcd.domain.id == domain)
     }
 }
 
 /// The state that a handle shows: what it was set to, or error once a request failed anywhere.
 pub(crate) fn shown_state(engine: &Engine, proxy: &TargetProxy, set: QpState) -> QpState {
-    if proxy.has_failed(engine) && set != QpState::Reset { QpState::Err } else { set }
+    if proxy.has_failed(engine) && set != QpState::Reset {
+        QpState::Err
+    } else {
+        set
+    }
 }

@@ -9,19 +9,20 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use ferriband_memory::host::{Control, HostError, ProcessRef};
 use ferriband_memory::Segment;
+use ferriband_memory::host::{Control, HostError, ProcessRef};
 use ferriband_memory::mapping::{Backing, PeerMapping};
 use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::segment::Access;
 use ferriband_memory::wait::{Epoll, EventFd};
 use ferriband_transport::direct::Link;
-use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_LEN, PROC_MAGIC};
+use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_wire::Qpn;
 
 use super::{
-    Engine, MSG_READY, MSG_DOORBELL, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_WELCOME, MapSource,
+    Engine, MSG_DOORBELL, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY,
+    MSG_WELCOME, MapSource,
 };
 use crate::lock;
 use crate::peer::{Peer, PeerLink};
@@ -94,7 +95,9 @@ pub(super) fn self_link(
 impl Engine {
     /// The channel to the process that owns a queue pair number; begun if there is none yet.
     pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
-        self.registry.owner_of_qpn(Qpn(qpn)).map(|owner| self.link_to_process(owner))
+        self.registry
+            .owner_of_qpn(Qpn(qpn))
+            .map(|owner| self.link_to_process(owner))
     }
 
     /// The channel to a process; begun if there is none yet.
@@ -186,11 +189,18 @@ impl Engine {
             .send(&self.greeting().encode(MSG_HELLO), &[pair_fd, own_fd])
             .map_err(|_| Unreachable::Later)?;
         *lock(&link.0.offered) = Some(Arc::new(pair));
-        self.watch_control(link, control, epoll).map(|_| ()).ok_or(Unreachable::Later)
+        self.watch_control(link, control, epoll)
+            .map(|_| ())
+            .ok_or(Unreachable::Later)
     }
 
     /// Makes a connection the peer's, replacing another.
-    fn watch_control(&self, link: &PeerLink, control: Control, epoll: &Epoll) -> Option<Arc<Control>> {
+    fn watch_control(
+        &self,
+        link: &PeerLink,
+        control: Control,
+        epoll: &Epoll,
+    ) -> Option<Arc<Control>> {
         epoll.add(&control, u64::from(link.slot()), false).ok()?;
         let control = Arc::new(control);
         *lock(&link.0.control) = Some(control.clone());
@@ -304,9 +314,13 @@ impl Engine {
         if !self.meet(&link, &greeting, table, Arc::new(pair)) {
             return;
         }
-        let welcomed = self.watch_control(&link, control, epoll).is_some_and(|control| {
-            control.send(&self.greeting().encode(MSG_WELCOME), &[own_fd]).is_ok()
-        });
+        let welcomed = self
+            .watch_control(&link, control, epoll)
+            .is_some_and(|control| {
+                control
+                    .send(&self.greeting().encode(MSG_WELCOME), &[own_fd])
+                    .is_ok()
+            });
         if !welcomed {
             self.bury(&link);
         }
@@ -342,7 +356,13 @@ impl Engine {
     }
 
     /// Establishes the channel; false if what the peer sent is of no use, or there is a channel already.
-    fn meet(&self, link: &PeerLink, greeting: &Greeting, table: OwnedFd, pair: Arc<Segment>) -> bool {
+    fn meet(
+        &self,
+        link: &PeerLink,
+        greeting: &Greeting,
+        table: OwnedFd,
+        pair: Arc<Segment>,
+    ) -> bool {
         let Ok(table) = Segment::from_fd(table, PROC_LEN, Access::ReadWrite) else {
             return false;
         };
@@ -421,7 +441,11 @@ impl Engine {
 
     /// A region of the peer is deregistered: what we mapped of it would keep its memory from being freed.
     fn drop_mapping(&self, link: &PeerLink, message: &[u8]) {
-        if let Some(id) = message.get(4..8).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes) {
+        if let Some(id) = message
+            .get(4..8)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_le_bytes)
+        {
             link.0.drop_maps(Some(id), || self.reaches(link));
         }
     }

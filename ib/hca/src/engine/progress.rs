@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
+use arrayvec::ArrayVec;
 use ferriband_memory::AliveWord;
 use ferriband_memory::wait::{Epoll, Ready};
-use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY};
-use arrayvec::ArrayVec;
+use ferriband_transport::direct::layout::{
+    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY,
+};
 use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Response, Sender, Words};
 
 use super::Engine;
@@ -155,7 +157,9 @@ impl Engine {
     }
 
     fn serve_all(&self, peers: &[PeerLink]) -> bool {
-        peers.iter().fold(false, |worked, link| self.serve(link) | worked)
+        peers
+            .iter()
+            .fold(false, |worked, link| self.serve(link) | worked)
     }
 
     /// With many peers only those are looked at that have set their bit since it was last cleared. (With few, the bits
@@ -177,7 +181,12 @@ impl Engine {
                 let first = peers.partition_point(|link| link.0.slot < slot);
                 for link in peers[first..].iter().take_while(|link| link.0.slot == slot) {
                     worked |= self.serve(link);
-                    if link.0.channel.get().is_some_and(|channel| channel.has_record() || channel.has_answers()) {
+                    if link
+                        .0
+                        .channel
+                        .get()
+                        .is_some_and(|channel| channel.has_record() || channel.has_answers())
+                    {
                         self.mark_pending(slot);
                     }
                 }
@@ -249,15 +258,22 @@ impl Engine {
 
     /// Executes records of a peer.
     fn drain(&self, link: &PeerLink) -> Turn {
-        let Some(channel) = link.0.channel.get() else { return Turn::Busy };
-        let Some(mut inbound) = channel.rx.try_lock() else { return Turn::Busy };
+        let Some(channel) = link.0.channel.get() else {
+            return Turn::Busy;
+        };
+        let Some(mut inbound) = channel.rx.try_lock() else {
+            return Turn::Busy;
+        };
         let Inbound { consumer: rx, last } = &mut *inbound;
         DRAINING.set(true);
         let pair = &**channel.pair;
         let (mut count, mut more) = (0, false);
         let mut told = ArrayVec::<Outcome, BATCH>::new();
         let version = self.qps_version.load(Ordering::Acquire);
-        if last.as_ref().is_some_and(|(found_in, _)| *found_in != version) {
+        if last
+            .as_ref()
+            .is_some_and(|(found_in, _)| *found_in != version)
+        {
             *last = None;
         }
         while count < DRAIN_BUDGET {
@@ -350,8 +366,12 @@ impl Engine {
 
     /// Collects a peer's answers.
     fn collect(&self, link: &PeerLink) -> Turn {
-        let Some(channel) = link.0.channel.get() else { return Turn::Busy };
-        let Some(mut completer) = channel.completer.try_lock() else { return Turn::Busy };
+        let Some(channel) = link.0.channel.get() else {
+            return Turn::Busy;
+        };
+        let Some(mut completer) = channel.completer.try_lock() else {
+            return Turn::Busy;
+        };
         Turn::Done(self.collect_locked(channel, &mut completer))
     }
 
@@ -463,7 +483,7 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
         .stack_size(256 << 10)
         .spawn(move || {
             ON_THREAD.set(true);
-        let alive = AliveWord::hold(&own, PROC_ALIVE);
+            let alive = AliveWord::hold(&own, PROC_ALIVE);
             let held = alive.is_ok();
             *lock(&report.0) = Some(alive.as_ref().map(|_| ()).map_err(|error| *error));
             report.1.notify_all();
