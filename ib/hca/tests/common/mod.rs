@@ -5,6 +5,7 @@
 //! both executors. Every wait is bounded.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod endpoint;
 pub mod memory;
 pub mod party;
 pub mod process;
