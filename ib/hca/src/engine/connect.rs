@@ -141,13 +141,15 @@ impl Engine {
         link
     }
 
+    /// Names the progress thread, on which it is called, rather than the process: an exec ends that thread and keeps the process's
+    /// number, so a peer whose access comes late finds nobody instead of the new program.
     fn greeting(&self) -> Greeting {
-        let me = self.registry.identity();
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
         Greeting {
             slot: self.slot,
             generation: self.generation,
-            pid: me.pid as i32,
-            start_time: me.start_time,
+            pid: thread,
+            start_time: ferriband_memory::remote::start_time(thread).unwrap_or(0),
             probe: self.own.base_addr() + PROC_MAGIC as u64,
         }
     }
