@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use ferriband_hca::*;
 use ferriband_transport::types::*;
-use ferriband_wire::*;
 
 use super::PATIENCE;
 use super::process::{Channel, Child};

@@ -18,13 +18,11 @@ pub fn raise_descriptor_limit() {
         rlim_max: 0,
     };
     // SAFETY: the structure is ours.
-    assert_eq!(
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
-        0
-    );
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     limit.rlim_cur = limit.rlim_max.min(65_536);
     // SAFETY: as above.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    assert_eq!((got, set), (0, 0));
 }
 
 /// Words to and from another process.
