@@ -265,7 +265,7 @@ impl<'s> App<'s> {
             }
             EndState::Rtr if self.plan.eager && !wants_reset => {
                 let mut oracle = world.oracle.borrow_mut();
-                (oracle.conns[conn].clean, oracle.conns[conn].unsteady) = (false, true);
+                oracle.conns[conn].disturb(world.now());
                 drop(oracle);
                 self.process.become_sender(self.qp(at));
                 changed = true;

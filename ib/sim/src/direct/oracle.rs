@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 
+use ferriband_transport::direct::sender::TIMEOUT_FLOOR_NS;
 use ferriband_transport::direct::{Record, Response};
 use ferriband_transport::types::{
-    Completion, SendOpcode, WcFlags, WcOpcode, WcStatus, rnr_timer_ns,
+    Completion, SendOpcode, WcFlags, WcOpcode, WcStatus, ack_timeout_ns, rnr_timer_ns,
 };
 
 use super::memory::{SegId, Store};
@@ -114,6 +115,8 @@ pub(super) struct Flow {
     pub sqd_from: Option<usize>,
     pub drained: bool,
     rnr: Option<(u32, u64)>,
+    /// The record refused last, and how often in a row.
+    refused: (u32, u32),
 }
 
 /// How far an end of a connection is.
@@ -206,10 +209,19 @@ pub(super) struct Conn {
     /// Nothing happened to it that could end a request badly.
     pub clean: bool,
     /// An end was not ready to receive, or died.
-    pub unsteady: bool,
+    /// Since when.
+    pub unsteady: Option<u64>,
     pub revoked: bool,
     pub short_recv: bool,
     pub bad_recv: bool,
+}
+
+impl Conn {
+    /// Something happened that may end its requests badly.
+    pub fn disturb(&mut self, now: u64) {
+        self.clean = false;
+        self.unsteady.get_or_insert(now);
+    }
 }
 
 struct Allow {
@@ -393,17 +405,17 @@ impl Oracle {
         conn.flows = Default::default();
         conn.generation += 1;
         conn.wants_reset = false;
-        (conn.clean, conn.unsteady, conn.revoked) = (conn.rnr_retry == 7, false, false);
+        (conn.clean, conn.unsteady, conn.revoked) = (conn.rnr_retry == 7, None, false);
         (conn.short_recv, conn.bad_recv) = (false, false);
     }
 
     /// A process is gone.
-    pub fn process_died(&mut self, process: usize) {
+    pub fn process_died(&mut self, process: usize, now: u64) {
         for conn in &mut self.conns {
             for side in 0..2 {
                 if conn.ends[side].process == process {
                     conn.ends[side].state = EndState::Dead;
-                    (conn.clean, conn.unsteady) = (false, true);
+                    conn.disturb(now);
                 }
             }
         }
@@ -518,11 +530,11 @@ impl Oracle {
             self.succeeded(ctx, conn, dir, silent);
         }
         self.conns[conn].flows[dir].completed = at + 1;
-        if !self.legal(conn, dir, at, completion.status) {
+        if !self.legal(ctx.world.now(), conn, dir, at, completion.status) {
             let req = self.conns[conn].flows[dir].reqs[at].clone();
             let it = &self.conns[conn];
             let why = format!(
-                "clean {}, unsteady {}, revoked {}, failed {}, ends {:?} {:?}",
+                "clean {}, unsteady {:?}, revoked {}, failed {}, ends {:?} {:?}",
                 it.clean,
                 it.unsteady,
                 it.revoked,
@@ -550,12 +562,11 @@ impl Oracle {
             self.failures += 1;
             self.end_local(conn, dir, at);
             self.conns[conn].flows[dir].failed = true;
-            self.conns[conn].unsteady = true;
-            self.conns[conn].clean = false;
+            self.conns[conn].disturb(ctx.world.now());
         }
     }
 
-    fn legal(&self, conn: usize, dir: usize, at: usize, status: WcStatus) -> bool {
+    fn legal(&self, now: u64, conn: usize, dir: usize, at: usize, status: WcStatus) -> bool {
         let it = &self.conns[conn];
         let (flow, req) = (&it.flows[dir], &it.flows[dir].reqs[at]);
         if flow.failed {
@@ -571,12 +582,22 @@ impl Oracle {
         match status {
             status if req.bad == Some(status) => true,
             WcStatus::WrFlushErr => matches!(it.ends[dir].state, EndState::Error | EndState::Reset),
-            WcStatus::RetryExcErr => reliable && it.unsteady,
+            // I10: not before the timeout, times the retries and the first try, nor before the floor
+            WcStatus::RetryExcErr => {
+                let timeout = ack_timeout_ns(it.timeout).unwrap_or(u64::MAX);
+                let limit = timeout.saturating_mul(u64::from(it.retry_cnt) + 1);
+                let waited = it.unsteady.map_or(0, |since| now - since);
+                reliable && waited >= limit.max(TIMEOUT_FLOOR_NS)
+            }
             WcStatus::RemAccessErr => reliable && it.revoked,
             WcStatus::MwBindErr => it.revoked,
             WcStatus::RemInvReqErr => reliable && it.short_recv,
             WcStatus::RemOpErr => reliable && it.bad_recv,
-            WcStatus::RnrRetryExcErr => reliable && it.rnr_retry < 7,
+            // I9: every retry was used, and the count began anew with this request
+            WcStatus::RnrRetryExcErr => {
+                let refusals = u32::from(it.rnr_retry) + 1;
+                reliable && it.rnr_retry < 7 && flow.refused.1 == refusals
+            }
             _ => false,
         }
     }
@@ -654,7 +675,7 @@ impl Oracle {
         if completion.status == WcStatus::Success {
             self.arrived(ctx, conn, dir, recv, completion);
         } else {
-            self.conns[conn].unsteady = true;
+            self.conns[conn].disturb(ctx.world.now());
         }
     }
 
@@ -769,6 +790,12 @@ impl Oracle {
         let seq = record.seq & 0xff_ffff;
         if let Response::Rnr(code) = response {
             flow.rnr = Some((seq, world.now() + rnr_timer_ns(code)));
+            let again = if flow.refused.0 == seq {
+                flow.refused.1
+            } else {
+                0
+            };
+            flow.refused = (seq, again + 1);
         }
     }
 

@@ -205,7 +205,7 @@ impl Plan {
                 timeout: rng.pick(&[1, 8, 14]),
                 retry_cnt: rng.pick(&[0, 3, 7]),
                 clean: rnr_retry == 7,
-                unsteady: false,
+                unsteady: None,
                 revoked: false,
                 short_recv: false,
                 bad_recv: false,

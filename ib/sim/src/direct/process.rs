@@ -6,18 +6,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use ferriband_transport::direct::layout::{PROC_ASLEEP, QpEntry};
+use ferriband_transport::direct::layout::{KeyEntry, PROC_ASLEEP, QpEntry};
 use ferriband_transport::direct::mark::Revoked;
 use ferriband_transport::direct::{
     Advance, Answered, Handled, Link, PostError, Receiver, Record, RecvQueue, Response, SendAttr,
     SendRequest, SendState, Sender, TargetEvent, TargetSink, Words,
 };
 use ferriband_transport::types::{
-    Access, Completion, Instant, QpType, SendFlags, Sge, WcOpcode, WcStatus,
+    Access, Completion, Instant, QpType, SendFlags, Sge, WcFlags, WcOpcode, WcStatus,
 };
 
 use super::Mutation;
-use super::host::{SimHost, SimLink};
+use super::host::{SimHost, SimLink, SimSeg};
 use super::oracle::{EndState, Recv, Service};
 use super::world::Ctx;
 
@@ -56,7 +56,7 @@ pub(super) struct Process<'s> {
 struct Target<'a, 's> {
     ctx: Ctx<'s>,
     event: Option<TargetEvent>,
-    _qp: &'a Qp<'s>,
+    own: &'a SimSeg<'s>,
 }
 
 impl TargetSink for Target<'_, '_> {
@@ -64,6 +64,14 @@ impl TargetSink for Target<'_, '_> {
         self.ctx
             .world
             .trace(|| format!("p{} received {}", self.ctx.me, brief(&completion)));
+        let invalidated = completion.flags.contains(WcFlags::WITH_INV);
+        if completion.status == WcStatus::Success
+            && invalidated
+            && KeyEntry::read(self.own, completion.imm_or_rkey).is_some()
+        {
+            let expected = "a key that is gone when SEND with invalidate completes a receive";
+            self.ctx.world.fail("I7", expected, brief(&completion));
+        }
         self.ctx
             .world
             .oracle
@@ -276,7 +284,7 @@ impl<'s> Process<'s> {
         let mut target = Target {
             ctx: self.ctx,
             event: None,
-            _qp: qp,
+            own: &self.host.own,
         };
         let handled = {
             let mut recv = qp.recv.borrow_mut();
@@ -432,7 +440,7 @@ impl<'s> Process<'s> {
             .trace(|| format!("p{} qp {:#x} is {state:?}", self.ctx.me, qp.qpn));
         conn.ends[qp.side].state = state;
         if matches!(state, EndState::Error | EndState::Reset) {
-            (conn.clean, conn.unsteady) = (false, true);
+            conn.disturb(self.ctx.world.now());
         }
     }
 
@@ -452,7 +460,7 @@ impl<'s> Process<'s> {
     fn revoke(&self, qp: &Qp<'s>) {
         {
             let mut oracle = self.ctx.world.oracle.borrow_mut();
-            (oracle.conns[qp.conn].clean, oracle.conns[qp.conn].unsteady) = (false, true);
+            oracle.conns[qp.conn].disturb(self.ctx.world.now());
         }
         QpEntry::revoke(&self.host.own, qp.index as usize);
         if self.host.wait_for_marks(Revoked::Qp(qp.qpn)) {

@@ -288,7 +288,7 @@ impl Run {
             .notice_at
             .set(world.now() + self.rng.below(2_000_000));
         self.notices.push(world.fates[me].notice_at.get());
-        world.oracle.borrow_mut().process_died(me);
+        world.oracle.borrow_mut().process_died(me, world.now());
         if let Some(fiber) = self.fibers[me].take() {
             end(fiber);
         }
