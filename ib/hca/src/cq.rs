@@ -174,8 +174,9 @@ impl Cq {
             let mut ring = lock(&self.ring);
             let place = ring.pushed;
             // the room grows with its use; without memory for it a completion is lost, and that is said
-            if ring.entries.len() >= ring.capacity || ring.entries.try_reserve(1).is_err() {
-                drop(ring);
+            let full = ring.entries.len() >= ring.capacity || ring.entries.try_reserve(1).is_err();
+            // once one is lost none follows it: a program must not take the later for the next (I13)
+            if full || self.overrun.load(Ordering::Acquire) {
                 self.overran();
                 return place;
             }
