@@ -101,6 +101,8 @@ struct Numbers {
     blocks: Vec<u32>,
     free: Vec<u32>,
     next: u32,
+    /// Of indexes that were used before.
+    incarnations: BTreeMap<u32, u32>,
 }
 
 /// The engine. One per process and fork epoch, while a context is open.
@@ -320,8 +322,21 @@ impl Engine {
         Ok((block * BLOCK_QPS + index % BLOCK_QPS, index))
     }
 
-    pub(crate) fn release_qpn(&self, index: u32) {
-        lock(&self.numbers).free.insert(0, index);
+    /// Gives an index back. `incarnation` is what the next queue pair of the index continues, so that it takes no answer to
+    /// its predecessor's records for its own.
+    pub(crate) fn release_qpn(&self, index: u32, incarnation: u32) {
+        let mut numbers = lock(&self.numbers);
+        numbers.free.insert(0, index);
+        numbers.incarnations.insert(index, incarnation);
+    }
+
+    /// The incarnation of the last queue pair that had the index.
+    pub(crate) fn last_incarnation(&self, index: u32) -> u32 {
+        lock(&self.numbers)
+            .incarnations
+            .get(&index)
+            .copied()
+            .unwrap_or(0)
     }
 
     pub(crate) fn insert_qp(&self, qp: &Arc<Qp>) {

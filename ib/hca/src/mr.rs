@@ -426,7 +426,7 @@ impl Engine {
     pub(crate) fn bind_window(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
         let index = bind.window;
         let mut windows = lock(&self.windows);
-        let Some(state) = windows.get_mut(&index) else {
+        let Some(mut state) = windows.get_mut(&index) else {
             return false;
         };
         if state.pd != pd || key_index(bind.rkey) as u32 != index {
@@ -437,7 +437,6 @@ impl Engine {
             return false;
         }
         let old = (state.bound, state.region);
-        let mut region_key = 0;
         if bind.length > 0 {
             let Some(region) = KeyEntry::read(&**self.own, bind.lkey) else {
                 return false;
@@ -456,10 +455,22 @@ impl Engine {
                 return false;
             }
             if old.0 != 0 {
+                // a peer in the middle of an access reads the old entry: it is not written over before the marks are clear. Not
+                // with the windows locked: a record that is being executed may want them.
                 KeyEntry::revoke(&**self.own, index as usize);
+                (state.bound, state.region) = (0, 0);
+                drop(windows);
+                self.release_region(old.1);
+                if self.wait_for_marks(Revoked::Key(old.0)).is_err() {
+                    return false;
+                }
+                windows = lock(&self.windows);
+                match windows.get_mut(&index) {
+                    Some(found) if found.bound == 0 => state = found,
+                    _ => return false,
+                }
             }
-            region_key = bind.lkey;
-            self.hold_region(region_key);
+            self.hold_region(bind.lkey);
             let entry = KeyEntry {
                 key: bind.rkey,
                 access: bind.access,
@@ -482,7 +493,8 @@ impl Engine {
             };
             entry.write(&**self.own, index as usize);
             state.bound = bind.rkey;
-            state.region = region_key;
+            state.region = bind.lkey;
+            return true;
         } else {
             KeyEntry::revoke(&**self.own, index as usize);
             (state.bound, state.region) = (0, 0);
@@ -492,7 +504,6 @@ impl Engine {
             self.release_region(old.1);
             let _ = self.wait_for_marks(Revoked::Key(old.0));
         }
-        let _ = region_key;
         true
     }
 

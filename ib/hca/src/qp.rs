@@ -270,7 +270,8 @@ impl Qp {
             cap.max_send_wr,
             cap.max_send_sge,
             cap.max_inline_data,
-        );
+        )
+        .after_incarnation(engine.last_incarnation(index));
         if let Some(pd) = &pd {
             pd.use_it();
         }
@@ -390,6 +391,10 @@ impl Qp {
                 .owner_of_qpn(attr.dest_qpn)
                 .map_or(u32::MAX, |owner| owner.slot);
             return target.accept(engine, attr, slot);
+        }
+        if let Some(link) = &link {
+            // what an earlier connection left in the ring is refused now; it must not be taken for this one's
+            engine.hear_out(link);
         }
         let mut recv = lock(&self.recv);
         recv.receives = true;
@@ -922,7 +927,7 @@ impl Qp {
             pd.release();
         }
         if self.target.is_none() {
-            engine.release_qpn(self.index);
+            engine.release_qpn(self.index, lock(&self.send).sender.incarnation());
         }
         Ok(())
     }

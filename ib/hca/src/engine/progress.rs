@@ -604,17 +604,23 @@ impl Engine {
         }
     }
 
+    /// Executes what a peer has published so far, and collects its answers.
+    pub(crate) fn hear_out(&self, link: &PeerLink) {
+        let Some(channel) = link.0.channel.get() else {
+            return;
+        };
+        for _ in 0..LAST_WORDS_TURNS {
+            if !channel.has_record() && !channel.has_answers() {
+                return;
+            }
+            self.serve(link);
+        }
+    }
+
     /// The peer is gone: what it said before is heard, what waits for it will hear of it.
     pub(crate) fn bury(&self, link: &PeerLink) {
-        if let Some(channel) = link.0.channel.get() {
-            // its last stores came before the end of its connection; a record that cannot be executed now never can
-            for _ in 0..LAST_WORDS_TURNS {
-                if !channel.has_record() && !channel.has_answers() {
-                    break;
-                }
-                self.serve(link);
-            }
-        }
+        // its last stores came before the end of its connection; a record that cannot be executed now never can
+        self.hear_out(link);
         if !link.0.bury() {
             return;
         }

@@ -296,7 +296,9 @@ impl Producer {
         seg.store(at + 48, record.arg);
         seg.store(at + 56, record.data);
         // before anybody can answer it
-        self.shared.published.store(place.pos + 1, Ordering::Release);
+        self.shared
+            .published
+            .store(place.pos + 1, Ordering::Release);
         seg.store(
             at,
             (place.pos + 1) << 16
