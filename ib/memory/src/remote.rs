@@ -17,13 +17,14 @@
 //!
 //! *Pinned.* The descriptor opened at connect time holds the target's address space: after exec, exit, or reuse of the
 //! process number, transfers through it fail; they can never reach a stranger. The kernel writes through it even
-//! where the target's mapping is read-only and private (it is the debugger's way), so a region that is writable for
-//! peers must be of writable memory: registration checks that.
+//! where the target's mapping is read-only and private (it is the debugger's way): a region registered as writable for peers
+//! must be of writable memory, which nobody checks yet (docs/matrix.md, known limits).
 //!
 //! *Bulk.* process_vm_writev names its target by number. The caller's `alive` is asked before each call and after the
-//! last one. The window that remains: the target calls exec, or dies and its number is reused by a process that
-//! we may trace, between the question and the call, a microsecond or so (the system call resolves the number first).
-//! Then up to one chunk is written into an address space that is being built; the request reports Gone.
+//! last one, but between question and call the target may end or exec. So the number should be that of a thread that an
+//! exec ends (the adapter passes its peer's progress thread): a late call then finds nobody, where the process's own number
+//! would lead into the new program (seen in 4 of 6 runs on a loaded machine). What remains is the reuse of a thread's
+//! number within that moment, by a process that we may trace.
 //!
 //! *Last byte last.* A single call does not keep the order of bytes. Here the last naturally aligned piece (8 bytes or
 //! fewer) is an element of its own in the same call: the kernel copies element after element. It copies that piece by
