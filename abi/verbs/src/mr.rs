@@ -71,10 +71,11 @@ unsafe fn publish(
     ))
 }
 
-/// `ibv_reg_mr_iova2`: registers memory under an address of the program's choice.
+/// `ibv_reg_mr_iova2`: registers memory under an address of the program's choice. EFAULT if the memory is not mapped, or read-only
+/// where the rights need it writable; an on-demand region is checked when it is used.
 ///
 /// # Safety
-/// `pd` is a live domain. The memory itself is checked when it is used.
+/// `pd` is a live domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut sys::ibv_pd,
@@ -188,7 +189,8 @@ pub unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// `ibv_rereg_mr`: 0, or one of the negative codes of `enum ibv_rereg_mr_err_code` with errno set.
+/// `ibv_rereg_mr`: 0, or one of the negative codes of `enum ibv_rereg_mr_err_code` with errno set. New memory, and the old with
+/// new rights, is looked at as for a registration.
 ///
 /// # Safety
 /// `mr` is a live region and `pd` live if the flags name it.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ferriband_memory::Segment;
 use ferriband_memory::mapping::SharedMapping;
+use ferriband_memory::populate;
 use ferriband_transport::direct::layout::{KeyEntry, key_index};
 use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_transport::direct::{BindRequest, Link};
@@ -70,6 +71,19 @@ fn check_init(init: &MrInit) -> Result<(), Error> {
     Ok(())
 }
 
+/// EFAULT for memory that an adapter could not pin for these rights, as its driver answers; pages in as pinning does.
+/// On-demand regions may name memory that comes later.
+fn check_memory(init: &MrInit) -> Result<(), Error> {
+    if init.access.contains(Access::ON_DEMAND) {
+        return Ok(());
+    }
+    // A window may be bound for remote writes, so binding needs writable pages too (ib_access_writable of ib_verbs.h).
+    let writes =
+        Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND;
+    populate::prepare(init.addr, init.length, init.access.intersects(writes))?;
+    Ok(())
+}
+
 impl Mr {
     pub(crate) fn register(pd: &Arc<Pd>, init: MrInit) -> Result<Arc<Self>, Error> {
         Self::publish(pd, init, None)
@@ -107,6 +121,9 @@ impl Mr {
         let engine = &pd.ctx.engine;
         engine.check_alive()?;
         check_init(&init)?;
+        if dm.is_none() {
+            check_memory(&init)?;
+        }
         let key = engine.claim_key()?;
         let extent = engine.publish_key(key, pd, &init, dm.as_deref());
         pd.use_it();
@@ -185,6 +202,9 @@ impl Mr {
             access,
         };
         check_init(&init)?;
+        if self.dm.is_none() && (range.is_some() || access != old.access) {
+            check_memory(&init)?;
+        }
         KeyEntry::revoke(&**engine.own, key_index(key));
         engine.wait_for_marks(Revoked::Key(key))?;
         engine.forget_mapping(old.map_id);

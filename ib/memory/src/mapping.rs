@@ -67,13 +67,8 @@ impl SharedMapping {
 
     /// The way of kernels without PROCMAP_QUERY.
     fn detect_in_text(addr: u64, len: u64) -> Option<Area> {
-        let text = std::fs::read("/proc/self/maps").ok()?;
-        let lookup = |at| {
-            Ok(text
-                .split(|&b| b == b'\n')
-                .filter_map(parse_line)
-                .find(|a| a.contains(at)))
-        };
+        let areas = areas_in_text();
+        let lookup = |at| Ok(areas.iter().find(|a| a.contains(at)).cloned());
         covering(addr, len, lookup).ok().flatten()
     }
 }
@@ -202,21 +197,26 @@ impl PeerMapping {
 
 /// One line of /proc/self/maps, or several that continue each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Area {
-    start: u64,
-    end: u64,
+pub(crate) struct Area {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     offset: u64,
     device: u64,
     inode: u64,
-    readable: bool,
-    writable: bool,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
     shared: bool,
     name: Vec<u8>,
 }
 
 impl Area {
-    fn contains(&self, at: u64) -> bool {
+    pub(crate) fn contains(&self, at: u64) -> bool {
         self.start <= at && at < self.end
+    }
+
+    /// A file's, shared or private; also what the kernel keeps like a file (shared anonymous memory, System V).
+    pub(crate) fn is_file(&self) -> bool {
+        self.shared || self.device != 0 || self.inode != 0
     }
 
     /// Shared mappings always have a file. Its inode may be 0: the first System V segment's is.
@@ -227,7 +227,7 @@ impl Area {
 
 /// The kernel has no PROCMAP_QUERY.
 #[derive(Debug)]
-struct Unsupported;
+pub(crate) struct Unsupported;
 
 /// Joins the areas that `lookup` finds from `addr` on, if they are one stretch of one shared file.
 fn covering(
@@ -291,7 +291,7 @@ const VMA_WRITABLE: u64 = 2;
 const VMA_SHARED: u64 = 8;
 
 /// The area that holds `at`, by ioctl; with its name if there is room for one.
-fn query(
+pub(crate) fn query(
     maps: &std::fs::File,
     at: u64,
     name: Option<&mut [u8]>,
@@ -328,6 +328,12 @@ fn query(
         shared: q.vma_flags & VMA_SHARED != 0,
         name: name.to_vec(),
     }))
+}
+
+/// All areas of this process, ascending; none without /proc.
+pub(crate) fn areas_in_text() -> Vec<Area> {
+    let text = std::fs::read("/proc/self/maps").unwrap_or_default();
+    text.split(|&b| b == b'\n').filter_map(parse_line).collect()
 }
 
 /// Reads `start-end rwxs offset major:minor inode name`; None for a line of another shape.

@@ -17,8 +17,9 @@
 //!
 //! *Pinned.* The descriptor opened at connect time holds the target's address space: after exec, exit, or reuse of the
 //! process number, transfers through it fail; they can never reach a stranger. The kernel writes through it even
-//! where the target's mapping is read-only and private (it is the debugger's way): a region registered as writable for peers
-//! must be of writable memory, which nobody checks yet (docs/matrix.md, known limits).
+//! where the target's mapping is read-only and private (it is the debugger's way). That the memory is writable is checked when it is
+//! registered ([`crate::populate`]); a program that protects it later is written to all the same, as by an
+//! adapter, which pinned the pages. The exception are on-demand regions, which nobody looks at.
 //!
 //! *Bulk.* process_vm_writev names its target by number. The caller's `alive` is asked before each call and after the
 //! last one, but between question and call the target may end or exec. So the number should be that of a thread that an
