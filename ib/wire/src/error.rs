@@ -1,6 +1,7 @@
 //! Why bytes are not a packet, and why a value cannot become bytes. Owns the two error enums of this crate and
 //! nothing else.
 
+use crate::mad::{AttributeId, ManagementClass, Method};
 use crate::opcode::{ExtKind, Opcode};
 
 /// Why bytes were refused. Which of these a receiver answers and which it drops silently is the transport's
@@ -109,6 +110,45 @@ pub enum ParseError {
         /// As received.
         got: u16,
     },
+    /// The base version of a management datagram is not 1 (IBA 13.4.2).
+    #[error("MAD base version {0}, expected 1")]
+    MadBaseVersion(u8),
+    /// The management class is not the one that this parser reads.
+    #[error("{got} MAD, expected {expected}")]
+    MadClass {
+        /// The parser's class.
+        expected: ManagementClass,
+        /// As received.
+        got: ManagementClass,
+    },
+    /// The version of a management class is not the one in use (IBA 13.4.2).
+    #[error("{class} MAD of class version {got}, expected {expected}")]
+    MadClassVersion {
+        /// Management class.
+        class: ManagementClass,
+        /// The version in use.
+        expected: u8,
+        /// As received.
+        got: u8,
+    },
+    /// The class has no such method with this attribute.
+    #[error("no {class} MAD is {method}({attribute})")]
+    MadAttribute {
+        /// Management class.
+        class: ManagementClass,
+        /// As received.
+        method: Method,
+        /// As received.
+        attribute: AttributeId,
+    },
+    /// A field has a value that would make the rest meaningless.
+    #[error("{field} = {value:#x} is not allowed")]
+    Field {
+        /// Field, by its IBA name.
+        field: &'static str,
+        /// As received.
+        value: u32,
+    },
 }
 
 /// Why a value cannot be written: misuse by this side, never by the peer.
@@ -160,4 +200,22 @@ pub enum EmitError {
     /// A reserved AETH syndrome: may be received, is never sent.
     #[error("AETH syndrome {0:#04x} is reserved")]
     ReservedSyndrome(u8),
+    /// A reserved code: may be received, is never sent.
+    #[error("{field} = {value} is reserved")]
+    Reserved {
+        /// Field, by its IBA name.
+        field: &'static str,
+        /// The code offered.
+        value: u16,
+    },
+    /// More bytes than a field of fixed size takes.
+    #[error("{got} bytes of {field}, at most {max} fit")]
+    TooLong {
+        /// Field, by its IBA name.
+        field: &'static str,
+        /// Bytes that fit.
+        max: usize,
+        /// Bytes that were offered.
+        got: usize,
+    },
 }

@@ -74,6 +74,29 @@ pub(crate) const fn fits(field: &'static str, value: u32, bits: u32) -> Result<u
     }
 }
 
+/// The `width` bits of `byte` whose lowest is bit `shift`.
+pub(crate) const fn bits(byte: u8, shift: u32, width: u32) -> u8 {
+    (byte >> shift) & (0xff >> (8 - width))
+}
+
+/// A field of `width` bits, fewer than 8, in its place in a byte: the inverse of `bits`.
+pub(crate) const fn place(
+    field: &'static str,
+    value: u8,
+    shift: u32,
+    width: u32,
+) -> Result<u8, EmitError> {
+    match fits(field, value as u32, width) {
+        Ok(_) => Ok(value << shift),
+        Err(error) => Err(error),
+    }
+}
+
+/// A flag in its place in a byte.
+pub(crate) const fn flag(on: bool, shift: u32) -> u8 {
+    (on as u8) << shift
+}
+
 /// A big-endian 24-bit field: queue pair numbers, PSNs, MSNs.
 #[derive(
     Clone,

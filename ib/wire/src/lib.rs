@@ -1,5 +1,5 @@
 //! Bytes to headers and back: every header of the InfiniBand transport, the opcode table that says which follow
-//! which, packets native and over UDP (RoCEv2), their CRCs and captures of them.
+//! which, packets native and over UDP (RoCEv2), their CRCs and captures of them; and the management datagrams.
 //!
 //! Knows no state and no time. Nothing here allocates, recurses or panics on any bytes; what a queue pair does with a
 //! packet is `ferriband-transport`'s business.
@@ -8,6 +8,7 @@
 mod aeth;
 mod atomic;
 mod bth;
+pub mod cm;
 mod datagram;
 mod display;
 mod error;
@@ -17,6 +18,7 @@ mod icrc;
 mod immediate;
 mod ip;
 mod lrh;
+pub mod mad;
 mod native;
 mod opcode;
 mod packet;

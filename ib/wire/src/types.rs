@@ -55,6 +55,49 @@ newtype!(
 newtype!(
     /// Globally unique identifier (EUI-64) in host order.
     Guid(u64), "{:#018x}");
+newtype!(
+    /// Service identifier: what a listener of the communication manager listens on (IBA annex A3).
+    ServiceId(u64), "{:#018x}");
+newtype!(
+    /// Communication identifier: one side's number for a connection in the making (IBA 12.6).
+    CommId(u32), "{:#010x}");
+newtype!(
+    /// Transaction identifier: what ties a management datagram's answer to its request (IBA 13.4).
+    TransactionId(u64), "{:#018x}");
+newtype!(
+    /// Management key of a port (IBA 14.2.4).
+    MKey(u64), "{:#018x}");
+newtype!(
+    /// Subnet manager key (IBA 14.4).
+    SmKey(u64), "{:#018x}");
+newtype!(
+    /// A span of time as the five-bit code of the management datagrams: 4.096 us * 2^code. Acknowledgement time-outs
+    /// take code 0 for "never".
+    TimeCode(u8), "{}");
+
+impl TimeCode {
+    /// Largest code.
+    pub const MAX: TimeCode = TimeCode(31);
+
+    /// The span in nanoseconds; codes beyond five bits count as the largest.
+    pub const fn ns(self) -> u64 {
+        let code = if self.0 < Self::MAX.0 {
+            self.0
+        } else {
+            Self::MAX.0
+        };
+        4096 << code
+    }
+
+    /// The smallest code that is no shorter than `ns` nanoseconds, at most 31 (2.4 hours).
+    pub const fn at_least_ns(ns: u64) -> Self {
+        let mut code = 0;
+        while code < Self::MAX.0 && TimeCode(code).ns() < ns {
+            code += 1;
+        }
+        TimeCode(code)
+    }
+}
 
 /// Global identifier: an IPv6-shaped 128-bit address in wire order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -195,6 +238,20 @@ mod tests {
         assert_eq!(Psn::new(2).distance(Psn::new(0xff_fffe)), 4);
         assert_eq!(Psn::new(0xff_fffe).distance(Psn::new(2)), -4);
         assert_eq!(Psn::new(0).sub(1).get(), 0xff_ffff);
+    }
+
+    #[test]
+    fn time_codes_round_up() {
+        assert_eq!(TimeCode(0).ns(), 4_096);
+        assert_eq!(TimeCode(20).ns(), 4_294_967_296);
+        assert_eq!(TimeCode(200).ns(), TimeCode::MAX.ns());
+        assert_eq!(TimeCode::at_least_ns(0), TimeCode(0));
+        for code in 0..=31 {
+            assert_eq!(TimeCode::at_least_ns(TimeCode(code).ns()), TimeCode(code));
+            let next = TimeCode((code + 1).min(31));
+            assert_eq!(TimeCode::at_least_ns(TimeCode(code).ns() + 1), next);
+        }
+        assert_eq!(TimeCode::at_least_ns(u64::MAX), TimeCode::MAX);
     }
 
     #[test]
