@@ -172,6 +172,40 @@ impl Ipv4 {
     }
 }
 
+/// Explicit congestion notification: the low two bits of IPv4's TOS and of IPv6's traffic class (RFC 3168). RoCEv2
+/// senders say ECT, a congested switch makes it CE, and the receiver answers with a CNP (IBA annex A17).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable: a congested switch drops instead of marking.
+    NotEct = 0,
+    /// ECN-capable, the second of the two codes.
+    Ect1 = 1,
+    /// ECN-capable, the usual code.
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    const MASK: u8 = 0b11;
+
+    /// The two bits of a TOS or traffic class.
+    pub const fn of(traffic_class: u8) -> Self {
+        match traffic_class & Self::MASK {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    /// `traffic_class` with these two bits; its DSCP stays.
+    pub const fn put(self, traffic_class: u8) -> u8 {
+        traffic_class & !Self::MASK | self as u8
+    }
+}
+
 /// The UDP header as it travels.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -286,6 +320,16 @@ mod tests {
         // The numerical example of RFC 1071 section 3: the sum is ddf2.
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(Checksum::default().add(&bytes).finish(), !0xddf2);
+    }
+
+    #[test]
+    fn ecn_is_the_low_two_bits() {
+        for class in 0..=u8::MAX {
+            assert_eq!(Ecn::of(class).put(class), class);
+            assert_eq!(Ecn::Ce.put(class), class | 3);
+            assert_eq!(Ecn::NotEct.put(class) >> 2, class >> 2);
+        }
+        assert_eq!(Ecn::of(0b1010_1010), Ecn::Ect0);
     }
 
     #[test]

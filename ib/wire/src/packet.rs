@@ -10,6 +10,7 @@ use crate::header::Header;
 use crate::immediate::{Ieth, ImmDt};
 use crate::opcode::{ExtKind, Opcode, OpcodeInfo};
 use crate::reth::Reth;
+use crate::types::{PKey, Psn, Qpn};
 
 /// The extension headers of a packet: exactly those that its opcode has are present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -165,6 +166,22 @@ pub struct Packet<'a> {
     pub headers: Headers,
     /// Payload without pad.
     pub payload: &'a [u8],
+}
+
+impl Packet<'static> {
+    /// A RoCEv2 congestion notification packet to the queue pair whose packets came marked: BECN set, PSN 0, sixteen
+    /// reserved bytes (IBA annex A17).
+    pub fn cnp(dest_qpn: Qpn, pkey: PKey) -> Self {
+        let bth = Bth {
+            becn: true,
+            pkey,
+            ..Bth::new(Opcode::Cnp, dest_qpn, Psn::new(0))
+        };
+        Packet {
+            headers: Headers::new(bth, Ext::default()),
+            payload: &[0; 16],
+        }
+    }
 }
 
 impl<'a> Packet<'a> {

@@ -5,7 +5,7 @@ use crate::error::{EmitError, ParseError};
 use crate::grh::{Grh, NextHeader};
 use crate::header::{Header, put};
 use crate::icrc::{Icrc, Rewind};
-use crate::ip::{Checksum, ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, Ethernet, Ipv4, Udp};
+use crate::ip::{Checksum, ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, Ecn, Ethernet, Ipv4, Udp};
 use crate::native::{ICRC_LEN, trailer};
 use crate::packet::Packet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -59,6 +59,33 @@ impl RoceIp {
             sgid: crate::Gid(source.octets()),
             dgid: crate::Gid(destination.octets()),
         })
+    }
+
+    /// DSCP and ECN: IPv4's TOS, IPv6's traffic class.
+    pub const fn traffic_class(&self) -> u8 {
+        match self {
+            RoceIp::V4(ip) => ip.tos,
+            RoceIp::V6(ip) => ip.traffic_class,
+        }
+    }
+
+    /// The same header with another DSCP and ECN.
+    pub const fn with_traffic_class(mut self, traffic_class: u8) -> Self {
+        match &mut self {
+            RoceIp::V4(ip) => ip.tos = traffic_class,
+            RoceIp::V6(ip) => ip.traffic_class = traffic_class,
+        }
+        self
+    }
+
+    /// The congestion bits.
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::of(self.traffic_class())
+    }
+
+    /// The same header with other congestion bits. The ICRC stays right, for it does not cover them.
+    pub const fn with_ecn(self, ecn: Ecn) -> Self {
+        self.with_traffic_class(ecn.put(self.traffic_class()))
     }
 
     /// Reads an IPv4 or IPv6 header, whichever the version nibble says; returns it, its payload length and what

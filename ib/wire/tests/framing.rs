@@ -144,6 +144,21 @@ proptest! {
         }
     }
 
+    /// What a congested switch writes on the way spoils nothing but the IPv4 checksum, which it renews.
+    #[test]
+    fn marking_leaves_the_icrc_right(headers in roce_headers(), (inner, payload) in packet()) {
+        let packet = RocePacket { headers, udp_checksum: false, packet: Packet { headers: inner, payload: &payload } };
+        let bytes = roce_bytes(&packet);
+        let marked = RocePacket { headers: RoceHeaders { ip: headers.ip.with_ecn(Ecn::Ce), ..headers }, ..packet };
+        let marked_bytes = roce_bytes(&marked);
+        let icrc = bytes.len() - ICRC_LEN;
+        prop_assert_eq!(&marked_bytes[icrc..], &bytes[icrc..]);
+        let parsed = RocePacket::parse(&marked_bytes).expect("still right");
+        prop_assert_eq!(parsed.headers.ip.ecn(), Ecn::Ce);
+        prop_assert_eq!(parsed.headers.ip.traffic_class() >> 2, headers.ip.traffic_class() >> 2);
+        prop_assert_eq!(parsed.packet, packet.packet);
+    }
+
     #[test]
     fn a_flipped_bit_spoils_the_udp_checksum(
         headers in roce_headers(), (inner, payload) in packet(), at in any::<Index>(), bit in 0_u8..8,
@@ -184,6 +199,32 @@ proptest! {
             let _ = RocePacket::parse(&bytes);
         }
     }
+}
+
+#[test]
+fn a_congestion_notification_is_a_bth_and_sixteen_zeros() {
+    let cnp = Packet::cnp(Qpn(0x12_3456), PKey(0xffff));
+    let mut out = [0xa5; 29];
+    assert_eq!(cnp.emit(&mut out), Ok(28));
+    assert_eq!(
+        out[..12],
+        [
+            0x81, 0x00, 0xff, 0xff, 0x40, 0x12, 0x34, 0x56, 0x00, 0x00, 0x00, 0x00
+        ]
+    );
+    assert_eq!(out[12..], [&[0; 16][..], &[0xa5]].concat());
+    assert_eq!(Packet::parse(&out[..28]), Ok(cnp));
+    assert_eq!(
+        Packet::parse(&out[..24]),
+        Err(ParseError::Payload {
+            opcode: Opcode::Cnp,
+            len: 12
+        })
+    );
+    assert_eq!(
+        cnp.to_string(),
+        "CNP psn=0x000000 qpn=0x123456 becn payload=16"
+    );
 }
 
 #[test]

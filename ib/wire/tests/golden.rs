@@ -387,6 +387,20 @@ fn native_packets_of_real_adapters() {
     );
 }
 
+#[test]
+fn a_congestion_notification_of_a_real_adapter() {
+    let line = include_str!("golden/cnp.hex").lines().nth(1);
+    let frame = unhex(line.expect("the frame"));
+    let (ethernet, packet) = RocePacket::parse_ethernet(&frame).expect("parses and verifies");
+    assert_eq!(packet.packet, Packet::cnp(Qpn(0x118), PKey(0xffff)));
+    // DSCP 48, and itself ECN-capable.
+    assert_eq!(packet.headers.ip.traffic_class(), 48 << 2 | Ecn::Ect0 as u8);
+    let mut out = vec![0xa5; frame.len()];
+    let rest = ethernet.emit(&mut out).expect("fits");
+    assert_eq!(packet.emit(rest), Ok(packet.wire_len()));
+    assert_eq!(out, frame);
+}
+
 /// The worked example of the IBA's section on CRCs (table 29): an RDMA WRITE Only of 14 bytes, ICRC 96 25 b7 5a.
 #[test]
 fn the_example_of_the_iba() {
