@@ -123,12 +123,15 @@ const OPERATIONS: [(u32, SendOpcode); 10] = [
     (sys::IBV_QP_EX_WITH_SEND_WITH_INV, SendOpcode::SendInv),
 ];
 
-/// Whether a service has an operation (IBA table 55).
+/// Whether a service has an operation, as the direct wire decides it too when a request is posted (IBA table 46).
 fn offers(qp_type: QpType, opcode: SendOpcode) -> bool {
     use SendOpcode as Op;
     match qp_type {
         QpType::Rc | QpType::XrcSend => true,
-        QpType::Uc => !matches!(opcode, Op::RdmaRead | Op::CmpSwap | Op::FetchAdd),
+        QpType::Uc => !matches!(
+            opcode,
+            Op::RdmaRead | Op::CmpSwap | Op::FetchAdd | Op::SendInv
+        ),
         QpType::Ud => matches!(opcode, Op::Send | Op::SendImm),
         QpType::XrcRecv => false,
     }
@@ -517,6 +520,16 @@ mod tests {
         assert_eq!(check_operations(QpType::Rc, all), Ok(()));
         assert_eq!(check_operations(QpType::XrcSend, all), Ok(()));
         assert_eq!(check_operations(QpType::Uc, atomics), Err(libc::EOPNOTSUPP));
+        let invalidate = u64::from(sys::IBV_QP_EX_WITH_SEND_WITH_INV);
+        let uc = all
+            - invalidate
+            - atomics
+            - u64::from(sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | sys::IBV_QP_EX_WITH_RDMA_READ);
+        assert_eq!(check_operations(QpType::Uc, uc), Ok(()));
+        assert_eq!(
+            check_operations(QpType::Uc, invalidate),
+            Err(libc::EOPNOTSUPP)
+        );
         assert_eq!(
             check_operations(QpType::Ud, u64::from(sys::IBV_QP_EX_WITH_SEND_WITH_IMM)),
             Ok(())

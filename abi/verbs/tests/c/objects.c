@@ -1,6 +1,7 @@
 /* Objects: creation, refusals, who keeps whom alive. */
 #include "check.h"
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct ibv_context *context;
@@ -58,6 +59,29 @@ static void regions(void)
 	EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION, pd, bytes, 64, 0), 0);
 	CHECK(mr->pd == pd && mr->length == 64);
 	EQ(ibv_dealloc_pd(other), 0);
+	/* Memory that an adapter could not pin, now and at a re-registration, which then leaves the region alone. */
+	char *pages = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(pages != MAP_FAILED);
+	REFUSED(ibv_reg_mr(pd, pages, 8192, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+	REFUSED(ibv_reg_mr(pd, pages, 8192, IBV_ACCESS_MW_BIND), EFAULT);
+	REFUSED(ibv_reg_mr_iova(pd, pages + 4090, 100, 0, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+	REFUSED(ibv_reg_mr(pd, NULL, 4096, IBV_ACCESS_REMOTE_READ), EFAULT);
+	struct ibv_mr *readable = ibv_reg_mr(pd, pages, 8192, IBV_ACCESS_REMOTE_READ);
+
+	CHECK(readable);
+	EQ(ibv_rereg_mr(readable, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), IBV_REREG_MR_ERR_CMD);
+	EQ(errno, EFAULT);
+	EQ(mprotect(pages + 4096, 4096, PROT_NONE), 0);
+	REFUSED(ibv_reg_mr(pd, pages, 8192, IBV_ACCESS_REMOTE_READ), EFAULT);
+	EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, pages + 4096, 8, 0), IBV_REREG_MR_ERR_CMD);
+	EQ(errno, EFAULT);
+	CHECK(mr->addr == bytes && mr->length == 64);
+	EQ(ibv_dereg_mr(readable), 0);
+	readable = ibv_reg_mr(pd, pages, 8192, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	CHECK(readable); /* on demand: whatever comes there later */
+	EQ(ibv_dereg_mr(readable), 0);
+	EQ(munmap(pages, 8192), 0);
 	EQ(ibv_rereg_mr(mr, 1 << 5, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	EQ(ibv_rereg_mr(mr, 0, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), IBV_REREG_MR_ERR_INPUT);
@@ -215,6 +239,25 @@ static void receive_queues(void)
 	REFUSED(ibv_open_xrcd(context, &xrcd_init), EINVAL);
 }
 
+/* What is said of the order of bytes: nothing that rdma-core asks for, and that the last byte of a WRITE comes last. */
+static void orders(struct ibv_qp *qp, int receives_writes)
+{
+	const uint32_t return_caps = 1 << 0, device_only = 1 << 1, last_byte_last = 1u << 31;
+
+	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_DRIVER1; op++) {
+		int writes = op == IBV_WR_RDMA_WRITE || op == IBV_WR_RDMA_WRITE_WITH_IMM;
+
+		EQ(ibv_query_qp_data_in_order(qp, op, 0), 0);
+		EQ(ibv_query_qp_data_in_order(qp, op, return_caps), 0);
+		EQ(ibv_query_qp_data_in_order(qp, op, return_caps | device_only), 0);
+		EQ(ibv_query_qp_data_in_order(qp, op, last_byte_last | return_caps), 0);
+#ifndef __x86_64__
+		writes = 0; /* weaker orders of stores promise nothing */
+#endif
+		EQ(ibv_query_qp_data_in_order(qp, op, last_byte_last), writes && receives_writes);
+	}
+}
+
 static void queue_pairs(void)
 {
 	struct ibv_device_attr device;
@@ -233,7 +276,7 @@ static void queue_pairs(void)
 	EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &back), 0);
 	CHECK(attr.cap.max_recv_wr >= 4 && back.cap.max_recv_sge >= 2 && back.send_cq == cq && back.sq_sig_all == 1);
 	EQ(back.qp_type, IBV_QPT_RC);
-	EQ(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0), 0);
+	orders(qp, 1);
 	struct ibv_ece ece = { .vendor_id = 1 };
 
 	EQ(ibv_query_ece(qp, &ece), EOPNOTSUPP);
@@ -273,9 +316,20 @@ static void queue_pairs(void)
 
 	qp = ibv_create_qp_ex(context, &extended);
 	CHECK(qp && ibv_qp_to_qp_ex(qp) && ibv_qp_to_qp_ex(qp)->wr_send && !ibv_qp_to_qp_ex(qp)->wr_send_imm);
+	orders(qp, 0);
 	EQ(ibv_destroy_qp(qp), 0);
 	extended.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ;
 	REFUSED(ibv_create_qp_ex(context, &extended), EOPNOTSUPP);
+	/* An unreliable connection has every WRITE and SEND but the one that invalidates. */
+	extended.qp_type = IBV_QPT_UC;
+	extended.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW;
+	qp = ibv_create_qp_ex(context, &extended);
+	CHECK(qp);
+	orders(qp, 1);
+	EQ(ibv_destroy_qp(qp), 0);
+	extended.send_ops_flags |= IBV_QP_EX_WITH_SEND_WITH_INV;
+	REFUSED(ibv_create_qp_ex(context, &extended), EOPNOTSUPP);
+	extended.qp_type = IBV_QPT_UD;
 	extended.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE;
 	REFUSED(ibv_create_qp_ex(context, &extended), EOPNOTSUPP);
 	extended.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
