@@ -23,6 +23,7 @@ mod native;
 mod opcode;
 mod packet;
 pub mod pcap;
+pub mod pcapng;
 mod reth;
 mod roce;
 mod types;

@@ -37,7 +37,7 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Magic number of captures with microsecond timestamps.
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 /// Longest packet that Wireshark takes, and more than any of ours.
-const SNAP_LEN: u32 = 262_144;
+pub(crate) const SNAP_LEN: u32 = 262_144;
 const NS_PER_S: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -64,7 +64,7 @@ struct RecordHeader {
 /// Header of an ERF record. The writer and reader put it on and take it off: callers see packets.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct ErfHeader {
+pub(crate) struct ErfHeader {
     /// Seconds in units of 2^-32, the one little-endian field.
     timestamp: little_endian::U64,
     /// Extension headers follow: 1 bit; record type: 7 bits.
@@ -82,7 +82,7 @@ const ERF_FLAG_VARYING: u8 = 1 << 2;
 
 impl ErfHeader {
     /// None for a packet that the record's 16 bits of length cannot hold.
-    fn new(timestamp_ns: u64, packet_len: usize) -> Option<Self> {
+    pub(crate) fn new(timestamp_ns: u64, packet_len: usize) -> Option<Self> {
         let record_len = (size_of::<Self>() + packet_len).next_multiple_of(8);
         let (seconds, fraction_ns) = (timestamp_ns / NS_PER_S, timestamp_ns % NS_PER_S);
         Some(ErfHeader {
