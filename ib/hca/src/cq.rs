@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+use ferriband_transport::direct::TAKEN_AT_ONCE;
 use ferriband_transport::types::{Completion, WcStatus};
 
 use crate::channel::EventQueue;
@@ -70,6 +71,45 @@ pub struct Stamped {
     pub wallclock_ns: u64,
     /// Completions queued before it.
     place: u64,
+}
+
+/// A completion on its way to a program that polls just now: the first of an empty queue need not pass through it. Order is
+/// kept: who offers holds what orders completions of its queue pair, and nothing earlier is queued.
+#[derive(Debug, Default)]
+pub(crate) struct Catch<'a> {
+    /// The queue that is polled.
+    polled: Option<&'a Cq>,
+    caught: Option<Completion>,
+}
+
+impl<'a> Catch<'a> {
+    /// Nobody polls: everything is queued.
+    #[inline]
+    pub(crate) fn nobody() -> Self {
+        Catch::default()
+    }
+
+    fn for_poll_of(cq: &'a Cq) -> Self {
+        Catch {
+            // a time of arrival and an event are the queue's to give
+            polled: (!cq.timestamps && !cq.wallclock).then_some(cq),
+            caught: None,
+        }
+    }
+
+    /// Hands the completion to the polling program if it is for it and the next; else it has to be queued.
+    #[inline]
+    fn takes(&mut self, cq: &Cq, completion: &Completion) -> bool {
+        let next = self.caught.is_none()
+            && self.polled.is_some_and(|polled| std::ptr::eq(polled, cq))
+            && cq.count.load(Ordering::Acquire) == 0
+            && !cq.overrun.load(Ordering::Relaxed)
+            && (cq.channel.is_none() || cq.armed.load(Ordering::Acquire) == DISARMED);
+        if next {
+            self.caught = Some(*completion);
+        }
+        next
+    }
 }
 
 #[derive(Debug)]
@@ -156,6 +196,15 @@ impl Cq {
         lock(&self.ring).capacity as u32
     }
 
+    /// As [`Cq::push`], but past the queue if the program polls it just now.
+    #[inline]
+    pub(crate) fn push_or_hand(&self, completion: &Completion, catch: &mut Catch<'_>) -> u64 {
+        if catch.takes(self, completion) {
+            return TAKEN_AT_ONCE;
+        }
+        self.push(*completion)
+    }
+
     /// Queues a completion and gives its place, counted from the queue's beginning; raises an event if one is asked for.
     /// An overrun ends the queue and is reported (I13).
     pub(crate) fn push(&self, completion: Completion) -> u64 {
@@ -223,17 +272,25 @@ impl Cq {
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(&Stamped)) -> Result<usize, Error> {
         self.ctx.engine.check_alive()?;
-        if self.count.load(Ordering::Acquire) == 0 {
-            self.ctx.engine.poll();
-            if self.count.load(Ordering::Acquire) == 0 {
-                if self.overrun.load(Ordering::Acquire) {
+        let mut taken = 0;
+        if self.count.load(Ordering::Acquire) == 0 && max > 0 {
+            let mut catch = Catch::for_poll_of(self);
+            self.ctx.engine.poll(&mut catch);
+            if let Some(completion) = catch.caught {
+                each(&Stamped {
+                    completion,
+                    ..Stamped::default()
+                });
+                taken = 1;
+            }
+            if taken == max || self.count.load(Ordering::Acquire) == 0 {
+                if taken == 0 && self.overrun.load(Ordering::Acquire) {
                     return Err(Error::Gone("the completion queue was overrun"));
                 }
-                return Ok(0);
+                return Ok(taken);
             }
         }
         let mut ring = lock(&self.ring);
-        let mut taken = 0;
         let mut below = None;
         while taken < max {
             let Some(entry) = ring.entries.pop_front() else {

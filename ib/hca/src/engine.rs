@@ -144,10 +144,13 @@ pub struct Engine {
     /// Somebody polls: the progress thread only looks on.
     polling: AtomicBool,
     polls: AtomicU32,
+    /// The thread knows of long transfers: it need not be told of more.
+    assisting: AtomicBool,
     idle_polls: AtomicU32,
-    /// Polls in a row that found nothing, and from when on they yield.
+    /// Polls in a row that found nothing, how many of them spin, and after how many the next yields.
     empty_polls: AtomicU32,
     spin_limit: AtomicU32,
+    yield_after: AtomicU32,
     stop: AtomicBool,
     fatal: AtomicBool,
     /// Connections that have not said who they are.
@@ -239,9 +242,11 @@ impl Engine {
             next_timer: AtomicU64::new(u64::MAX),
             polling: AtomicBool::new(false),
             polls: AtomicU32::new(0),
+            assisting: AtomicBool::new(false),
             idle_polls: AtomicU32::new(0),
             empty_polls: AtomicU32::new(0),
             spin_limit: AtomicU32::new(0),
+            yield_after: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             strangers: Mutex::default(),

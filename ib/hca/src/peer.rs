@@ -13,7 +13,7 @@ use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::wait::EventFd;
 use ferriband_memory::{Segment, Span};
 use ferriband_transport::direct::layout::{
-    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY, RING_HEAD, ring_offset,
+    PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY, ring_offset,
 };
 use ferriband_transport::direct::{Completer, Consumer, Link, Producer, TxShared, Words};
 
@@ -43,6 +43,14 @@ pub(crate) struct Inbound {
     pub(crate) last: Option<(u64, Arc<Qp>)>,
 }
 
+/// The end of a ring that collects answers, and the queue pair of the last one, with the version of the table in which it
+/// was found.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(crate) completer: Completer,
+    pub(crate) last: Option<(u64, Arc<Qp>)>,
+}
+
 /// What exists once the channel is established.
 #[derive(Debug)]
 pub struct Channel {
@@ -56,7 +64,7 @@ pub struct Channel {
     rx_pos: AtomicU64,
     /// An acknowledgement was published whose peer was not yet looked at for sleeping.
     owes_ring: AtomicBool,
-    pub(crate) completer: FastMutex<Completer>,
+    pub(crate) completer: FastMutex<Outbound>,
     pub(crate) rx: FastMutex<Inbound>,
     /// The peer's private memory, if the system lets us reach it.
     pub(crate) remote: Option<RemoteProcess>,
@@ -76,7 +84,7 @@ impl Channel {
     /// True when the peer has answered something that was not collected.
     #[inline]
     pub(crate) fn has_answers(&self) -> bool {
-        self.tx_shared.reclaimed() != Words::load(&**self.pair, self.out + RING_HEAD)
+        Completer::waits(&**self.pair, self.out, self.tx_shared.reclaimed())
     }
 
     /// To be called with the consumer's lock held, after records were taken.
@@ -146,7 +154,10 @@ impl Peer {
         self.channel
             .set(Channel {
                 tx: FastMutex::new(Producer::new(out, tx_shared.clone())),
-                completer: FastMutex::new(Completer::new(out, tx_shared.clone())),
+                completer: FastMutex::new(Outbound {
+                    completer: Completer::new(out, tx_shared.clone()),
+                    last: None,
+                }),
                 rx: FastMutex::new(Inbound {
                     consumer: Consumer::new(inward),
                     last: None,

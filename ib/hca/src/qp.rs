@@ -23,7 +23,7 @@ use ferriband_wire::{Gid, Lid, Qpn};
 
 use crate::ah::Ah;
 use crate::context::{AsyncKind, Context, Pd};
-use crate::cq::Cq;
+use crate::cq::{Catch, Cq};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::peer::PeerLink;
@@ -101,16 +101,17 @@ pub struct SendRequest<'a> {
 }
 
 /// Where completions of a send queue go.
-struct SendSink<'a> {
+struct SendSink<'a, 'c> {
     cq: Option<&'a Cq>,
     place: u64,
+    catch: &'a mut Catch<'c>,
 }
 
-impl direct::Sink for SendSink<'_> {
+impl direct::Sink for SendSink<'_, '_> {
     #[inline]
     fn sent(&mut self, completion: Completion) {
         if let Some(cq) = self.cq {
-            self.place = cq.push(completion);
+            self.place = cq.push_or_hand(&completion, self.catch);
         }
     }
 
@@ -209,10 +210,10 @@ impl Outcome {
     }
 
     /// Tells the program. To be called after the record is acknowledged; `qp` is the queue pair that it was for.
-    pub(crate) fn deliver(self, engine: &Engine, qp: Option<&Arc<Qp>>) {
+    pub(crate) fn deliver(&self, engine: &Engine, qp: Option<&Arc<Qp>>, catch: &mut Catch<'_>) {
         if let Some((target, srq)) = &self.extended {
-            if let (Some((_, cq)), Some(completion)) = (&srq.xrc, self.completion) {
-                cq.push(completion);
+            if let (Some((_, cq)), Some(completion)) = (&srq.xrc, &self.completion) {
+                cq.push_or_hand(completion, catch);
             }
             srq.check_limit();
             match self.event {
@@ -222,8 +223,8 @@ impl Outcome {
             return;
         }
         let Some(qp) = qp else { return };
-        if let (Some(cq), Some(completion)) = (&qp.recv_cq, self.completion) {
-            cq.push(completion);
+        if let (Some(cq), Some(completion)) = (&qp.recv_cq, &self.completion) {
+            cq.push_or_hand(completion, catch);
         }
         if let Some(srq) = &qp.srq {
             srq.check_limit();
@@ -512,7 +513,8 @@ impl Qp {
         let _ = self.revoke(true);
         self.state.store(QpState::Err as u32, Ordering::Release);
         let mut send = lock(&self.send);
-        send.sender.set_state(SendState::Flushing, &mut self.sink());
+        send.sender
+            .set_state(SendState::Flushing, &mut self.sink(&mut Catch::nobody()));
         drop(send);
         self.flush_receives();
         if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
@@ -548,10 +550,11 @@ impl Qp {
     }
 
     #[inline]
-    fn sink(&self) -> SendSink<'_> {
+    fn sink<'a, 'c>(&'a self, catch: &'a mut Catch<'c>) -> SendSink<'a, 'c> {
         SendSink {
             cq: self.send_cq.as_deref(),
             place: 0,
+            catch,
         }
     }
 
@@ -578,8 +581,7 @@ impl Qp {
         send: &mut SendHalf,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
-        let mut small = [0; 64];
-        let mut large;
+        let (mut small, mut large);
         let inline = if request.flags.contains(SendFlags::INLINE) {
             let length = request
                 .sges
@@ -592,6 +594,7 @@ impl Qp {
                 ));
             }
             let bytes = if length <= 64 {
+                small = [0; 64];
                 &mut small[..length as usize]
             } else {
                 large = [0; limits::MAX_INLINE as usize];
@@ -675,7 +678,9 @@ impl Qp {
             bind,
             fanout: &fanout,
         };
-        Ok(send.sender.post(&posted, &mut self.sink())?)
+        Ok(send
+            .sender
+            .post(&posted, &mut self.sink(&mut Catch::nobody()))?)
     }
 
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.
@@ -741,7 +746,8 @@ impl Qp {
         let mut send = lock(&self.send);
         // a record that was pushed while the peer's death was being noticed has nobody left to answer it
         if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {
-            send.sender.peer_died(Engine::now(), &mut self.sink());
+            send.sender
+                .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
         }
         self.advance(engine, &mut send, long)
     }
@@ -749,9 +755,12 @@ impl Qp {
     #[inline]
     fn advance(self: &Arc<Self>, engine: &Engine, send: &mut SendHalf, long: bool) -> bool {
         let before = send.sender.outstanding();
-        let advance = send
-            .sender
-            .advance(engine, Engine::now, long, &mut self.sink());
+        let advance = send.sender.advance(
+            engine,
+            Engine::now,
+            long,
+            &mut self.sink(&mut Catch::nobody()),
+        );
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
             crate::engine::after(engine, self, advance);
@@ -812,17 +821,19 @@ impl Qp {
         engine: &Engine,
         pair: &Span,
         answer: Answered,
+        catch: &mut Catch<'_>,
     ) -> bool {
         let mut send = lock(&self.send);
         send.sender
-            .answered(engine, pair, answer, Engine::now, &mut self.sink());
+            .answered(engine, pair, answer, Engine::now, &mut self.sink(catch));
         self.check_send_state(&send);
         !send.sender.idle()
     }
 
     pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
         let mut send = lock(&self.send);
-        send.sender.peer_died(Engine::now(), &mut self.sink());
+        send.sender
+            .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
         self.check_send_state(&send);
         drop(send);
         engine.schedule(self);

@@ -267,25 +267,21 @@ impl RemoteProcess {
             }
             (Way::Pinned, None) => return Err(libc::EPERM),
             (Way::Bulk, _) => {
-                let body = step.bytes - step.tail;
-                let there = |at: usize, len| iovec {
-                    iov_base: std::ptr::with_exposed_provenance_mut(
-                        (remote as usize).wrapping_add(at),
-                    ),
-                    iov_len: len,
+                // One element there, several here: the kernel moves our elements one after the other, so the tail comes
+                // last; a second element there would pin its page a second time.
+                let far = iovec {
+                    iov_base: std::ptr::with_exposed_provenance_mut(remote as usize),
+                    iov_len: step.bytes,
                 };
-                let far = [there(0, body), there(body, step.tail)];
-                // An empty first element is allowed; an empty second one is left out.
-                let far_count = if step.tail == 0 { 1 } else { 2 };
                 let (pid, count) = (self.pid, count as u64);
                 match direction {
                     // SAFETY: as above; the far addresses are the target's matter.
                     Direction::Write => unsafe {
-                        libc::process_vm_writev(pid, pieces, count, far.as_ptr(), far_count, 0)
+                        libc::process_vm_writev(pid, pieces, count, &far, 1, 0)
                     },
                     // SAFETY: as above.
                     Direction::Read => unsafe {
-                        libc::process_vm_readv(pid, pieces, count, far.as_ptr(), far_count, 0)
+                        libc::process_vm_readv(pid, pieces, count, &far, 1, 0)
                     },
                 }
             }
@@ -386,11 +382,10 @@ enum Direction {
     Write,
 }
 
-/// One system call's worth of a transfer: our pieces, and how many of the bytes are the tail that goes last.
+/// One system call's worth of a transfer: our pieces, of which the last ones are the tail.
 struct Step {
     pieces: Pieces,
     bytes: usize,
-    tail: usize,
 }
 
 impl Step {
@@ -417,7 +412,6 @@ impl Step {
             return Step {
                 pieces,
                 bytes: body,
-                tail: 0,
             };
         }
         // In an element of its own. A tail that lies in two elements of the list is moved in two pieces: its last
@@ -435,11 +429,9 @@ impl Step {
             tail - first,
             MAX_PIECES,
         );
-        let tail = moved;
         Step {
             pieces,
-            bytes: body + tail,
-            tail,
+            bytes: body + moved,
         }
     }
 }

@@ -225,14 +225,18 @@ bitflags::bitflags! {
 }
 
 /// One completion. `imm_or_rkey` is immediate data in network byte order, or the invalidated key in host order.
+///
+/// Whole lines of 16 bytes in a fixed order: a completion is copied right after a store to a line that a peer looks at, and
+/// a load over several smaller stores would wait for all of them to leave the core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C, align(16))]
 pub struct Completion {
     /// The work request's identifier.
     pub wr_id: u64,
-    /// Outcome.
-    pub status: WcStatus,
-    /// What completed; undefined when `status` is not success.
-    pub opcode: WcOpcode,
+    /// Sender's queue pair (UD).
+    pub src_qp: u32,
+    /// Flags.
+    pub flags: WcFlags,
     /// Detail of a failure: the NAK syndrome, or 0.
     pub vendor_err: u32,
     /// Bytes received, read, or 8 for atomics.
@@ -241,10 +245,10 @@ pub struct Completion {
     pub imm_or_rkey: u32,
     /// Local queue pair.
     pub qp_num: u32,
-    /// Sender's queue pair (UD).
-    pub src_qp: u32,
-    /// Flags.
-    pub flags: WcFlags,
+    /// Outcome.
+    pub status: WcStatus,
+    /// What completed; undefined when `status` is not success.
+    pub opcode: WcOpcode,
     /// P_Key index (UD).
     pub pkey_index: u16,
     /// Source LID (UD).

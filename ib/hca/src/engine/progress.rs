@@ -10,12 +10,13 @@ use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_transport::direct::layout::{
     PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY,
 };
-use ferriband_transport::direct::{Advance, Completer, Consumer, Handled, Response, Sender, Words};
+use ferriband_transport::direct::{Advance, Consumer, Handled, Response, Sender, Words};
 
 use super::Engine;
+use crate::cq::Catch;
 use crate::error::Error;
 use crate::lock;
-use crate::peer::{Channel, Inbound, PeerLink};
+use crate::peer::{Channel, Inbound, Outbound, PeerLink};
 use crate::qp::{Outcome, Qp};
 
 /// Records taken from one ring before others have their turn.
@@ -30,8 +31,17 @@ const COLLECT_BUDGET: usize = 64;
 const TAKE_OVER_AFTER: u32 = 32;
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
+/// A yield shorter than this found nobody else who wanted the core.
+const ALONE_NS: u64 = 400;
+/// Polls before the next yield then: about half a microsecond.
+const ALONE_POLLS: u32 = 32;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
+/// How long the thread watches, when long transfers are posted, whether the program polls: then the program moves them, since
+/// two cores that take turns at one transfer lose their caches to each other.
+const WATCH_POLLS_NS: u64 = 20_000;
+/// How often it looks again while the program does.
+const ASSIST_TICK_NS: u64 = 100_000;
 /// How often blocked work is looked at in any case.
 const BLOCKED_TICK_NS: u64 = 10_000_000;
 /// Rounds that a program makes before it waits; the thread makes the others.
@@ -72,24 +82,36 @@ thread_local! {
 impl Engine {
     /// One round by a polling program. No system call while it goes on.
     #[inline]
-    pub(crate) fn poll(&self) {
+    pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
         self.polls.store(
             self.polls.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Relaxed,
         );
-        if self.round(true) {
+        if self.round(true, catch) {
             self.empty_polls.store(0, Ordering::Relaxed);
             return;
         }
         let empty = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
         self.empty_polls.store(empty, Ordering::Relaxed);
-        if empty > self.spin_limit.load(Ordering::Relaxed) {
-            // whoever we wait for may need this core
-            std::thread::yield_now();
+        if empty > self.yield_after.load(Ordering::Relaxed) {
+            self.give_way();
         }
         if !self.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
         }
+    }
+
+    /// Whoever we wait for may need this core. If nobody took it, the next polls spin again: a program that is bound to a
+    /// core of its own pays for few system calls.
+    #[cold]
+    fn give_way(&self) {
+        let begun = Self::now().0;
+        std::thread::yield_now();
+        let alone = Self::now().0 - begun < ALONE_NS;
+        let limit = self.spin_limit.load(Ordering::Relaxed);
+        self.empty_polls.store(limit, Ordering::Relaxed);
+        let spins = if alone { ALONE_POLLS } else { 0 };
+        self.yield_after.store(limit + spins, Ordering::Relaxed);
     }
 
     #[cold]
@@ -110,7 +132,7 @@ impl Engine {
         self.polling.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true));
+        let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || self.needs_thread() {
             self.waker.signal(1);
         }
@@ -123,14 +145,14 @@ impl Engine {
     }
 
     /// One round over everything. True if anything was done.
-    fn round(&self, long: bool) -> bool {
+    fn round(&self, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
         if self.many_peers.load(Ordering::Relaxed) {
-            self.with_peers(|peers| worked |= self.serve_pending(peers));
+            self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
         } else {
             for slot in &self.watched {
                 let Some(link) = slot.get() else { break };
-                worked |= self.serve(link);
+                worked |= self.serve(link, catch);
             }
         }
         if self.work_count.load(Ordering::Acquire) > 0 {
@@ -157,16 +179,16 @@ impl Engine {
     }
 
     fn serve_all(&self, peers: &[PeerLink]) -> bool {
-        peers
-            .iter()
-            .fold(false, |worked, link| self.serve(link) | worked)
+        peers.iter().fold(false, |worked, link| {
+            self.serve(link, &mut Catch::nobody()) | worked
+        })
     }
 
     /// With many peers only those are looked at that have set their bit since it was last cleared. (With few, the bits
     /// stay set and cost the peers nothing.) A bit is cleared before its ring is looked at, so what comes later sets it anew.
-    fn serve_pending(&self, peers: &[PeerLink]) -> bool {
+    fn serve_pending(&self, peers: &[PeerLink], catch: &mut Catch<'_>) -> bool {
         let own = &**self.own;
-        let mut worked = self.serve(&self.self_link);
+        let mut worked = self.serve(&self.self_link, catch);
         if Words::load(own, PROC_PENDING_SUMMARY) == 0 {
             return worked;
         }
@@ -180,7 +202,7 @@ impl Engine {
                 bits &= bits - 1;
                 let first = peers.partition_point(|link| link.0.slot < slot);
                 for link in peers[first..].iter().take_while(|link| link.0.slot == slot) {
-                    worked |= self.serve(link);
+                    worked |= self.serve(link, catch);
                     if link
                         .0
                         .channel
@@ -204,7 +226,7 @@ impl Engine {
 
     /// Rings to and from one peer.
     #[inline]
-    fn serve(&self, link: &PeerLink) -> bool {
+    fn serve(&self, link: &PeerLink, catch: &mut Catch<'_>) -> bool {
         let Some(channel) = link.0.channel.get() else {
             return false;
         };
@@ -215,7 +237,7 @@ impl Engine {
             if !channel.has_record() {
                 break;
             }
-            match self.drain(link) {
+            match self.drain(link, catch) {
                 Turn::Busy => break,
                 Turn::Done(count) => worked |= count > 0,
                 Turn::More => return self.leave_rest(),
@@ -226,7 +248,7 @@ impl Engine {
             if !channel.has_answers() {
                 break;
             }
-            match self.collect(link) {
+            match self.collect(link, catch) {
                 Turn::Busy => break,
                 Turn::Done(count) => worked |= count > 0,
                 Turn::More => return self.leave_rest(),
@@ -257,7 +279,7 @@ impl Engine {
     }
 
     /// Executes records of a peer.
-    fn drain(&self, link: &PeerLink) -> Turn {
+    fn drain(&self, link: &PeerLink, catch: &mut Catch<'_>) -> Turn {
         let Some(channel) = link.0.channel.get() else {
             return Turn::Busy;
         };
@@ -286,7 +308,7 @@ impl Engine {
             };
             if last.as_ref().is_none_or(|(_, qp)| qp.qpn != record.dst_qpn) {
                 // what is told refers to the queue pair at hand
-                self.acknowledge(link, channel, rx, last, &mut told);
+                self.acknowledge(link, channel, rx, last, &mut told, catch);
                 *last = self.qp_by_number(record.dst_qpn).map(|qp| (version, qp));
             }
             let (handled, outcome) = match last {
@@ -309,11 +331,11 @@ impl Engine {
             {
                 told.push(outcome);
                 if told.is_full() {
-                    self.acknowledge(link, channel, rx, last, &mut told);
+                    self.acknowledge(link, channel, rx, last, &mut told, catch);
                 }
             }
         }
-        self.acknowledge(link, channel, rx, last, &mut told);
+        self.acknowledge(link, channel, rx, last, &mut told, catch);
         DRAINING.set(false);
         if more { Turn::More } else { Turn::Done(count) }
     }
@@ -329,16 +351,19 @@ impl Engine {
         rx: &mut Consumer,
         qp: &Option<(u64, Arc<Qp>)>,
         told: &mut ArrayVec<Outcome, BATCH>,
+        catch: &mut Catch<'_>,
     ) {
         let news = rx.unacknowledged();
         rx.acknowledge(&**channel.pair);
         channel.note_position(rx);
         if channel.has_answers() {
-            self.collect_locked(channel, &mut lock(&channel.completer));
+            self.collect_locked(channel, &mut lock(&channel.completer), catch);
         }
-        for outcome in told.drain(..) {
-            outcome.deliver(self, qp.as_ref().map(|(_, qp)| qp));
+        // looked at where they lie: what is copied now waits behind the head's store, whose line the peer is looking at
+        for outcome in told.iter() {
+            outcome.deliver(self, qp.as_ref().map(|(_, qp)| qp), catch);
         }
+        told.clear();
         if news && self.polling.load(Ordering::Relaxed) {
             link.0.ring_later(channel);
         } else if news {
@@ -365,35 +390,51 @@ impl Engine {
     }
 
     /// Collects a peer's answers.
-    fn collect(&self, link: &PeerLink) -> Turn {
+    fn collect(&self, link: &PeerLink, catch: &mut Catch<'_>) -> Turn {
         let Some(channel) = link.0.channel.get() else {
             return Turn::Busy;
         };
         let Some(mut completer) = channel.completer.try_lock() else {
             return Turn::Busy;
         };
-        Turn::Done(self.collect_locked(channel, &mut completer))
+        Turn::Done(self.collect_locked(channel, &mut completer, catch))
     }
 
-    fn collect_locked(&self, channel: &Channel, completer: &mut Completer) -> usize {
+    fn collect_locked(
+        &self,
+        channel: &Channel,
+        outbound: &mut Outbound,
+        catch: &mut Catch<'_>,
+    ) -> usize {
         COLLECTING.set(true);
+        let Outbound { completer, last } = outbound;
         let tail = channel.tx_shared.published();
-        let mut last: Option<(Arc<Qp>, bool)> = None;
+        let version = self.qps_version.load(Ordering::Acquire);
+        if last
+            .as_ref()
+            .is_some_and(|(found_in, _)| *found_in != version)
+        {
+            *last = None;
+        }
+        let mut wants = false;
         let collected = completer.collect(&**channel.pair, tail, COLLECT_BUDGET, |answer| {
             let Some(index) = Sender::<PeerLink>::index_of_owner(answer.owner) else {
                 return;
             };
-            if last.as_ref().is_none_or(|(qp, _)| qp.index != index) {
-                if let Some((qp, true)) = last.take() {
+            if last.as_ref().is_none_or(|(_, qp)| qp.index != index) {
+                if let Some((_, qp)) = last.take()
+                    && wants
+                {
                     self.schedule(&qp);
                 }
-                last = self.qp(index).map(|qp| (qp, false));
+                wants = false;
+                *last = self.qp(index).map(|qp| (version, qp));
             }
-            if let Some((qp, wants)) = &mut last {
-                *wants = qp.answered(self, &channel.pair, answer);
+            if let Some((_, qp)) = last {
+                wants = qp.answered(self, &channel.pair, answer, catch);
             }
         });
-        if let Some((qp, true)) = last {
+        if wants && let Some((_, qp)) = last {
             qp.drive(self, false);
         }
         COLLECTING.set(false);
@@ -412,7 +453,14 @@ impl Engine {
 
     /// Wakes the thread for work that a posting program leaves behind: always for a long transfer, otherwise if it sleeps.
     pub(crate) fn kick(&self, long_transfer: bool) {
-        if long_transfer || self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0 {
+        let wake = if long_transfer {
+            // the work is on its list before the thread is found to know of it
+            fence(Ordering::SeqCst);
+            !self.assisting.swap(true, Ordering::AcqRel)
+        } else {
+            self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0
+        };
+        if wake {
             self.waker.signal(1);
         }
     }
@@ -525,10 +573,17 @@ fn restore_signals(mask: libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
 }
 
+/// What the thread saw of the program's polls, and when they last changed.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    polls: u32,
+    at: u64,
+}
+
 /// The thread: asleep until something rings, except while a program polls, when it ticks to see it stop.
 fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
     let mut ready: Vec<Ready> = Vec::new();
-    let mut seen = 0;
+    let mut seen = Seen::default();
     let mut connecting = false;
     loop {
         let timeout = {
@@ -568,28 +623,32 @@ impl Engine {
         let cores = bound.min(granted_cores());
         let limit = if cores > 1 { SPIN_POLLS } else { 0 };
         self.spin_limit.store(limit, Ordering::Relaxed);
+        self.yield_after.store(limit, Ordering::Relaxed);
     }
 
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
-    fn before_sleep(&self, seen: &mut u32) -> Option<u64> {
+    fn before_sleep(&self, seen: &mut Seen) -> Option<u64> {
         if self.polling.load(Ordering::Acquire) {
-            let polls = self.polls.load(Ordering::Relaxed);
-            if polls != *seen {
-                *seen = polls;
-                // long transfers overlap with what the program does between its polls
-                while self.work_count.load(Ordering::Acquire) > 0 && self.drive_work(true) {}
-                return Some(TICK_NS);
+            let busy = self.assist();
+            let (polls, now) = (self.polls.load(Ordering::Relaxed), Self::now().0);
+            if polls != seen.polls {
+                *seen = Seen { polls, at: now };
+            }
+            let idle = now.saturating_sub(seen.at);
+            if idle < TICK_NS {
+                return Some(if busy { ASSIST_TICK_NS } else { TICK_NS - idle });
             }
             // nobody polls any more
             self.idle_polls.store(0, Ordering::Relaxed);
             self.polling.store(false, Ordering::Release);
         }
+        self.assisting.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.with_peers(|peers| {
             self.serve_all(peers);
         });
-        while self.round(true) {
+        while self.round(true, &mut Catch::nobody()) {
             if self.polling.load(Ordering::Acquire) {
                 return Some(0);
             }
@@ -604,6 +663,33 @@ impl Engine {
         }
     }
 
+    /// Moves long transfers while the program does something else between its polls. True while some are left.
+    fn assist(&self) -> bool {
+        let mut polls = self.polls.load(Ordering::Relaxed);
+        let mut until = 0;
+        while self.work_count.load(Ordering::Acquire) > 0 {
+            let now = self.polls.load(Ordering::Relaxed);
+            if now != polls {
+                // whoever polls moves them
+                return true;
+            }
+            if until == 0 {
+                until = Self::now().0 + WATCH_POLLS_NS;
+            }
+            if Self::now().0 < until {
+                std::thread::yield_now();
+                continue;
+            }
+            if !self.drive_work(true) {
+                return true;
+            }
+            polls = now;
+        }
+        self.assisting.store(false, Ordering::SeqCst);
+        // what was posted meanwhile was not signaled
+        self.work_count.load(Ordering::SeqCst) > 0
+    }
+
     /// Executes what a peer has published so far, and collects its answers.
     pub(crate) fn hear_out(&self, link: &PeerLink) {
         let Some(channel) = link.0.channel.get() else {
@@ -613,7 +699,7 @@ impl Engine {
             if !channel.has_record() && !channel.has_answers() {
                 return;
             }
-            self.serve(link);
+            self.serve(link, &mut Catch::nobody());
         }
     }
 
@@ -631,7 +717,7 @@ impl Engine {
             let mut completer = lock(&channel.completer);
             let tail = lock(&channel.tx).tail();
             let mut victims = Vec::new();
-            completer.abandon(tail, |owner| {
+            completer.completer.abandon(tail, |owner| {
                 if let Some(index) = Sender::<PeerLink>::index_of_owner(owner)
                     && !victims.contains(&index)
                 {

@@ -4,7 +4,9 @@
 use ferriband_transport::direct::layout::{
     RECORD_BYTES, RING_DATA, RING_DATA_AT, RING_HEAD, RING_LEN, RING_RECORDS, RING_RECORDS_AT,
 };
-use ferriband_transport::direct::{Answered, Handled, Kind, Record, RecordFlags, Response};
+use ferriband_transport::direct::{
+    Answered, Handled, Kind, Record, RecordFlags, Response, head_position,
+};
 use std::collections::VecDeque;
 
 use super::memory::{SegId, Store};
@@ -73,7 +75,7 @@ impl RingWatch {
         };
         let at = store.off - ring.base;
         let verdict = if at == RING_HEAD {
-            ring.head_moves(by, store.word().unwrap_or(0))
+            ring.head_moves(by, head_position(store.word().unwrap_or(0)))
         } else if at >= RING_DATA_AT {
             ring.payload_store(by, at - RING_DATA_AT, store.bytes().len())
         } else {

@@ -7,7 +7,7 @@ use super::Words;
 use crate::types::Access;
 
 /// First word of a process segment: "FERRI" and the layout's version.
-pub const MAGIC: u64 = 0x4645_5252_4900_0001;
+pub const MAGIC: u64 = 0x4645_5252_4900_0002;
 /// Offset of the magic word.
 pub const PROC_MAGIC: usize = 0;
 /// Offset of the owner's slot and generation (slot in the low 32 bits).
@@ -241,7 +241,8 @@ pub const RING_RECORDS: usize = 1024;
 pub const RECORD_BYTES: usize = 64;
 /// Bytes of a ring's payload area.
 pub const RING_DATA: usize = 256 << 10;
-/// Offset of the head word in a ring.
+/// Offset of the head word in a ring: the position below which everything was answered, and above it (16 bits) the count
+/// of answers that lie in records.
 pub const RING_HEAD: usize = 0;
 /// Offset of the records in a ring.
 pub const RING_RECORDS_AT: usize = 128;

@@ -22,6 +22,7 @@ mod tests;
 pub use receiver::{Handled, Receiver, RecvPostError, RecvQueue, RecvWqe, TargetEvent, TargetSink};
 pub use ring::{
     Answered, Completer, Consumer, Kind, Producer, Record, RecordFlags, Response, TxShared,
+    head_position,
 };
 pub use sender::{Advance, PostError, SendAttr, SendRequest, SendState, Sender};
 
@@ -193,7 +194,8 @@ pub trait Host {
 pub trait Sink {
     /// A completion of the send queue.
     fn sent(&mut self, completion: Completion);
-    /// The place that the last completion has in its queue, counted from the queue's beginning.
+    /// The place that the last completion has in its queue, counted from the queue's beginning; [`TAKEN_AT_ONCE`] if the program
+    /// has it already.
     fn place(&self) -> u64 {
         0
     }
@@ -202,6 +204,9 @@ pub trait Sink {
         u64::MAX
     }
 }
+
+/// The place of a completion that the program took without its being queued.
+pub const TAKEN_AT_ONCE: u64 = u64::MAX - 1;
 
 impl<F: FnMut(Completion)> Sink for F {
     fn sent(&mut self, completion: Completion) {

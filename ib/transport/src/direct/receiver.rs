@@ -34,6 +34,9 @@ pub enum RecvPostError {
 /// A bounded queue of receives; its memory is allocated once.
 #[derive(Debug)]
 pub struct RecvQueue {
+    /// Receives that fit.
+    capacity: u32,
+    /// As many places as the next power of two.
     wr_ids: Box<[u64]>,
     counts: Box<[u8]>,
     sges: Box<[Sge]>,
@@ -45,8 +48,10 @@ pub struct RecvQueue {
 impl RecvQueue {
     /// A queue of `max_wr` receives of up to `max_sge` elements.
     pub fn new(max_wr: u32, max_sge: u32) -> Self {
-        let (wrs, sges) = (max_wr as usize, max_sge as usize);
+        let wrs = (max_wr as usize).next_power_of_two();
+        let sges = max_sge as usize;
         RecvQueue {
+            capacity: max_wr,
             wr_ids: vec![0; wrs].into(),
             counts: vec![0; wrs].into(),
             sges: vec![Sge::default(); wrs * sges].into(),
@@ -68,7 +73,13 @@ impl RecvQueue {
 
     /// Receives that fit.
     pub fn capacity(&self) -> u32 {
-        self.wr_ids.len() as u32
+        self.capacity
+    }
+
+    /// The place of a free-running position.
+    #[inline]
+    fn place(&self, pos: u32) -> usize {
+        pos as usize & (self.wr_ids.len() - 1)
     }
 
     /// Queues a receive.
@@ -79,17 +90,11 @@ impl RecvQueue {
         if self.len() >= self.capacity() {
             return Err(RecvPostError::Full);
         }
-        let index = self.tail as usize % self.wr_ids.len();
+        let index = self.place(self.tail);
         self.wr_ids[index] = wr_id;
         self.counts[index] = sges.len() as u8;
         self.sges[index * self.max_sge..][..sges.len()].copy_from_slice(sges);
         self.tail = self.tail.wrapping_add(1);
-        // free-running indexes stay exact for any capacity
-        if self.tail as usize == self.wr_ids.len() << 16 {
-            let len = self.len();
-            self.head %= self.wr_ids.len() as u32;
-            self.tail = self.head + len;
-        }
         Ok(())
     }
 
@@ -98,7 +103,7 @@ impl RecvQueue {
         if self.is_empty() {
             return None;
         }
-        let index = self.head as usize % self.wr_ids.len();
+        let index = self.place(self.head);
         into.clear();
         into.extend_from_slice(&self.sges[index * self.max_sge..][..self.counts[index] as usize]);
         self.head = self.head.wrapping_add(1);

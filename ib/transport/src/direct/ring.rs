@@ -155,6 +155,23 @@ fn record_at(base: usize, pos: u64) -> usize {
     base + RING_RECORDS_AT + (pos as usize % RING_RECORDS) * RECORD_BYTES
 }
 
+/// The head word: position, and above it how many answers were ever written into records. A ring holds far fewer than 2^16
+/// records, so an equal count says that none was.
+fn head_word(pos: u64, noted: u16) -> u64 {
+    pos & HEAD_POSITION | u64::from(noted) << 48
+}
+
+/// The position in a head word.
+pub const fn head_position(word: u64) -> u64 {
+    word & HEAD_POSITION
+}
+
+fn head_noted(word: u64) -> u16 {
+    (word >> 48) as u16
+}
+
+const HEAD_POSITION: u64 = (1 << 48) - 1;
+
 /// What producer and completer of one ring share inside their process.
 #[derive(Debug)]
 pub struct TxShared {
@@ -166,6 +183,8 @@ pub struct TxShared {
     owners: Box<[AtomicU64]>,
     /// Cursor in the payload area after the record.
     data_end: Box<[AtomicU64]>,
+    /// Sequence number, and offset of the payload above it: what an answer needs, kept from the peer's hands.
+    about: Box<[AtomicU64]>,
 }
 
 impl TxShared {
@@ -181,6 +200,7 @@ impl TxShared {
             reclaimed: AtomicU64::new(0),
             owners: words(),
             data_end: words(),
+            about: words(),
         })
     }
 
@@ -279,6 +299,7 @@ impl Producer {
         let index = place.pos as usize % RING_RECORDS;
         self.shared.owners[index].store(owner, Ordering::Relaxed);
         self.shared.data_end[index].store(place.data_end, Ordering::Relaxed);
+        self.shared.about[index].store(u64::from(record.seq) | place.data << 32, Ordering::Relaxed);
         let at = record_at(self.base, place.pos);
         seg.store(at + 8, 0);
         seg.store(
@@ -315,6 +336,8 @@ impl Producer {
 pub struct Completer {
     base: usize,
     shared: Arc<TxShared>,
+    /// The head's count of noted answers when everything was last collected.
+    noted: u16,
 }
 
 /// A response with what the pusher needs to act on it.
@@ -333,13 +356,23 @@ pub struct Answered {
 impl Completer {
     /// For the ring at `base`.
     pub fn new(base: usize, shared: Arc<TxShared>) -> Self {
-        Completer { base, shared }
+        Completer {
+            base,
+            shared,
+            noted: 0,
+        }
     }
 
     /// True when the consumer has answered something that was not collected yet.
     #[inline]
     pub fn has_news<W: Words>(&self, seg: &W) -> bool {
-        seg.load(self.base + RING_HEAD) != self.shared.reclaimed()
+        Completer::waits(seg, self.base, self.shared.reclaimed())
+    }
+
+    /// True when the ring at `base` has answers beyond those of position `reclaimed`: a look from outside the completer's lock.
+    #[inline]
+    pub fn waits<W: Words>(seg: &W, base: usize, reclaimed: u64) -> bool {
+        head_position(seg.load(base + RING_HEAD)) != reclaimed
     }
 
     /// Collects up to `budget` responses in order. `tail` is the producer's position: a head beyond it is a lie and
@@ -351,25 +384,36 @@ impl Completer {
         budget: usize,
         mut each: impl FnMut(Answered),
     ) -> usize {
-        let head = seg.load(self.base + RING_HEAD);
+        let word = seg.load(self.base + RING_HEAD);
+        let (head, noted) = (head_position(word), head_noted(word));
         let mut pos = self.shared.reclaimed();
         if head > tail {
             return 0;
         }
+        // without a note since then all of them are plain successes, and no record's line has to travel back
+        let plain = noted == self.noted;
         let mut count = 0;
         while pos < head && count < budget {
             let at = record_at(self.base, pos);
             let index = pos as usize % RING_RECORDS;
-            let data = seg.load(at + 56);
+            let about = self.shared.about[index].load(Ordering::Relaxed);
+            let response = if plain {
+                Response::Ok(0)
+            } else {
+                Response::decode(seg.load(at + 8), || seg.load(at + 48))
+            };
             each(Answered {
                 owner: self.shared.owners[index].load(Ordering::Relaxed),
-                seq: seg.load(at + 24) as u32,
-                response: Response::decode(seg.load(at + 8), || seg.load(at + 48)),
-                data_at: self.base + RING_DATA_AT + data as usize % RING_DATA,
+                seq: about as u32,
+                response,
+                data_at: self.base + RING_DATA_AT + (about >> 32) as usize % RING_DATA,
             });
             pos += 1;
             count += 1;
             self.shared.reclaimed.store(pos, Ordering::Release);
+        }
+        if pos == head {
+            self.noted = noted;
         }
         count
     }
@@ -391,6 +435,8 @@ pub struct Consumer {
     base: usize,
     pos: u64,
     published: u64,
+    /// Answers written into records so far, modulo 2^16.
+    noted: u16,
 }
 
 impl Consumer {
@@ -400,6 +446,7 @@ impl Consumer {
             base,
             pos: 0,
             published: 0,
+            noted: 0,
         }
     }
 
@@ -463,19 +510,24 @@ impl Consumer {
     /// Answers the record at hand and goes on to the next. The head becomes visible with [`Consumer::acknowledge`].
     #[inline]
     pub fn answer<W: Words>(&mut self, seg: &W, response: Response) {
-        let at = record_at(self.base, self.pos);
         match response {
             Response::Ok(0) => {}
-            Response::Ok(value) => seg.store(at + 48, value),
-            refused => seg.store(at + 8, refused.encode()),
+            Response::Ok(value) => self.note(seg, 48, value),
+            refused => self.note(seg, 8, refused.encode()),
         }
         self.pos += 1;
     }
 
     /// As [`Consumer::answer`] for an atomic, whose previous value may be any word.
     pub fn answer_value<W: Words>(&mut self, seg: &W, value: u64) {
-        seg.store(record_at(self.base, self.pos) + 48, value);
+        self.note(seg, 48, value);
         self.pos += 1;
+    }
+
+    /// Writes a word of the record at hand, and counts it.
+    fn note<W: Words>(&mut self, seg: &W, at: usize, word: u64) {
+        seg.store(record_at(self.base, self.pos) + at, word);
+        self.noted = self.noted.wrapping_add(1);
     }
 
     /// Publishes the head: everything answered so far is acknowledged.
@@ -483,7 +535,7 @@ impl Consumer {
     pub fn acknowledge<W: Words>(&mut self, seg: &W) {
         if self.published != self.pos {
             self.published = self.pos;
-            seg.store(self.base + RING_HEAD, self.pos);
+            seg.store(self.base + RING_HEAD, head_word(self.pos, self.noted));
         }
     }
 

@@ -16,7 +16,9 @@ use arrayvec::ArrayVec;
 use super::layout::{KeyEntry, QpEntry};
 use super::receiver::{MAX_SGE, kind_of};
 use super::ring::{Answered, Kind, Record, RecordFlags, Response};
-use super::{AtomicOp, BindRequest, Fault, Host, Link, RemoteSpan, Sink, Words, layout, mark};
+use super::{
+    AtomicOp, BindRequest, Fault, Host, Link, RemoteSpan, Sink, TAKEN_AT_ONCE, Words, layout, mark,
+};
 use crate::types::{
     Access, Completion, Instant, QpType, SendFlags, SendOpcode, Sge, WcFlags, WcStatus,
     ack_timeout_ns, rnr_timer_ns,
@@ -222,6 +224,9 @@ pub struct Sender<L> {
     attr: SendAttr,
     dest_index: Cell<Option<u32>>,
     link: Option<L>,
+    /// Requests that fit.
+    capacity: u64,
+    /// As many places as the next power of two: a position's place is found with a mask.
     wqes: Box<[Wqe<L>]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
@@ -310,7 +315,7 @@ impl<L: Link> Sender<L> {
         max_sge: u32,
         max_inline: u32,
     ) -> Self {
-        let wrs = max_wr as usize;
+        let wrs = (max_wr as usize).next_power_of_two();
         let grhs = if qp_type == QpType::Ud { wrs } else { 0 };
         Sender {
             qpn,
@@ -322,6 +327,7 @@ impl<L: Link> Sender<L> {
             attr: SendAttr::default(),
             dest_index: Cell::new(None),
             link: None,
+            capacity: u64::from(max_wr),
             wqes: (0..wrs).map(|_| Wqe::empty()).collect(),
             sges: vec![Sge::default(); wrs * max_sge as usize].into(),
             inline: vec![0; wrs * max_inline as usize].into(),
@@ -385,11 +391,10 @@ impl<L: Link> Sender<L> {
     /// Requests that can be posted. A request keeps its place until the program has taken its completion, or that of a later one
     /// if it has none (IBA 10.8.2: an unsignaled request is known to be done by a later signaled one).
     pub fn room(&mut self, taken: u64) -> u64 {
-        let size = self.wqes.len() as u64;
-        if self.tail - self.retired >= size {
+        if self.tail - self.retired >= self.capacity {
             self.retire(taken);
         }
-        size - (self.tail - self.retired)
+        self.capacity - (self.tail - self.retired)
     }
 
     fn retire(&mut self, taken: u64) {
@@ -404,7 +409,7 @@ impl<L: Link> Sender<L> {
             if place == UNSIGNALED {
                 continue;
             }
-            if place >= taken {
+            if place >= taken && place != TAKEN_AT_ONCE {
                 break;
             }
             self.retired = pos;
@@ -488,8 +493,9 @@ impl<L: Link> Sender<L> {
         self.lost_since = None;
     }
 
+    #[inline]
     fn slot(&self, pos: u64) -> usize {
-        (pos % self.wqes.len().max(1) as u64) as usize
+        pos as usize & (self.wqes.len() - 1)
     }
 
     /// Queues a request. In `Flushing` it completes at once, flushed.
@@ -520,29 +526,31 @@ impl<L: Link> Sender<L> {
         if let (Some(grh), Some(room)) = (request.grh, self.grhs.get_mut(slot)) {
             *room = *grh;
         }
-        self.wqes[slot] = Wqe {
-            wr_id: request.wr_id,
-            remote_addr: request.remote_addr,
-            compare_add: request.compare_add,
-            swap: request.swap,
-            length: length as u32,
-            imm: request.imm,
-            rkey: request.rkey,
-            remote_qpn: request.remote_qpn,
-            remote_key: request.remote_key,
-            opcode: request.opcode,
-            flags: request.flags,
-            route: request.route,
-            sge_count,
-            has_grh: request.grh.is_some(),
-            progress: Progress::Queued(0),
-            pushed: Cell::new(0),
-            answered: 0,
-            placed: Cell::new(false),
-            link: request.link.cloned(),
-            bind: request.bind.map(Box::new),
-            fanout: (!request.fanout.is_empty()).then(|| request.fanout.into()),
-        };
+        // field by field: a whole request built aside would be copied
+        let wqe = &mut self.wqes[slot];
+        wqe.wr_id = request.wr_id;
+        wqe.remote_addr = request.remote_addr;
+        wqe.compare_add = request.compare_add;
+        wqe.swap = request.swap;
+        wqe.length = length as u32;
+        wqe.imm = request.imm;
+        wqe.rkey = request.rkey;
+        wqe.remote_qpn = request.remote_qpn;
+        wqe.remote_key = request.remote_key;
+        wqe.opcode = request.opcode;
+        wqe.flags = request.flags;
+        wqe.route = request.route;
+        wqe.sge_count = sge_count;
+        wqe.has_grh = request.grh.is_some();
+        wqe.progress = Progress::Queued(0);
+        wqe.pushed.set(0);
+        wqe.answered = 0;
+        wqe.placed.set(false);
+        if request.link.is_some() || request.bind.is_some() || !request.fanout.is_empty() {
+            wqe.link = request.link.cloned();
+            wqe.bind = request.bind.map(Box::new);
+            wqe.fanout = (!request.fanout.is_empty()).then(|| request.fanout.into());
+        }
         self.tail += 1;
         if self.state == SendState::Flushing {
             self.flush(sink);

@@ -309,8 +309,8 @@ fn raise_descriptor_limit() {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the structure is ours.
     assert_eq!(
+        // SAFETY: fills a structure of ours.
         unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
         0
     );
