@@ -239,25 +239,6 @@ static void receive_queues(void)
 	REFUSED(ibv_open_xrcd(context, &xrcd_init), EINVAL);
 }
 
-/* What is said of the order of bytes: nothing that rdma-core asks for, and that the last byte of a WRITE comes last. */
-static void orders(struct ibv_qp *qp, int receives_writes)
-{
-	const uint32_t return_caps = 1 << 0, device_only = 1 << 1, last_byte_last = 1u << 31;
-
-	for (enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE; op <= IBV_WR_DRIVER1; op++) {
-		int writes = op == IBV_WR_RDMA_WRITE || op == IBV_WR_RDMA_WRITE_WITH_IMM;
-
-		EQ(ibv_query_qp_data_in_order(qp, op, 0), 0);
-		EQ(ibv_query_qp_data_in_order(qp, op, return_caps), 0);
-		EQ(ibv_query_qp_data_in_order(qp, op, return_caps | device_only), 0);
-		EQ(ibv_query_qp_data_in_order(qp, op, last_byte_last | return_caps), 0);
-#ifndef __x86_64__
-		writes = 0; /* weaker orders of stores promise nothing */
-#endif
-		EQ(ibv_query_qp_data_in_order(qp, op, last_byte_last), writes && receives_writes);
-	}
-}
-
 static void queue_pairs(void)
 {
 	struct ibv_device_attr device;

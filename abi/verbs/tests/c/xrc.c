@@ -70,6 +70,8 @@ static void targets(int fd)
 	EQ(ibv_get_srq_num(srq, &number), 0);
 	connect_qp(context, a.qp, IBV_QPT_XRC_SEND, b.qp->qp_num);
 	connect_qp(context, b.qp, IBV_QPT_XRC_RECV, a.qp->qp_num);
+	orders(a.qp, 0);
+	orders(b.qp, 1);
 	uint64_t *counter = (uint64_t *)b.bytes;
 	struct ibv_sge sge = part(&a, 0, 8);
 	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge, .num_sge = 1,

@@ -29,7 +29,7 @@ impl Map {
 
     /// Where the kernel maps nothing of its own accord: a hole stays a hole while other threads map memory.
     fn aside(pages: usize) -> Map {
-        let at = std::ptr::without_provenance_mut(0x2000_0000_0000);
+        let at = std::ptr::without_provenance_mut(0x20_0000_0000);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         // SAFETY: a new mapping; where there is one already, this fails.
         let base = unsafe { libc::mmap(at, pages * PAGE, WRITE, flags, -1, 0) };
@@ -191,12 +191,12 @@ fn pages_come_with_the_registration_and_keep_their_bytes() {
 
 #[test]
 fn a_large_reservation_takes_no_memory() {
-    let bytes = 1 << 40;
+    let bytes = 64 << 30;
     let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
     let map = Map::new(bytes, WRITE, flags, None);
     prepare(map.addr(), bytes as u64, true).unwrap();
     assert_eq!(map.resident(1024), 0);
-    map.protect(1 << 20, READ);
+    map.protect(bytes / PAGE / 2, READ);
     let refused = prepare(map.addr(), bytes as u64, true).unwrap_err();
     assert_eq!(refused.errno(), libc::EFAULT, "one page in its middle");
     prepare(map.addr(), bytes as u64, false).unwrap();
