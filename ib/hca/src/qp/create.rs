@@ -1,0 +1,110 @@
+//! Creation of a queue pair.
+
+use super::*;
+
+impl Qp {
+    pub(crate) fn create(
+        ctx: &Arc<Context>,
+        pd: Option<Arc<Pd>>,
+        init: QpInit,
+        target: Option<Arc<TargetProxy>>,
+    ) -> Result<Arc<Self>, Error> {
+        let cap = check_init(&init)?;
+        let sends = limits::queue_bytes(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
+        limits::check_room(sends + limits::queue_bytes(cap.max_recv_wr, cap.max_recv_sge, 0))?;
+        let engine = &ctx.engine;
+        let (qpn, index) = match &target {
+            Some(target) => (target.qpn(), NO_INDEX),
+            None => engine.claim_qpn()?,
+        };
+        let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
+        let (recv_pd, recv_sge) = match &init.srq {
+            Some(srq) => (srq.pd.id, srq.max_sge),
+            None => (pd_id, cap.max_recv_sge),
+        };
+        let own_rq =
+            init.srq.is_none() && !matches!(init.qp_type, QpType::XrcSend | QpType::XrcRecv);
+        let (rq_wr, rq_sge) = if own_rq {
+            (cap.max_recv_wr, cap.max_recv_sge)
+        } else {
+            (0, 0)
+        };
+        let sender = Sender::new(
+            qpn,
+            index,
+            init.qp_type,
+            pd_id,
+            init.signal_all,
+            cap.max_send_wr,
+            cap.max_send_sge,
+            cap.max_inline_data,
+        )
+        .after_incarnation(engine.last_incarnation(index));
+        if let Some(pd) = &pd {
+            pd.use_it();
+        }
+        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
+            cq.users.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(srq) = &init.srq {
+            srq.users.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(xrcd) = &init.xrcd {
+            xrcd.users.fetch_add(1, Ordering::AcqRel);
+        }
+        let qp = Arc::new(Qp {
+            ctx: ctx.clone(),
+            pd,
+            cookie: AtomicUsize::new(0),
+            qpn,
+            index,
+            qp_type: init.qp_type,
+            cap,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            srq: init.srq,
+            xrcd: init.xrcd,
+            signal_all: init.signal_all,
+            scheduled: AtomicBool::new(false),
+            state: AtomicU32::new(QpState::Reset as u32),
+            attr: Mutex::new(QpAttr {
+                cap,
+                ..QpAttr::default()
+            }),
+            send: FastMutex::new(SendHalf {
+                sender,
+                cache: None,
+            }),
+            recv: FastMutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
+            rq: FastMutex::new(RecvQueue::new(rq_wr, rq_sge)),
+            last_wqe: AtomicBool::new(false),
+            groups: Mutex::default(),
+            target,
+        });
+        if qp.target.is_none() {
+            engine.insert_qp(&qp);
+        }
+        Ok(qp)
+    }
+}
+
+/// Checks what is asked for; the capacities granted.
+fn check_init(init: &QpInit) -> Result<QpCap, Error> {
+    let cap = init.cap;
+    if cap.max_send_wr > limits::MAX_QP_WR || cap.max_recv_wr > limits::MAX_QP_WR {
+        return Err(Error::Invalid("more work requests than max_qp_wr"));
+    }
+    if cap.max_send_sge > limits::MAX_SGE || cap.max_recv_sge > limits::MAX_SGE {
+        return Err(Error::Invalid("more scatter/gather elements than max_sge"));
+    }
+    if cap.max_inline_data > limits::MAX_INLINE {
+        return Err(Error::Invalid("more inline data than the device offers"));
+    }
+    let needs_cqs = !matches!(init.qp_type, QpType::XrcRecv);
+    if needs_cqs && init.send_cq.is_none()
+        || needs_cqs && init.recv_cq.is_none() && init.qp_type != QpType::XrcSend
+    {
+        return Err(Error::Invalid("the queue pair needs completion queues"));
+    }
+    Ok(cap)
+}

@@ -1,0 +1,221 @@
+//! Transitions: what each state lets the two halves do, and how memory is taken back from peers.
+
+use super::*;
+
+impl Qp {
+    /// Changes attributes and state (I12): a refused call changes nothing.
+    ///
+    /// # Errors
+    /// `Transition`; `Busy` for a reset while a peer is stopped in the middle of an access: the state stays, peers
+    /// are refused, and the program may try again.
+    pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
+        let engine = &self.ctx.engine;
+        engine.check_alive()?;
+        let limits = QpLimits {
+            gids: 1,
+            ..QpLimits::default()
+        };
+        let mut attr = lock(&self.attr);
+        attr.state = self.state();
+        let old = *attr;
+        let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
+        let now = *attr;
+        // the attributes stay locked: transitions of one queue pair follow each other
+        match (from, to) {
+            (_, QpState::Reset) => self.reset().inspect_err(|_| *attr = old)?,
+            (_, QpState::Err) => self.enter_error(),
+            (_, QpState::Rtr) => self.become_receiver(&now),
+            (QpState::Rtr, QpState::Rts) => self.become_sender(&now),
+            (_, QpState::Rts) => self.resume(&now, mask),
+            (_, QpState::Sqd) => self.drain(&now),
+            _ => {}
+        }
+        self.state.store(to as u32, Ordering::Release);
+        if to == QpState::Rts && from != QpState::Rtr || mask.contains(QpAttrMask::ACCESS_FLAGS) {
+            self.refresh(&now);
+        }
+        drop(attr);
+        if matches!(to, QpState::Rts | QpState::Sqd) {
+            self.drive(engine, false);
+        }
+        Ok(())
+    }
+
+    /// RTR: finds the peer and accepts requests.
+    fn become_receiver(&self, attr: &QpAttr) {
+        let engine = &self.ctx.engine;
+        let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
+        let link = if connected && self.reaches_host(&attr.av) {
+            engine.link_to(attr.dest_qpn.0)
+        } else {
+            None
+        };
+        if let Some(target) = &self.target {
+            let slot = engine
+                .registry
+                .owner_of_qpn(attr.dest_qpn)
+                .map_or(u32::MAX, |owner| owner.slot);
+            return target.accept(engine, attr, slot);
+        }
+        if let Some(link) = &link {
+            // what an earlier connection left in the ring is refused now; it must not be taken for this one's
+            engine.hear_out(link);
+        }
+        let mut recv = lock(&self.recv);
+        recv.receives = true;
+        recv.fresh = true;
+        recv.expected = attr.rq_psn.get();
+        recv.dest_qpn = attr.dest_qpn.0;
+        recv.peer_slot = link.as_ref().map_or(u32::MAX, Link::slot);
+        recv.access = attr.access;
+        recv.min_rnr_timer = attr.min_rnr_timer;
+        recv.qkey = attr.qkey.0;
+        drop(recv);
+        let dest = SendAttr {
+            dest_qpn: attr.dest_qpn.0,
+            ..SendAttr::default()
+        };
+        lock(&self.send).sender.connect(dest, link);
+        self.publish(attr, true);
+    }
+
+    fn become_sender(&self, attr: &QpAttr) {
+        let mut send = lock(&self.send);
+        send.sender.start(send_attr(attr));
+        send.sender.set_state(SendState::Running, &mut |_| {});
+    }
+
+    /// RTS from SQD, SQE or RTS itself.
+    fn resume(&self, attr: &QpAttr, mask: QpAttrMask) {
+        let mut send = lock(&self.send);
+        if mask.intersects(QpAttrMask::TIMEOUT | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY) {
+            let seq = send.sender.attr().seq;
+            send.sender.start(SendAttr {
+                seq,
+                ..send_attr(attr)
+            });
+        }
+        send.sender.set_state(SendState::Running, &mut |_| {});
+    }
+
+    fn drain(&self, attr: &QpAttr) {
+        let mut send = lock(&self.send);
+        send.sender.set_state(SendState::Draining, &mut |_| {});
+        let drained = send.sender.drained();
+        drop(send);
+        if attr.en_sqd_async_notify && drained {
+            self.raise(AsyncKind::SqDrained);
+        }
+    }
+
+    /// Attributes that the receiving side and the peers see.
+    fn refresh(&self, attr: &QpAttr) {
+        if let Some(target) = &self.target {
+            if matches!(attr.state, QpState::Rtr | QpState::Rts) {
+                target.set_rights(&self.ctx.engine, attr);
+            }
+            return;
+        }
+        let mut recv = lock(&self.recv);
+        recv.access = attr.access;
+        recv.min_rnr_timer = attr.min_rnr_timer;
+        recv.qkey = attr.qkey.0;
+        let receives = recv.receives;
+        drop(recv);
+        if receives {
+            self.publish(attr, true);
+        }
+    }
+
+    fn publish(&self, attr: &QpAttr, receives: bool) {
+        let recv = lock(&self.recv);
+        let entry = QpEntry {
+            qpn: self.qpn,
+            receives,
+            access: attr.access,
+            pd: recv.pd,
+            dest_qpn: attr.dest_qpn.0,
+            dest_slot: recv.peer_slot,
+        };
+        entry.write(&**self.ctx.engine.own, self.index as usize);
+    }
+
+    /// Takes the queue pair back from peers: when this returns Ok, none is in the middle of an access by it.
+    ///
+    /// # Errors
+    /// `Busy` if a peer stopped in the middle of an access: it begins no other, but it may end this one.
+    fn revoke(&self, failed: bool) -> Result<(), Error> {
+        let engine = &self.ctx.engine;
+        if let Some(target) = &self.target {
+            target.refuse(engine, failed);
+            return Ok(());
+        }
+        QpEntry::revoke(&**engine.own, self.index as usize);
+        engine.wait_for_marks(Revoked::Qp(self.qpn))
+    }
+
+    pub(super) fn reset(&self) -> Result<(), Error> {
+        self.revoke(false)?;
+        lock(&self.send)
+            .sender
+            .set_state(SendState::Stopped, &mut |_| {});
+        let mut recv = lock(&self.recv);
+        recv.stop();
+        let mut rq = lock(&self.rq);
+        *rq = RecvQueue::new(rq.capacity(), self.cap.max_recv_sge);
+        drop((rq, recv));
+        self.last_wqe.store(false, Ordering::Release);
+        for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
+            cq.forget(self.qpn);
+        }
+        Ok(())
+    }
+
+    /// Everything flushes (I11).
+    pub(super) fn enter_error(&self) {
+        // a stopped peer keeps its mark; the state changes all the same, since it gives no memory back
+        let _ = self.revoke(true);
+        self.state.store(QpState::Err as u32, Ordering::Release);
+        let mut send = lock(&self.send);
+        send.sender
+            .set_state(SendState::Flushing, &mut self.sink(&mut Catch::nobody()));
+        drop(send);
+        self.flush_receives();
+        if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
+            self.raise(AsyncKind::QpLastWqeReached);
+        }
+    }
+
+    pub(super) fn flush_receives(&self) {
+        let mut recv = lock(&self.recv);
+        let current = recv.stop();
+        let Some(cq) = &self.recv_cq else { return };
+        let flush = |wr_id| {
+            cq.push(Completion {
+                wr_id,
+                status: WcStatus::WrFlushErr,
+                opcode: WcOpcode::Recv,
+                qp_num: self.qpn,
+                ..Completion::default()
+            });
+        };
+        if let Some(wqe) = current {
+            flush(wqe.wr_id);
+        }
+        let mut rq = lock(&self.rq);
+        let mut sges = Vec::new();
+        while let Some(wqe) = rq.take(&mut sges) {
+            flush(wqe.wr_id);
+        }
+    }
+}
+
+fn send_attr(attr: &QpAttr) -> SendAttr {
+    SendAttr {
+        dest_qpn: attr.dest_qpn.0,
+        seq: attr.sq_psn.get(),
+        timeout: attr.timeout,
+        retry_cnt: attr.retry_cnt,
+        rnr_retry: attr.rnr_retry,
+    }
+}
