@@ -22,6 +22,7 @@ pub mod limits;
 pub mod mr;
 pub mod peer;
 pub mod qp;
+pub mod roce;
 pub mod srq;
 pub mod xrc;
 

@@ -22,6 +22,7 @@ pub mod app;
 pub mod copy;
 pub mod host;
 pub mod mapping;
+pub mod net;
 pub mod populate;
 pub mod remote;
 pub mod segment;
