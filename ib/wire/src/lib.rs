@@ -7,6 +7,7 @@
 
 mod aeth;
 mod atomic;
+pub mod attributes;
 mod bth;
 pub mod cm;
 mod datagram;
@@ -25,7 +26,10 @@ mod packet;
 pub mod pcap;
 pub mod pcapng;
 mod reth;
+mod rmpp;
 mod roce;
+pub mod sa;
+pub mod smp;
 mod types;
 mod vcrc;
 
@@ -44,6 +48,7 @@ pub use native::*;
 pub use opcode::*;
 pub use packet::*;
 pub use reth::*;
+pub use rmpp::*;
 pub use roce::*;
 pub use types::*;
 pub use vcrc::*;

@@ -55,6 +55,21 @@ macro_rules! numbers {
     };
 }
 
+pub(crate) use numbers;
+
+/// Reads a MAD that is a `H` from its first byte to its last; it must have 256 bytes.
+pub(crate) fn parse_whole<H: Header>(bytes: &[u8]) -> Result<H, ParseError> {
+    const { assert!(H::LEN == MAD_LEN) };
+    match H::parse(bytes)? {
+        (mad, []) => Ok(mad),
+        _ => Err(ParseError::Length {
+            field: "MAD",
+            expected: MAD_LEN,
+            got: bytes.len(),
+        }),
+    }
+}
+
 numbers! {
     /// Management class (IBA 13.4.4). Vendors and applications have ranges of their own.
     ManagementClass(u8) {

@@ -245,7 +245,7 @@ mod tests {
         let mut blocks = Vec::new();
         while !file.is_empty() {
             let len = word(file, 4) as usize;
-            assert!(len % 4 == 0 && len >= 12, "length {len}");
+            assert!(len.is_multiple_of(4) && len >= 12, "length {len}");
             assert_eq!(word(file, len - 4) as usize, len);
             blocks.push(Block {
                 block_type: word(file, 0),

@@ -99,6 +99,11 @@ impl TimeCode {
     }
 }
 
+impl Lid {
+    /// The permissive LID: accepted by any port, for subnet management before there are LIDs.
+    pub const PERMISSIVE: Lid = Lid(0xffff);
+}
+
 /// Global identifier: an IPv6-shaped 128-bit address in wire order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]

@@ -1,5 +1,6 @@
 //! The communication manager's messages: laws, the place of every field, and the messages of real peers.
 
+#[macro_use]
 mod common;
 
 use common::*;
@@ -367,41 +368,6 @@ proptest! {
         }
         let _ = IpCmHeader::parse(&mad);
     }
-}
-
-/// Sets one field at a time to ones and checks which bits of the message that sets: byte, bit from the top, width.
-/// The figures are those of the message tables of IBA 12.6 to 12.11.
-macro_rules! layout {
-    ($base:expr, $($($field:ident).+ = $value:expr => ($byte:expr, $bit:expr, $width:expr);)*) => {{
-        let base = $base;
-        let mut covered = bits_set(&base, &base);
-        $({
-            let mut message = base;
-            message.$($field).+ = $value;
-            let set = bits_set(&base, &message);
-            let expected: Vec<usize> = ($byte * 8 + $bit..$byte * 8 + $bit + $width).collect();
-            assert_eq!(set, expected, stringify!($($field).+));
-            covered.extend(set);
-        })*
-        covered.sort();
-        let all = covered.len();
-        covered.dedup();
-        assert_eq!(covered.len(), all, "fields overlap");
-        all
-    }};
-}
-
-/// The bits in which two messages differ, from the top of the first byte after the MAD header.
-fn bits_set<H: Header>(base: &H, message: &H) -> Vec<usize> {
-    let emitted = |message: &H| {
-        let mut out = vec![0; H::LEN];
-        message.emit(&mut out).expect("fits");
-        out
-    };
-    let (base, message) = (emitted(base), emitted(message));
-    (0..base.len() * 8)
-        .filter(|bit| (base[bit / 8] ^ message[bit / 8]) << (bit % 8) & 0x80 != 0)
-        .collect()
 }
 
 fn ones<const N: usize>() -> PrivateData<N> {
@@ -860,15 +826,7 @@ fn a_connection_of_two_kernels() {
 /// Frame 7 of native.hex: IPoIB's connected mode between two adapters of 2008.
 #[test]
 fn a_request_of_a_real_adapter() {
-    let line = include_str!("golden/native.hex")
-        .lines()
-        .skip_while(|line| !line.starts_with("# 7:"))
-        .nth(1)
-        .expect("the frame");
-    let bytes: Vec<u8> = (0..line.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("hexadecimal"))
-        .collect();
+    let bytes = native_frame(7);
     let native = NativePacket::parse(&bytes).expect("parses and verifies");
     let mad = CmMad::parse(native.packet.payload).expect("a message");
     assert_eq!(bytes_of(&mad), native.packet.payload);

@@ -1,5 +1,5 @@
 //! Strategies for headers and packets, shared by the tests of this crate.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unused_macros)] // each test binary uses its part
 
 use ferriband_wire::*;
 use proptest::prelude::*;
@@ -179,4 +179,54 @@ pub fn header_round_trip<H: Header + PartialEq + std::fmt::Debug>(header: H) {
         H::parse(&out[..H::LEN - 1]),
         Err(ParseError::Truncated { .. })
     ));
+}
+
+/// Sets one field at a time to ones and checks which bits that sets: byte, bit from the top, width.
+/// Returns how many bits the fields cover. The figures in
+/// the tests are those of the tables of the IBA.
+macro_rules! layout {
+    ($base:expr, $($($field:ident).+ = $value:expr => ($byte:expr, $bit:expr, $width:expr);)*) => {{
+        let base = $base;
+        let mut covered = bits_set(&base, &base);
+        $({
+            let mut message = base;
+            message.$($field).+ = $value;
+            let set = bits_set(&base, &message);
+            let expected: Vec<usize> = ($byte * 8 + $bit..$byte * 8 + $bit + $width).collect();
+            assert_eq!(set, expected, stringify!($($field).+));
+            covered.extend(set);
+        })*
+        covered.sort();
+        let all = covered.len();
+        covered.dedup();
+        assert_eq!(covered.len(), all, "fields overlap");
+        all
+    }};
+}
+
+/// The bits in which two messages differ, from the top of the first byte.
+pub fn bits_set<H: Header>(base: &H, message: &H) -> Vec<usize> {
+    let emitted = |message: &H| {
+        let mut out = vec![0; H::LEN];
+        message.emit(&mut out).expect("fits");
+        out
+    };
+    let (base, message) = (emitted(base), emitted(message));
+    (0..base.len() * 8)
+        .filter(|bit| (base[bit / 8] ^ message[bit / 8]) << (bit % 8) & 0x80 != 0)
+        .collect()
+}
+
+/// A frame of native.hex, by its number in the original capture.
+pub fn native_frame(number: u32) -> Vec<u8> {
+    let title = format!("# {number}:");
+    let line = include_str!("../golden/native.hex")
+        .lines()
+        .skip_while(|line| !line.starts_with(&title))
+        .nth(1)
+        .expect("the frame");
+    (0..line.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("hexadecimal"))
+        .collect()
 }
