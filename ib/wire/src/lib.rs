@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod aeth;
+mod any_mad;
 mod atomic;
 pub mod attributes;
 mod bth;
@@ -34,6 +35,7 @@ mod types;
 mod vcrc;
 
 pub use aeth::*;
+pub use any_mad::*;
 pub use atomic::*;
 pub use bth::*;
 pub use datagram::*;
