@@ -5,6 +5,7 @@
 
 mod context;
 mod cq;
+mod diagnosis;
 pub mod direct;
 mod emit;
 pub mod env;
@@ -22,8 +23,10 @@ mod unreliable;
 
 pub use context::{QpEvent, Tuning};
 pub use cq::{CompletionRing, Overrun};
+pub use diagnosis::{Cause, Diagnosis, Drop, INCIDENTS, Incident, QpCounters};
 pub use emit::MAX_PACKET_BYTES;
 pub use qp::{Path, QpConfig, QueuePair, Transmit};
+pub use rc::responder::AnswerDue;
 pub use recv_queue::CompletionTarget;
 pub use send_queue::{Datagram, MAX_MESSAGE_BYTES, Payload, PostError, SendWr};
 pub use timer::Timer;

@@ -1,25 +1,44 @@
-//! A queue pair on a packet wire: the parent that owns the state and asks its halves.
+//! A queue pair on a packet wire: the parent that owns the state and asks its halves. This file makes it and moves it
+//! between states; [`flow`] moves packets, time and completions.
 //!
-//! In: [`QueuePair::handle_packet`], [`handle_timeout`](QueuePair::handle_timeout),
-//! [`post_send`](QueuePair::post_send), [`post_recv`](QueuePair::post_recv), [`modify`](QueuePair::modify).
-//! Out: [`poll_transmit`](QueuePair::poll_transmit), [`poll_timeout`](QueuePair::poll_timeout),
-//! [`poll_completion`](QueuePair::poll_completion), [`poll_event`](QueuePair::poll_event). After any call the driver
-//! polls all four until they are empty. Helpers compute; state is assigned here alone.
+//! # What a driver does
+//!
+//! One driver at a time calls a queue pair (its lock); nothing here blocks, reads a clock or allocates after RTR.
+//!
+//! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address with
+//!    `query().av` or `alt_av` (RC, UC, XRC), then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
+//!    With `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the next message.
+//! 2. *Completions.* [`poll_completion`](QueuePair::poll_completion) until empty after any call. An unreliable send completes when
+//!    its last packet was handed out: let the kernel have the packet before the program hears of it.
+//! 3. *Answers.* [`answer_due`](QueuePair::answer_due) after a batch of packets: `More` (READ responses, NAKs) is sent at once with
+//!    [`poll_answer`](QueuePair::poll_answer); `Ack` may wait for a request to travel with, at the most until the next idle round.
+//!    Acknowledgements coalesce by not being polled: one covers everything before it. Always along `query().av`.
+//! 4. *Requests.* [`poll_request`](QueuePair::poll_request) after posting, after packets and after a timer, until it says None or
+//!    there is no more room; what was left comes with the next call, in order. `Transmit::path` says where to: the connection's path, or
+//!    for a datagram its address vector, remote QPN and the driver's own handle of it. It executes local
+//!    operations (binds, invalidations) and finds local protection errors, so poll completions after it too.
+//! 5. *Time.* Keep one deadline per queue pair: [`poll_timeout`](QueuePair::poll_timeout) after any of the above; when it has come,
+//!    [`handle_timeout`](QueuePair::handle_timeout), then 2 to 4. Too early does nothing, so a lazy timer suffices.
+//! 6. *Events.* [`poll_event`](QueuePair::poll_event) and [`state`](QueuePair::state) after any of the above: the machine goes to Error and SQE by
+//!    itself. In Error a last NAK may be due (`answer_due`), and flushed completions. PATH_MIG changes `query().av`.
+//! 7. *Buffers* hold [`max_packet_bytes`](QueuePair::max_packet_bytes) at least and get the transport packet from BTH to pad. Link, IP and UDP headers and
+//!    the ICRC are the driver's; a packet handed out and lost on the way is like one lost on the wire.
+//! 8. *Life.* A wire that is known at RTR only begins with [`in_init`](QueuePair::in_init) and then gets every modify call, also those that lead back
+//!    to Reset. Which request a packet belongs to, fences and credits are the machine's business alone.
 
 use crate::context::{Context, Events, QpEvent, Tuning, on_the_wire};
-use crate::env::{Environment, pkeys_match};
-use crate::migration::{self, Migration};
+use crate::diagnosis::{Diagnosis, QpCounters};
+use crate::migration;
 use crate::qp_state::{self, QpLimits, TransitionError};
-use crate::rc::requester::{Outcome, Requester, Step};
-use crate::rc::responder::{Responder, Verdict};
-use crate::recv_queue::{CompletionTarget, RecvQueue};
-use crate::send_queue::{PostError, SendQueue, SendWr};
+use crate::rc::requester::Requester;
+use crate::rc::responder::Responder;
+use crate::recv_queue::RecvQueue;
+use crate::send_queue::{Datagram, PostError, SendQueue, SendWr};
 use crate::types::{
-    AddressVector, Completion, Instant, MigState, QpAttr, QpAttrMask, QpCap, QpState, QpType,
-    SendOpcode, Sge, WcStatus,
+    Instant, MigState, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendOpcode, Sge,
 };
-use crate::unreliable::{PacketMeta, UcReceiver, UdReceiver, UnreliableSender};
-use ferriband_wire::{Kind, Opcode, Packet, Position, Qpn, Service};
+use crate::unreliable::{UcReceiver, UdReceiver, UnreliableSender};
+use ferriband_wire::{Opcode, Position, Psn, Qpn, Service};
 
 /// What a queue pair is made of; fixed for its life.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +64,8 @@ pub struct QpConfig {
 pub enum Path {
     /// Along `QpAttr::av`. The driver may cache what it made of it until the next modify or PATH_MIG event.
     Connected,
-    /// Along this path (UD).
-    Datagram(AddressVector),
+    /// To this destination (UD): path, remote queue pair, and the handle given when posting.
+    Datagram(Datagram),
 }
 
 /// A packet to send: `buf[..len]` holds it from BTH to pad; link and network headers and CRCs are the driver's.
@@ -58,6 +77,8 @@ pub struct Transmit {
     pub path: Path,
 }
 
+// One of them for the queue pair's life: nothing is ever moved.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Sender {
     None,
@@ -65,6 +86,8 @@ enum Sender {
     Unreliable(UnreliableSender),
 }
 
+// One of them for the queue pair's life: nothing is ever moved.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Receiver {
     None,
@@ -85,6 +108,9 @@ pub struct QueuePair {
     established: bool,
     /// In Error: the responder still owes the peer a NAK.
     say_why: bool,
+    /// What the parent itself counts; its halves have their own.
+    counters: QpCounters,
+    last_heard: Option<Instant>,
 }
 
 /// The opcode service of a queue pair type.
@@ -109,6 +135,8 @@ macro_rules! context {
         }
     };
 }
+
+mod flow;
 
 impl QueuePair {
     /// A queue pair in Reset. Allocates its queues, the last allocation before RTR.
@@ -145,7 +173,22 @@ impl QueuePair {
             events: Events::default(),
             established: false,
             say_why: false,
+            counters: QpCounters::default(),
+            last_heard: None,
         }
+    }
+
+    /// A queue pair in Init with these attributes, which were checked when they were set; `config.cap` holds for
+    /// its capacities. For a driver that learns at RTR that packets are the wire.
+    pub fn in_init(config: QpConfig, attr: &QpAttr) -> Self {
+        let mut qp = QueuePair::new(config);
+        qp.attr = QpAttr {
+            state: QpState::Init,
+            cur_state: QpState::Init,
+            cap: config.cap,
+            ..*attr
+        };
+        qp
     }
 
     /// Its number.
@@ -398,199 +441,45 @@ impl QueuePair {
         }
     }
 
-    /// A packet for this queue pair: its ICRC is verified and its destination is this QPN.
-    pub fn handle_packet(
-        &mut self,
-        now: Instant,
-        env: &mut dyn Environment,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
-    ) {
-        let sends = matches!(self.attr.state, QpState::Rts | QpState::Sqd);
-        let receives = match self.attr.state {
-            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => true,
-            QpState::Reset | QpState::Init | QpState::Err => false,
+    /// What it has done since it was made.
+    pub fn counters(&self) -> QpCounters {
+        let sent = match &self.sender {
+            Sender::None => QpCounters::default(),
+            Sender::Reliable(requester) => *requester.counters(),
+            Sender::Unreliable(sender) => *sender.counters(),
         };
-        let service = service_of(self.config.qp_type);
-        if !receives
-            || packet.opcode().service() != service
-            || !pkeys_match(packet.bth().pkey, env.pkey(self.attr.pkey_index))
-        {
-            return;
-        }
-        self.follow_migration(meta, packet);
-        if self.attr.state == QpState::Rtr && !self.established {
-            self.established = true;
-            self.events.raise(QpEvent::CommEst);
-        }
-        if packet.opcode().kind() == Kind::Request {
-            let verdict = self.handle_request(env, meta, packet);
-            if let Verdict::Fatal(event) = verdict {
-                self.enter_error(event, true);
-            }
-            return;
-        }
-        let ctx = context!(self);
-        if let (Sender::Reliable(requester), true) = (&mut self.sender, sends) {
-            let outcome = requester.handle_response(now, &ctx, env, packet);
-            self.settle(outcome);
-        }
-    }
-
-    fn handle_request(
-        &mut self,
-        env: &mut dyn Environment,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
-    ) -> Verdict {
-        let ctx = context!(self);
-        match &mut self.receiver {
-            Receiver::None => Verdict::Continue,
-            Receiver::Reliable(responder) => responder.handle_request(&ctx, env, packet),
-            Receiver::Uc(receiver) => receiver.handle_packet(&ctx, env, packet),
-            Receiver::Ud(receiver) => receiver.handle_packet(&ctx, env, meta, packet),
-        }
-    }
-
-    fn follow_migration(&mut self, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
-        let alt = &self.attr.alt_av;
-        let on_alternate = match meta.grh {
-            Some(grh) if alt.is_global => grh[8..24] == alt.dgid.0,
-            _ => !alt.is_global && meta.slid == alt.dlid,
+        let received = match &self.receiver {
+            Receiver::Reliable(responder) => *responder.counters(),
+            Receiver::None | Receiver::Uc(_) | Receiver::Ud(_) => QpCounters::default(),
         };
-        let state = self.attr.path_mig_state;
-        match migration::on_packet(state, packet.bth().migrated, on_alternate) {
-            Migration::Stay => {}
-            Migration::Arm => self.attr.path_mig_state = MigState::Armed,
-            Migration::Migrate => {
-                let event = migration::migrate(&mut self.attr);
-                self.events.raise(event);
-            }
-            Migration::Impossible => self.events.raise(QpEvent::PathMigErr),
-        }
+        self.counters.plus(&sent).plus(&received)
     }
 
-    /// What the requester's outcome means for the queue pair.
-    fn settle(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Continue => self.tell_if_drained(),
-            Outcome::Failed => self.enter_error(None, false),
-            Outcome::Exhausted if self.attr.path_mig_state == MigState::Armed => {
-                let event = migration::migrate(&mut self.attr);
-                self.events.raise(event);
-                let ctx = context!(self);
-                if let Sender::Reliable(requester) = &mut self.sender {
-                    requester.restart_on_new_path(&ctx);
-                }
-            }
-            Outcome::Exhausted => {
-                if let Sender::Reliable(requester) = &mut self.sender {
-                    requester.fail_head(WcStatus::RetryExcErr, 0);
-                }
-                self.enter_error(None, false);
-            }
-        }
-    }
-
-    /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing).
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if let Sender::Reliable(requester) = &mut self.sender {
-            let outcome = requester.handle_timeout(now);
-            self.settle(outcome);
-        }
-    }
-
-    /// When [`QueuePair::handle_timeout`] is to be called.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    /// What it knows about its connection, to explain a failure.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let expected = match &self.receiver {
+            Receiver::Reliable(responder) => responder.expected(),
+            Receiver::Uc(receiver) => receiver.expected(),
+            Receiver::None | Receiver::Ud(_) => Psn::new(0),
+        };
+        let blank = Diagnosis {
+            state: self.attr.state,
+            una: Psn::new(0),
+            next: Psn::new(0),
+            expected,
+            retries_left: 0,
+            rnr_left: 0,
+            last_heard: self.last_heard,
+            incidents: Default::default(),
+        };
         match &self.sender {
-            Sender::Reliable(requester) => requester.poll_timeout(),
-            Sender::None | Sender::Unreliable(_) => None,
+            Sender::None => blank,
+            Sender::Reliable(requester) => requester.explain(blank),
+            Sender::Unreliable(sender) => Diagnosis {
+                una: sender.psn(),
+                next: sender.psn(),
+                ..blank
+            },
         }
-    }
-
-    /// Writes the next packet to `buf`, which holds at least [`crate::MAX_PACKET_BYTES`]. Answers to the peer come
-    /// before requests of this side.
-    pub fn poll_transmit(
-        &mut self,
-        now: Instant,
-        env: &mut dyn Environment,
-        buf: &mut [u8],
-    ) -> Option<Transmit> {
-        let (answers, sends) = match self.attr.state {
-            QpState::Reset | QpState::Init => (false, false),
-            QpState::Rtr | QpState::Sqe => (true, false),
-            QpState::Rts | QpState::Sqd => (true, true),
-            QpState::Err => (self.say_why, false),
-        };
-        if answers && let Some(len) = self.next_answer(env, buf) {
-            return Some(Transmit {
-                len,
-                path: Path::Connected,
-            });
-        }
-        // An answer may have been impossible and ended the queue pair's life.
-        if !sends || self.attr.state == QpState::Err {
-            return None;
-        }
-        let ctx = context!(self);
-        let (step, datagram) = match &mut self.sender {
-            Sender::None => (Step::Idle, None),
-            Sender::Reliable(requester) => (requester.poll_transmit(now, &ctx, env, buf), None),
-            Sender::Unreliable(sender) => sender.poll_transmit(&ctx, env, buf),
-        };
-        match (step, &self.sender) {
-            (Step::Packet(len), _) => {
-                self.tell_if_drained();
-                let path = datagram.map_or(Path::Connected, |to| Path::Datagram(to.av));
-                Some(Transmit { len, path })
-            }
-            (Step::Idle, _) => {
-                self.tell_if_drained();
-                None
-            }
-            (Step::Failed, Sender::Unreliable(_)) => {
-                self.enter_send_error();
-                None
-            }
-            (Step::Failed, _) => {
-                self.enter_error(None, false);
-                None
-            }
-        }
-    }
-
-    fn next_answer(&mut self, env: &mut dyn Environment, buf: &mut [u8]) -> Option<usize> {
-        let ctx = context!(self);
-        let Receiver::Reliable(responder) = &mut self.receiver else {
-            return None;
-        };
-        match responder.poll_transmit(&ctx, env, buf) {
-            Ok(len) => len,
-            Err(Verdict::Fatal(event)) => {
-                self.enter_error(event, true);
-                self.next_answer(env, buf)
-            }
-            Err(Verdict::Continue) => None,
-        }
-    }
-
-    /// The next completion, in order per queue, and the completion queue it belongs to.
-    pub fn poll_completion(&mut self) -> Option<(CompletionTarget, Completion)> {
-        let qpn = self.config.qpn;
-        let sent = match &mut self.sender {
-            Sender::None => None,
-            Sender::Reliable(requester) => requester.sq.poll(qpn),
-            Sender::Unreliable(sender) => sender.sq.poll(qpn),
-        };
-        if let Some(completion) = sent {
-            return Some((CompletionTarget::Send, completion));
-        }
-        let xrc = self.config.qp_type == QpType::XrcRecv;
-        self.recv_queue()?.poll(xrc)
-    }
-
-    /// The next asynchronous event; each kind at most once until polled.
-    pub fn poll_event(&mut self) -> Option<QpEvent> {
-        self.events.poll()
     }
 }

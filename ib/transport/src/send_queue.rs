@@ -22,6 +22,8 @@ pub struct Datagram {
     pub qpn: Qpn,
     /// Remote Q_Key; with the top bit set the queue pair's own is sent (IBA 10.2.5).
     pub qkey: QKey,
+    /// The driver's own name for the address handle, handed back with the packet; the machine does not look at it.
+    pub handle: u64,
 }
 
 /// Bytes of a send.

@@ -4,6 +4,7 @@
 //! nobody to tell (IBA 9.8).
 
 use crate::context::Context;
+use crate::diagnosis::{Drop, QpCounters};
 use crate::emit;
 use crate::env::Environment;
 use crate::rc::requester::Step;
@@ -38,6 +39,7 @@ pub(crate) struct UnreliableSender {
     psn: Psn,
     cur_packet: u32,
     draining: bool,
+    counters: QpCounters,
 }
 
 impl UnreliableSender {
@@ -47,7 +49,17 @@ impl UnreliableSender {
             psn: Psn::new(0),
             cur_packet: 0,
             draining: false,
+            counters: QpCounters::default(),
         }
+    }
+
+    pub fn counters(&self) -> &QpCounters {
+        &self.counters
+    }
+
+    /// The PSN of the next packet.
+    pub fn psn(&self) -> Psn {
+        self.psn
     }
 
     /// RTR to RTS.
@@ -131,6 +143,7 @@ impl UnreliableSender {
             let Ok(len) = sent else {
                 return self.fail(WcStatus::LocProtErr);
             };
+            self.counters.requests_sent += 1;
             self.psn = self.psn.next();
             self.cur_packet += 1;
             if self.cur_packet == packets {
@@ -175,6 +188,11 @@ impl UcReceiver {
         self.message = Message::None;
     }
 
+    /// The PSN expected next.
+    pub fn expected(&self) -> Psn {
+        self.e_psn
+    }
+
     pub fn handle_packet(
         &mut self,
         ctx: &Context<'_>,
@@ -188,13 +206,16 @@ impl UcReceiver {
             self.message = Message::None;
         }
         self.e_psn = psn.next();
-        if in_order(self.message, info.operation, info.position).is_err()
-            || !info
-                .payload
-                .allows(packet.payload.len(), ctx.attr.path_mtu.bytes() as usize)
-        {
+        let mtu = ctx.attr.path_mtu.bytes() as usize;
+        let fits = info.payload.allows(packet.payload.len(), mtu);
+        if in_order(self.message, info.operation, info.position).is_err() || !fits {
             self.message = Message::None;
-            return Verdict::Continue;
+            let reason = if fits {
+                Drop::NotExpected
+            } else {
+                Drop::Length
+            };
+            return Verdict::Dropped(reason);
         }
         let result = match info.operation {
             Operation::Send => receive_send(&mut self.rq, &mut self.message, ctx, env, packet),
@@ -214,9 +235,14 @@ impl UcReceiver {
                 });
                 Verdict::Fatal(None)
             }
-            Err(_) => {
+            Err(refusal) => {
                 self.message = Message::None;
-                Verdict::Continue
+                Verdict::Dropped(match refusal {
+                    Refusal::NotReady => Drop::NoReceive,
+                    Refusal::Silent => Drop::Unpolled,
+                    Refusal::LocalLength => Drop::Length,
+                    _ => Drop::NotExpected,
+                })
             }
         }
     }
@@ -238,19 +264,24 @@ impl UdReceiver {
         packet: &Packet<'_>,
     ) -> Verdict {
         let Some(deth) = packet.ext().deth else {
-            return Verdict::Continue;
+            return Verdict::Dropped(Drop::NotExpected);
         };
         // IBA 10.2.5.
-        if deth.qkey != ctx.attr.qkey
-            || packet.payload.len() > ctx.tuning.datagram_mtu as usize
-            || self.rq.acquire(env, None) != Acquire::Ready
-        {
-            return Verdict::Continue;
+        if deth.qkey != ctx.attr.qkey {
+            return Verdict::Dropped(Drop::QKey);
+        }
+        if packet.payload.len() > ctx.tuning.datagram_mtu as usize {
+            return Verdict::Dropped(Drop::Length);
+        }
+        match self.rq.acquire(env, None) {
+            Acquire::Ready => {}
+            Acquire::Unpolled => return Verdict::Dropped(Drop::Unpolled),
+            Acquire::Empty | Acquire::NoSuchQueue => return Verdict::Dropped(Drop::NoReceive),
         }
         let bytes = GRH_BYTES + packet.payload.len() as u32;
         if u64::from(bytes) > self.rq.capacity() {
             // The receive stays in use for the next datagram.
-            return Verdict::Continue;
+            return Verdict::Dropped(Drop::Length);
         }
         let header = meta.grh.map_or(Ok(()), |grh| self.rq.scatter(env, 0, grh));
         let placed = header.and_then(|()| {

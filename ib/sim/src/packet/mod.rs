@@ -63,6 +63,8 @@ pub struct Report {
     pub corrupted: u64,
     /// Frames with a right ICRC that were no packet.
     pub malformed: u64,
+    /// Packets that a queue pair dropped.
+    pub dropped: u64,
     /// Completions.
     pub completions: u64,
     /// Queue pairs whose send queue ended in error.
@@ -112,6 +114,7 @@ struct Counters {
     delivered: u64,
     corrupted: u64,
     malformed: u64,
+    dropped: u64,
     completions: u64,
 }
 
@@ -194,6 +197,7 @@ fn run_once(
             delivered: counters.delivered,
             corrupted: counters.corrupted,
             malformed: counters.malformed,
+            dropped: counters.dropped,
             completions: counters.completions,
             failed: world
                 .model

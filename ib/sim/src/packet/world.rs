@@ -250,8 +250,13 @@ impl World {
             ..PacketMeta::default()
         };
         let now = Instant(self.now);
-        with_env!(self, side, |qp, env| qp
+        let taken = with_env!(self, side, |qp, env| qp
             .handle_packet(now, env, &meta, &packet));
+        if let Err(reason) = taken {
+            self.counters.dropped += 1;
+            self.trace
+                .say(self.now, || format!("QP {side} drops it: {reason}"));
+        }
         self.after(side)
     }
 

@@ -5,6 +5,7 @@
 
 use super::requester::{Outcome, Requester};
 use crate::context::Context;
+use crate::diagnosis::{Cause, Drop};
 use crate::env::{Environment, SgeOwner};
 use crate::timer::Timer;
 use crate::types::{Instant, SendOpcode, WcStatus, rnr_timer_ns};
@@ -33,15 +34,16 @@ impl Requester {
                 }) = aeth
             {
                 self.take_credits(credits, msn);
+                return Outcome::Continue;
             }
-            return Outcome::Continue;
+            return Outcome::Dropped(Drop::Psn);
         }
         match packet.opcode().operation() {
             Operation::RdmaReadResponse => self.read_response(now, ctx, env, packet),
             Operation::AtomicAcknowledge => self.atomic_response(now, ctx, env, packet),
             _ => match aeth {
                 Some(aeth) => self.acknowledgement(now, ctx, psn, aeth),
-                None => Outcome::Continue,
+                None => Outcome::Dropped(Drop::NotExpected),
             },
         }
     }
@@ -60,20 +62,20 @@ impl Requester {
                 if self.una == psn.next() {
                     Outcome::Continue
                 } else {
-                    self.implied_nak()
+                    self.implied_nak(now)
                 }
             }
-            Syndrome::Reserved(_) => Outcome::Continue,
+            Syndrome::Reserved(_) => Outcome::Dropped(Drop::NotExpected),
             syndrome => {
                 // I6: a NAK acknowledges everything earlier.
                 self.acknowledge(now, ctx, psn);
                 if self.una != psn {
-                    return self.implied_nak();
+                    return self.implied_nak(now);
                 }
                 match syndrome {
                     Syndrome::RnrNak(code) => self.receiver_not_ready(now, code),
-                    Syndrome::Nak(NakCode::PsnSequenceError) => self.gap(),
-                    _ => self.refused(syndrome),
+                    Syndrome::Nak(NakCode::PsnSequenceError) => self.gap(now, Cause::Gap),
+                    _ => self.refused(now, syndrome),
                 }
             }
         }
@@ -81,24 +83,29 @@ impl Requester {
 
     /// The peer reports a gap, or its answers have one. Once per gap: echoes of the report, and answers that were
     /// already under way, must not use up retries.
-    fn gap(&mut self) -> Outcome {
+    fn gap(&mut self, now: Instant, cause: Cause) -> Outcome {
         if self.gone_back_for == Some(self.una) || self.cur_psn() == self.una {
             return Outcome::Continue;
         }
+        self.counters.gaps_heard += 1;
+        self.journal.note(now, cause, self.una);
         let outcome = self.retry();
         self.gone_back_for = Some(self.una);
         outcome
     }
 
     /// Something after a READ or atomic is answered and it is not: its response was lost (IBA 9.7.5.1.3).
-    fn implied_nak(&mut self) -> Outcome {
-        self.gap()
+    fn implied_nak(&mut self, now: Instant) -> Outcome {
+        self.gap(now, Cause::ResponseLost)
     }
 
     fn receiver_not_ready(&mut self, now: Instant, code: u8) -> Outcome {
         if self.timers.is_set(Timer::Rnr) {
             return Outcome::Continue;
         }
+        self.counters.rnr_naks_heard += 1;
+        self.journal
+            .note(now, Cause::ReceiverNotReady(code), self.una);
         if self.rnr_left == 0 {
             self.fail_head(WcStatus::RnrRetryExcErr, 0x20 | u32::from(code));
             return Outcome::Failed;
@@ -112,7 +119,7 @@ impl Requester {
     }
 
     #[cold]
-    fn refused(&mut self, syndrome: Syndrome) -> Outcome {
+    fn refused(&mut self, now: Instant, syndrome: Syndrome) -> Outcome {
         let status = match syndrome {
             Syndrome::Nak(NakCode::InvalidRequest) => WcStatus::RemInvReqErr,
             Syndrome::Nak(NakCode::RemoteAccessError) => WcStatus::RemAccessErr,
@@ -120,6 +127,8 @@ impl Requester {
             _ => WcStatus::RemOpErr,
         };
         let code = syndrome.code().unwrap_or(0);
+        self.counters.naks_heard += 1;
+        self.journal.note(now, Cause::Refused(code), self.una);
         self.fail_head(status, code.into());
         Outcome::Failed
     }
@@ -216,7 +225,7 @@ impl Requester {
         let psn = packet.bth().psn;
         self.acknowledge(now, ctx, psn);
         if self.una != psn {
-            return self.implied_nak();
+            return self.implied_nak(now);
         }
         let done = self.sq.done();
         let wqe = *self.sq.get(done);
@@ -264,7 +273,7 @@ impl Requester {
         let psn = packet.bth().psn;
         self.acknowledge(now, ctx, psn);
         if self.una != psn {
-            return self.implied_nak();
+            return self.implied_nak(now);
         }
         let done = self.sq.done();
         let opcode = self.sq.get(done).opcode;

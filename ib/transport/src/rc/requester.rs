@@ -5,6 +5,7 @@
 //! where packets travel.
 
 use crate::context::Context;
+use crate::diagnosis::{Cause, Diagnosis, Drop, Journal, QpCounters};
 use crate::emit;
 use crate::env::Environment;
 use crate::send_queue::{Extra, SendQueue, SendWqe, packets_of};
@@ -20,6 +21,8 @@ const WINDOW_PSNS: u32 = Psn::MODULUS / 2;
 pub(crate) enum Outcome {
     /// Go on.
     Continue,
+    /// The packet had no effect.
+    Dropped(Drop),
     /// The request at the queue's head was finished in error: the queue pair goes to Error.
     Failed,
     /// Retries are used up: migrate the path, or fail the request at the head.
@@ -65,6 +68,8 @@ pub(crate) struct Requester {
     /// SQD: requests from here on wait.
     drain_limit: Option<u64>,
     pub(super) timers: Timers,
+    pub(super) counters: QpCounters,
+    pub(super) journal: Journal,
 }
 
 impl Requester {
@@ -87,13 +92,33 @@ impl Requester {
             since_ack_req: 0,
             drain_limit: None,
             timers: Timers::default(),
+            counters: QpCounters::default(),
+            journal: Journal::default(),
+        }
+    }
+
+    pub fn counters(&self) -> &QpCounters {
+        &self.counters
+    }
+
+    /// Its part of a diagnosis.
+    pub fn explain(&self, blank: Diagnosis) -> Diagnosis {
+        Diagnosis {
+            una: self.una,
+            next: self.next,
+            retries_left: self.retries_left,
+            rnr_left: self.rnr_left,
+            incidents: self.journal.incidents(),
+            ..blank
         }
     }
 
     /// RTR to RTS: the first PSN is known now.
     pub fn start(&mut self, ctx: &Context<'_>) {
         let sq = std::mem::replace(&mut self.sq, SendQueue::new(Default::default(), false));
+        let counters = self.counters;
         *self = Requester::new(sq);
+        self.counters = counters;
         self.una = ctx.attr.sq_psn;
         self.next = ctx.attr.sq_psn;
         self.cur = self.sq.done();
@@ -215,6 +240,8 @@ impl Requester {
         // After the RNR wait, poll_transmit simply goes on from where the refusal put it.
         self.timers.expire(Timer::Rnr, now);
         if self.timers.expire(Timer::Ack, now) {
+            self.counters.timeouts += 1;
+            self.journal.note(now, Cause::Timeout, self.una);
             self.retry()
         } else {
             Outcome::Continue
@@ -357,9 +384,12 @@ impl Requester {
             self.probe = Some(psn);
         }
         let psns = if data { packets - self.cur_packet } else { 1 };
+        self.counters.requests_sent += 1;
         let end = psn.add(psns);
         if self.ahead(end) > self.ahead(self.next) {
             self.next = end;
+        } else {
+            self.counters.requests_repeated += 1;
         }
         if data {
             self.reads_sent += 1;

@@ -6,6 +6,7 @@
 
 use super::resources::{Resources, Response};
 use crate::context::{Context, QpEvent};
+use crate::diagnosis::{Drop, QpCounters};
 use crate::emit;
 use crate::env::{AtomicOp, Environment, MemoryError};
 use crate::recv_queue::{Acquire, RecvQueue};
@@ -21,6 +22,8 @@ use ferriband_wire::{
 pub(crate) enum Verdict {
     /// Go on.
     Continue,
+    /// The packet had no effect.
+    Dropped(Drop),
     /// To Error, with this event.
     Fatal(Option<QpEvent>),
 }
@@ -81,6 +84,18 @@ pub(crate) struct Responder {
     /// A NAK went out for the expected PSN; what arrives beyond it is the same gap (I6).
     gap_told: bool,
     reply: Option<Reply>,
+    counters: QpCounters,
+}
+
+/// Whether this side owes its peer an answer, and which kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnswerDue {
+    /// Nothing is due.
+    None,
+    /// One bare acknowledgement. It may wait a little for company; later requests are covered by the same one.
+    Ack,
+    /// Responses or a NAK: the peer waits for them.
+    More,
 }
 
 impl Responder {
@@ -93,6 +108,23 @@ impl Responder {
             resources: Resources::default(),
             gap_told: false,
             reply: None,
+            counters: QpCounters::default(),
+        }
+    }
+
+    pub fn counters(&self) -> &QpCounters {
+        &self.counters
+    }
+
+    pub fn expected(&self) -> Psn {
+        self.e_psn
+    }
+
+    pub fn answer_due(&self) -> AnswerDue {
+        match self.reply {
+            None if !self.resources.has_jobs() => AnswerDue::None,
+            Some(Reply::Ack) if !self.resources.has_jobs() => AnswerDue::Ack,
+            _ => AnswerDue::More,
         }
     }
 
@@ -142,16 +174,15 @@ impl Responder {
             0 => {}
             1.. => {
                 // I6: one NAK per gap. After an RNR NAK too, what follows is dropped (IBA 9.7.5.2.8).
-                if !self.gap_told {
-                    self.gap_told = true;
-                    self.reply = Some(Reply::Nak(NakCode::PsnSequenceError));
+                if self.gap_told {
+                    return Verdict::Dropped(Drop::Psn);
                 }
+                self.gap_told = true;
+                self.counters.gaps_reported += 1;
+                self.reply = Some(Reply::Nak(NakCode::PsnSequenceError));
                 return Verdict::Continue;
             }
-            _ => {
-                self.duplicate(ctx, packet);
-                return Verdict::Continue;
-            }
+            _ => return self.duplicate(ctx, packet),
         }
         match self.execute(ctx, env, packet) {
             Ok(psns) => {
@@ -174,9 +205,10 @@ impl Responder {
 
     fn refuse(&mut self, ctx: &Context<'_>, refusal: Refusal) -> Verdict {
         let (code, event) = match refusal {
-            Refusal::Silent => return Verdict::Continue,
+            Refusal::Silent => return Verdict::Dropped(Drop::Unpolled),
             Refusal::NotReady => {
                 self.gap_told = true;
+                self.counters.rnr_naks_sent += 1;
                 self.reply = Some(Reply::Rnr(ctx.attr.min_rnr_timer));
                 return Verdict::Continue;
             }
@@ -196,6 +228,7 @@ impl Responder {
                 (NakCode::RemoteAccessError, Some(QpEvent::QpAccessErr))
             }
         };
+        self.counters.naks_sent += 1;
         self.reply = Some(Reply::Nak(code));
         Verdict::Fatal(event)
     }
@@ -296,24 +329,26 @@ impl Responder {
     }
 
     /// A PSN of the past (IBA 9.7.5.1.2, C9-105): acknowledged or answered again, never executed again (I1).
-    fn duplicate(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) {
+    fn duplicate(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth().psn;
-        match packet.opcode().operation() {
+        let known = match packet.opcode().operation() {
             // A NAK that is due says the same and more.
             Operation::Send | Operation::RdmaWrite => {
                 self.reply = self.reply.or(Some(Reply::Ack));
+                true
             }
-            Operation::RdmaReadRequest => {
-                if let Some(reth) = packet.ext().reth {
-                    let packets = packets_of(reth.dma_length, ctx.attr.path_mtu.bytes());
-                    self.resources.replay_read(psn, packets, reth);
-                }
-            }
-            Operation::CompareSwap | Operation::FetchAdd => {
-                self.resources.replay_atomic(psn);
-            }
-            _ => {}
+            Operation::RdmaReadRequest => packet.ext().reth.is_some_and(|reth| {
+                let packets = packets_of(reth.dma_length, ctx.attr.path_mtu.bytes());
+                self.resources.replay_read(psn, packets, reth)
+            }),
+            Operation::CompareSwap | Operation::FetchAdd => self.resources.replay_atomic(psn),
+            _ => false,
+        };
+        if !known {
+            return Verdict::Dropped(Drop::Psn);
         }
+        self.counters.duplicates += 1;
+        Verdict::Continue
     }
 
     /// The next response or acknowledgement. Responses leave before the acknowledgement that comes after them.

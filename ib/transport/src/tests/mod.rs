@@ -1,6 +1,7 @@
 //! Two queue pairs and a wire between them that a test can bend: the behaviours of the whole machine, one by one.
 
 mod errors;
+mod flow;
 mod ordering;
 mod service;
 
@@ -11,8 +12,8 @@ use crate::types::{
     SendFlags, SendOpcode, Sge, WcStatus,
 };
 use crate::{
-    CompletionTarget, MAX_PACKET_BYTES, PacketMeta, Payload, QpConfig, QpEvent, QueuePair, SendWr,
-    Tuning,
+    CompletionTarget, Drop, MAX_PACKET_BYTES, PacketMeta, Payload, QpConfig, QpEvent, QueuePair,
+    SendWr, Tuning,
 };
 use ferriband_wire::{Lid, Mtu, Opcode, Packet, Psn, QKey, Qpn, RKey};
 use std::collections::VecDeque;
@@ -156,6 +157,8 @@ struct End {
     done: Vec<Completion>,
     targets: Vec<CompletionTarget>,
     events: Vec<QpEvent>,
+    /// Why the latest packet had no effect.
+    dropped: Option<Drop>,
 }
 
 /// What a test does with a packet on the wire: how many copies arrive.
@@ -248,6 +251,7 @@ impl Pair {
                 done,
                 targets,
                 events,
+                dropped: None,
             };
             for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
                 end.to(state);
@@ -328,7 +332,10 @@ impl End {
     }
 
     fn receive_by(&mut self, now: Instant, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
-        self.qp.handle_packet(now, &mut self.memory, meta, packet);
+        self.dropped = self
+            .qp
+            .handle_packet(now, &mut self.memory, meta, packet)
+            .err();
         self.collect();
     }
 

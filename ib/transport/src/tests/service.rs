@@ -200,17 +200,21 @@ fn completions_that_nobody_polls_hold_up_a_shared_queue_instead_of_being_lost() 
     // The receiver's driver polls nothing at first.
     let now = pair.now;
     let mut buf = [0; MAX_PACKET_BYTES];
+    let mut unpolled = 0;
     let [a, b] = &mut pair.ends;
     for _ in 0..60 {
         if let Some(sent) = a.qp.poll_transmit(now, &mut a.memory, &mut buf) {
             let packet = Packet::parse(&buf[..sent.len]).unwrap();
-            b.qp.handle_packet(now, &mut b.memory, &PacketMeta::default(), &packet);
+            let taken =
+                b.qp.handle_packet(now, &mut b.memory, &PacketMeta::default(), &packet);
+            unpolled += u32::from(taken == Err(Drop::Unpolled));
         }
         if let Some(sent) = b.qp.poll_transmit(now, &mut b.memory, &mut buf) {
             a.receive(now, &Packet::parse(&buf[..sent.len]).unwrap());
         }
     }
     assert!(b.memory.shared.len() >= 4, "receives are left untouched");
+    assert!(unpolled > 0, "and the driver is told why");
     pair.run();
     let ids: Vec<u64> = pair.ends[1].done.iter().map(|c| c.wr_id).collect();
     assert_eq!(ids, (0..20).collect::<Vec<_>>());

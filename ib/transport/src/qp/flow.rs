@@ -1,0 +1,276 @@
+//! What moves through a queue pair: packets in, packets out, time, completions and events.
+
+use super::{Path, QueuePair, Receiver, Sender, Transmit, service_of};
+use crate::MAX_PACKET_BYTES;
+use crate::context::{Context, QpEvent};
+use crate::diagnosis::Drop;
+use crate::env::{Environment, pkeys_match};
+use crate::migration::{self, Migration};
+use crate::rc::requester::{Outcome, Step};
+use crate::rc::responder::{AnswerDue, Verdict};
+use crate::recv_queue::CompletionTarget;
+use crate::types::{Completion, Instant, MigState, QpState, QpType, WcStatus};
+use crate::unreliable::PacketMeta;
+use ferriband_wire::{Kind, Mtu, Packet};
+
+impl QueuePair {
+    /// A packet for this queue pair: its ICRC is verified and its destination is this QPN.
+    ///
+    /// # Errors
+    /// It had no effect, for this reason. A packet that was answered, if only with a NAK, is `Ok`.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        meta: &PacketMeta<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), Drop> {
+        let result = self.accept(now, env, meta, packet);
+        self.counters.packets_received += 1;
+        match result {
+            Ok(()) => self.last_heard = Some(now),
+            Err(reason) => self.counters.drops[reason as usize] += 1,
+        }
+        result
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        meta: &PacketMeta<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), Drop> {
+        match self.attr.state {
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {}
+            QpState::Reset | QpState::Init | QpState::Err => return Err(Drop::State),
+        }
+        let service = service_of(self.config.qp_type);
+        if packet.opcode().service() != service {
+            return Err(Drop::Service);
+        }
+        if !pkeys_match(packet.bth().pkey, env.pkey(self.attr.pkey_index)) {
+            return Err(Drop::PKey);
+        }
+        self.follow_migration(meta, packet);
+        if self.attr.state == QpState::Rtr && !self.established {
+            self.established = true;
+            self.events.raise(QpEvent::CommEst);
+        }
+        if packet.opcode().kind() == Kind::Request {
+            return match self.handle_request(env, meta, packet) {
+                Verdict::Continue => Ok(()),
+                Verdict::Dropped(reason) => Err(reason),
+                Verdict::Fatal(event) => {
+                    self.enter_error(event, true);
+                    Ok(())
+                }
+            };
+        }
+        let sends = matches!(self.attr.state, QpState::Rts | QpState::Sqd);
+        let ctx = context!(self);
+        match &mut self.sender {
+            Sender::Reliable(requester) if sends => {
+                let outcome = requester.handle_response(now, &ctx, env, packet);
+                self.settle(outcome)
+            }
+            Sender::Reliable(_) => Err(Drop::State),
+            Sender::None | Sender::Unreliable(_) => Err(Drop::Service),
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        env: &mut dyn Environment,
+        meta: &PacketMeta<'_>,
+        packet: &Packet<'_>,
+    ) -> Verdict {
+        let ctx = context!(self);
+        match &mut self.receiver {
+            Receiver::None => Verdict::Dropped(Drop::Service),
+            Receiver::Reliable(responder) => responder.handle_request(&ctx, env, packet),
+            Receiver::Uc(receiver) => receiver.handle_packet(&ctx, env, packet),
+            Receiver::Ud(receiver) => receiver.handle_packet(&ctx, env, meta, packet),
+        }
+    }
+
+    fn follow_migration(&mut self, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
+        let alt = &self.attr.alt_av;
+        let on_alternate = match meta.grh {
+            Some(grh) if alt.is_global => grh[8..24] == alt.dgid.0,
+            _ => !alt.is_global && meta.slid == alt.dlid,
+        };
+        let state = self.attr.path_mig_state;
+        match migration::on_packet(state, packet.bth().migrated, on_alternate) {
+            Migration::Stay => {}
+            Migration::Arm => self.attr.path_mig_state = MigState::Armed,
+            Migration::Migrate => {
+                let event = migration::migrate(&mut self.attr);
+                self.events.raise(event);
+            }
+            Migration::Impossible => self.events.raise(QpEvent::PathMigErr),
+        }
+    }
+
+    /// What the requester's outcome means for the queue pair.
+    fn settle(&mut self, outcome: Outcome) -> Result<(), Drop> {
+        match outcome {
+            Outcome::Continue => self.tell_if_drained(),
+            Outcome::Dropped(reason) => return Err(reason),
+            Outcome::Failed => self.enter_error(None, false),
+            Outcome::Exhausted if self.attr.path_mig_state == MigState::Armed => {
+                let event = migration::migrate(&mut self.attr);
+                self.events.raise(event);
+                let ctx = context!(self);
+                if let Sender::Reliable(requester) = &mut self.sender {
+                    requester.restart_on_new_path(&ctx);
+                }
+            }
+            Outcome::Exhausted => {
+                if let Sender::Reliable(requester) = &mut self.sender {
+                    requester.fail_head(WcStatus::RetryExcErr, 0);
+                }
+                self.enter_error(None, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Sender::Reliable(requester) = &mut self.sender {
+            let outcome = requester.handle_timeout(now);
+            // No packet, so nothing is dropped.
+            let _ = self.settle(outcome);
+        }
+    }
+
+    /// When [`QueuePair::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.sender {
+            Sender::Reliable(requester) => requester.poll_timeout(),
+            Sender::None | Sender::Unreliable(_) => None,
+        }
+    }
+
+    /// Bytes that a buffer for the next packet must offer, at the most: headers, this queue pair's MTU and pad.
+    pub fn max_packet_bytes(&self) -> usize {
+        let mtu = match self.config.qp_type {
+            QpType::Ud => self.config.tuning.datagram_mtu,
+            _ => self.attr.path_mtu.bytes(),
+        };
+        MAX_PACKET_BYTES - Mtu::M4096.bytes() as usize + mtu as usize
+    }
+
+    /// Writes the next packet to `buf`, which holds [`QueuePair::max_packet_bytes`]: answers to the peer first, then
+    /// requests of this side.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<Transmit> {
+        let path = Path::Connected;
+        match self.poll_answer(env, buf) {
+            Some(len) => Some(Transmit { len, path }),
+            None => self.poll_request(now, env, buf),
+        }
+    }
+
+    /// Whether an answer to the peer is due. Says `More` while READ responses are left.
+    pub fn answer_due(&self) -> AnswerDue {
+        match &self.receiver {
+            Receiver::Reliable(responder) if self.may_answer() => responder.answer_due(),
+            _ => AnswerDue::None,
+        }
+    }
+
+    fn may_answer(&self) -> bool {
+        match self.attr.state {
+            QpState::Reset | QpState::Init => false,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            QpState::Err => self.say_why,
+        }
+    }
+
+    /// Writes the next acknowledgement or response to `buf`, which holds [`QueuePair::max_packet_bytes`]; returns its
+    /// length from BTH to pad. It goes along the connection's path.
+    pub fn poll_answer(&mut self, env: &mut dyn Environment, buf: &mut [u8]) -> Option<usize> {
+        if !self.may_answer() {
+            return None;
+        }
+        let ctx = context!(self);
+        let Receiver::Reliable(responder) = &mut self.receiver else {
+            return None;
+        };
+        match responder.poll_transmit(&ctx, env, buf) {
+            Ok(len) => {
+                self.counters.answers_sent += u64::from(len.is_some());
+                len
+            }
+            Err(Verdict::Fatal(event)) => {
+                // The memory of a READ is gone; what is left to say is the NAK.
+                self.enter_error(event, true);
+                self.poll_answer(env, buf)
+            }
+            Err(Verdict::Continue | Verdict::Dropped(_)) => None,
+        }
+    }
+
+    /// Writes the next request packet to `buf`, which holds [`QueuePair::max_packet_bytes`], if one may be sent now.
+    pub fn poll_request(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<Transmit> {
+        if !matches!(self.attr.state, QpState::Rts | QpState::Sqd) {
+            return None;
+        }
+        let ctx = context!(self);
+        let (step, datagram) = match &mut self.sender {
+            Sender::None => (Step::Idle, None),
+            Sender::Reliable(requester) => (requester.poll_transmit(now, &ctx, env, buf), None),
+            Sender::Unreliable(sender) => sender.poll_transmit(&ctx, env, buf),
+        };
+        match (step, &self.sender) {
+            (Step::Packet(len), _) => {
+                self.tell_if_drained();
+                let path = datagram.map_or(Path::Connected, Path::Datagram);
+                Some(Transmit { len, path })
+            }
+            (Step::Idle, _) => {
+                self.tell_if_drained();
+                None
+            }
+            (Step::Failed, Sender::Unreliable(_)) => {
+                self.enter_send_error();
+                None
+            }
+            (Step::Failed, _) => {
+                self.enter_error(None, false);
+                None
+            }
+        }
+    }
+
+    /// The next completion, in order per queue, and the completion queue it belongs to.
+    pub fn poll_completion(&mut self) -> Option<(CompletionTarget, Completion)> {
+        let qpn = self.config.qpn;
+        let sent = match &mut self.sender {
+            Sender::None => None,
+            Sender::Reliable(requester) => requester.sq.poll(qpn),
+            Sender::Unreliable(sender) => sender.sq.poll(qpn),
+        };
+        if let Some(completion) = sent {
+            return Some((CompletionTarget::Send, completion));
+        }
+        let xrc = self.config.qp_type == QpType::XrcRecv;
+        self.recv_queue()?.poll(xrc)
+    }
+
+    /// The next asynchronous event; each kind at most once until polled.
+    pub fn poll_event(&mut self) -> Option<QpEvent> {
+        self.events.poll()
+    }
+}

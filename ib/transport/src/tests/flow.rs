@@ -1,0 +1,212 @@
+//! What a driver asks for: answers and requests apart, reasons for drops, counters, a diagnosis.
+
+use super::*;
+use crate::{AnswerDue, Cause, Datagram, Path};
+
+/// The next packet of one half, kept.
+fn request(end: &mut End, now: Instant) -> Option<Vec<u8>> {
+    let mut buf = vec![0; end.qp.max_packet_bytes()];
+    let sent = end.qp.poll_request(now, &mut end.memory, &mut buf);
+    end.collect();
+    sent.map(|sent| buf[..sent.len].to_vec())
+}
+
+fn answer(end: &mut End) -> Option<Vec<u8>> {
+    let mut buf = vec![0; end.qp.max_packet_bytes()];
+    let len = end.qp.poll_answer(&mut end.memory, &mut buf);
+    end.collect();
+    len.map(|len| buf[..len].to_vec())
+}
+
+fn deliver(end: &mut End, now: Instant, bytes: &[u8]) -> Option<Drop> {
+    end.receive(now, &Packet::parse(bytes).unwrap());
+    end.dropped
+}
+
+#[test]
+fn an_acknowledgement_waits_while_requests_leave_and_covers_all_before_it() {
+    let mut pair = Pair::new(RC);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    for id in 0..3 {
+        a.post(id, SendOpcode::RdmaWrite, 8);
+        let bytes = request(a, now).unwrap();
+        assert_eq!(deliver(b, now, &bytes), None);
+        assert_eq!(b.qp.answer_due(), AnswerDue::Ack);
+    }
+    b.post(7, SendOpcode::RdmaWrite, 8);
+    let bytes = request(b, now).unwrap();
+    assert_eq!(Packet::parse(&bytes).unwrap().opcode(), Opcode::RcWriteOnly);
+    assert_eq!(
+        b.qp.answer_due(),
+        AnswerDue::Ack,
+        "a request takes no answer along"
+    );
+    let ack = answer(b).unwrap();
+    assert_eq!((b.qp.answer_due(), answer(b)), (AnswerDue::None, None));
+    deliver(a, now, &ack);
+    assert_eq!(a.statuses(), [(0, OK), (1, OK), (2, OK)]);
+}
+
+#[test]
+fn responses_and_naks_are_more_than_an_acknowledgement() {
+    let mut pair = Pair::new(RC);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(1, SendOpcode::RdmaRead, 600);
+    let bytes = request(a, now).unwrap();
+    deliver(b, now, &bytes);
+    for left in [2, 1, 0] {
+        assert_eq!(b.qp.answer_due(), AnswerDue::More);
+        let response = answer(b).unwrap();
+        assert!(response.len() <= b.qp.max_packet_bytes());
+        assert_eq!(deliver(a, now, &response), None, "{left} left");
+    }
+    assert_eq!(b.qp.answer_due(), AnswerDue::None);
+    a.post(2, SendOpcode::Send, 8);
+    let bytes = request(a, now).unwrap();
+    assert_eq!(deliver(b, now, &bytes), None, "an RNR NAK is an answer");
+    assert_eq!(b.qp.answer_due(), AnswerDue::More);
+    assert_eq!(b.qp.counters().rnr_naks_sent, 1);
+}
+
+#[test]
+fn a_queue_pair_made_in_init_goes_on_to_rts() {
+    let mut pair = Pair::new(RC);
+    let now = pair.now;
+    let end = &mut pair.ends[0];
+    let attr = QpAttr {
+        state: QpState::Init,
+        ..end.attr
+    };
+    let config = QpConfig {
+        qpn: end.qp.qpn(),
+        qp_type: QpType::Rc,
+        cap: end.qp.query().cap,
+        shared_receive: false,
+        signal_all: false,
+        limits: QpLimits::default(),
+        tuning: Tuning::default(),
+    };
+    end.qp = QueuePair::in_init(config, &attr);
+    assert_eq!(end.qp.state(), QpState::Init);
+    assert_eq!(end.qp.query().access, attr.access);
+    end.to(QpState::Rtr);
+    end.to(QpState::Rts);
+    end.post(1, SendOpcode::RdmaWrite, 8);
+    assert!(request(end, now).is_some());
+}
+
+#[test]
+fn a_datagram_goes_where_its_own_request_says() {
+    let mut pair = Pair::new(Setup {
+        types: [QpType::Ud; 2],
+        ..RC
+    });
+    let now = pair.now;
+    let a = &mut pair.ends[0];
+    let to = |qpn: u32, handle: u64| Datagram {
+        qpn: Qpn(qpn),
+        qkey: QKey(5),
+        handle,
+        ..Datagram::default()
+    };
+    for (qpn, handle) in [(11, 1), (0xff_ffff, 2)] {
+        a.post_with(handle, SendOpcode::Send, 8, |wr| {
+            wr.datagram = Some(to(qpn, handle));
+        });
+    }
+    let mut buf = vec![0; a.qp.max_packet_bytes()];
+    for (qpn, handle) in [(11, 1), (0xff_ffff, 2)] {
+        let sent = a.qp.poll_request(now, &mut a.memory, &mut buf).unwrap();
+        assert_eq!(sent.path, Path::Datagram(to(qpn, handle)));
+        let packet = Packet::parse(&buf[..sent.len]).unwrap();
+        assert_eq!(packet.bth().dest_qpn, Qpn(qpn));
+    }
+}
+
+#[test]
+fn every_packet_without_effect_says_why() {
+    let mut pair = Pair::new(Setup {
+        types: [QpType::Ud; 2],
+        attr: |attr| attr.qkey = QKey(5),
+        ..RC
+    });
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    let mut datagram = |qkey: u32| {
+        a.post_with(1, SendOpcode::Send, 8, |wr| {
+            wr.datagram = Some(Datagram {
+                qpn: Qpn(11),
+                qkey: QKey(qkey),
+                ..Datagram::default()
+            });
+        });
+        request(a, now).unwrap()
+    };
+    let (good, bad) = (datagram(5), datagram(6));
+    assert_eq!(deliver(b, now, &bad), Some(Drop::QKey));
+    assert_eq!(deliver(b, now, &good), Some(Drop::NoReceive));
+    b.post_recv(1, 47);
+    assert_eq!(
+        deliver(b, now, &good),
+        Some(Drop::Length),
+        "40 bytes precede the payload"
+    );
+    b.to(QpState::Err);
+    assert_eq!(deliver(b, now, &good), Some(Drop::State));
+    let mut rc = Pair::new(RC);
+    assert_eq!(deliver(&mut rc.ends[1], now, &good), Some(Drop::Service));
+    let counters = b.qp.counters();
+    assert_eq!(counters.packets_received, 4);
+    assert_eq!(counters.drops.iter().sum::<u64>(), 4);
+    assert_eq!(counters.drops[Drop::Length as usize], 1);
+}
+
+#[test]
+fn a_gap_is_answered_once_and_then_dropped() {
+    let mut pair = Pair::new(RC);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    let packets: Vec<_> = (0..3)
+        .map(|id| {
+            a.post(id, SendOpcode::RdmaWrite, 8);
+            request(a, now).unwrap()
+        })
+        .collect();
+    assert_eq!(deliver(b, now, &packets[1]), None);
+    assert_eq!(deliver(b, now, &packets[2]), Some(Drop::Psn));
+    assert_eq!(deliver(b, now, &packets[0]), None);
+    assert_eq!(deliver(b, now, &packets[0]), None, "acknowledged again");
+    let counters = b.qp.counters();
+    assert_eq!((counters.gaps_reported, counters.duplicates), (1, 1));
+    let ack = answer(b).unwrap();
+    assert_eq!(deliver(a, now, &ack), None);
+    let nak_of_the_past = answer(b);
+    assert_eq!(nak_of_the_past, None);
+}
+
+#[test]
+fn a_diagnosis_tells_what_was_lost_and_how_often() {
+    let mut pair = Pair::new(RC);
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);
+    pair.settle(&mut |from, _| usize::from(from == 1));
+    assert_eq!(pair.ends[0].statuses(), [(1, WcStatus::RetryExcErr)]);
+    let diagnosis = pair.ends[0].qp.diagnosis();
+    assert_eq!(diagnosis.state, QpState::Err);
+    assert_eq!((diagnosis.retries_left, diagnosis.last_heard), (0, None));
+    let first = Psn::new(0xff_fffe);
+    assert_eq!(diagnosis.una, first);
+    let incidents: Vec<_> = diagnosis.incidents.iter().flatten().collect();
+    // Three retries, and the time-out that found none left.
+    assert_eq!(incidents.len(), 4);
+    for pair in incidents.windows(2) {
+        assert!(pair[0].at < pair[1].at);
+    }
+    for incident in incidents {
+        assert_eq!((incident.cause, incident.psn), (Cause::Timeout, first));
+    }
+    let counters = pair.ends[0].qp.counters();
+    assert_eq!((counters.requests_sent, counters.requests_repeated), (4, 3));
+    assert_eq!(counters.timeouts, 4);
+}
