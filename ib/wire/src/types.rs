@@ -4,6 +4,7 @@
 //! Source: IBA volume 1, chapters 4 (addressing), 7 and 9 (link and transport).
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 macro_rules! newtype {
     ($(#[$doc:meta])* $name:ident($inner:ty), $fmt:literal) => {
@@ -118,21 +119,36 @@ impl Gid {
         Gid(raw)
     }
 
+    /// The address that a RoCE GID is: an IPv4 address if it is a mapped one (::ffff:a.b.c.d), else IPv6.
+    pub fn ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.0).to_canonical()
+    }
+
     /// True for ff00::/8, the multicast range.
     pub fn is_multicast(&self) -> bool {
         self.0[0] == 0xff
     }
 }
 
+/// The RoCE GID of an address (IBA annex A17); IPv4 addresses are mapped.
+impl From<IpAddr> for Gid {
+    fn from(address: IpAddr) -> Self {
+        Gid(match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        })
+    }
+}
+
 impl fmt::Debug for Gid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gid({})", std::net::Ipv6Addr::from(self.0))
+        write!(f, "Gid({})", Ipv6Addr::from(self.0))
     }
 }
 
 impl fmt::Display for Gid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", std::net::Ipv6Addr::from(self.0))
+        write!(f, "{}", Ipv6Addr::from(self.0))
     }
 }
 
@@ -257,6 +273,16 @@ mod tests {
             assert_eq!(TimeCode::at_least_ns(TimeCode(code).ns() + 1), next);
         }
         assert_eq!(TimeCode::at_least_ns(u64::MAX), TimeCode::MAX);
+    }
+
+    #[test]
+    fn addresses_are_gids() {
+        let four = IpAddr::from([10, 77, 0, 2]);
+        assert_eq!(Gid::from(four).to_string(), "::ffff:10.77.0.2");
+        let link_local = IpAddr::from([0xfe80, 0, 0, 0, 1, 2, 3, 4]);
+        for address in [four, link_local, IpAddr::from([0_u16; 8])] {
+            assert_eq!(Gid::from(address).ip(), address);
+        }
     }
 
     #[test]

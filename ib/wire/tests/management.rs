@@ -49,6 +49,11 @@ proptest! {
         any_bytes_are::<PKeyTable>(&bytes);
         any_bytes_are::<SwitchInfo>(&bytes);
         any_bytes_are::<SmInfo>(&bytes);
+        any_bytes_are::<GuidInfo>(&bytes);
+        any_bytes_are::<SlToVlTable>(&bytes);
+        any_bytes_are::<VlArbitrationBlock>(&bytes);
+        any_bytes_are::<LinearForwardingBlock>(&bytes);
+        any_bytes_are::<MulticastForwardingBlock>(&bytes);
         any_bytes_are::<Rmpp>(&bytes);
     }
 
@@ -329,6 +334,57 @@ fn every_field_of_a_port_info_is_in_its_place() {
         bits_set(&PKeyTable::default(), &table),
         (496..512).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn every_entry_of_the_tables_is_in_its_place() {
+    let at = |byte: usize, bit: usize, width: usize| {
+        (byte * 8 + bit..byte * 8 + bit + width).collect::<Vec<_>>()
+    };
+    for entry in 0..32 {
+        let mut arbitration = VlArbitrationBlock::default();
+        arbitration.0[entry].vl = Vl(15);
+        assert_eq!(
+            bits_set(&VlArbitrationBlock::default(), &arbitration),
+            at(entry * 2, 4, 4)
+        );
+        arbitration.0[entry] = VlWeight {
+            vl: Vl(0),
+            weight: !0,
+        };
+        assert_eq!(
+            bits_set(&VlArbitrationBlock::default(), &arbitration),
+            at(entry * 2 + 1, 0, 8)
+        );
+        let mut multicast = MulticastForwardingBlock::default();
+        // The lowest port of a block is the lowest bit.
+        multicast.0[entry] = 1;
+        assert_eq!(
+            bits_set(&MulticastForwardingBlock::default(), &multicast),
+            at(entry * 2 + 1, 7, 1)
+        );
+    }
+    for sl in 0..16 {
+        let mut lanes = SlToVlTable::default();
+        lanes.0[sl] = Vl(15);
+        assert_eq!(
+            bits_set(&SlToVlTable::default(), &lanes),
+            at(sl / 2, sl % 2 * 4, 4)
+        );
+        lanes.0[sl] = Vl(16);
+        assert!(lanes.to_wire().is_err());
+    }
+    let mut guids = GuidInfo::default();
+    guids.0[7] = Guid(!0);
+    assert_eq!(bits_set(&GuidInfo::default(), &guids), at(56, 0, 64));
+    let sizes = [
+        GuidInfo::LEN,
+        VlArbitrationBlock::LEN,
+        LinearForwardingBlock::LEN,
+        MulticastForwardingBlock::LEN,
+    ];
+    assert_eq!((sizes, SlToVlTable::LEN), ([SMP_DATA_LEN; 4], 8));
+    assert_eq!(MulticastForwardingBlock::modifier(15, 511), 0xf000_01ff);
 }
 
 fn directed(route: DirectedRoute) -> Smp {

@@ -8,6 +8,7 @@ mod path;
 mod port;
 mod service;
 mod switch;
+mod tables;
 
 pub use class_port::*;
 pub use group::*;
@@ -16,6 +17,7 @@ pub use path::*;
 pub use port::*;
 pub use service::*;
 pub use switch::*;
+pub use tables::*;
 
 use crate::error::EmitError;
 use crate::header::{bits, fits, place};

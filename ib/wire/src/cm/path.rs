@@ -30,7 +30,8 @@ pub struct CmPath {
     pub sl: Sl,
     /// The two ports are in one subnet.
     pub subnet_local: bool,
-    /// How long the sender waits for an acknowledgement: the receiver's turn to use it, less its own delay.
+    /// What the receiver takes as its own queue pair's acknowledgement time-out: the way there and back, and the
+    /// sender's delay (IBA 12.7.34).
     pub local_ack_timeout: TimeCode,
 }
 
