@@ -95,7 +95,7 @@ impl ManagementClass {
     }
 
     /// Where MADs of this class are sent, unless a manager has redirected them: the subnet management interface takes
-    /// these two classes only, the general services interface all others (IBA 13.5.1).
+    /// these two classes only, the general services interface all others (IBA 13.5).
     pub const fn queue_pair(self) -> Qpn {
         if self.is_subnet_management() {
             SMI_QPN

@@ -65,7 +65,7 @@ pub mod attribute {
     pub const INFORM_INFO_RECORD: AttributeId = AttributeId(0x00f3);
 }
 
-/// Status of answers that is the class's own (IBA 15.2.4).
+/// Status of answers that is the class's own (IBA 15.2).
 pub mod status {
     use crate::mad::MadStatus;
 

@@ -66,10 +66,10 @@ newtype!(
     /// Transaction identifier: what ties a management datagram's answer to its request (IBA 13.4).
     TransactionId(u64), "{:#018x}");
 newtype!(
-    /// Management key of a port (IBA 14.2.4).
+    /// Management key of a port (IBA 14.2).
     MKey(u64), "{:#018x}");
 newtype!(
-    /// Subnet manager key (IBA 14.4).
+    /// Subnet manager key (IBA chapter 14).
     SmKey(u64), "{:#018x}");
 newtype!(
     /// A span of time as the five-bit code of the management datagrams: 4.096 us * 2^code. Acknowledgement time-outs

@@ -1,4 +1,4 @@
-//! MCMemberRecord (IBA 15.2.5.17): a multicast group, and who is in it.
+//! MCMemberRecord (IBA 15.2.5): a multicast group, and who is in it.
 
 use super::{Selected, place_word, word_bits};
 use crate::error::{EmitError, ParseError};

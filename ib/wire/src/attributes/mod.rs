@@ -23,7 +23,7 @@ use crate::error::EmitError;
 use crate::header::{bits, fits, place};
 use crate::types::Sl;
 
-/// How a question means a value of MTU, rate or packet lifetime (IBA 15.2.5.16).
+/// How a question means a value of MTU, rate or packet lifetime (IBA 15.2.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Selector {

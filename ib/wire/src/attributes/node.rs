@@ -1,4 +1,4 @@
-//! NodeInfo, NodeDescription (IBA 14.2.5.2 and 14.2.5.3), and NodeRecord (IBA 15.2.5.2), which is both.
+//! NodeInfo, NodeDescription (IBA 14.2.5), and NodeRecord (IBA 15.2.5), which is both.
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, U24};

@@ -1,4 +1,4 @@
-//! PathRecord (IBA 15.2.5.16): how to get from one port to another.
+//! PathRecord (IBA 15.2.5): how to get from one port to another.
 
 use super::{Selected, place_word, word_bits};
 use crate::error::{EmitError, ParseError};

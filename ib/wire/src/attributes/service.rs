@@ -1,4 +1,4 @@
-//! ServiceRecord (IBA 15.2.5.14): who serves what, as the services themselves have said.
+//! ServiceRecord (IBA 15.2.5): who serves what, as the services themselves have said.
 
 use crate::error::{EmitError, ParseError};
 use crate::header::Header;

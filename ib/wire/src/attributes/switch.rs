@@ -1,4 +1,4 @@
-//! SwitchInfo (IBA 14.2.5.4) and SMInfo (IBA 14.2.5.13).
+//! SwitchInfo (IBA 14.2.5) and SMInfo (IBA 14.2.5.13).
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, bits, flag, place};

@@ -1,5 +1,5 @@
 //! The tables of a port and a switch, block by block: GUIDInfo, SLtoVLMappingTable, VLArbitrationTable, and the linear
-//! and multicast forwarding tables (IBA 14.2.5.5 and 14.2.5.8 to 14.2.5.12). Which block it is, is in the attribute modifier.
+//! and multicast forwarding tables (IBA 14.2.5). Which block it is, is in the attribute modifier.
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, bits, place};

@@ -1,5 +1,5 @@
 //! The code tables of the communication manager: why a connection is refused, what became of an alternate path, of a
-//! service resolution, and which message is meant (IBA 12.6.6 to 12.6.7, 12.8, 12.11).
+//! service resolution, and which message is meant (IBA 12.6).
 
 use crate::error::EmitError;
 use std::fmt;
@@ -55,7 +55,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why a connection is refused, or given up (IBA 12.6.7).
+    /// Why a connection is refused, or given up (IBA 12.6).
     RejectReason(u16), "Reason" {
         NoQp = 1, "no queue pair available";
         NoEec = 2, "no end-to-end context available";
@@ -95,7 +95,7 @@ codes! {
 }
 
 codes! {
-    /// What became of an alternate path (IBA 12.8): the AP status of an APR.
+    /// What became of an alternate path (IBA chapter 12): the AP status of an APR.
     ApStatus(u8), "APStatus" {
         Loaded = 0, "alternate path loaded";
         InvalidCommId = 1, "invalid communication identifier";
@@ -115,7 +115,7 @@ codes! {
 }
 
 codes! {
-    /// Answer to a service resolution (IBA 12.11): the status of a SIDR_REP.
+    /// Answer to a service resolution (IBA chapter 12): the status of a SIDR_REP.
     SidrStatus(u8), "Status" {
         Valid = 0, "valid";
         NotSupported = 1, "service identifier not supported";
@@ -127,7 +127,7 @@ codes! {
 }
 
 codes! {
-    /// What the accepting side says about the REQ's alternate path (IBA 12.6.8).
+    /// What the accepting side says about the REQ's alternate path (IBA 12.6).
     Failover(u8), "FailoverAccepted" {
         Accepted = 0, "alternate path accepted";
         NotSupported = 1, "alternate paths not supported";
@@ -136,7 +136,7 @@ codes! {
 }
 
 codes! {
-    /// The message that an MRA acknowledges (IBA 12.6.6).
+    /// The message that an MRA acknowledges (IBA 12.6).
     MraOf(u8), "MessageMRAed" {
         Req = 0, "REQ";
         Rep = 1, "REP";
@@ -145,7 +145,7 @@ codes! {
 }
 
 codes! {
-    /// The message that a REJ refuses (IBA 12.6.7).
+    /// The message that a REJ refuses (IBA 12.6).
     RejOf(u8), "MessageREJected" {
         Req = 0, "REQ";
         Rep = 1, "REP";

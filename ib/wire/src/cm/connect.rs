@@ -1,5 +1,5 @@
-//! The messages that follow a REQ: REP, RTU, MRA, REJ, DREQ, DREP (IBA 12.6.6 to 12.6.11), and LAP and APR, which give a
-//! connection another alternate path (IBA 12.8).
+//! The messages that follow a REQ: REP, RTU, MRA, REJ, DREQ, DREP (IBA 12.6), and LAP and APR, which give a
+//! connection another alternate path (IBA chapter 12).
 
 use super::codes::{ApStatus, Failover, MraOf, RejOf, RejectReason};
 use super::path::{CmPath, LapPathWire};
@@ -294,7 +294,9 @@ pub struct RejWire {
     private_data: PrivateData<148>,
 }
 
-/// ConnectReject: no connection, and why.
+/// ConnectReject: no connection, and why. It is for whom `remote_comm_id` says; but who gives up waiting for a REP may
+/// never have learned that identifier, so that with `RejectReason::Timeout` the ARI is the sender's CA GUID, which
+/// together with `local_comm_id` says what is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rej {
     /// The sender's identifier for the connection; 0 if it never had one.

@@ -117,7 +117,7 @@ impl CmMad {
             method: header.method,
             attribute: header.attribute,
         };
-        // Every message is a Send, the answers too (IBA 12.6.2).
+        // Every message is a Send, the answers too (IBA 12.6).
         if header.method != Method::SEND {
             return Err(unknown);
         }

@@ -31,7 +31,7 @@ pub struct CmPath {
     /// The two ports are in one subnet.
     pub subnet_local: bool,
     /// What the receiver takes as its own queue pair's acknowledgement time-out: the way there and back, and the
-    /// sender's delay (IBA 12.7.34).
+    /// sender's delay (IBA 12.7).
     pub local_ack_timeout: TimeCode,
 }
 

@@ -67,7 +67,7 @@ impl<const N: usize> fmt::Debug for PrivateData<N> {
 pub const INFO_LEN: usize = 72;
 
 /// Additional information: up to 72 bytes that go with a reason or status, as a better path MTU with
-/// `RejectReason::InvalidPathMtu`, or a ClassPortInfo with a redirection (IBA 12.6.7).
+/// `RejectReason::InvalidPathMtu`, or a ClassPortInfo with a redirection (IBA 12.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Info {
     /// At most `INFO_LEN`.

@@ -1,4 +1,4 @@
-//! REQ: the request that begins a connection (IBA 12.6.5).
+//! REQ: the request that begins a connection (IBA 12.6).
 
 use super::path::{CmPath, ReqPathWire};
 use super::private_data::PrivateData;
@@ -41,7 +41,7 @@ pub struct ReqWire {
     private_data: PrivateData<92>,
 }
 
-/// Which transport service is wanted (IBA 12.6.5), by its two bits.
+/// Which transport service is wanted (IBA 12.6), by its two bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum TransportType {

@@ -1,4 +1,4 @@
-//! Service ID resolution: which queue pair serves a service (IBA 12.11). What unreliable datagrams have instead of a
+//! Service ID resolution: which queue pair serves a service (IBA chapter 12). What unreliable datagrams have instead of a
 //! connection.
 
 use super::codes::SidrStatus;
