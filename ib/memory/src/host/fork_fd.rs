@@ -10,8 +10,9 @@ use super::HostError;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Descriptors of this kind that a process may hold: twice the process table (a connection each way), and some.
-const LIMIT: usize = 2 * 4096 + 64;
+/// Descriptors of this kind that a process may hold: twice the process table (a connection each way), and some for names and
+/// for the sockets of the packet wire.
+const LIMIT: usize = 2 * 4096 + 256;
 
 /// Serial number in the upper half, descriptor + 1 in the lower; 0 is free. The serial number keeps an object that
 /// the child inherited from closing a descriptor that the child opened later.
@@ -56,9 +57,10 @@ pub(super) fn epoch() -> u32 {
     EPOCH.load(Ordering::Acquire)
 }
 
-/// A descriptor that [`close_all_after_fork`] closes.
+/// A descriptor that [`close_all_after_fork`] closes: for everything that must not live on in a forked child, because it stands
+/// for this process (a name, a connection, a socket of a shared port).
 #[derive(Debug)]
-pub(super) struct ForkFd {
+pub struct ForkFd {
     index: usize,
     value: u64,
 }
@@ -68,7 +70,7 @@ impl ForkFd {
     ///
     /// # Errors
     /// What `make` returns, or `Full` if the process holds too many.
-    pub(super) fn make(
+    pub fn make(
         make: impl FnOnce() -> Result<Option<OwnedFd>, HostError>,
     ) -> Result<Option<ForkFd>, HostError> {
         let _gate = Gate::close();
@@ -92,7 +94,7 @@ impl ForkFd {
     ///
     /// # Errors
     /// `Forked` in a child of the process that made it.
-    pub(super) fn get(&self) -> Result<BorrowedFd<'_>, HostError> {
+    pub fn get(&self) -> Result<BorrowedFd<'_>, HostError> {
         if TABLE[self.index].load(Ordering::Acquire) != self.value {
             return Err(HostError::Forked);
         }
@@ -103,7 +105,7 @@ impl ForkFd {
 
 impl ForkFd {
     /// The descriptor; in a child, a number that is never open (the kernel's limit on descriptors lies far below it).
-    pub(super) fn get_or_closed(&self) -> BorrowedFd<'_> {
+    pub fn get_or_closed(&self) -> BorrowedFd<'_> {
         self.get().unwrap_or_else(|_| {
             // SAFETY: nothing is open under this number, so no call reaches another's descriptor: it fails with EBADF.
             unsafe { BorrowedFd::borrow_raw(i32::MAX) }

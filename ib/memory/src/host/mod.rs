@@ -29,19 +29,18 @@ mod multicast;
 mod names;
 mod registry;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod xrc;
 
 pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
 pub use error::HostError;
-pub use fork_fd::{after_fork_in_parent, before_fork, close_all_after_fork};
+pub use fork_fd::{ForkFd, after_fork_in_parent, before_fork, close_all_after_fork};
 pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
 pub use multicast::MulticastMember;
 pub use registry::{Member, PROCESS_LIMIT, ProcessRef, QPN_BLOCK, Registry, XRC_QPN_BASE};
 pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
 
 use ferriband_wire::{Gid, Lid, Qpn};
-use fork_fd::ForkFd;
 use layout::{PROCESSES, header};
 use lock::DomainLock;
 use names::Prober;

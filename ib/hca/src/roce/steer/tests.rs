@@ -206,9 +206,9 @@ fn a_short_program_still_answers_rightly_for_the_widest_ranges() {
 fn probes_go_where_they_say_and_other_management_to_anybody() {
     let steering = random_steering(&mut Dice(5), 50);
     let program = program(&steering, 1000);
-    for index in [0, 1, 77, 0xffff] {
+    for index in [0u32, 1, 77, 0xffff] {
         let mut packet = data(0);
-        packet[8..12].copy_from_slice(&(0xab_0000 | index as u32).to_be_bytes());
+        packet[8..12].copy_from_slice(&(0xab_0000 | index).to_be_bytes());
         assert_eq!(run(&program, &packet), index);
     }
     // Attribute 0x10 of the subnet administrator's class is no connection request.

@@ -39,31 +39,31 @@ fn join(options: &JoinOptions) -> Host {
 }
 
 /// What a child holds: the way to report, and the way to be told.
-struct Line {
+pub(crate) struct Line {
     out: File,
     input: File,
 }
 
 impl Line {
-    fn say(&mut self, words: &[u64]) {
+    pub(crate) fn say(&mut self, words: &[u64]) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         // One write below PIPE_BUF is one piece.
         self.out.write_all(&bytes).unwrap();
     }
 
     /// Waits until the parent tells it to go on.
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         let _ = self.input.read(&mut [0]);
     }
 
-    fn forever(&mut self) -> ! {
+    pub(crate) fn forever(&mut self) -> ! {
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
 }
 
-struct Child {
+pub(crate) struct Child {
     pid: i32,
     output: File,
     told: File,
@@ -76,7 +76,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 }
 
 impl Child {
-    fn spawn(body: impl FnOnce(&mut Line)) -> Child {
+    pub(crate) fn spawn(body: impl FnOnce(&mut Line)) -> Child {
         // One at a time: another child must not inherit the writing ends, whose closing means this child's end.
         static SPAWN: std::sync::Mutex<()> = std::sync::Mutex::new(());
         install_fork_handlers();
@@ -112,7 +112,7 @@ impl Child {
     }
 
     /// Reads words that the child said; None if it ended before.
-    fn hear<const N: usize>(&mut self) -> Option<[u64; N]> {
+    pub(crate) fn hear<const N: usize>(&mut self) -> Option<[u64; N]> {
         let mut words = [0; N];
         for word in &mut words {
             let mut bytes = [0; 8];
@@ -122,7 +122,7 @@ impl Child {
         Some(words)
     }
 
-    fn tell(&mut self) {
+    pub(crate) fn tell(&mut self) {
         self.told.write_all(&[1]).unwrap();
     }
 
@@ -147,7 +147,7 @@ impl Child {
     }
 
     /// Waits for its end: its exit code, or minus the signal.
-    fn wait(&mut self) -> i32 {
+    pub(crate) fn wait(&mut self) -> i32 {
         let mut status = 0;
         // SAFETY: status is ours.
         let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
@@ -161,7 +161,7 @@ impl Child {
     }
 
     /// Lets it go and expects it to have been content.
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         // It may have ended by itself.
         let _ = self.told.write_all(&[1]);
         assert_eq!(self.wait(), 0);
@@ -190,7 +190,7 @@ fn process(word: u64) -> ProcessRef {
     ProcessRef::from_word(word).unwrap()
 }
 
-fn install_fork_handlers() {
+pub(crate) fn install_fork_handlers() {
     extern "C" fn prepare() {
         before_fork();
     }
@@ -209,7 +209,7 @@ fn install_fork_handlers() {
 }
 
 /// Repeats until true, for at most ten seconds.
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(10), "never: {what}");

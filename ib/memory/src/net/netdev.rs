@@ -1,0 +1,379 @@
+//! The network interfaces of the calling thread's network namespace, and notice of their changes.
+//!
+//! Owns: asking the kernel by rtnetlink and reading its answers. Must not know: which interface becomes a device, and what its
+//! addresses mean to it.
+
+use super::system;
+use crate::Error;
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// One address of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits of its network's prefix.
+    pub prefix: u8,
+    /// How far it is known, as linux/rtnetlink.h counts: 0 everywhere, 253 on the link (fe80::/10), 254 on this host.
+    pub scope: u8,
+    /// It may be bound and used: not tentative, not a duplicate of somebody's.
+    pub usable: bool,
+}
+
+/// One interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Netdev {
+    /// Its number in this namespace, never 0.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address; None if it has none of six bytes that are not all zero.
+    pub mac: Option<[u8; 6]>,
+    /// Longest IP packet in bytes.
+    pub mtu: u32,
+    /// Switched on by its administrator (IFF_UP).
+    pub up: bool,
+    /// It has a carrier (IFF_LOWER_UP).
+    pub carrier: bool,
+    /// It is the loopback interface.
+    pub loopback: bool,
+    /// Megabits per second, if the driver says.
+    pub speed_mbps: Option<u32>,
+    /// Its addresses, in the kernel's order.
+    pub addresses: Vec<NetAddress>,
+}
+
+/// All interfaces by number, with their addresses.
+///
+/// # Errors
+/// `System` if the kernel offers no rtnetlink (a sandbox may forbid it) or is out of memory.
+pub fn netdevs() -> Result<Vec<Netdev>, Error> {
+    let mut last = system("rtnetlink", libc::EINTR);
+    for _ in 0..ATTEMPTS {
+        match snapshot() {
+            // Something changed while the kernel listed it.
+            Err(Error::System {
+                errno: libc::EINTR, ..
+            }) => last = system("rtnetlink", libc::EBUSY),
+            done => return done,
+        }
+    }
+    Err(last)
+}
+
+/// A descriptor that becomes readable when interfaces or addresses change.
+#[derive(Debug)]
+pub struct NetWatch(OwnedFd);
+
+impl NetWatch {
+    /// Watches the calling thread's network namespace from now on.
+    ///
+    /// # Errors
+    /// As [`netdevs`].
+    pub fn open() -> Result<NetWatch, Error> {
+        let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        // The kernel chooses the address; a socket without one would get no notices.
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, GROUPS))
+            .map_err(|e| system("bind of rtnetlink", e.raw_os_error()))?;
+        Ok(NetWatch(fd))
+    }
+
+    /// True if something has changed since the last call: then [`netdevs`] says what. Never waits.
+    pub fn changed(&self) -> bool {
+        let mut bytes = [0; 8192];
+        let mut changed = false;
+        for _ in 0..READS {
+            match rustix::net::recv(&self.0, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok(_) => changed = true,
+                Err(Errno::INTR) => {}
+                // More happened than the kernel could keep.
+                Err(Errno::NOBUFS) => changed = true,
+                Err(_) => break,
+            }
+        }
+        changed
+    }
+}
+
+impl AsFd for NetWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Listings that are begun again because something changed meanwhile.
+const ATTEMPTS: usize = 8;
+/// Reads that one call makes at most, whatever a busy system sends.
+const READS: usize = 4096;
+/// How long the kernel may take; it answers within the call that asks.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+// linux/netlink.h and linux/rtnetlink.h.
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 0x01;
+const NLM_F_DUMP_INTERRUPTED: u16 = 0x10;
+const NLM_F_DUMP: u16 = 0x300;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
+const GROUPS: u32 = 0x001 | 0x010 | 0x100;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const IFA_F_DADFAILED: u32 = 0x08;
+const IFA_F_TENTATIVE: u32 = 0x40;
+/// Usable although tentative: the kernel lets it be bound.
+const IFA_F_OPTIMISTIC: u32 = 0x04;
+const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 8;
+const IFF_LOWER_UP: u32 = 1 << 16;
+
+fn snapshot() -> Result<Vec<Netdev>, Error> {
+    let mut devices = Vec::new();
+    dump(RTM_GETLINK, |kind, body| {
+        if kind == RTM_NEWLINK {
+            devices.extend(read_link(body));
+        }
+    })?;
+    dump(RTM_GETADDR, |kind, body| {
+        if kind == RTM_NEWADDR
+            && let Some((ifindex, address)) = read_address(body)
+            && let Some(device) = devices
+                .iter_mut()
+                .find(|d: &&mut Netdev| d.ifindex == ifindex)
+        {
+            device.addresses.push(address);
+        }
+    })?;
+    devices.sort_by_key(|d| d.ifindex);
+    for device in &mut devices {
+        device.speed_mbps = speed_of(device);
+    }
+    Ok(devices)
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Error> {
+    rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        flags,
+        None, // protocol 0 is NETLINK_ROUTE
+    )
+    .map_err(|e| system("socket of rtnetlink", e.raw_os_error()))
+}
+
+/// Asks for all objects of a kind and gives each message's type and body. EINTR if the listing was disturbed.
+fn dump(request: u16, mut each: impl FnMut(u16, &[u8])) -> Result<(), Error> {
+    let fd = socket(SocketFlags::CLOEXEC)?;
+    rustix::net::sockopt::set_socket_timeout(
+        &fd,
+        rustix::net::sockopt::Timeout::Recv,
+        Some(PATIENCE),
+    )
+    .map_err(|e| system("SO_RCVTIMEO", e.raw_os_error()))?;
+    // struct nlmsghdr: length, type, flags, sequence number, port; then a body of zeros: any family, any interface.
+    let mut question = [0u8; 32];
+    question[..4].copy_from_slice(&32u32.to_ne_bytes());
+    question[4..6].copy_from_slice(&request.to_ne_bytes());
+    question[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    rustix::net::send(&fd, &question, SendFlags::empty())
+        .map_err(|e| system("question to rtnetlink", e.raw_os_error()))?;
+    let mut bytes = vec![0u8; 1 << 16];
+    let mut disturbed = false;
+    for _ in 0..READS {
+        let length = match rustix::net::recv(&fd, &mut bytes[..], RecvFlags::empty()) {
+            Ok((length, _)) => length,
+            Err(Errno::INTR) => continue,
+            Err(e) => return Err(system("answer of rtnetlink", e.raw_os_error())),
+        };
+        for message in Messages(&bytes[..length]) {
+            disturbed |= message.flags & NLM_F_DUMP_INTERRUPTED != 0;
+            match message.kind {
+                NLMSG_DONE if disturbed => return Err(system("rtnetlink", libc::EINTR)),
+                NLMSG_DONE => return Ok(()),
+                NLMSG_ERROR => {
+                    let errno =
+                        word(message.body, 0).map_or(libc::EPROTO, |e| (e as i32).wrapping_neg());
+                    return Err(system("rtnetlink", errno));
+                }
+                kind => each(kind, message.body),
+            }
+        }
+    }
+    Err(system("answer of rtnetlink", libc::EPROTO))
+}
+
+struct Message<'a> {
+    kind: u16,
+    flags: u16,
+    body: &'a [u8],
+}
+
+/// The messages of a datagram from the kernel.
+struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let length = word(self.0, 0)? as usize;
+        let (kind, flags) = (half(self.0, 4)?, half(self.0, 6)?);
+        let body = self.0.get(16..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Message { kind, flags, body })
+    }
+}
+
+/// The attributes behind a message's fixed part: type and value.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let length = usize::from(half(self.0, 0)?);
+        // The two upper bits are flags.
+        let kind = half(self.0, 2)? & 0x3fff;
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    }
+}
+
+/// struct ifinfomsg: family, padding, type, number, flags, change mask; then attributes.
+fn read_link(body: &[u8]) -> Option<Netdev> {
+    let (ifindex, flags) = (word(body, 4)?, word(body, 8)?);
+    let mut device = Netdev {
+        ifindex,
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        up: flags & IFF_UP != 0,
+        carrier: flags & IFF_LOWER_UP != 0,
+        loopback: flags & IFF_LOOPBACK != 0,
+        speed_mbps: None,
+        addresses: Vec::new(),
+    };
+    for (kind, value) in Attributes(body.get(16..)?) {
+        match kind {
+            IFLA_ADDRESS => device.mac = value.try_into().ok().filter(|mac| *mac != [0; 6]),
+            IFLA_IFNAME => {
+                let name = value.split(|&b| b == 0).next().unwrap_or(value);
+                device.name = String::from_utf8_lossy(name).into_owned();
+            }
+            IFLA_MTU => device.mtu = word(value, 0)?,
+            _ => {}
+        }
+    }
+    (ifindex != 0 && !device.name.is_empty()).then_some(device)
+}
+
+/// struct ifaddrmsg: family, prefix, flags, scope (a byte each), number; then attributes.
+fn read_address(body: &[u8]) -> Option<(u32, NetAddress)> {
+    let &[family, prefix, flags, scope] = body.get(..4)? else {
+        return None;
+    };
+    let ifindex = word(body, 4)?;
+    let mut flags = u32::from(flags);
+    // IFA_ADDRESS of a point-to-point interface is the other end's; IFA_LOCAL, where it is given, is ours.
+    let (mut address, mut local) = (None, None);
+    for (kind, value) in Attributes(body.get(8..)?) {
+        match kind {
+            IFA_ADDRESS => address = Some(value),
+            IFA_LOCAL => local = Some(value),
+            IFA_FLAGS => flags = word(value, 0)?,
+            _ => {}
+        }
+    }
+    let value = local.or(address)?;
+    let ip = match i32::from(family) {
+        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?).into(),
+        _ => return None,
+    };
+    let tentative = flags & IFA_F_TENTATIVE != 0 && flags & IFA_F_OPTIMISTIC == 0;
+    let usable = !tentative && flags & IFA_F_DADFAILED == 0;
+    Some((
+        ifindex,
+        NetAddress {
+            ip,
+            prefix,
+            scope,
+            usable,
+        },
+    ))
+}
+
+/// What /sys says, if the /sys that is mounted shows this namespace: the number behind the name tells.
+fn speed_of(device: &Netdev) -> Option<u32> {
+    if device.name.contains('/') {
+        return None;
+    }
+    let read = |what: &str| {
+        let path = format!("/sys/class/net/{}/{what}", device.name);
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<i64>()
+            .ok()
+    };
+    if read("ifindex")? != i64::from(device.ifindex) || read("mtu")? != i64::from(device.mtu) {
+        return None;
+    }
+    // -1 where the driver does not know.
+    read("speed")
+        .and_then(|speed| u32::try_from(speed).ok())
+        .filter(|&speed| speed != 0)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_answers_are_read_without_panic() {
+        let mut seed = 7u64;
+        let mut roll = || {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as u32
+        };
+        for _ in 0..20_000 {
+            let length = roll() as usize % 96;
+            let mut bytes: Vec<u8> = (0..length)
+                .map(|_| (roll() % 7 * (roll() % 40)) as u8)
+                .collect();
+            if length > 1 && roll() % 2 == 0 {
+                bytes[..2].copy_from_slice(&(length as u16).to_ne_bytes());
+            }
+            let _ = read_link(&bytes);
+            let _ = read_address(&bytes);
+            let mut count = 0;
+            for message in Messages(&bytes) {
+                count += 1;
+                let _ = Attributes(message.body).count();
+            }
+            assert!(count <= length / 16 + 1);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Datagrams over the loopback interface of a network namespace of the test's own.
+
+use super::*;
+use crate::host::tests::{Child, Line};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+const BUFFER: usize = 4 << 20;
+
+/// Runs a test in a child with user and network namespaces of its own and the loopback interface up; where the system forbids
+/// that, says so and runs it in the namespace that there is. The child tells whether it has its own.
+fn in_namespace(body: impl FnOnce(&mut Line, bool)) {
+    let child = Child::spawn(|line| {
+        // The harness's output is lost in a child, so panics are told to the terminal.
+        std::panic::set_hook(Box::new(|info| {
+            let text = format!("{info}\n");
+            // SAFETY: text is ours.
+            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        }));
+        let alone = enter_namespace();
+        if !alone {
+            let text = "no namespace of its own for this test: it runs in the one that there is\n";
+            // SAFETY: as above.
+            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        }
+        body(line, alone);
+    });
+    child.finish();
+}
+
+fn enter_namespace() -> bool {
+    // SAFETY: no precondition; the child of fork has one thread.
+    let left = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 };
+    left && set_link("lo", |request| {
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+        libc::SIOCSIFFLAGS
+    })
+}
+
+fn set_link(name: &str, fill: impl FnOnce(&mut libc::ifreq) -> libc::Ioctl) -> bool {
+    let fd = udp_socket(false).unwrap();
+    // SAFETY: all-zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as _;
+    }
+    let call = fill(&mut request);
+    // SAFETY: request is what the call reads.
+    unsafe { libc::ioctl(fd.as_raw_fd(), call, &raw const request) == 0 }
+}
+
+fn tx(source: IpAddr) -> TxPort {
+    TxPort::bind(&options_of(source)).unwrap()
+}
+
+fn options_of(source: IpAddr) -> TxOptions {
+    TxOptions {
+        source,
+        ifindex: 0,
+        port: 0,
+        tos: 0,
+        hop_limit: 0,
+    }
+}
+
+/// Receives until `wanted` messages came, for at most five seconds.
+fn receive(socket: &RxSocket, wanted: usize) -> Vec<(RxMeta, Vec<u8>)> {
+    let start = std::time::Instant::now();
+    let (mut ring, mut out) = (RxRing::new(), Vec::new());
+    while out.len() < wanted && start.elapsed().as_secs() < 5 {
+        socket.receive(&mut ring, RX_MESSAGES).unwrap();
+        out.extend(ring.messages().map(|(meta, bytes)| (*meta, bytes.to_vec())));
+    }
+    assert_eq!(out.len(), wanted);
+    out
+}
+
+fn ifindex_of_lo() -> u32 {
+    netdevs()
+        .unwrap()
+        .iter()
+        .find(|d| d.loopback)
+        .unwrap()
+        .ifindex
+}
+
+#[test]
+fn a_datagram_brings_who_sent_it_and_how() {
+    in_namespace(|_, _| {
+        for local in [V4, V6] {
+            let socket = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+            let port = socket.port().unwrap();
+            let how = TxOptions {
+                tos: 0x6a,
+                hop_limit: 17,
+                ..options_of(local)
+            };
+            let from = TxPort::bind(&how).unwrap();
+            from.send(&SocketAddr::new(local, port), b"one packet", 0)
+                .unwrap();
+            let expected = RxMeta {
+                source: local,
+                source_port: from.port(),
+                destination: local,
+                ifindex: ifindex_of_lo(),
+                tos: 0x6a,
+                hop_limit: 17,
+                segment: 10,
+            };
+            assert_eq!(receive(&socket, 1), [(expected, b"one packet".to_vec())]);
+            assert_eq!(socket.receive(&mut RxRing::new(), 1).unwrap(), 0);
+            assert!(socket.buffer_bytes() >= 65_536 && socket.drops() == 0);
+        }
+    });
+}
+
+#[test]
+fn a_batch_goes_and_comes_in_one_piece_with_the_size_of_its_parts() {
+    in_namespace(|_, _| {
+        for local in [V4, V6] {
+            let socket = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+            let to = SocketAddr::new(local, socket.port().unwrap());
+            let from = tx(local);
+            let bytes: Vec<u8> = (0..61 * 1044 + 20).map(|i| (i / 1044) as u8).collect();
+            from.send(&to, &bytes, 1044).unwrap();
+            let got = receive(&socket, 1);
+            assert_eq!((got[0].0.segment, got[0].1.len()), (1044, bytes.len()));
+            assert_eq!(got[0].1, bytes);
+            assert_eq!(got[0].1.chunks(1044).count(), 62);
+            // As long as one part: no batch.
+            from.send(&to, &bytes[..1044], 1044).unwrap();
+            assert_eq!(receive(&socket, 1)[0].0.segment, 1044);
+            // More than the ring has room for waits its turn, in order.
+            for i in 0..20u8 {
+                from.send(&to, &[i; 30], 0).unwrap();
+            }
+            let got = receive(&socket, 20);
+            assert!(
+                got.iter()
+                    .enumerate()
+                    .all(|(i, (_, bytes))| bytes == &[i as u8; 30])
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_too_long_and_what_leads_nowhere_are_told_apart() {
+    in_namespace(|_, alone| {
+        if !alone {
+            return;
+        }
+        assert!(set_link("lo", |request| {
+            request.ifr_ifru.ifru_mtu = 1500;
+            libc::SIOCSIFMTU
+        }));
+        for (local, headers, far) in [(V4, 28, "192.0.2.1:4791"), (V6, 48, "[2001:db8::1]:4791")] {
+            let socket = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+            let to = SocketAddr::new(local, socket.port().unwrap());
+            let from = tx(local);
+            let bytes = [7; 4000];
+            from.send(&to, &bytes[..1500 - headers], 0).unwrap();
+            assert_eq!(
+                from.send(&to, &bytes[..1501 - headers], 0),
+                Err(SendError::TooBig)
+            );
+            let long = from.send(&to, &bytes, 1501 - headers as u16);
+            assert!(
+                matches!(long, Err(SendError::TooBig | SendError::NoBatch)),
+                "{long:?}"
+            );
+            from.send(&to, &bytes, 1500 - headers as u16).unwrap();
+            let got = receive(&socket, 2);
+            assert_eq!((got[0].1.len(), got[1].1.len()), (1500 - headers, 4000));
+            let lost = from.send(&far.parse().unwrap(), &bytes[..100], 0);
+            assert!(matches!(lost, Err(SendError::Unreachable(_))), "{lost:?}");
+        }
+        assert!(TxPort::bind(&options_of("192.0.2.7".parse().unwrap())).is_err());
+    });
+}
+
+#[test]
+fn sockets_of_one_port_are_chosen_by_the_program_and_keep_their_order() {
+    in_namespace(|_, _| {
+        for local in [V4, V6] {
+            let v6 = local.is_ipv6();
+            let first = RxSocket::bind(v6, 0, BUFFER).unwrap();
+            let port = first.port().unwrap();
+            let mut group = vec![first];
+            group.extend((1..4).map(|_| RxSocket::bind(v6, port, BUFFER).unwrap()));
+            let to = SocketAddr::new(local, port);
+            let from = tx(local);
+            // The first byte is the index.
+            let step = |code, k| FilterStep {
+                code,
+                jt: 0,
+                jf: 0,
+                k,
+            };
+            group[0].attach(&[step(0x30, 0), step(0x16, 0)]).unwrap();
+            let arrives = |group: &[RxSocket]| -> Vec<u8> {
+                (0..group.len() as u8).for_each(|i| from.send(&to, &[i; 28], 0).unwrap());
+                group
+                    .iter()
+                    .map(|socket| receive(socket, 1)[0].1[0])
+                    .collect()
+            };
+            assert_eq!(arrives(&group), [0, 1, 2, 3]);
+            // The last one takes the place of one that closes; a new one comes last.
+            drop(group.remove(1));
+            assert_eq!(arrives(&group), [0, 2, 1]);
+            group.push(RxSocket::bind(v6, port, BUFFER).unwrap());
+            assert_eq!(arrives(&group), [0, 2, 1, 3]);
+            // An index that nobody has loses nothing.
+            from.send(&to, &[200; 28], 0).unwrap();
+            let mut ring = RxRing::new();
+            let reached =
+                |ring: &mut RxRing| group.iter().any(|s| s.receive(ring, 1).unwrap() == 1);
+            crate::host::tests::eventually("it arrives", || reached(&mut ring));
+            // A jump out of the program is refused.
+            let bad = group[0].attach(&[step(0x05, 5), step(0x16, 0)]);
+            assert_eq!(bad.unwrap_err().errno(), libc::EINVAL);
+        }
+    });
+}
+
+#[test]
+fn who_joined_a_group_hears_it_and_who_did_not_does_not() {
+    in_namespace(|_, alone| {
+        if !alone {
+            return;
+        }
+        let (lo, veth) = (ifindex_of_lo(), make_veth());
+        // Carrier and address take the kernel's own threads a moment.
+        let ready = || {
+            let all = netdevs().unwrap();
+            let device = all.into_iter().find(|d| d.ifindex == veth).unwrap();
+            (device.carrier && device.addresses.iter().any(|a| a.usable)).then_some(device)
+        };
+        crate::host::tests::eventually("the interface is ready", || ready().is_some());
+        let of_veth = ready().unwrap();
+        assert!(of_veth.up && of_veth.mac.is_some() && !of_veth.loopback);
+        let link_local = of_veth.addresses.iter().find(|a| a.ip.is_ipv6()).unwrap();
+        assert_eq!((link_local.scope, link_local.usable), (253, true));
+        for (local, group, on) in [
+            (V4, "224.0.0.200", lo),
+            (link_local.ip, "ff02::4:1234", veth),
+        ] {
+            let group: IpAddr = group.parse().unwrap();
+            let (a, b) = pair(local.is_ipv6());
+            let port = a.port().unwrap();
+            let to = match group {
+                IpAddr::V4(_) => SocketAddr::new(group, port),
+                IpAddr::V6(g) => std::net::SocketAddrV6::new(g, port, 0, on).into(),
+            };
+            let from = TxPort::bind(&TxOptions {
+                ifindex: on,
+                hop_limit: 1,
+                ..options_of(local)
+            })
+            .unwrap();
+            a.join_group(group, on).unwrap();
+            assert_eq!(
+                a.join_group(group, on).unwrap_err().errno(),
+                libc::EADDRINUSE
+            );
+            from.send(&to, b"for the group", 0).unwrap();
+            let got = receive(&a, 1);
+            assert_eq!((got[0].0.destination, got[0].0.ifindex), (group, on));
+            b.join_group(group, on).unwrap();
+            from.send(&to, b"for both", 0).unwrap();
+            assert_eq!(receive(&a, 1)[0].1, b"for both");
+            assert_eq!(receive(&b, 1)[0].1, b"for both");
+            a.leave_group(group, on).unwrap();
+            from.send(&to, b"for b", 0).unwrap();
+            assert_eq!(receive(&b, 1)[0].1, b"for b");
+            assert_eq!(a.receive(&mut RxRing::new(), 8).unwrap(), 0);
+        }
+    });
+}
+
+/// Makes a pair of interfaces whose ends face each other, switches them on and gives the number of one.
+fn make_veth() -> u32 {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+    // RTM_NEWLINK with REQUEST, ACK, CREATE and EXCL; ifinfomsg of zeros; IFLA_IFNAME "fb0"; IFLA_LINKINFO { kind "veth" }.
+    let mut message = vec![0u8; 32];
+    let mut attribute = |kind: u16, value: &[u8]| {
+        message.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(value);
+        message.resize(message.len().next_multiple_of(4), 0);
+    };
+    attribute(3, b"fb0\0");
+    attribute(18, b"\x08\0\x01\0veth");
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&16u16.to_ne_bytes());
+    message[6..8].copy_from_slice(&0x605u16.to_ne_bytes());
+    let fd = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    rustix::net::send(&fd, &message, SendFlags::empty()).unwrap();
+    let mut answer = [0; 4096];
+    rustix::net::recv(&fd, &mut answer, RecvFlags::empty()).unwrap();
+    assert_eq!(answer[16..20], [0; 4], "the kernel makes an interface");
+    for name in ["fb0", "veth0"] {
+        assert!(set_link(name, |request| {
+            request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+            libc::SIOCSIFFLAGS
+        }));
+    }
+    netdevs()
+        .unwrap()
+        .iter()
+        .find(|d| d.name == "fb0")
+        .unwrap()
+        .ifindex
+}
+
+fn pair(v6: bool) -> (RxSocket, RxSocket) {
+    let a = RxSocket::bind(v6, 0, BUFFER).unwrap();
+    let b = RxSocket::bind(v6, a.port().unwrap(), BUFFER).unwrap();
+    (a, b)
+}
+
+#[test]
+fn a_full_buffer_drops_and_counts() {
+    in_namespace(|_, _| {
+        let socket = RxSocket::bind(false, 0, 4096).unwrap();
+        let to = SocketAddr::new(V4, socket.port().unwrap());
+        let from = tx(V4);
+        (0..200).for_each(|_| from.send(&to, &[0; 1000], 0).unwrap());
+        let mut ring = RxRing::new();
+        let mut got = 0;
+        while socket.receive(&mut ring, RX_MESSAGES).unwrap() != 0 {
+            got += ring.messages().count();
+        }
+        assert!(got > 0 && socket.drops() > 0);
+        assert_eq!(got + socket.drops() as usize, 200);
+        // Nothing that comes in to a sending socket takes memory or wakes anybody.
+        tx(V4)
+            .send(&SocketAddr::new(V4, from.port()), b"nobody reads", 0)
+            .unwrap();
+        let mut poll = [rustix::event::PollFd::new(
+            &from,
+            rustix::event::PollFlags::IN,
+        )];
+        let none = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        assert_eq!(rustix::event::poll(&mut poll, Some(&none)).unwrap(), 0);
+        // An empty datagram is passed over.
+        from.send(&to, &[], 0).unwrap();
+        assert_eq!(socket.receive(&mut ring, 8).unwrap(), 1);
+        assert_eq!((ring.messages().count(), ring.refused()), (0, 1));
+    });
+}
+
+#[test]
+fn a_forked_child_closes_the_sockets_and_the_port_stays_the_parents() {
+    in_namespace(|_, _| {
+        let socket = RxSocket::bind(false, 0, BUFFER).unwrap();
+        let to = SocketAddr::new(V4, socket.port().unwrap());
+        let from = tx(V4);
+        // SAFETY: the child has one thread, and ends by _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let refused = socket.receive(&mut RxRing::new(), 1).is_err()
+                && socket.port().is_err()
+                && socket.attach(&[]).is_err()
+                && from.send(&to, b"no", 0) == Err(SendError::Other(libc::EBADF));
+            // SAFETY: no precondition.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = -1;
+        // SAFETY: our own child, and a status of ours.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+        from.send(&to, b"ours", 0).unwrap();
+        assert_eq!(receive(&socket, 1)[0].1, b"ours");
+    });
+}
+
+#[test]
+fn interfaces_are_listed_with_their_addresses_and_changes_are_told() {
+    in_namespace(|_, alone| {
+        let watch = NetWatch::open().unwrap();
+        assert!(!watch.changed() || !alone);
+        let all = netdevs().unwrap();
+        let lo = all.iter().find(|d| d.loopback).unwrap();
+        assert_eq!(
+            (lo.name.as_str(), lo.up, lo.carrier, lo.mac),
+            ("lo", true, true, None)
+        );
+        let address = lo.addresses.iter().find(|a| a.ip == V4).unwrap();
+        assert_eq!(
+            (address.prefix, address.scope, address.usable),
+            (8, 254, true)
+        );
+        if !alone {
+            return;
+        }
+        assert!(lo.addresses.iter().any(|a| a.ip == V6 && a.usable));
+        assert!(set_link("lo", |request| {
+            request.ifr_ifru.ifru_mtu = 9000;
+            libc::SIOCSIFMTU
+        }));
+        let readable = rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN);
+        assert_eq!(rustix::event::poll(&mut [readable], None).unwrap(), 1);
+        assert!(watch.changed() && !watch.changed());
+        assert_eq!(
+            netdevs().unwrap().iter().find(|d| d.loopback).unwrap().mtu,
+            9000
+        );
+        assert!(watch.as_fd().as_raw_fd() > 0);
+    });
+}
