@@ -47,7 +47,7 @@ pub fn run(args: &[String]) -> Outcome {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
-            "--release" => profile = "release".to_owned(),
+            "--release" => profile = "libs".to_owned(),
             "--profile" => profile = value(arg, &mut rest)?.to_owned(),
             "--out" => out = Some(PathBuf::from(value(arg, &mut rest)?)),
             other => return Err(format!("libs: unknown argument {other}")),
@@ -55,7 +55,7 @@ pub fn run(args: &[String]) -> Outcome {
     }
     let scratch = target_directory().join("ferriband");
     let out = out.unwrap_or_else(|| match profile.as_str() {
-        "dev" | "release" => scratch.join("lib"),
+        "dev" | "libs" => scratch.join("lib"),
         other => scratch.join(format!("lib-{other}")),
     });
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
