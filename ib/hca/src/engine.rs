@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::{Control, Host as HostRegistry};
+use ferriband_memory::host::{BlockKind, Control, Host as HostRegistry};
 use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::{
@@ -307,7 +307,7 @@ impl Engine {
             if numbers.blocks.len() >= MAX_BLOCKS {
                 return Err(Error::NoMemory("the process has max_qp queue pairs"));
             }
-            let block = self.registry.claim_qpn_block()?;
+            let block = self.registry.claim_qpn_block(BlockKind::Native)?;
             let ordinal = numbers.blocks.len();
             let entries = qp_offset(ordinal * BLOCK_QPS as usize);
             if let Err(error) = self.own.commit(entries, BLOCK_QPS as usize * QP_BYTES) {

@@ -102,6 +102,12 @@ pub enum HostError {
     /// An XRC domain that must not exist does.
     #[error("the XRC domain exists")]
     DomainExists,
+    /// Somebody has the service ID, or the port, at an overlapping address.
+    #[error("the service is taken by {}", peer_text(Some(*owner)))]
+    ServiceTaken {
+        /// Who has it.
+        owner: ProcessRef,
+    },
     /// The segment could not be made or mapped.
     #[error(transparent)]
     Memory(#[from] crate::Error),
@@ -139,6 +145,7 @@ impl HostError {
             HostError::Busy { .. } => libc::EAGAIN,
             HostError::NoDomain => libc::ENOENT,
             HostError::DomainExists => libc::EEXIST,
+            HostError::ServiceTaken { .. } => libc::EADDRINUSE,
             HostError::Memory(e) => e.errno(),
         }
     }

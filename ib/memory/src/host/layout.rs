@@ -6,7 +6,7 @@
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferrihst");
 /// Changes with every change of this file's meaning. Sockets of other versions have other names, so a mismatch means
 /// that somebody edited this file without raising the number in [`super::HostKey::name_prefix`].
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Header words, by byte offset.
 pub(super) mod header {
@@ -30,6 +30,14 @@ pub(super) mod header {
     pub(in super::super) const PRIVATE_DOMAINS: usize = 104;
     /// One word per table: one past the highest entry ever claimed.
     pub(in super::super) const USED: usize = 128;
+    /// Read for each packet, changed hardly ever: in a cache line of its own.
+    pub(in super::super) const HOOKS: usize = 512;
+    /// Counts changes of who steers where.
+    pub(in super::super) const STEERING_EPOCH: usize = 576;
+    /// Number of the last probe of the steered port.
+    pub(in super::super) const STEERING_PROBE: usize = 584;
+    /// Counts changes of the table of services.
+    pub(in super::super) const SERVICE_EPOCH: usize = 592;
     /// Bytes of the header.
     pub(in super::super) const SIZE: usize = 4096;
 }
@@ -79,7 +87,7 @@ pub(super) const PROCESSES: Table = Table {
     count: super::PROCESS_LIMIT,
     used: header::USED,
 };
-/// Blocks of 256 queue pair numbers: claim.
+/// Blocks of 256 queue pair numbers: claim, whose state says of which kind it is.
 pub(super) const QPN_BLOCKS: Table =
     Table::after(PROCESSES, "blocks of queue pair numbers", 8, 1 << 16);
 /// Multicast attachments: claim, MGID high, MGID low, QPN | MLID << 32.
@@ -93,11 +101,36 @@ pub(super) const XRC_TARGETS: Table =
 pub(super) const XRC_SRQS: Table =
     Table::after(XRC_TARGETS, "XRC shared receive queues", 32, 1 << 14);
 
+/// Processes with sockets on the steered port, by slot: claim, indices, answers to the last probe for IPv4 and IPv6.
+pub(super) const STEERING: Table = Table::after(
+    XRC_SRQS,
+    "processes on the steered port",
+    32,
+    super::PROCESS_LIMIT,
+);
+/// Services and bound ports: claim, ID, GID high, GID low, flags, the owner's word.
+pub(super) const SERVICES: Table = Table::after(STEERING, "services", 64, 4096);
+/// Connections: claim, [`super::CONNECTION_WORDS`] words of the adapter.
+pub(super) const CONNECTIONS: Table = Table::after(SERVICES, "connections", 64, 8192);
+/// Rules of fault injection: claim, [`super::FAULT_WORDS`] words of the adapter, hits.
+pub(super) const FAULTS: Table = Table::after(CONNECTIONS, "fault rules", 128, 64);
+/// What administrators have said of interfaces: claim, number of the interface, word.
+pub(super) const PORTS: Table = Table::after(FAULTS, "administered ports", 32, 64);
+
 /// Tables whose entries belong to a process and go with it.
-pub(super) const OWNED: [Table; 5] = [QPN_BLOCKS, MULTICAST, XRC_OPENINGS, XRC_TARGETS, XRC_SRQS];
+pub(super) const OWNED: [Table; 8] = [
+    QPN_BLOCKS,
+    MULTICAST,
+    XRC_OPENINGS,
+    XRC_TARGETS,
+    XRC_SRQS,
+    STEERING,
+    SERVICES,
+    CONNECTIONS,
+];
 
 /// Bytes of the segment.
-pub(super) const BYTES: usize = XRC_SRQS.end();
+pub(super) const BYTES: usize = PORTS.end();
 
 /// What an entry is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,10 +142,15 @@ pub(super) enum State {
     Claimed = 1,
     /// In use by its owner.
     Live = 2,
-    /// In use, and no longer its creator's: it lasts as long as its XRC domain.
+    /// In use, and no longer its creator's: it lasts as long as its XRC domain; or it is what a dead process's connection left;
+    /// or it was never anybody's.
     Shared = 3,
     /// Never to be handed out.
     Reserved = 4,
+    /// In use by its owner: a block of queue pair numbers that choose their wire.
+    LiveAuto = 5,
+    /// In use by its owner: a block of queue pair numbers that are on packets.
+    LivePackets = 6,
 }
 
 /// First word of an entry: state (4 bits), owner's slot (12), owner's generation (32), tag (16). The tag counts the claims
@@ -135,6 +173,8 @@ impl Claim {
             2 => State::Live,
             3 => State::Shared,
             4 => State::Reserved,
+            5 => State::LiveAuto,
+            6 => State::LivePackets,
             _ => return None,
         })
     }
@@ -189,6 +229,11 @@ mod tests {
             XRC_OPENINGS,
             XRC_TARGETS,
             XRC_SRQS,
+            STEERING,
+            SERVICES,
+            CONNECTIONS,
+            FAULTS,
+            PORTS,
         ];
         for pair in all.windows(2) {
             assert!(pair[0].end() <= pair[1].offset);
@@ -197,16 +242,22 @@ mod tests {
         for table in all {
             assert_eq!(table.offset % 64, 0, "{}", table.name);
             assert_eq!(table.stride % 8, 0);
-            assert!(table.used < header::SIZE);
+            assert!(table.used < header::HOOKS);
         }
+        const { assert!(header::SERVICE_EPOCH < header::SIZE) };
         const { assert!(XRC_TARGETS.stride >= 8 * (3 + crate::host::XRC_TARGET_WORDS)) };
+        const { assert!(CONNECTIONS.stride >= 8 * (1 + crate::host::CONNECTION_WORDS)) };
+        const { assert!(FAULTS.stride >= 8 * (2 + crate::host::FAULT_WORDS)) };
     }
 
     proptest! {
         #[test]
         fn claims_keep_their_parts(slot in 0u32..4096, generation: u32, tag: u16) {
             let owner = ProcessRef { slot, generation };
-            for state in [State::Free, State::Claimed, State::Live, State::Shared, State::Reserved] {
+            for state in [
+                State::Free, State::Claimed, State::Live, State::Shared, State::Reserved, State::LiveAuto,
+                State::LivePackets,
+            ] {
                 let claim = Claim::new(state, owner, tag);
                 prop_assert_eq!(claim.state(), Some(state));
                 prop_assert_eq!(claim.owner(), owner);

@@ -4,8 +4,8 @@
 //! members hand to joiners; its names are abstract unix sockets. All of it goes with the last member, however that
 //! ends; what can be left is one empty directory of mode 0700 that joiners lock (`lock`).
 //!
-//! Owns: who is a member, who owns which queue pair number, multicast attachments, XRC domains, targets and SRQs
-//! ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
+//! Owns: who is a member, who owns which queue pair number, multicast attachments, XRC domains, targets and SRQs, who has a socket
+//! where on the shared port, services, connections, faults to inject ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
 //!
 //! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
 //! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner is buried, by whichever
@@ -18,6 +18,9 @@
 //! *Trust.* Members share a uid and are trusted to be no attackers; bytes of the segment and of sockets are checked all
 //! the same. Other users can squat on names, which costs slots and nothing else: every connection's uid is checked.
 
+mod admin;
+mod blocks;
+mod connections;
 mod control;
 mod discover;
 mod error;
@@ -28,16 +31,25 @@ mod lock;
 mod multicast;
 mod names;
 mod registry;
+mod services;
+mod steering;
 #[cfg(test)]
 pub(crate) mod tests;
 mod xrc;
 
+pub use admin::{FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, Hooks};
+pub use blocks::BlockKind;
+pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};
 pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
 pub use error::HostError;
 pub use fork_fd::{ForkFd, after_fork_in_parent, before_fork, close_all_after_fork};
 pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
 pub use multicast::MulticastMember;
 pub use registry::{Member, PROCESS_LIMIT, ProcessRef, QPN_BLOCK, Registry, XRC_QPN_BASE};
+pub use services::{
+    SERVICE_LISTENS, SERVICE_ONE_FAMILY, SERVICE_SHARED, Service, ServiceClaim, ServiceEntry,
+};
+pub use steering::SteeringEntry;
 pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
 
 use ferriband_wire::{Gid, Lid, Qpn};
@@ -45,6 +57,7 @@ use layout::{PROCESSES, header};
 use lock::DomainLock;
 use names::Prober;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Members that a joiner probes for having died unnoticed: a bound on what one join costs, while every slot's turn comes.
@@ -97,6 +110,8 @@ pub struct Host {
     /// Bound while we are a member.
     presence: ForkFd,
     epoch: u32,
+    /// The block of each kind that we claimed last, plus 1.
+    last_blocks: [AtomicU32; 3],
 }
 
 impl std::ops::Deref for Host {
@@ -150,6 +165,7 @@ impl Host {
             listener,
             presence,
             epoch: fork_fd::epoch(),
+            last_blocks: Default::default(),
         })
     }
 
@@ -202,6 +218,20 @@ impl Host {
     pub fn set_flags(&self, flags: u32) -> Result<(), HostError> {
         self.check_fork()?;
         self.registry.set_flags(self.me, flags)
+    }
+
+    /// Does something while no process joins, and no other does anything under this lock.
+    ///
+    /// # Errors
+    /// `LockTimeout` after `wait`; `Forked`, `Expelled`, and what else keeps one from joining.
+    pub fn locked<T>(
+        &self,
+        wait: Duration,
+        work: impl FnOnce(&Registry) -> T,
+    ) -> Result<T, HostError> {
+        self.check_member()?;
+        let _lock = DomainLock::acquire(&self.key, wait)?;
+        Ok(work(&self.registry))
     }
 
     // Death.
@@ -279,22 +309,6 @@ impl Host {
             }
             result => result,
         }
-    }
-
-    // Queue pair numbers.
-
-    /// Claims a block of queue pair numbers: block b is the [`QPN_BLOCK`] numbers from b * [`QPN_BLOCK`]. Never those of
-    /// QP0 and QP1, of multicast, or of XRC targets.
-    ///
-    /// # Errors
-    /// `Full`, `Forked`, `Expelled`.
-    pub fn claim_qpn_block(&self) -> Result<u32, HostError> {
-        self.claim(|| self.registry.claim_qpn_block(self.me))
-    }
-
-    /// Gives a block back; false if it is not ours.
-    pub fn release_qpn_block(&self, block: u32) -> bool {
-        self.check_fork().is_ok() && self.registry.release_qpn_block(self.me, block)
     }
 
     // Multicast.

@@ -92,7 +92,7 @@ fn qp_word(mlid: Lid, qpn: Qpn) -> u64 {
     u64::from(qpn.0) | u64::from(mlid.0) << 32
 }
 
-fn words_of(mgid: &Gid) -> [u64; 2] {
+pub(super) fn words_of(mgid: &Gid) -> [u64; 2] {
     let raw = u128::from_be_bytes(mgid.0);
     [(raw >> 64) as u64, raw as u64]
 }

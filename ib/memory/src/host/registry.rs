@@ -1,4 +1,4 @@
-//! The registry segment: verification, claims, the process table and the blocks of queue pair numbers.
+//! The registry segment: verification, claims and the process table.
 //!
 //! Owns: every access to the segment. All of it is single words, changed by compare-and-swap under claims that carry
 //! their owner's slot and generation, so a process that is stopped or killed between any two accesses blocks nobody:
@@ -10,12 +10,13 @@
 use super::HostError;
 use super::identity::{HostKey, ProcessIdentity};
 use super::layout::{
-    self, Claim, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, State, Table, XRC_OPENINGS, header,
+    self, CONNECTIONS, Claim, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, SERVICES, STEERING, State,
+    Table, XRC_OPENINGS, header,
 };
 use crate::segment::{Access, Segment};
-use ferriband_wire::{Guid, Lid, Qpn};
+use ferriband_wire::{Guid, Lid};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Members of one host domain at most.
 pub const PROCESS_LIMIT: usize = 4096;
@@ -26,7 +27,7 @@ pub const QPN_BLOCK: u32 = 256;
 pub const XRC_QPN_BASE: u32 = 0xfe_0000;
 
 /// The name that the registry's memfd shows in /proc/PID/fd.
-pub(super) const MEMFD_NAME: &str = "ferriband-host-1";
+pub(super) const MEMFD_NAME: &str = "ferriband-host-2";
 
 /// A member of the domain: a slot of the process table in one of its lives. Never reused as a pair (a slot's generation wraps
 /// after 2^32 processes).
@@ -149,6 +150,11 @@ impl Registry {
         self.segment.load(at, SeqCst)
     }
 
+    #[inline]
+    pub(super) fn load_relaxed(&self, at: usize) -> u64 {
+        self.segment.load(at, Relaxed)
+    }
+
     pub(super) fn store(&self, at: usize, value: u64) {
         self.segment.store(at, value, SeqCst);
     }
@@ -239,6 +245,13 @@ impl Registry {
     pub(super) fn free(&self, table: &Table, held: Held) -> bool {
         self.cas(table.at(held.index, 0), held.claim.0, held.claim.freed().0)
             .is_ok()
+    }
+
+    /// Stores words 1.. of an entry that is claimed.
+    pub(super) fn fill(&self, table: &Table, held: Held, words: &[u64]) {
+        for (word, value) in words.iter().enumerate() {
+            self.store(table.at(held.index, word + 1), *value);
+        }
     }
 
     /// Words 1.. of an entry that is in use, all of the same claim.
@@ -376,7 +389,12 @@ impl Registry {
             for index in 0..self.used(table) {
                 let claim = self.claim_word(table, index);
                 if claim.is_owned() && doomed(claim.owner()) {
-                    freed |= self.free(table, Held { index, claim });
+                    let held = Held { index, claim };
+                    freed |= if table.offset == CONNECTIONS.offset {
+                        self.orphan_connection(held)
+                    } else {
+                        self.free(table, held)
+                    };
                 }
             }
             if freed && table.offset == MULTICAST.offset {
@@ -385,41 +403,13 @@ impl Registry {
             if freed && table.offset == XRC_OPENINGS.offset {
                 self.free_targets_without_domain();
             }
+            if freed && table.offset == STEERING.offset {
+                self.add(header::STEERING_EPOCH, 1);
+            }
+            if freed && table.offset == SERVICES.offset {
+                self.add(header::SERVICE_EPOCH, 1);
+            }
         }
-    }
-
-    // Blocks of queue pair numbers.
-
-    pub(super) fn claim_qpn_block(&self, owner: ProcessRef) -> Result<u32, HostError> {
-        // Round robin, so that a dead process's numbers rest as long as they can before they are somebody else's.
-        let count = QPN_BLOCKS.count;
-        let start = self.load(header::QPN_CURSOR) as usize % count;
-        let held = self.claim(&QPN_BLOCKS, owner, (start..count).chain(0..start))?;
-        self.store(header::QPN_CURSOR, held.index as u64 + 1);
-        self.publish(&QPN_BLOCKS, held, State::Live)?;
-        Ok(held.index as u32)
-    }
-
-    pub(super) fn release_qpn_block(&self, owner: ProcessRef, block: u32) -> bool {
-        let index = block as usize;
-        if index >= QPN_BLOCKS.count {
-            return false;
-        }
-        let claim = self.claim_word(&QPN_BLOCKS, index);
-        claim.is(State::Live)
-            && claim.owner() == owner
-            && self.free(&QPN_BLOCKS, Held { index, claim })
-    }
-
-    /// The process that owns a queue pair number; None if nobody does. XRC targets belong to their domain:
-    /// see [`Registry::xrc_tgt_find`].
-    pub fn owner_of_qpn(&self, qpn: Qpn) -> Option<ProcessRef> {
-        let index = (qpn.0 / QPN_BLOCK) as usize;
-        if index >= QPN_BLOCKS.count {
-            return None;
-        }
-        let claim = self.claim_word(&QPN_BLOCKS, index);
-        claim.is(State::Live).then(|| claim.owner())
     }
 }
 

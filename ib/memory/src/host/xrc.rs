@@ -229,6 +229,15 @@ impl Registry {
         })
     }
 
+    /// The published targets: their numbers, and who made each.
+    pub fn xrc_targets(&self) -> Vec<(Qpn, ProcessRef)> {
+        (0..self.used(&XRC_TARGETS))
+            .filter_map(|index| self.read::<1>(&XRC_TARGETS, index))
+            .filter(|(claim, _)| claim.is(State::Shared))
+            .map(|(claim, [number])| (Qpn(number as u32 & 0xff_ffff), claim.owner()))
+            .collect()
+    }
+
     /// True while the entry has not been freed since `target` was claimed or found.
     pub fn xrc_tgt_is_current(&self, target: &XrcTarget) -> bool {
         self.claim_word(&XRC_TARGETS, target.held.index) == target.held.claim

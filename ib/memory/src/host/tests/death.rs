@@ -9,7 +9,7 @@ fn owner_of_everything(options: &JoinOptions) -> Child {
     let options = options.clone();
     Child::spawn(move |line| {
         let host = join(&options);
-        let block = host.claim_qpn_block().unwrap();
+        let block = host.claim_qpn_block(BlockKind::Native).unwrap();
         let qpn = Qpn(block * QPN_BLOCK);
         host.multicast_attach(&Gid([0xff; 16]), Lid(0xc000), qpn)
             .unwrap();
@@ -46,7 +46,7 @@ fn remains(host: &Host, block: u64, srq: u64, target: u64) -> [bool; 5] {
 fn a_killed_process_leaves_nothing_once_somebody_looks() {
     let options = options();
     let host = join(&options);
-    let mine = host.claim_qpn_block().unwrap();
+    let mine = host.claim_qpn_block(BlockKind::Native).unwrap();
     let mut child = owner_of_everything(&options);
     let [word, block, srq, target] = child.hear().unwrap();
     assert_eq!(
@@ -121,7 +121,10 @@ fn a_child_of_fork_neither_uses_nor_keeps_what_its_parent_held() {
                 // A fork does not inherit the alarm.
                 // SAFETY: no precondition.
                 unsafe { libc::alarm(CHILD_SECONDS) };
-                let mut ok = matches!(held.claim_qpn_block(), Err(HostError::Forked));
+                let mut ok = matches!(
+                    held.claim_qpn_block(BlockKind::Native),
+                    Err(HostError::Forked)
+                );
                 ok &= matches!(held.connect(held.me()), Err(HostError::Forked));
                 ok &= matches!(control.send(&[0], &[]), Err(HostError::Forked));
                 ok &= matches!(held.listener().accept(), Err(HostError::Forked));
@@ -197,7 +200,7 @@ fn whoever_closes_our_sockets_behind_our_back_has_expelled_us() {
     let child_options = options.clone();
     let mut child = Child::spawn(move |line| {
         let held = join(&child_options);
-        let block = held.claim_qpn_block().unwrap();
+        let block = held.claim_qpn_block(BlockKind::Native).unwrap();
         line.say(&[held.me().to_word(), block.into()]);
         for fd in [
             held.listener.as_fd().as_raw_fd(),
@@ -208,7 +211,7 @@ fn whoever_closes_our_sockets_behind_our_back_has_expelled_us() {
         }
         line.say(&[1]);
         line.wait();
-        let result = held.claim_qpn_block();
+        let result = held.claim_qpn_block(BlockKind::Native);
         line.say(&[u64::from(matches!(result, Err(HostError::Expelled)))]);
         std::mem::forget(held);
     });

@@ -70,7 +70,7 @@ fn kills_at_any_moment_of_joining_leave_one_registry_and_no_litter() {
         let child_options = options.clone();
         let mut child = Child::spawn(move |line| {
             let host = join(&child_options);
-            let block = host.claim_qpn_block().unwrap();
+            let block = host.claim_qpn_block(BlockKind::Native).unwrap();
             line.say(&[host.me().to_word(), host.inode().unwrap(), block.into()]);
             line.forever();
         });

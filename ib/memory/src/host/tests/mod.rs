@@ -6,6 +6,7 @@
 mod channel;
 mod death;
 mod join;
+mod shared_port;
 mod tables;
 
 use super::*;

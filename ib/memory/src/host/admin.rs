@@ -1,0 +1,172 @@
+//! What an administrator asks of all processes of the domain: hooks in the way of packets, faults to inject, ports switched off.
+//!
+//! Owns: one word that is read for each packet, and two small tables behind it that belong to nobody: they last as long as the
+//! domain does. Must not know: what a rule or a port's word means.
+
+use super::layout::{FAULTS, PORTS, State, header};
+use super::registry::{Held, Registry};
+use super::{Host, HostError};
+
+/// Somebody captures packets.
+pub const HOOK_CAPTURE: u32 = 1;
+/// There are fault rules.
+pub const HOOK_FAULTS: u32 = 2;
+/// New queue pairs shall take packets although a direct wire would do.
+pub const HOOK_PACKETS: u32 = 4;
+
+/// 64-bit words of a fault rule that are the adapter's.
+pub const FAULT_WORDS: usize = 14;
+
+/// The word of [`Registry::hooks`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hooks(u64);
+
+impl Hooks {
+    /// True if any of the [`HOOK_CAPTURE`], [`HOOK_FAULTS`], [`HOOK_PACKETS`] in `bits` is set.
+    pub const fn any(self, bits: u32) -> bool {
+        self.0 as u32 & bits != 0
+    }
+
+    /// Changes with every change of hooks, rules or ports: what was read of those is good as long as this is the same.
+    pub const fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A fault rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultRule {
+    /// Its number, below 64: for [`Registry::fault_hit`] and [`Host::fault_remove`].
+    pub index: usize,
+    /// What it says.
+    pub words: [u64; FAULT_WORDS],
+    /// How often it was hit.
+    pub hits: u64,
+}
+
+impl Host {
+    /// Sets and clears hooks for all processes of the domain.
+    ///
+    /// # Errors
+    /// `Forked`, `Expelled`.
+    pub fn change_hooks(&self, set: u32, clear: u32) -> Result<(), HostError> {
+        self.check_member()?;
+        self.registry.change_hooks(set, clear);
+        Ok(())
+    }
+
+    /// Adds a fault rule. It is nobody's, and lasts until it is removed or the domain's last process ends. Gives its number.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn fault_add(&self, words: &[u64; FAULT_WORDS]) -> Result<usize, HostError> {
+        self.check_member()?;
+        let held = self.registry.claim(&FAULTS, self.me, 0..FAULTS.count)?;
+        self.registry.fill(&FAULTS, held, words);
+        self.registry
+            .store(FAULTS.at(held.index, 1 + FAULT_WORDS), 0);
+        self.registry.publish(&FAULTS, held, State::Shared)?;
+        self.registry.change_hooks(HOOK_FAULTS, 0);
+        Ok(held.index)
+    }
+
+    /// Removes a rule; false if there was none of this number.
+    pub fn fault_remove(&self, index: usize) -> bool {
+        if self.check_member().is_err() || index >= FAULTS.count {
+            return false;
+        }
+        let claim = self.registry.claim_word(&FAULTS, index);
+        let removed = claim.is(State::Shared) && self.registry.free(&FAULTS, Held { index, claim });
+        let clear = if self.registry.fault_rules().is_empty() {
+            HOOK_FAULTS
+        } else {
+            0
+        };
+        self.registry.change_hooks(0, clear);
+        if clear != 0 && !self.registry.fault_rules().is_empty() {
+            // Somebody added one between the look and the change.
+            self.registry.change_hooks(HOOK_FAULTS, 0);
+        }
+        removed
+    }
+
+    /// Sets what an administrator says of an interface (0: the InfiniBand port). 0 says nothing.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn set_port_word(&self, ifindex: u32, word: u64) -> Result<(), HostError> {
+        self.check_member()?;
+        if !self.registry.store_port_word(ifindex, word) {
+            let held = self.registry.claim(&PORTS, self.me, 0..PORTS.count)?;
+            self.registry
+                .fill(&PORTS, held, &[u64::from(ifindex), word]);
+            self.registry.publish(&PORTS, held, State::Shared)?;
+            // If somebody made an entry for the same interface at the same time, both say the same.
+            self.registry.store_port_word(ifindex, word);
+        }
+        self.registry.change_hooks(0, 0);
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// The hooks that are set: one plain load, for each packet.
+    #[inline]
+    pub fn hooks(&self) -> Hooks {
+        Hooks(self.load_relaxed(header::HOOKS))
+    }
+
+    pub(super) fn change_hooks(&self, set: u32, clear: u32) {
+        let mut seen = self.load(header::HOOKS);
+        loop {
+            let bits = seen as u32 & !clear | set;
+            let epoch = ((seen >> 32) as u32).wrapping_add(1);
+            match self.cas(
+                header::HOOKS,
+                seen,
+                u64::from(bits) | u64::from(epoch) << 32,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The fault rules, in the order of their numbers.
+    pub fn fault_rules(&self) -> Vec<FaultRule> {
+        (0..self.used(&FAULTS))
+            .filter_map(|index| {
+                let (_, words) = self.read::<FAULT_WORDS>(&FAULTS, index)?;
+                let hits = self.load(FAULTS.at(index, 1 + FAULT_WORDS));
+                Some(FaultRule { index, words, hits })
+            })
+            .collect()
+    }
+
+    /// Counts a hit of a rule: gives how many there were before, in all processes.
+    pub fn fault_hit(&self, index: usize) -> u64 {
+        self.add(FAULTS.at(index, 1 + FAULT_WORDS), 1)
+    }
+
+    /// What an administrator says of an interface; 0 if nothing.
+    pub fn port_word(&self, ifindex: u32) -> u64 {
+        (0..self.used(&PORTS))
+            .filter_map(|index| self.read::<2>(&PORTS, index))
+            .find(|(_, [number, _])| *number == u64::from(ifindex))
+            .map_or(0, |(_, [_, word])| word)
+    }
+
+    /// Stores in every entry of the interface; false if there is none.
+    fn store_port_word(&self, ifindex: u32, word: u64) -> bool {
+        let mut found = false;
+        for index in 0..self.used(&PORTS) {
+            if let Some((_, [number])) = self.read::<1>(&PORTS, index)
+                && number == u64::from(ifindex)
+            {
+                self.store(PORTS.at(index, 2), word);
+                found = true;
+            }
+        }
+        found
+    }
+}
