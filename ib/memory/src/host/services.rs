@@ -241,7 +241,8 @@ fn covers(service: &Service, gid: &Gid) -> bool {
 }
 
 fn conflicts(a: &Service, b: &Service) -> bool {
-    let both = a.flags & b.flags & SERVICE_SHARED != 0;
+    let overlap = covers(a, &b.gid) || covers(b, &a.gid);
+    let both_share = a.flags & b.flags & SERVICE_SHARED != 0;
     let listened = (a.flags | b.flags) & SERVICE_LISTENS != 0;
-    a.id == b.id && (covers(a, &b.gid) || covers(b, &a.gid)) && !(both && !listened)
+    a.id == b.id && overlap && (listened || !both_share)
 }
