@@ -4,7 +4,7 @@ use crate::boundary::{MinusOne, Negated, try_entry};
 use crate::context::Context;
 use crate::device::store;
 use crate::object::{input, output};
-use ferriband_hca::limits;
+use ferriband_hca::{self as hca, limits};
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -153,20 +153,23 @@ unsafe fn copy_prefix<T>(from: &T, to: *mut T, size: usize) -> Result<(), i32> {
 }
 
 fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32> {
-    /// PortInfo encodings (IBA 14.2.5.6): four lanes, 25 Gb/s each, one data lane (VL0), link up.
-    const WIDTH_4X: u8 = 2;
-    const SPEED_EDR: u8 = 32;
+    /// One data lane (VL0).
     const ONE_VL: u8 = 1;
-    const LINK_UP: u8 = 5;
     /// A subnet of one switch at most answers within 4.096 us * 2^18, the value that subnet managers use.
     const SUBNET_TIMEOUT: u8 = 18;
     let port = context
         .hca()
         .query_port(port_num)
         .map_err(|error| error.errno())?;
-    Ok(sys::ibv_port_attr {
-        state: sys::IBV_PORT_ACTIVE,
-        max_mtu: port.mtu as u32,
+    let ethernet = port.link_layer == hca::LinkLayer::Ethernet;
+    let (active_width, active_speed) = width_and_speed(&port);
+    let mut attr = sys::ibv_port_attr {
+        state: if port.active {
+            sys::IBV_PORT_ACTIVE
+        } else {
+            sys::IBV_PORT_DOWN
+        },
+        max_mtu: port.max_mtu as u32,
         active_mtu: port.mtu as u32,
         gid_tbl_len: port.gid_table as c_int,
         port_cap_flags: sys::IBV_PORT_SYS_IMAGE_GUID_SUP,
@@ -176,12 +179,42 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
         sm_lid: port.sm_lid.0,
         max_vl_num: ONE_VL,
         subnet_timeout: SUBNET_TIMEOUT,
-        active_width: WIDTH_4X,
-        active_speed: SPEED_EDR,
-        phys_state: LINK_UP,
+        active_width,
+        active_speed,
+        phys_state: if port.active {
+            PHYS_LINK_UP
+        } else {
+            PHYS_DISABLED
+        },
         link_layer: sys::IBV_LINK_LAYER_INFINIBAND as u8,
         ..Default::default()
-    })
+    };
+    if ethernet {
+        attr.link_layer = sys::IBV_LINK_LAYER_ETHERNET as u8;
+        attr.port_cap_flags = sys::IBV_PORT_IP_BASED_GIDS | sys::IBV_PORT_CM_SUP;
+        attr.subnet_timeout = 0;
+    }
+    Ok(attr)
+}
+
+/// PortInfo encodings (IBA 14.2.5.6).
+const PHYS_LINK_UP: u8 = 5;
+const PHYS_DISABLED: u8 = 3;
+
+/// Width and speed of the link: four lanes of 25 Gb/s on InfiniBand; on Ethernet what is nearest below the interface's speed.
+pub fn width_and_speed(port: &hca::PortAttr) -> (u8, u8) {
+    const WIDTH_1X: u8 = 1;
+    const WIDTH_4X: u8 = 2;
+    const SPEED_SDR: u8 = 1;
+    const SPEED_QDR: u8 = 4;
+    const SPEED_EDR: u8 = 32;
+    match (port.link_layer, port.speed_mbps) {
+        (hca::LinkLayer::InfiniBand, _) | (_, 100_000..) => (WIDTH_4X, SPEED_EDR),
+        (_, 40_000..) => (WIDTH_4X, SPEED_QDR),
+        (_, 25_000..) => (WIDTH_1X, SPEED_EDR),
+        (_, 10_000..) => (WIDTH_1X, SPEED_QDR),
+        _ => (WIDTH_1X, SPEED_SDR),
+    }
 }
 
 /// `ibv_query_port`: the shorter structure of old headers, which ends before `port_cap_flags2`.
@@ -274,7 +307,12 @@ fn gid_entry(
     let mut entry = sys::ibv_gid_entry {
         gid_index: index,
         port_num,
-        gid_type: sys::IBV_GID_TYPE_IB,
+        gid_type: if attr.link_layer == hca::LinkLayer::Ethernet {
+            sys::IBV_GID_TYPE_ROCE_V2
+        } else {
+            sys::IBV_GID_TYPE_IB
+        },
+        ndev_ifindex: found.ifindex,
         ..Default::default()
     };
     entry.gid.raw = found.gid.0;

@@ -6,7 +6,8 @@
 use crate::boundary::{MinusOne, try_entry};
 use crate::context::any_adapter;
 use crate::device::{self, Device};
-use ferriband_hca::limits;
+use crate::query::width_and_speed;
+use ferriband_hca::{LinkLayer, limits};
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -124,16 +125,31 @@ fn device_file(device: &'static Device, rest: &Path) -> Result<String, i32> {
     }
 }
 
+/// The rate as the kernel prints it.
+fn rate_text(width_and_speed: (u8, u8)) -> &'static str {
+    match width_and_speed {
+        (2, 32) => "100 Gb/sec (4X EDR)",
+        (2, _) => "40 Gb/sec (4X QDR)",
+        (_, 32) => "25 Gb/sec (1X EDR)",
+        (_, 4) => "10 Gb/sec (1X QDR)",
+        _ => "2.5 Gb/sec (1X SDR)",
+    }
+}
+
 /// A file under a port's directory.
 fn port_file(device: &'static Device, port: u8, file: &[&str]) -> Result<String, i32> {
     let adapter = any_adapter(device)?;
     let attr = adapter.query_port(port).map_err(|_| libc::ENOENT)?;
+    let ethernet = attr.link_layer == LinkLayer::Ethernet;
     let index = |text: &str| text.parse::<u32>().map_err(|_| libc::ENOENT);
     match file {
-        ["state"] => Ok("4: ACTIVE".to_owned()),
-        ["phys_state"] => Ok("5: LinkUp".to_owned()),
+        ["state"] if attr.active => Ok("4: ACTIVE".to_owned()),
+        ["state"] => Ok("1: DOWN".to_owned()),
+        ["phys_state"] if attr.active => Ok("5: LinkUp".to_owned()),
+        ["phys_state"] => Ok("3: Disabled".to_owned()),
+        ["link_layer"] if ethernet => Ok("Ethernet".to_owned()),
         ["link_layer"] => Ok("InfiniBand".to_owned()),
-        ["rate"] => Ok("100 Gb/sec (4X EDR)".to_owned()),
+        ["rate"] => Ok(rate_text(width_and_speed(&attr)).to_owned()),
         ["lid"] => Ok(format!("{:#x}", attr.lid.0)),
         ["sm_lid"] => Ok(format!("{:#x}", attr.sm_lid.0)),
         ["lid_mask_count" | "sm_sl"] => Ok("0".to_owned()),
@@ -149,6 +165,16 @@ fn port_file(device: &'static Device, port: u8, file: &[&str]) -> Result<String,
             .query_pkey(port, index(number)?)
             .map(|pkey| format!("{pkey:#06x}"))
             .map_err(|_| libc::ENOENT),
+        ["gid_attrs", what @ ("types" | "ndevs"), number] if ethernet => {
+            // an empty entry is EINVAL there, too
+            adapter
+                .query_gid(port, index(number)?)
+                .map_err(|_| libc::EINVAL)?;
+            Ok(match *what {
+                "types" => "RoCE v2".to_owned(),
+                _ => device.info().interface.clone(),
+            })
+        }
         // The kernel answers reads of this file with EINVAL on InfiniBand ports.
         ["gid_attrs", "types" | "ndevs", _] => Err(libc::EINVAL),
         _ => Err(libc::ENOENT),

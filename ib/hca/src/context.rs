@@ -1,38 +1,22 @@
 //! Devices, contexts, protection domains, XRC domains, asynchronous events.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use ferriband_transport::types::{Access, AddressVector};
 
 use crate::ah::Ah;
 use crate::channel::EventQueue;
 use crate::cq::{CompChannel, Cq, CqInit};
+use crate::device::{self, Device, GidEntry, PortAttr};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::limits::{self, DeviceInfo, GidEntry, PortAttr};
+use crate::limits;
 use crate::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 use crate::qp::{Qp, QpInit};
 use crate::srq::{Srq, SrqInit};
 use crate::xrc::{XrcFile, Xrcd};
-
-/// The devices of this host, as this process sees them. The GUID does not depend on whether a device is open.
-pub fn devices() -> Vec<DeviceInfo> {
-    static GUID: OnceLock<Option<ferriband_wire::Guid>> = OnceLock::new();
-    let guid = GUID.get_or_init(|| {
-        ferriband_memory::host::HostKey::current("")
-            .ok()
-            .map(|key| key.guid())
-    });
-    guid.iter()
-        .map(|guid| DeviceInfo {
-            name: "ferri0".into(),
-            guid: *guid,
-            index: 0,
-        })
-        .collect()
-}
 
 /// What happened to an object or a port (`ibv_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,9 +34,14 @@ pub enum AsyncKind {
     DeviceFatal = 8,
     PortActive = 9,
     PortErr = 10,
+    LidChange = 11,
+    PkeyChange = 12,
+    SmChange = 13,
     SrqErr = 14,
     SrqLimitReached = 15,
     QpLastWqeReached = 16,
+    ClientReregister = 17,
+    GidChange = 18,
 }
 
 /// An asynchronous event.
@@ -71,8 +60,9 @@ pub struct Context {
     pub engine: Arc<Engine>,
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
+    /// The device.
+    pub device: Arc<Device>,
     events: EventQueue<AsyncEvent>,
-    index: usize,
 }
 
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
@@ -83,21 +73,23 @@ impl Context {
     /// # Errors
     /// `NotFound`, or what keeps the process from joining the host.
     pub fn open(index: usize) -> Result<Arc<Self>, Error> {
-        if index >= devices().len() {
-            return Err(Error::NotFound("no such device"));
-        }
+        let device = device::all()
+            .get(index)
+            .ok_or(Error::NotFound("no such device"))?
+            .clone();
         let engine = Engine::get()?;
+        device.opened(engine.lid);
         Ok(Arc::new(Context {
             engine,
             cookie: AtomicUsize::new(0),
+            device,
             events: EventQueue::new()?,
-            index,
         }))
     }
 
     /// Index of the device.
     pub fn device_index(&self) -> usize {
-        self.index
+        self.device.info.index
     }
 
     /// A port's attributes.
@@ -108,14 +100,7 @@ impl Context {
         if port == 0 || port > limits::PORTS {
             return Err(Error::Invalid("no such port"));
         }
-        let lid = self.engine.lid;
-        Ok(PortAttr {
-            lid,
-            sm_lid: lid,
-            mtu: limits::MTU,
-            gid_table: limits::GID_TABLE,
-            pkey_table: 1,
-        })
+        Ok(self.device.port())
     }
 
     /// An entry of a port's GID table.
@@ -127,13 +112,9 @@ impl Context {
         if index >= attr.gid_table {
             return Err(Error::Invalid("no such index in the GID table"));
         }
-        if index > 0 {
-            return Err(Error::NotFound("the entry of the GID table is empty"));
-        }
-        Ok(GidEntry {
-            gid: self.engine.gid(),
-            index,
-        })
+        self.device
+            .gid(index)
+            .ok_or(Error::NotFound("the entry of the GID table is empty"))
     }
 
     /// An entry of a port's P_Key table, in host order.

@@ -80,6 +80,7 @@ pub(crate) struct Catch<'a> {
     /// The queue that is polled.
     polled: Option<&'a Cq>,
     caught: Option<Completion>,
+    polls: bool,
 }
 
 impl<'a> Catch<'a> {
@@ -89,11 +90,18 @@ impl<'a> Catch<'a> {
         Catch::default()
     }
 
+    /// True if a program polls: it comes back.
+    #[inline]
+    pub(crate) fn somebody_polls(&self) -> bool {
+        self.polls
+    }
+
     fn for_poll_of(cq: &'a Cq) -> Self {
         Catch {
             // a time of arrival and an event are the queue's to give
             polled: (!cq.timestamps && !cq.wallclock).then_some(cq),
             caught: None,
+            polls: true,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::keys::KeyTable;
 use crate::mr::WindowState;
 use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
+use crate::roce::Roce;
 use crate::srq::Srq;
 use crate::{fork, limits, lock};
 pub(crate) use progress::after;
@@ -138,6 +139,9 @@ pub struct Engine {
     pub(crate) waker: Arc<EventFd>,
     /// Queue pairs that need to be driven, and how many.
     work: Mutex<Vec<Arc<Qp>>>,
+    /// The RoCE wire, once a queue pair or a listener needs it.
+    pub(crate) roce: OnceLock<Roce>,
+    roce_opening: Mutex<()>,
     work_count: AtomicUsize,
     timers: Mutex<BTreeMap<(u64, u32), Arc<Qp>>>,
     next_timer: AtomicU64,
@@ -237,6 +241,8 @@ impl Engine {
             self_link,
             waker,
             work: Mutex::default(),
+            roce: OnceLock::new(),
+            roce_opening: Mutex::new(()),
             work_count: AtomicUsize::new(0),
             timers: Mutex::default(),
             next_timer: AtomicU64::new(u64::MAX),
@@ -371,6 +377,35 @@ impl Engine {
         let mut work = lock(&self.work);
         work.retain(|other| other.index != qp.index);
         self.work_count.store(work.len(), Ordering::Release);
+    }
+
+    /// The RoCE wire, opened if it is not.
+    ///
+    /// # Errors
+    /// What [`Roce::open`] says.
+    pub(crate) fn roce(&self) -> Result<&Roce, Error> {
+        if let Some(roce) = self.roce.get() {
+            return Ok(roce);
+        }
+        let _one = lock(&self.roce_opening);
+        if self.roce.get().is_none() {
+            let opened = Roce::open()?;
+            let _ = self.roce.set(opened);
+            // the thread waits for its sockets from now on
+            self.waker.signal(1);
+        }
+        self.roce
+            .get()
+            .ok_or(Error::NotFound("the RoCE wire was not opened"))
+    }
+
+    /// A shared receive queue of an XRC domain by number.
+    pub(crate) fn srq_by_number(&self, number: u32) -> Option<Arc<Srq>> {
+        self.srqs
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get(&number)
+            .cloned()
     }
 
     /// A queue pair by local index.

@@ -80,6 +80,26 @@ impl From<PostError> for Error {
     }
 }
 
+impl From<ferriband_transport::PostError> for Error {
+    fn from(error: ferriband_transport::PostError) -> Self {
+        use ferriband_transport::PostError as Packets;
+        match error {
+            Packets::Full { .. } => PostError::Full.into(),
+            Packets::State(_) => PostError::State.into(),
+            Packets::TooManySges { .. } => PostError::TooManySges.into(),
+            Packets::InlineTooLong { .. } => PostError::InlineTooLong.into(),
+            Packets::TooLong { .. } => PostError::TooLong.into(),
+            Packets::Opcode(_) => PostError::Opcode.into(),
+            Packets::NoReadResources => {
+                Error::Invalid("READ and atomics need max_rd_atomic above 0")
+            }
+            Packets::NoReceiveQueue => {
+                Error::Invalid("the queue pair has no receive queue of its own")
+            }
+        }
+    }
+}
+
 impl From<RecvPostError> for Error {
     fn from(error: RecvPostError) -> Self {
         match error {

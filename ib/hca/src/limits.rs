@@ -1,7 +1,7 @@
 //! What the device offers: its attributes, port and tables.
 
 use ferriband_transport::types::Sge;
-use ferriband_wire::{Gid, Guid, Lid, Mtu};
+use ferriband_wire::Mtu;
 
 use crate::error::Error;
 
@@ -78,39 +78,4 @@ pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
     // an allocation that nobody looks at may be left out by the compiler
     std::hint::black_box(&room);
     Ok(())
-}
-
-/// The device as programs list it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// Name, such as `ferri0`.
-    pub name: String,
-    /// Node GUID.
-    pub guid: Guid,
-    /// Index in the list.
-    pub index: usize,
-}
-
-/// The port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortAttr {
-    /// Its base LID.
-    pub lid: Lid,
-    /// LID of the subnet manager.
-    pub sm_lid: Lid,
-    /// Largest and current MTU.
-    pub mtu: Mtu,
-    /// Entries of the GID table.
-    pub gid_table: u32,
-    /// Entries of the P_Key table.
-    pub pkey_table: u32,
-}
-
-/// An entry of the GID table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GidEntry {
-    /// The GID.
-    pub gid: Gid,
-    /// Its index.
-    pub index: u32,
 }

@@ -6,10 +6,11 @@
 mod create;
 mod groups;
 mod modify;
+mod packets;
 mod receive;
 mod send;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferriband_memory::{AppMemory, Span};
@@ -19,7 +20,7 @@ use ferriband_transport::direct::{
     self, Answered, BindRequest, Consumer, Handled, Link, Receiver, Record, RecvQueue, SendAttr,
     SendState, Sender, TargetEvent, TargetSink,
 };
-use ferriband_transport::qp_state::{self, QpLimits};
+use ferriband_transport::qp_state;
 use ferriband_transport::types::{
     AddressVector, Completion, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendFlags, SendOpcode,
     Sge, WcOpcode, WcStatus,
@@ -148,6 +149,11 @@ pub struct Qp {
     last_wqe: AtomicBool,
     /// Multicast groups that it is attached to.
     groups: Mutex<Vec<(Gid, Lid)>>,
+    /// Its wire is packets: the machine below has both halves, those of the direct wire rest.
+    on_packets: AtomicBool,
+    packets: FastMutex<Option<Box<packets::PacketSide>>>,
+    /// When the timer is set to go off for its packets.
+    armed_at: AtomicU64,
     /// An XRC target: its state is the domain's.
     target: Option<Arc<TargetProxy>>,
 }
@@ -166,6 +172,9 @@ impl Qp {
     /// Its attributes. The sequence numbers are those of the next packet.
     pub fn query(&self) -> QpAttr {
         let mut attr = *lock(&self.attr);
+        if let Some(of_packets) = self.query_packets() {
+            return of_packets;
+        }
         attr.state = self.state();
         attr.cur_state = attr.state;
         attr.sq_draining = attr.state == QpState::Sqd && !lock(&self.send).sender.drained();

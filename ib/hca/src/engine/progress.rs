@@ -57,6 +57,12 @@ const PULL_CHUNK: u64 = 256 << 10;
 
 pub(super) const TOKEN_WAKER: u64 = u64::MAX;
 pub(super) const TOKEN_LISTENER: u64 = u64::MAX - 1;
+/// The RoCE wire's sockets: there is nothing to do for them but to look.
+const TOKEN_ROCE: u64 = u64::MAX - 2;
+/// Looks in vain after which the thread leaves packets to the polling program again.
+const LINGER_LOOKS: u32 = 256;
+/// Packets that lie for so long while the program polls are not polled for.
+const UNTAKEN_NS: u64 = 20_000;
 
 /// What one turn at a ring did.
 enum Turn {
@@ -154,6 +160,9 @@ impl Engine {
                 let Some(link) = slot.get() else { break };
                 worked |= self.serve(link, catch);
             }
+        }
+        if let Some(roce) = self.roce.get() {
+            worked |= roce.round(self, catch);
         }
         if self.work_count.load(Ordering::Acquire) > 0 {
             worked |= self.drive_work(long);
@@ -578,6 +587,12 @@ fn restore_signals(mask: libc::sigset_t) {
 struct Seen {
     polls: u32,
     at: u64,
+    /// Its polls when the thread last looked for packets.
+    looked: u32,
+    /// Looks left at which the thread handles packets beside a polling program.
+    linger: u32,
+    /// The sockets of the RoCE wire are among what is waited for.
+    armed: bool,
 }
 
 /// The thread: asleep until something rings, except while a program polls, when it ticks to see it stop.
@@ -597,6 +612,9 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
                 timeout => timeout,
             }
         };
+        if let Some(engine) = weak.upgrade() {
+            engine.arm(epoll, &mut seen);
+        }
         if epoll.wait(&mut ready, timeout).is_err() {
             return;
         }
@@ -607,6 +625,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
                     let _ = engine.waker.take();
                 }
                 TOKEN_LISTENER => engine.accept(epoll),
+                TOKEN_ROCE => {}
                 token => engine.control_ready(token, epoll),
             }
         }
@@ -629,10 +648,11 @@ impl Engine {
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
     fn before_sleep(&self, seen: &mut Seen) -> Option<u64> {
         if self.polling.load(Ordering::Acquire) {
+            self.look_for_packets(seen);
             let busy = self.assist();
             let (polls, now) = (self.polls.load(Ordering::Relaxed), Self::now().0);
             if polls != seen.polls {
-                *seen = Seen { polls, at: now };
+                (seen.polls, seen.at) = (polls, now);
             }
             let idle = now.saturating_sub(seen.at);
             if idle < TICK_NS {
@@ -661,6 +681,48 @@ impl Engine {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0)),
         }
+    }
+
+    /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
+    /// found none for a while.
+    fn look_for_packets(&self, seen: &mut Seen) {
+        let Some(roce) = self.roce.get() else { return };
+        let polls = self.polls.load(Ordering::Relaxed);
+        if seen.linger == 0 || polls != seen.looked {
+            let taken = roce.taken();
+            seen.looked = polls;
+            std::thread::sleep(std::time::Duration::from_nanos(UNTAKEN_NS));
+            if roce.taken() != taken {
+                // it takes them itself
+                seen.linger /= 2;
+                return;
+            }
+        }
+        if roce.round(self, &mut Catch::nobody()) {
+            seen.linger = LINGER_LOOKS;
+        } else {
+            seen.linger = seen.linger.saturating_sub(1);
+        }
+    }
+
+    /// Waits for packets, too, or leaves them to the program that polls.
+    fn arm(&self, epoll: &Epoll, seen: &mut Seen) {
+        let Some(roce) = self.roce.get() else { return };
+        let wanted = !self.polling.load(Ordering::Acquire) || seen.linger > 0;
+        if wanted == seen.armed {
+            return;
+        }
+        for socket in roce.sockets() {
+            let done = if wanted {
+                epoll.add(socket, TOKEN_ROCE, false)
+            } else {
+                epoll.remove(socket)
+            };
+            if done.is_err() {
+                return;
+            }
+        }
+        seen.armed = wanted;
     }
 
     /// Moves long transfers while the program does something else between its polls. True while some are left.

@@ -79,6 +79,9 @@ impl Qp {
             rq: FastMutex::new(RecvQueue::new(rq_wr, rq_sge)),
             last_wqe: AtomicBool::new(false),
             groups: Mutex::default(),
+            on_packets: AtomicBool::new(false),
+            packets: FastMutex::new(None),
+            armed_at: AtomicU64::new(u64::MAX),
             target,
         });
         if qp.target.is_none() {

@@ -11,18 +11,40 @@ impl Qp {
     pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
-        let limits = QpLimits {
-            gids: 1,
-            ..QpLimits::default()
-        };
+        let limits = self.limits();
+        if mask.contains(QpAttrMask::AV) && self.ctx.device.is_ethernet() && !new.av.is_global {
+            return Err(Error::Invalid("a path over Ethernet needs a GID"));
+        }
         let mut attr = lock(&self.attr);
         attr.state = self.state();
         let old = *attr;
         let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
         let now = *attr;
         // the attributes stay locked: transitions of one queue pair follow each other
+        if (from, to) == (QpState::Init, QpState::Rtr) && self.travels_in_packets(&now.av) {
+            engine.roce()?;
+            self.begin_packets(&old);
+        }
+        let on_packets = self.on_packets.load(Ordering::Acquire);
+        if on_packets
+            && to != QpState::Reset
+            && let Err(error) = self.modify_packets(new, mask)
+        {
+            *attr = old;
+            if from == QpState::Init {
+                self.end_packets();
+            }
+            return Err(error);
+        }
         match (from, to) {
-            (_, QpState::Reset) => self.reset().inspect_err(|_| *attr = old)?,
+            (_, QpState::Reset) => {
+                self.end_packets();
+                self.reset().inspect_err(|_| *attr = old)?;
+            }
+            _ if on_packets && to != QpState::Err => {
+                self.state.store(to as u32, Ordering::Release);
+                return Ok(());
+            }
             (_, QpState::Err) => self.enter_error(),
             (_, QpState::Rtr) => self.become_receiver(&now),
             (QpState::Rtr, QpState::Rts) => self.become_sender(&now),

@@ -45,10 +45,9 @@ impl Qp {
         }
     }
 
-    /// True if the path leads to this host's port.
+    /// True if the path leads to this host.
     pub(super) fn reaches_host(&self, av: &AddressVector) -> bool {
-        let engine = &self.ctx.engine;
-        av.dlid == engine.lid || av.is_global && av.dgid == engine.gid()
+        self.ctx.device.is_local(av)
     }
 
     /// Queues a send and does at once what can be done.
@@ -56,6 +55,9 @@ impl Qp {
     pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), Error> {
         let engine = &*self.ctx.engine;
         engine.check_alive()?;
+        if self.on_packets.load(Ordering::Acquire) {
+            return self.post_packets(engine, request);
+        }
         let mut send = lock(&self.send);
         self.enqueue(engine, &mut send, request)?;
         self.advance(engine, &mut send, false);
@@ -183,6 +185,9 @@ impl Qp {
 
     /// Drives the send half. True if something moved.
     pub(crate) fn drive(self: &Arc<Self>, engine: &Engine, long: bool) -> bool {
+        if self.on_packets.load(Ordering::Acquire) {
+            return self.drive_packets(engine);
+        }
         let mut send = lock(&self.send);
         // a record that was pushed while the peer's death was being noticed has nobody left to answer it
         if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {

@@ -1,0 +1,378 @@
+//! Devices: which there are, what their port says of itself, and the addresses by which it is reached.
+//!
+//! Owns: the list of devices as the host's network interfaces make it, and each device's GID table. `ferri0` is InfiniBand: one LID, one GID, the
+//! direct wire. `ferri_<interface>` is Ethernet: RoCEv2 GIDs from the interface's addresses. Must not know: sockets, queue pairs.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ferriband_memory::host::HostKey;
+use ferriband_memory::net::{self, Netdev};
+use ferriband_transport::types::AddressVector;
+use ferriband_wire::{Gid, Guid, Lid, Mtu};
+
+use crate::{limits, lock};
+
+/// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
+pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
+/// The InfiniBand device.
+const NATIVE: &str = "ferri0";
+/// What the names of Ethernet devices begin with.
+const PREFIX: &str = "ferri_";
+/// Entries of an Ethernet device's GID table.
+const ETHERNET_GIDS: usize = 64;
+/// Headers and trailer of the largest packet around its payload, with IPv6: 40 + 8 + 12 + 4 + 16 + 4 + 4.
+const OVERHEAD_BYTES: u32 = 88;
+/// How old what is known of an interface may be before it is asked for again.
+const FRESH_NS: u64 = 250_000_000;
+
+/// What the packets of a device travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkLayer {
+    /// Native packets, LIDs.
+    InfiniBand,
+    /// RoCEv2 over an interface.
+    Ethernet,
+}
+
+/// The device as programs list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name, such as `ferri0` or `ferri_eth0`.
+    pub name: String,
+    /// Node GUID.
+    pub guid: Guid,
+    /// Index in the list.
+    pub index: usize,
+    /// Link layer of its port.
+    pub link_layer: LinkLayer,
+    /// Index of its interface, 0 if it has none.
+    pub ifindex: u32,
+    /// Name of its interface, empty if it has none.
+    pub interface: String,
+}
+
+/// The port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortAttr {
+    /// Its base LID; 0 on Ethernet.
+    pub lid: Lid,
+    /// LID of the subnet manager; 0 on Ethernet.
+    pub sm_lid: Lid,
+    /// Link layer.
+    pub link_layer: LinkLayer,
+    /// Packets can travel.
+    pub active: bool,
+    /// Largest MTU.
+    pub max_mtu: Mtu,
+    /// Current MTU.
+    pub mtu: Mtu,
+    /// Speed in Mbit/s; 0 if the interface does not say.
+    pub speed_mbps: u32,
+    /// Entries of the GID table.
+    pub gid_table: u32,
+    /// Entries of the P_Key table.
+    pub pkey_table: u32,
+}
+
+/// An entry of the GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The GID.
+    pub gid: Gid,
+    /// Its index.
+    pub index: u32,
+    /// Index of the interface whose address it is, 0 on InfiniBand.
+    pub ifindex: u32,
+}
+
+/// What an Ethernet device knows of its interface.
+#[derive(Debug, Default)]
+struct Face {
+    asked_at: u64,
+    up: bool,
+    mtu: u32,
+    speed_mbps: u32,
+    /// The table; an address keeps its place, one that goes leaves a hole.
+    gids: Vec<Option<IpAddr>>,
+}
+
+/// A device of this process.
+#[derive(Debug)]
+pub struct Device {
+    /// Its description.
+    pub info: DeviceInfo,
+    /// The host's LID, once the device was opened.
+    lid: AtomicU32,
+    face: Mutex<Face>,
+}
+
+/// The devices of this host, as this process sees them. The GUID does not depend on whether a device is open.
+pub fn devices() -> Vec<DeviceInfo> {
+    all().iter().map(|device| device.info.clone()).collect()
+}
+
+/// The devices themselves: found out once, so that a program's list stays as it was.
+pub(crate) fn all() -> &'static [Arc<Device>] {
+    static ALL: OnceLock<Vec<Arc<Device>>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let Ok(key) = HostKey::current("") else {
+            return Vec::new();
+        };
+        let named = std::env::var(DEVICES_VARIABLE).ok();
+        plan(
+            &net::netdevs().unwrap_or_default(),
+            named.as_deref(),
+            key.guid(),
+        )
+        .into_iter()
+        .map(|info| Arc::new(Device::new(info)))
+        .collect()
+    })
+}
+
+/// What a host's interfaces and a choice of names make. Names that nothing answers to are left out.
+fn plan(interfaces: &[Netdev], named: Option<&str>, guid: Guid) -> Vec<DeviceInfo> {
+    let mut sorted: Vec<&Netdev> = interfaces.iter().collect();
+    sorted.sort_by_key(|interface| interface.ifindex);
+    let native = || DeviceInfo {
+        name: NATIVE.into(),
+        guid,
+        index: 0,
+        link_layer: LinkLayer::InfiniBand,
+        ifindex: 0,
+        interface: String::new(),
+    };
+    let ethernet = |interface: &Netdev| DeviceInfo {
+        name: format!("{PREFIX}{}", interface.name),
+        guid: interface_guid(interface, guid),
+        index: 0,
+        link_layer: LinkLayer::Ethernet,
+        ifindex: interface.ifindex,
+        interface: interface.name.clone(),
+    };
+    let mut list: Vec<DeviceInfo> = match named {
+        Some(names) => names
+            .split(',')
+            .map(str::trim)
+            .filter_map(|name| match name.strip_prefix(PREFIX) {
+                _ if name == NATIVE => Some(native()),
+                Some(interface) => sorted
+                    .iter()
+                    .find(|known| known.name == interface)
+                    .map(|known| ethernet(known)),
+                None => None,
+            })
+            .collect(),
+        None => std::iter::once(native())
+            .chain(
+                sorted
+                    .iter()
+                    .filter(|interface| usable(interface))
+                    .map(|interface| ethernet(interface)),
+            )
+            .collect(),
+    };
+    for (index, info) in list.iter_mut().enumerate() {
+        info.index = index;
+    }
+    list
+}
+
+/// An interface that becomes a device without being named.
+fn usable(interface: &Netdev) -> bool {
+    interface.up
+        && !interface.loopback
+        && mtu_of(interface.mtu).is_some()
+        && !usable_addresses(interface).is_empty()
+}
+
+fn usable_addresses(interface: &Netdev) -> Vec<IpAddr> {
+    interface
+        .addresses
+        .iter()
+        .filter(|address| address.usable)
+        .map(|address| address.ip)
+        .collect()
+}
+
+/// The EUI-64 of the interface's address, as the kernel makes it; without one, the host's with the interface's index.
+fn interface_guid(interface: &Netdev, host: Guid) -> Guid {
+    let Some([a, b, c, d, e, f]) = interface.mac else {
+        return Guid(host.0 ^ u64::from(interface.ifindex));
+    };
+    Guid(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
+}
+
+/// The largest MTU of the IBA's that fits an interface's.
+fn mtu_of(interface_mtu: u32) -> Option<Mtu> {
+    [Mtu::M4096, Mtu::M2048, Mtu::M1024, Mtu::M512, Mtu::M256]
+        .into_iter()
+        .find(|mtu| mtu.bytes() + OVERHEAD_BYTES <= interface_mtu)
+}
+
+/// The GID of an address: IPv4 is mapped into IPv6 (IBA annex A17).
+pub fn gid_of(address: IpAddr) -> Gid {
+    Gid(match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    })
+}
+
+/// The address behind a RoCEv2 GID.
+pub fn address_of(gid: &Gid) -> IpAddr {
+    let v6 = Ipv6Addr::from(gid.0);
+    v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// The order of a fresh table: the link-local address, which programs take index 0 for, then IPv4, then the other IPv6.
+fn rank(address: &IpAddr) -> u8 {
+    match address {
+        IpAddr::V6(_) if is_link_local(address) => 0,
+        IpAddr::V4(_) => 1,
+        IpAddr::V6(_) => 2,
+    }
+}
+
+/// Brings a table up to date: what is gone leaves a hole, what is new takes the first one.
+fn update(gids: &mut Vec<Option<IpAddr>>, addresses: &[IpAddr]) {
+    for place in gids.iter_mut() {
+        if place.is_some_and(|address| !addresses.contains(&address)) {
+            *place = None;
+        }
+    }
+    let mut fresh: Vec<IpAddr> = addresses
+        .iter()
+        .copied()
+        .filter(|address| !gids.contains(&Some(*address)))
+        .collect();
+    fresh.sort_by_key(rank);
+    for address in fresh {
+        match gids.iter().position(Option::is_none) {
+            Some(place) => gids[place] = Some(address),
+            None if gids.len() < ETHERNET_GIDS => gids.push(Some(address)),
+            None => {}
+        }
+    }
+}
+
+impl Device {
+    fn new(info: DeviceInfo) -> Self {
+        Device {
+            info,
+            lid: AtomicU32::new(0),
+            face: Mutex::default(),
+        }
+    }
+
+    /// Opened in a process that has joined its host.
+    pub(crate) fn opened(&self, lid: Lid) {
+        self.lid.store(lid.0.into(), Ordering::Release);
+    }
+
+    fn lid(&self) -> Lid {
+        Lid(self.lid.load(Ordering::Acquire) as u16)
+    }
+
+    /// True for RoCEv2.
+    #[inline]
+    pub fn is_ethernet(&self) -> bool {
+        self.info.link_layer == LinkLayer::Ethernet
+    }
+
+    /// Looks at the interface as it is now.
+    fn with_face<T>(&self, look: impl FnOnce(&Face) -> T) -> T {
+        let mut face = lock(&self.face);
+        let now = ferriband_memory::wait::now().0;
+        if self.is_ethernet() && (face.asked_at == 0 || now - face.asked_at > FRESH_NS) {
+            face.asked_at = now;
+            let found = net::netdevs().unwrap_or_default();
+            match found
+                .iter()
+                .find(|other| other.ifindex == self.info.ifindex)
+            {
+                Some(interface) => {
+                    face.up = interface.up;
+                    face.mtu = interface.mtu;
+                    face.speed_mbps = interface.speed_mbps.unwrap_or(0);
+                    update(&mut face.gids, &usable_addresses(interface));
+                }
+                None => face.up = false,
+            }
+        }
+        look(&face)
+    }
+
+    /// Its port's attributes.
+    pub fn port(&self) -> PortAttr {
+        let native = PortAttr {
+            lid: self.lid(),
+            sm_lid: self.lid(),
+            link_layer: LinkLayer::InfiniBand,
+            active: true,
+            max_mtu: limits::MTU,
+            mtu: limits::MTU,
+            speed_mbps: 0,
+            gid_table: limits::GID_TABLE,
+            pkey_table: 1,
+        };
+        if !self.is_ethernet() {
+            return native;
+        }
+        self.with_face(|face| PortAttr {
+            lid: Lid(0),
+            sm_lid: Lid(0),
+            link_layer: LinkLayer::Ethernet,
+            active: face.up,
+            mtu: mtu_of(face.mtu).unwrap_or(Mtu::M256),
+            speed_mbps: face.speed_mbps,
+            gid_table: ETHERNET_GIDS as u32,
+            ..native
+        })
+    }
+
+    /// An entry of the GID table; None for an empty one.
+    pub fn gid(&self, index: u32) -> Option<GidEntry> {
+        if !self.is_ethernet() {
+            return (index == 0).then(|| GidEntry {
+                gid: Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid),
+                index,
+                ifindex: 0,
+            });
+        }
+        let address = self.source(index)?;
+        Some(GidEntry {
+            gid: gid_of(address),
+            index,
+            ifindex: self.info.ifindex,
+        })
+    }
+
+    /// The address of an entry of an Ethernet device's GID table.
+    pub fn source(&self, index: u32) -> Option<IpAddr> {
+        self.with_face(|face| face.gids.get(index as usize).copied().flatten())
+    }
+
+    /// True if a path from this device leads to this host.
+    pub(crate) fn is_local(&self, av: &AddressVector) -> bool {
+        if !self.is_ethernet() {
+            let own = self.gid(0).is_some_and(|entry| entry.gid == av.dgid);
+            return av.dlid == self.lid() || av.is_global && own;
+        }
+        let target = address_of(&av.dgid);
+        av.is_global
+            && net::netdevs().unwrap_or_default().iter().any(|interface| {
+                // a link-local address means that of this link
+                usable_addresses(interface).contains(&target)
+                    && (!is_link_local(&target) || interface.ifindex == self.info.ifindex)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,525 @@
+//! A queue pair whose wire is packets: the transport's machine, its path, and what it owes the program.
+//!
+//! Owns the machine and the order in which what it says becomes visible: packets are on their way before the program hears of
+//! completions, and a send's completion is told before a receive's. Must not know sockets.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use ferriband_transport::env::BindWindow;
+use ferriband_transport::qp_state::QpLimits;
+use ferriband_transport::types::Instant;
+use ferriband_transport::{
+    AnswerDue, CompletionTarget, Datagram, PacketMeta, Path, Payload, QpConfig, QpEvent, QueuePair,
+    SendWr, Transmit, Tuning,
+};
+use ferriband_wire::{Packet, QKey, RKey};
+
+use super::*;
+use crate::device::address_of;
+use crate::roce::env::PacketEnv;
+use crate::roce::tx::{self, Run, TxPath};
+
+/// Packets that one turn of a queue pair sends before others have theirs.
+const TURN_PACKETS: usize = 256;
+
+/// A post so soon after an acknowledgement would have carried it.
+const REPLY_NS: u64 = 20_000;
+/// Replies in a row after which acknowledgements wait for the next.
+const TRUSTED_REPLIES: u8 = 2;
+const MOST_REPLIES: u8 = 8;
+
+/// Why packets are let go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// A program posted.
+    Posted,
+    /// Packets came, to a program that polls, which will come back soon.
+    Polled,
+    /// Packets came to the thread, a timer went off, an idle round: everything goes.
+    Due,
+}
+
+/// The packet side of a queue pair.
+#[derive(Debug)]
+pub(crate) struct PacketSide {
+    machine: QueuePair,
+    /// The connection's path, made anew after each change of attributes.
+    path: Option<TxPath>,
+    /// The last datagram's path.
+    datagram: Option<(AddressVector, u32, TxPath)>,
+    /// Where a connection's packets may come from: its path and its alternate.
+    sources: [Option<IpAddr>; 2],
+    /// An acknowledgement waits for a request to travel with.
+    owes: bool,
+    /// When the last one went alone.
+    acknowledged_at: u64,
+    /// How often in a row a request followed an acknowledgement at once.
+    replies: u8,
+    scratch: Vec<Sge>,
+    told: Vec<(CompletionTarget, Completion)>,
+}
+
+impl PacketSide {
+    /// True if an acknowledgement that is due now shall wait for the program's reply: a datagram of its own costs as much as the
+    /// reply. Only while the program polls, comes back, and has replied at once before.
+    fn keeps_back(&mut self, why: Turn, now: Instant) -> bool {
+        let due = self.machine.answer_due() == AnswerDue::Ack;
+        match why {
+            Turn::Posted => {
+                let at_once = self.owes || now.0 - self.acknowledged_at < REPLY_NS;
+                if at_once {
+                    self.replies = (self.replies + 1).min(MOST_REPLIES);
+                }
+                false
+            }
+            Turn::Polled if due && self.replies >= TRUSTED_REPLIES => true,
+            Turn::Polled | Turn::Due => {
+                if due {
+                    self.acknowledged_at = now.0;
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Qp {
+    /// The wire was found to be packets: makes the machine in the state that the queue pair is in, INIT.
+    pub(super) fn begin_packets(&self, attr: &QpAttr) {
+        let config = QpConfig {
+            qpn: Qpn(self.qpn),
+            qp_type: self.qp_type,
+            cap: self.cap,
+            // receives stay in the queue that post_recv knows
+            shared_receive: true,
+            signal_all: self.signal_all,
+            limits: self.limits(),
+            tuning: Tuning {
+                datagram_mtu: self.ctx.device.port().mtu.bytes(),
+                ..Tuning::default()
+            },
+        };
+        *lock(&self.packets) = Some(Box::new(PacketSide {
+            machine: QueuePair::in_init(config, attr),
+            path: None,
+            datagram: None,
+            sources: [None; 2],
+            owes: false,
+            acknowledged_at: 0,
+            replies: 0,
+            scratch: Vec::with_capacity(limits::MAX_SGE as usize),
+            told: Vec::with_capacity(16),
+        }));
+        self.on_packets.store(true, Ordering::Release);
+    }
+
+    /// Bounds of attribute values on this device.
+    pub(super) fn limits(&self) -> QpLimits {
+        let port = self.ctx.device.port();
+        QpLimits {
+            gids: if self.ctx.device.is_ethernet() {
+                port.gid_table as u16
+            } else {
+                1
+            },
+            max_mtu: port.mtu,
+            ..QpLimits::default()
+        }
+    }
+
+    /// Applies a change that the state table has accepted.
+    ///
+    /// # Errors
+    /// A path that leads nowhere: nothing was changed.
+    pub(super) fn modify_packets(
+        self: &Arc<Self>,
+        new: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), Error> {
+        let engine = &*self.ctx.engine;
+        let roce = engine.roce()?;
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let Some(side) = guard.as_deref_mut() else {
+            return Ok(());
+        };
+        if mask.contains(QpAttrMask::AV) {
+            let path = TxPath::resolve(
+                &self.ctx.device,
+                &roce.ports,
+                &new.av,
+                self.qpn,
+                new.dest_qpn.0,
+            )?;
+            side.sources[0] = Some(path.target());
+            side.path = Some(path);
+        }
+        if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
+            side.sources[1] = Some(address_of(&new.alt_av.dgid));
+        }
+        side.machine.modify(new, mask)?;
+        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        Ok(())
+    }
+
+    /// Queues a send and lets its packets go.
+    pub(super) fn post_packets(
+        self: &Arc<Self>,
+        engine: &Engine,
+        request: &SendRequest<'_>,
+    ) -> Result<(), Error> {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let side = guard
+            .as_deref_mut()
+            .ok_or(Error::Invalid("the queue pair is not ready to send"))?;
+        let mut small;
+        let mut large;
+        let payload = if request.flags.contains(SendFlags::INLINE) {
+            let length: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
+            if length > u64::from(self.cap.max_inline_data) {
+                return Err(Error::Invalid(
+                    "more inline data than the send queue was created for",
+                ));
+            }
+            let bytes = if length <= 64 {
+                small = [0; 64];
+                &mut small[..length as usize]
+            } else {
+                large = [0; limits::MAX_INLINE as usize];
+                &mut large[..length as usize]
+            };
+            crate::direct::app().gather_bytes(request.sges, 0, bytes);
+            Payload::Inline(bytes)
+        } else {
+            Payload::Gather(request.sges)
+        };
+        let datagram = match (self.qp_type, request.ah) {
+            (QpType::Ud, Some(ah)) => Some(Datagram {
+                av: ah.av,
+                qpn: Qpn(request.remote_qpn),
+                qkey: QKey(request.remote_qkey),
+                handle: 0,
+            }),
+            (QpType::Ud, None) => {
+                return Err(Error::Invalid("a datagram needs an address handle"));
+            }
+            _ => None,
+        };
+        let bind = request.bind.map(|bind| BindWindow {
+            window: RKey(bind.window),
+            new_key: RKey(bind.rkey),
+            region: ferriband_wire::LKey(bind.lkey),
+            addr: bind.addr,
+            length: bind.length,
+            access: bind.access,
+        });
+        side.machine.post_send(&SendWr {
+            wr_id: request.wr_id,
+            opcode: request.opcode,
+            flags: request.flags,
+            payload,
+            remote_addr: request.remote_addr,
+            rkey: RKey(request.rkey),
+            imm_or_key: request.imm_or_key,
+            compare_add: request.compare_add,
+            swap: request.swap,
+            datagram,
+            xrc_srq: request.srqn,
+            bind,
+        })?;
+        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        Ok(())
+    }
+
+    /// A packet for this queue pair, its ICRC checked. What it brings is told by [`Qp::turn_packets`], soon.
+    pub(crate) fn packet_in(
+        self: &Arc<Self>,
+        engine: &Engine,
+        source: IpAddr,
+        meta: &PacketMeta<'_>,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let mut guard = lock(&self.packets);
+        let Some(side) = guard.as_deref_mut() else {
+            return false;
+        };
+        let connected = !matches!(self.qp_type, QpType::Ud | QpType::XrcRecv);
+        if connected && !side.sources.contains(&Some(source)) {
+            return false;
+        }
+        let PacketSide {
+            machine,
+            scratch,
+            told,
+            ..
+        } = side;
+        let mut env = PacketEnv {
+            engine,
+            qp: self,
+            scratch,
+        };
+        let taken = machine
+            .handle_packet(Engine::now(), &mut env, meta, packet)
+            .is_ok();
+        while let Some(news) = machine.poll_completion() {
+            told.push(news);
+        }
+        taken
+    }
+
+    /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
+    /// the next idle round has to send.
+    pub(crate) fn turn_packets(self: &Arc<Self>, engine: &Engine, catch: &mut Catch<'_>) -> bool {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let Some(side) = guard.as_deref_mut() else {
+            return false;
+        };
+        let why = if catch.somebody_polls() {
+            Turn::Polled
+        } else {
+            Turn::Due
+        };
+        self.turn(engine, side, why, catch);
+        side.owes
+    }
+
+    /// An acknowledgement that was kept back goes now, if it is still there: no request came to take it along.
+    pub(crate) fn send_owed(self: &Arc<Self>, engine: &Engine) {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        if let Some(side) = guard.as_deref_mut()
+            && side.owes
+        {
+            side.replies = 0;
+            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        }
+    }
+
+    /// The timer, or work that was left.
+    pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let Some(side) = guard.as_deref_mut() else {
+            return false;
+        };
+        self.armed_at.store(u64::MAX, Ordering::Release);
+        side.machine.handle_timeout(Engine::now());
+        self.turn(engine, side, Turn::Due, &mut Catch::nobody())
+    }
+
+    /// Lets go of everything that the machine has to say. True if anything moved.
+    fn turn(
+        self: &Arc<Self>,
+        engine: &Engine,
+        side: &mut PacketSide,
+        why: Turn,
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let now = Engine::now();
+        let keeps = side.keeps_back(why, now);
+        let sent = tx::with_run(|run| self.transmit(engine, side, now, keeps, run));
+        side.owes = keeps;
+        if sent == TURN_PACKETS {
+            engine.schedule(self);
+        }
+        while let Some(news) = side.machine.poll_completion() {
+            side.told.push(news);
+        }
+        let moved = sent > 0 || !side.told.is_empty();
+        self.tell(engine, side, catch);
+        while let Some(event) = side.machine.poll_event() {
+            self.packet_event(event);
+        }
+        self.follow_state(side);
+        if let Some(Instant(at)) = side.machine.poll_timeout()
+            && at < self.armed_at.load(Ordering::Acquire)
+        {
+            self.armed_at.store(at, Ordering::Release);
+            engine.set_timer(self, at);
+        }
+        moved
+    }
+
+    /// Packets out, at most a turn's.
+    fn transmit(
+        &self,
+        engine: &Engine,
+        side: &mut PacketSide,
+        now: Instant,
+        keeps: bool,
+        run: &mut Run,
+    ) -> usize {
+        let PacketSide {
+            machine,
+            path,
+            datagram,
+            scratch,
+            ..
+        } = side;
+        let mut env = PacketEnv {
+            engine,
+            qp: self,
+            scratch,
+        };
+        let (mut count, mut answers) = (0, true);
+        while count < TURN_PACKETS {
+            // requests first: an acknowledgement, which is shorter, ends a run of packets of one size
+            let urgent = answers && machine.answer_due() == AnswerDue::More;
+            let request = match urgent {
+                true => None,
+                false => machine.poll_request(now, &mut env, run.room()),
+            };
+            let packet = match request {
+                Some(packet) => packet,
+                None if keeps => break,
+                None => match machine.poll_answer(&mut env, run.room()) {
+                    Some(len) => Transmit {
+                        len,
+                        path: Path::Connected,
+                    },
+                    None if urgent => {
+                        answers = false;
+                        continue;
+                    }
+                    None => break,
+                },
+            };
+            count += 1;
+            match packet.path {
+                Path::Connected => {
+                    if let Some(path) = path {
+                        run.push(path, packet.len);
+                    }
+                }
+                Path::Datagram(to) => {
+                    let same = datagram
+                        .as_ref()
+                        .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
+                    if !same {
+                        *datagram = self
+                            .datagram_path(engine, &to)
+                            .map(|path| (to.av, to.qpn.0, path));
+                    }
+                    if let Some((_, _, path)) = datagram {
+                        run.push(path, packet.len);
+                        run.flush(path);
+                    }
+                }
+            }
+        }
+        if let Some(path) = path {
+            run.flush(path);
+        }
+        count
+    }
+
+    fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
+        let roce = engine.roce().ok()?;
+        TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, self.qpn, to.qpn.0).ok()
+    }
+
+    /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.
+    fn tell(&self, engine: &Engine, side: &mut PacketSide, catch: &mut Catch<'_>) {
+        if side.told.is_empty() {
+            return;
+        }
+        for sends in [true, false] {
+            for (target, completion) in &side.told {
+                if (*target == CompletionTarget::Send) != sends {
+                    continue;
+                }
+                match target {
+                    CompletionTarget::Send => {
+                        if let Some(cq) = &self.send_cq {
+                            cq.push_or_hand(completion, catch);
+                        }
+                    }
+                    CompletionTarget::Recv => {
+                        if let Some(cq) = &self.recv_cq {
+                            cq.push_or_hand(completion, catch);
+                        }
+                    }
+                    CompletionTarget::XrcSrq(number) => {
+                        if let Some(srq) = engine.srq_by_number(*number)
+                            && let Some((_, cq)) = &srq.xrc
+                        {
+                            cq.push_or_hand(completion, catch);
+                        }
+                    }
+                }
+            }
+        }
+        side.told.clear();
+    }
+
+    fn packet_event(&self, event: QpEvent) {
+        match event {
+            QpEvent::CommEst => self.raise(AsyncKind::CommEst),
+            QpEvent::SqDrained => self.raise(AsyncKind::SqDrained),
+            QpEvent::QpFatal => self.raise(AsyncKind::QpFatal),
+            QpEvent::QpReqErr => self.raise(AsyncKind::QpReqErr),
+            QpEvent::QpAccessErr => self.raise(AsyncKind::QpAccessErr),
+            QpEvent::PathMig => self.raise(AsyncKind::PathMig),
+            QpEvent::PathMigErr => self.raise(AsyncKind::PathMigErr),
+            QpEvent::LastWqeReached if self.srq.is_some() => {
+                if !self.last_wqe.swap(true, Ordering::AcqRel) {
+                    self.raise(AsyncKind::QpLastWqeReached);
+                }
+            }
+            // the machine takes every receive from a queue that it shares with us
+            QpEvent::LastWqeReached => {}
+        }
+    }
+
+    /// The machine goes to the error states by itself.
+    fn follow_state(&self, side: &PacketSide) {
+        let state = side.machine.state();
+        if state == self.state() {
+            return;
+        }
+        match state {
+            QpState::Err => {
+                self.state.store(QpState::Err as u32, Ordering::Release);
+                self.flush_receives();
+            }
+            QpState::Sqe => self.state.store(QpState::Sqe as u32, Ordering::Release),
+            _ => {}
+        }
+    }
+
+    /// Takes a receive of the queue pair's own queue.
+    pub(crate) fn take_receive(&self, into: &mut Vec<Sge>) -> Option<direct::RecvWqe> {
+        lock(&self.rq).take(into)
+    }
+
+    /// Attributes as the machine has them.
+    pub(super) fn query_packets(&self) -> Option<QpAttr> {
+        lock(&self.packets)
+            .as_deref()
+            .map(|side| side.machine.query())
+    }
+
+    /// True if what goes to this path goes in packets. Both sides must come to the same answer without talking.
+    pub(super) fn travels_in_packets(&self, av: &AddressVector) -> bool {
+        let device = &self.ctx.device;
+        device.is_ethernet()
+            && (self.qp_type == QpType::Ud || crate::roce::forced() || !device.is_local(av))
+    }
+
+    /// The machine ends: no packet is handled any more when this returns.
+    pub(super) fn end_packets(&self) {
+        if self.on_packets.swap(false, Ordering::AcqRel) {
+            *lock(&self.packets) = None;
+        }
+    }
+
+    /// Waits until nobody is in the middle of one of this queue pair's packets.
+    pub(crate) fn wait_for_packets(&self) {
+        if self.on_packets.load(Ordering::Acquire) {
+            drop(lock(&self.packets));
+        }
+    }
+}

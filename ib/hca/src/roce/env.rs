@@ -1,0 +1,232 @@
+//! What a packet queue pair asks of its process: registered memory by key, receives, windows.
+//!
+//! Owns nothing; a view of one queue pair for one call. Must not know: packets. Every access looks at the key table anew, so what
+//! was revoked before the call is refused (I7); deregistration waits for the wire's lock, under which all this runs.
+
+use ferriband_transport::direct::layout::{KeyEntry, key_index};
+use ferriband_transport::direct::{self, BindRequest};
+use ferriband_transport::env::{
+    AtomicOp, BindWindow, Environment, MemoryError, SgeOwner, SharedReceive,
+};
+use ferriband_transport::types::{Access, Sge};
+use ferriband_wire::{PKey, RKey};
+
+use crate::direct::app;
+use crate::engine::Engine;
+use crate::limits;
+use crate::qp::Qp;
+use crate::{keys, lock};
+
+/// The surroundings of a queue pair.
+pub(crate) struct PacketEnv<'a> {
+    pub engine: &'a Engine,
+    pub qp: &'a Qp,
+    /// Elements of the receive that was taken last: reused, so that taking one allocates nothing.
+    pub scratch: &'a mut Vec<Sge>,
+}
+
+impl PacketEnv<'_> {
+    fn pd(&self) -> u32 {
+        self.qp.pd.as_ref().map_or(0, |pd| pd.id)
+    }
+
+    /// The domain of a list's elements.
+    fn owner_pd(&self, owner: SgeOwner) -> u32 {
+        match (owner, &self.qp.srq) {
+            (SgeOwner::Srq(number), _) if number != 0 => {
+                self.engine.srq_by_number(number).map_or(0, |srq| srq.pd.id)
+            }
+            (_, Some(srq)) => srq.pd.id,
+            (_, None) => self.pd(),
+        }
+    }
+
+    /// The elements of a list that `offset..offset + len` touches as process addresses, in order, one at a time.
+    fn each_piece(
+        &self,
+        pd: u32,
+        sges: &[Sge],
+        offset: u32,
+        len: usize,
+        need: Access,
+        mut each: impl FnMut(Sge, usize),
+    ) -> Result<(), MemoryError> {
+        let (mut skip, mut done) = (u64::from(offset), 0);
+        for sge in sges {
+            let length = u64::from(sge.length);
+            if skip >= length {
+                skip -= length;
+                continue;
+            }
+            if done == len {
+                break;
+            }
+            let piece = ((length - skip) as usize).min(len - done);
+            let addr = keys::local(&self.engine.own, pd, sge, need).ok_or(MemoryError::Key)?;
+            each(
+                Sge {
+                    addr: addr.wrapping_add(skip),
+                    length: piece as u32,
+                    lkey: 0,
+                },
+                done,
+            );
+            skip = 0;
+            done += piece;
+        }
+        if done == len {
+            Ok(())
+        } else {
+            Err(MemoryError::Range)
+        }
+    }
+
+    /// The process address behind a remote key.
+    fn remote(
+        &self,
+        key: RKey,
+        addr: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<u64, MemoryError> {
+        let entry = KeyEntry::read(&**self.engine.own, key.0).ok_or(MemoryError::Key)?;
+        let scoped = entry.only_qp == 0 || entry.only_qp == self.qp.qpn + 1;
+        if entry.pd != self.pd() || !scoped {
+            return Err(MemoryError::Key);
+        }
+        if !entry.access.contains(access) {
+            return Err(MemoryError::Access);
+        }
+        let offset = entry.offset_of(addr, length).ok_or(MemoryError::Range)?;
+        Ok(entry.addr.wrapping_add(offset))
+    }
+}
+
+fn at(addr: u64, length: usize) -> [Sge; 1] {
+    [Sge {
+        addr,
+        length: length as u32,
+        lkey: 0,
+    }]
+}
+
+impl Environment for PacketEnv<'_> {
+    fn gather(&mut self, sges: &[Sge], offset: u32, out: &mut [u8]) -> Result<(), MemoryError> {
+        let (pd, len) = (self.pd(), out.len());
+        // all of it is allowed before any of it moves
+        self.each_piece(pd, sges, offset, len, Access::empty(), |_, _| {})?;
+        self.each_piece(pd, sges, offset, len, Access::empty(), |piece, done| {
+            let end = done + piece.length as usize;
+            app().gather_bytes(&[piece], 0, &mut out[done..end]);
+        })
+    }
+
+    fn scatter(
+        &mut self,
+        owner: SgeOwner,
+        sges: &[Sge],
+        offset: u32,
+        data: &[u8],
+    ) -> Result<(), MemoryError> {
+        let (pd, need) = (self.owner_pd(owner), Access::LOCAL_WRITE);
+        self.each_piece(pd, sges, offset, data.len(), need, |_, _| {})?;
+        self.each_piece(pd, sges, offset, data.len(), need, |piece, done| {
+            let end = done + piece.length as usize;
+            app().scatter_bytes(&[piece], 0, &data[done..end]);
+        })
+    }
+
+    fn check_remote(
+        &mut self,
+        key: RKey,
+        addr: u64,
+        length: u32,
+        access: Access,
+    ) -> Result<(), MemoryError> {
+        self.remote(key, addr, length.into(), access).map(|_| ())
+    }
+
+    fn remote_write(&mut self, key: RKey, addr: u64, data: &[u8]) -> Result<(), MemoryError> {
+        let to = self.remote(key, addr, data.len() as u64, Access::REMOTE_WRITE)?;
+        app().scatter_bytes(&at(to, data.len()), 0, data);
+        Ok(())
+    }
+
+    fn remote_read(&mut self, key: RKey, addr: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        let from = self.remote(key, addr, out.len() as u64, Access::REMOTE_READ)?;
+        app().gather_bytes(&at(from, out.len()), 0, out);
+        Ok(())
+    }
+
+    fn remote_atomic(&mut self, key: RKey, addr: u64, op: AtomicOp) -> Result<u64, MemoryError> {
+        let word = self.remote(key, addr, 8, Access::REMOTE_ATOMIC)?;
+        let op = match op {
+            AtomicOp::CompareSwap { compare, swap } => direct::AtomicOp::CompareSwap(compare, swap),
+            AtomicOp::FetchAdd { add } => direct::AtomicOp::FetchAdd(add),
+        };
+        if !word.is_multiple_of(8) {
+            return Err(MemoryError::Range);
+        }
+        Ok(direct::Host::local_atomic(self.engine, word, op))
+    }
+
+    fn invalidate_remote(&mut self, key: RKey) -> Result<(), MemoryError> {
+        self.invalidate_local(key)
+    }
+
+    fn invalidate_local(&mut self, key: RKey) -> Result<(), MemoryError> {
+        if self.engine.invalidate_window(self.pd(), self.qp.qpn, key.0) {
+            Ok(())
+        } else {
+            Err(MemoryError::Key)
+        }
+    }
+
+    fn bind_window(&mut self, bind: &BindWindow) -> Result<(), MemoryError> {
+        let request = BindRequest {
+            window: key_index(bind.window.0) as u32,
+            rkey: bind.new_key.0,
+            lkey: bind.region.0,
+            addr: bind.addr,
+            length: bind.length,
+            access: bind.access,
+        };
+        if self.engine.bind_window(self.pd(), self.qp.qpn, &request) {
+            Ok(())
+        } else {
+            Err(MemoryError::Access)
+        }
+    }
+
+    fn take_shared_receive(&mut self, xrc_srq: Option<u32>, sges: &mut [Sge]) -> SharedReceive {
+        let taken = match (xrc_srq, &self.qp.srq) {
+            (Some(number), _) => match self.engine.srq_by_number(number) {
+                Some(srq) => {
+                    let taken = lock(&srq.queue).take(self.scratch);
+                    srq.check_limit();
+                    taken
+                }
+                None => return SharedReceive::NoSuchQueue,
+            },
+            (None, Some(srq)) => {
+                let taken = lock(&srq.queue).take(self.scratch);
+                srq.check_limit();
+                taken
+            }
+            (None, None) => self.qp.take_receive(self.scratch),
+        };
+        let Some(wqe) = taken else {
+            return SharedReceive::Empty;
+        };
+        let count = self.scratch.len().min(sges.len());
+        sges[..count].copy_from_slice(&self.scratch[..count]);
+        SharedReceive::Taken {
+            wr_id: wqe.wr_id,
+            num_sge: count,
+        }
+    }
+
+    fn pkey(&self, _index: u16) -> PKey {
+        PKey(limits::DEFAULT_PKEY)
+    }
+}

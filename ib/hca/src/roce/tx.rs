@@ -1,0 +1,265 @@
+//! Sending: the path of a queue pair as headers and a socket, and packets gathered into runs that the kernel cuts apart.
+//!
+//! Owns the source ports and the buffer of a run. Must not know: queue pairs' state. All packets of a run are of one size but the last,
+//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up from 0 within a run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::{Arc, Mutex};
+
+use ferriband_memory::net::{SendError, TxOptions, TxPort};
+use ferriband_transport::types::AddressVector;
+use ferriband_wire::{ROCE_PORT, RoceHeaders, RoceIp};
+
+use crate::device::{Device, address_of};
+use crate::error::Error;
+use crate::lock;
+
+/// Bytes of a run, at the most: what one UDP datagram could hold.
+const RUN_BYTES: usize = 65_000;
+/// Packets of a run (the kernel's UDP_MAX_SEGMENTS is 64 in older kernels).
+const RUN_PACKETS: usize = 64;
+/// Room that must be left for a packet before it is made: the largest with its ICRC.
+const PACKET_ROOM: usize = ferriband_transport::MAX_PACKET_BYTES + ICRC_BYTES;
+const ICRC_BYTES: usize = 4;
+/// Ports of a process, each a socket; beyond it flows share.
+const MOST_PORTS: usize = 64;
+/// Source ports lie above this (annex A17 and the kernel: flow label to port).
+const FIRST_PORT: u16 = 0xC000;
+/// ECT(0): this sender reacts to congestion marks.
+const ECT0: u8 = 2;
+
+/// What tells sending sockets apart: source address, interface, port, traffic class, hop limit.
+type PortKey = (IpAddr, u32, u16, u8, u8);
+
+/// The sockets that send.
+#[derive(Debug, Default)]
+pub(crate) struct PortPool(Mutex<BTreeMap<PortKey, Arc<TxPort>>>);
+
+impl PortPool {
+    fn get(&self, how: &TxOptions) -> Result<Arc<TxPort>, Error> {
+        let mut ports = lock(&self.0);
+        let key = (how.source, how.ifindex, how.port, how.tos, how.hop_limit);
+        if let Some(port) = ports.get(&key) {
+            return Ok(port.clone());
+        }
+        if ports.len() >= MOST_PORTS {
+            let alike = ports.iter().find(|((source, ifindex, _, tos, hops), _)| {
+                (*source, *ifindex, *tos, *hops)
+                    == (how.source, how.ifindex, how.tos, how.hop_limit)
+            });
+            if let Some((_, port)) = alike {
+                return Ok(port.clone());
+            }
+        }
+        let port = Arc::new(TxPort::bind(how)?);
+        ports.insert(key, port.clone());
+        Ok(port)
+    }
+}
+
+/// Where a queue pair's packets go, and how they look below the transport header.
+#[derive(Clone, Debug)]
+pub(crate) struct TxPath {
+    to: SocketAddr,
+    port: Arc<TxPort>,
+    headers: RoceHeaders,
+}
+
+/// The source port of a flow: from the flow label if one is given, else from both queue pair numbers (the rule of the Linux
+/// kernel's `rdma_flow_label_to_udp_sport` and `rdma_calc_flow_label`, which peers and switches know).
+fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
+    let label = if flow_label & 0xf_ffff != 0 {
+        flow_label & 0xf_ffff
+    } else {
+        let mut mixed = u64::from(local_qpn) * u64::from(remote_qpn);
+        mixed ^= mixed >> 20;
+        mixed ^= mixed >> 40;
+        mixed as u32 & 0xf_ffff
+    };
+    let (low, high) = (label & 0x3fff, (label & 0xf_c000) >> 14);
+    (low ^ high) as u16 | FIRST_PORT
+}
+
+impl TxPath {
+    /// The path of an address vector.
+    ///
+    /// # Errors
+    /// `Invalid` for an address vector without a GID or with an index of an empty entry; what binding a socket says.
+    pub fn resolve(
+        device: &Device,
+        pool: &PortPool,
+        av: &AddressVector,
+        local_qpn: u32,
+        remote_qpn: u32,
+    ) -> Result<Self, Error> {
+        if !av.is_global {
+            return Err(Error::Invalid("a path over Ethernet needs a GID"));
+        }
+        let source = device
+            .source(av.sgid_index.into())
+            .ok_or(Error::Invalid("the entry of the GID table is empty"))?;
+        let target = address_of(&av.dgid);
+        if source.is_ipv4() != target.is_ipv4() {
+            return Err(Error::Invalid("the GIDs are of different address families"));
+        }
+        let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
+        let mut wanted = source_port(av.flow_label, local_qpn, remote_qpn);
+        if av.flow_label & 0xf_ffff == 0 {
+            // few sockets: the flows that nobody named share sixteen ports
+            wanted = FIRST_PORT | wanted & 0xf;
+        }
+        let port = pool.get(&TxOptions {
+            source,
+            ifindex: device.info.ifindex,
+            port: wanted,
+            tos: av.traffic_class & !3 | ECT0,
+            hop_limit,
+        })?;
+        let ip = match (source, target) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => RoceIp::v4(from, to, 0),
+            (IpAddr::V6(from), IpAddr::V6(to)) => RoceIp::v6(from, to),
+            _ => return Err(Error::Invalid("the GIDs are of different address families")),
+        };
+        let to = match target {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                SocketAddrV6::new(v6, ROCE_PORT, 0, device.info.ifindex).into()
+            }
+            other => SocketAddr::new(other, ROCE_PORT),
+        };
+        Ok(TxPath {
+            to,
+            headers: RoceHeaders {
+                ip,
+                source_port: port.port(),
+            },
+            port,
+        })
+    }
+
+    /// The peer's address.
+    pub fn target(&self) -> IpAddr {
+        self.to.ip()
+    }
+
+    /// Writes the ICRC behind a packet that is the `place`-th of its run.
+    fn seal(&self, place: usize, packet: &mut [u8], len: usize) {
+        let mut headers = self.headers;
+        if let RoceIp::V4(ip) = &mut headers.ip {
+            ip.identification = place as u16;
+        }
+        let icrc = headers
+            .icrc(len)
+            .expect("a packet fits a datagram")
+            .finish_with(&packet[..len]);
+        packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
+    }
+}
+
+/// A run of packets to one destination.
+#[derive(Debug)]
+pub(crate) struct Run {
+    bytes: Box<[u8]>,
+    len: usize,
+    segment: usize,
+    count: usize,
+    closed: bool,
+    /// Packets that the kernel did not take.
+    pub lost: u64,
+    /// Packets and system calls.
+    pub packets: u64,
+    pub calls: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        Run {
+            bytes: vec![0; RUN_BYTES + PACKET_ROOM].into(),
+            len: 0,
+            segment: 0,
+            count: 0,
+            closed: false,
+            lost: 0,
+            packets: 0,
+            calls: 0,
+        }
+    }
+
+    /// Room for the next packet, from BTH.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
+    }
+
+    /// The packet of `len` bytes that was written to the room goes to `path`, soon: all packets of a run have one path, so
+    /// [`Run::flush`] comes before another's.
+    pub fn push(&mut self, path: &TxPath, len: usize) {
+        let whole = len + ICRC_BYTES;
+        if self.count > 0 && (self.closed || whole > self.segment || self.count == RUN_PACKETS) {
+            let at = self.len;
+            self.flush(path);
+            self.bytes.copy_within(at..at + len, 0);
+        }
+        if self.count == 0 {
+            self.segment = whole;
+        }
+        let (at, place) = (self.len, self.count);
+        path.seal(place, &mut self.bytes[at..], len);
+        self.len += whole;
+        self.count += 1;
+        self.closed = whole < self.segment;
+        if self.len > RUN_BYTES - PACKET_ROOM {
+            self.closed = true;
+        }
+    }
+
+    /// Sends what is gathered. A packet that the kernel does not take is lost, as on any wire: the transport tries again.
+    pub fn flush(&mut self, path: &TxPath) {
+        if self.count == 0 {
+            return;
+        }
+        self.calls += 1;
+        self.packets += self.count as u64;
+        if let Err(error) = path
+            .port
+            .send(&path.to, &self.bytes[..self.len], self.segment as u16)
+        {
+            // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
+            let again = error != SendError::Again
+                && path
+                    .port
+                    .send(&path.to, &self.bytes[..self.len], self.segment as u16)
+                    .is_ok();
+            if !again {
+                self.lost += self.count as u64;
+            }
+        }
+        (self.len, self.count, self.closed) = (0, 0, false);
+    }
+}
+
+thread_local! {
+    static RUN: RefCell<Option<Box<Run>>> = const { RefCell::new(None) };
+}
+
+/// Gives this thread's run, empty, to `fill`.
+pub(crate) fn with_run<T>(fill: impl FnOnce(&mut Run) -> T) -> T {
+    let mut run = RUN
+        .with_borrow_mut(Option::take)
+        .unwrap_or_else(|| Box::new(Run::new()));
+    let value = fill(&mut run);
+    RUN.with_borrow_mut(|place| *place = Some(run));
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_port_follows_the_kernels_rule() {
+        // seen in a capture of the kernel's connection manager: flow label and port of one connection
+        assert_eq!(source_port(0x0_2be2, 1, 1), 0xebe2);
+        assert!(source_port(0, 17, 0x123) >= FIRST_PORT);
+    }
+}
