@@ -129,14 +129,11 @@ impl Pair {
         let all = || self.from_here.iter().chain(&self.from_there);
         let first = all().next().expect("a message").transaction_id;
         let later = all()
-            .filter(|mad| matches!(Kind::of(&mad.message), Kind::Lap | Kind::Dreq))
-            .next_back()
+            .rfind(|mad| matches!(Kind::of(&mad.message), Kind::Lap | Kind::Dreq))
             .map_or(first, |mad| mad.transaction_id);
         let last_of = |kind| {
-            let sent = self.from_there.iter();
-            sent.filter(|mad| Kind::of(&mad.message) == kind)
-                .next_back()
-                .copied()
+            let mut sent = self.from_there.iter();
+            sent.rfind(|mad| Kind::of(&mad.message) == kind).copied()
         };
         Case {
             comm,
