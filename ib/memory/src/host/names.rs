@@ -12,7 +12,7 @@
 //! (/proc/net/unix would need no second socket, but it is read in pieces between which the kernel drops its lock: while
 //! other sockets come and go an entry can be skipped (1 of 9,226 scans missed a living listener in a test on Linux 6.18), and a
 //! skipped entry would be a living process declared dead.)
-//! `PREFIX/sS` listens.
+//! `PREFIX/sS` listens. One that takes part in packets has a third, `PREFIX/hS`, where others hand things over to it.
 
 use super::HostError;
 use super::fork_fd::ForkFd;
@@ -101,6 +101,22 @@ pub(super) fn bind_listener(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, 
         &address(key, &format!("s{slot}"))?,
         listen,
     )
+}
+
+/// Binds the name of `slot` under which things are handed over, datagrams with the sender's credentials; None if it is taken.
+pub(super) fn bind_hand_over(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, HostError> {
+    let at = address(key, &format!("h{slot}"))?;
+    ForkFd::make(|| {
+        let fd = socket(SocketType::DGRAM)?;
+        // Before the name, so that no message comes without them.
+        rustix::net::sockopt::set_socket_passcred(&fd, true)
+            .map_err(|e| HostError::system("SO_PASSCRED", e))?;
+        match rustix::net::bind(&fd, &at) {
+            Ok(()) => Ok(Some(fd)),
+            Err(Errno::ADDRINUSE) => Ok(None),
+            Err(e) => Err(HostError::system("bind", e)),
+        }
+    })
 }
 
 /// Binds the domain's lock name; None if it is taken. It listens, so that who waits can ask who holds it.

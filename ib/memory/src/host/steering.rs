@@ -48,13 +48,18 @@ impl Host {
         freed
     }
 
-    /// Answers a probe: it reached us at `index`. Gives the entry as it is then, None if we have none.
+    /// Answers a probe: it reached us at `index`. Of several that carry one number the first counts: an index that no socket has
+    /// reaches anybody, and is asked for after those that exist. Gives the entry as it is then, None if we have none.
     pub fn steering_answer(&self, v6: bool, probe: u32, index: u16) -> Option<SteeringEntry> {
         self.check_fork().ok()?;
         let held = self.registry.steering_held(self.me)?;
-        let word = u64::from(probe) << 32 | u64::from(index) | 1 << 16;
-        self.registry
-            .store(STEERING.at(held.index, 2 + usize::from(v6)), word);
+        let at = STEERING.at(held.index, 2 + usize::from(v6));
+        let before = self.registry.load(at);
+        if before == 0 || (before >> 32) as u32 != probe {
+            let word = u64::from(probe) << 32 | u64::from(index) | 1 << 16;
+            // A failure means that another thread of ours was first.
+            let _ = self.registry.cas(at, before, word);
+        }
         self.registry.steering_of(self.me)
     }
 }

@@ -5,6 +5,7 @@
 
 mod channel;
 mod death;
+mod hand_over;
 mod join;
 mod shared_port;
 mod tables;

@@ -71,9 +71,10 @@ fn steering_entries_carry_indices_and_answers_and_go_with_their_process() {
         held.steering_open().unwrap();
         line.say(&[held.me().to_word()]);
         line.wait();
-        let entry = held
-            .steering_answer(true, held.steering_probe(), 7)
-            .unwrap();
+        let probe = held.steering_probe();
+        held.steering_answer(true, probe - 1, 8).unwrap();
+        held.steering_answer(true, probe, 7).unwrap();
+        let entry = held.steering_answer(true, probe, 9).unwrap();
         line.say(&[entry.index[0].map_or(99, u64::from)]);
         line.forever();
     });
