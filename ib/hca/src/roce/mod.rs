@@ -4,6 +4,7 @@
 //! packet does to a queue pair (`ferriband-transport`).
 
 pub(crate) mod env;
+pub mod join;
 pub(crate) mod rx;
 pub mod steer;
 pub(crate) mod tx;
