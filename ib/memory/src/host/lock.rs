@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(40), Duration::from_millis(3));
+/// The longest that the directory is waited for before the name is tried.
+const QUEUE_WAIT: Duration = Duration::from_millis(250);
 /// A name that is bound but on which nobody of ours has listened for this long is not held by a joiner.
 const SQUATTED_AFTER: Duration = Duration::from_millis(100);
 
@@ -39,14 +41,15 @@ impl DomainLock {
         let start = Instant::now();
         // The directory is shared with the user's other domains: if one of those has stopped while holding it, the
         // name is still to be had.
-        let directory = flock(open_directory(key.uid)?, start + wait / 2)?;
+        let directory = open_directory(key.uid)?;
+        let mut flocked = flock(directory.as_ref(), start + QUEUE_WAIT.min(wait / 2))?;
         let mut pause = Pause::new();
         let mut nobody_since: Option<Instant> = None;
         loop {
             if let Some(name) = names::bind_lock(key)? {
                 return Ok(DomainLock {
                     name: Some(name),
-                    directory: directory.held,
+                    directory: directory.filter(|_| flocked == Flocked::Held),
                 });
             }
             if start.elapsed() >= wait {
@@ -60,15 +63,17 @@ impl DomainLock {
                 Dialled::Foreign | Dialled::Nobody => {
                     let since = *nobody_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= SQUATTED_AFTER {
-                        return match directory {
-                            Flocked { held: Some(fd), .. } => Ok(DomainLock {
+                        // Then the directory is the lock, and who has it is waited for.
+                        if flocked == Flocked::Contended {
+                            flocked = flock(directory.as_ref(), start + wait)?;
+                        }
+                        return match flocked {
+                            Flocked::Held => Ok(DomainLock {
                                 name: None,
-                                directory: Some(fd),
+                                directory,
                             }),
-                            Flocked {
-                                contended: true, ..
-                            } => Err(timeout(key, wait)),
-                            _ => Err(HostError::NameTaken),
+                            Flocked::Contended => Err(timeout(key, wait)),
+                            Flocked::Impossible => Err(HostError::NameTaken),
                         };
                     }
                 }
@@ -99,41 +104,26 @@ fn timeout(key: &HostKey, wait: Duration) -> HostError {
     }
 }
 
-struct Flocked {
-    held: Option<ForkFd>,
-    contended: bool,
+/// What became of locking the directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flocked {
+    Held,
+    Contended,
+    /// There is none, or it is on a file system without locks.
+    Impossible,
 }
 
-fn flock(directory: Option<ForkFd>, deadline: Instant) -> Result<Flocked, HostError> {
+fn flock(directory: Option<&ForkFd>, deadline: Instant) -> Result<Flocked, HostError> {
     let Some(directory) = directory else {
-        return Ok(Flocked {
-            held: None,
-            contended: false,
-        });
+        return Ok(Flocked::Impossible);
     };
     let mut pause = Pause::new();
     loop {
         match rustix::fs::flock(directory.get()?, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                return Ok(Flocked {
-                    held: Some(directory),
-                    contended: false,
-                });
-            }
+            Ok(()) => return Ok(Flocked::Held),
             Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => pause.sleep(),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                return Ok(Flocked {
-                    held: None,
-                    contended: true,
-                });
-            }
-            // A file system without locks.
-            Err(_) => {
-                return Ok(Flocked {
-                    held: None,
-                    contended: false,
-                });
-            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(Flocked::Contended),
+            Err(_) => return Ok(Flocked::Impossible),
         }
     }
 }

@@ -190,6 +190,27 @@ fn a_member_that_cannot_be_looked_up_hands_the_registry_over_when_it_accepts() {
 }
 
 #[test]
+fn a_stopped_joiner_of_another_domain_delays_nobody_for_long() {
+    let other = options().label;
+    let mut child = Child::spawn(move |line| {
+        let key = HostKey::current(&other).unwrap();
+        let _lock = DomainLock::acquire(&key, Duration::from_secs(5)).unwrap();
+        line.say(&[0]);
+        line.forever();
+    });
+    child.hear::<1>().unwrap();
+    child.stop();
+    let start = Instant::now();
+    let host = join(&options());
+    host.locked(Duration::from_secs(10), |_| ()).unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
 fn a_joiner_that_stopped_holding_the_lock_is_named_and_its_death_frees_the_lock() {
     let options = options();
     let key = HostKey::current(&options.label).unwrap();
