@@ -67,6 +67,22 @@ impl Sharer {
         }
     }
 
+    /// Until something comes, or for a moment.
+    fn sleep(&self) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        let [v4, v6] = [false, true].map(|v6| self.port.rx(v6).unwrap());
+        let mut sources = [
+            PollFd::new(v4, PollFlags::IN),
+            PollFd::new(v6, PollFlags::IN),
+            PollFd::new(&self.hand, PollFlags::IN),
+        ];
+        poll(&mut sources, Some(&moment)).unwrap();
+    }
+
     fn packet(&self, v6: bool, meta: &RxMeta, packet: &[u8]) {
         let qpn = qpn_of(packet);
         let which = match self.host.owner_of_qpn(qpn) {
@@ -155,7 +171,7 @@ fn sharer_role(channel: Channel) {
             let mut bytes = vec![0; HAND_OVER_HEAD + HAND_OVER_BODY];
             while !sharer.done.load(Relaxed) {
                 sharer.round(&mut ring, &mut bytes);
-                std::thread::sleep(Duration::from_micros(100));
+                sharer.sleep();
             }
         });
         sharer.obey(&channel);
@@ -380,6 +396,50 @@ fn a_stopped_process_gets_what_is_left_and_speaks_up_if_that_was_wrong() {
         crowd.exchange(&[3, 4, 5]);
     }
     crowd.all_direct(&[3, 4, 5]);
+}
+
+/// Whatever happens in whatever order: after a repair everybody is reached directly.
+#[test]
+fn any_order_of_joins_leaves_and_deaths_can_be_repaired() {
+    let mut crowd = Crowd::new(3);
+    let mut alive = vec![0, 1, 2];
+    let mut dice = 0x5eed_u64;
+    let mut roll = |below: usize| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) as usize % below
+    };
+    for _ in 0..24 {
+        let mut unrepaired = false;
+        // One to three events, and then a look.
+        for _ in 0..=roll(3) {
+            match roll(3) {
+                0 if alive.len() > 1 => {
+                    let leaver = alive.remove(roll(alive.len()));
+                    crowd.members[leaver].child.channel.send(&[LEAVE]);
+                    assert_eq!(crowd.members[leaver].child.channel.recv(), [0]);
+                }
+                1 if alive.len() > 1 => {
+                    let dead = alive.remove(roll(alive.len()));
+                    crowd.members[dead].child.kill();
+                    unrepaired = true;
+                }
+                _ if alive.len() < 6 => {
+                    crowd.join();
+                    alive.push(crowd.members.len() - 1);
+                }
+                _ => {}
+            }
+        }
+        if unrepaired {
+            // What goes astray meanwhile is handed over, and counted below.
+            crowd.exchange(&alive);
+            assert_eq!(crowd.members[alive[roll(alive.len())]].ask(REPAIR), [0]);
+            crowd.exchange(&alive);
+        }
+        crowd.all_direct(&alive);
+    }
 }
 
 #[test]
