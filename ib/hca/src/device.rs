@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ferriband_memory::host::HostKey;
+use ferriband_memory::host::{BlockKind, HostKey};
 use ferriband_memory::net::{self, Netdev};
-use ferriband_transport::types::AddressVector;
+use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
 
 use crate::{limits, lock};
@@ -356,6 +356,18 @@ impl Device {
     /// The address of an entry of an Ethernet device's GID table.
     pub fn source(&self, index: u32) -> Option<IpAddr> {
         self.with_face(|face| face.gids.get(index as usize).copied().flatten())
+    }
+
+    /// Which kind of number a new queue pair takes: it says for its life which wires it may travel on.
+    pub(crate) fn number_kind(&self, qp_type: QpType) -> BlockKind {
+        if !self.is_ethernet() {
+            BlockKind::Native
+        } else if qp_type == QpType::Ud || crate::roce::forced() {
+            // datagrams go to this host and to others in one order
+            BlockKind::Packets
+        } else {
+            BlockKind::Auto
+        }
     }
 
     /// True if a path from this device leads to this host.

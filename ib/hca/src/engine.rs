@@ -99,9 +99,10 @@ pub(crate) enum MapSource {
 /// Queue pair numbers of this process.
 #[derive(Debug, Default)]
 struct Numbers {
-    blocks: Vec<u32>,
-    free: Vec<u32>,
-    next: u32,
+    blocks: Vec<(u32, BlockKind)>,
+    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest block that were never used.
+    free: [Vec<u32>; 3],
+    fresh: [std::ops::Range<u32>; 3],
     /// Of indexes that were used before.
     incarnations: BTreeMap<u32, u32>,
 }
@@ -301,43 +302,60 @@ impl Engine {
         Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid)
     }
 
-    /// Takes a queue pair number and its local index.
-    pub(crate) fn claim_qpn(&self) -> Result<(u32, u32), Error> {
+    /// Takes a queue pair number of a kind, and its local index. The number says which wires the queue pair may take, so that both
+    /// ends choose alike.
+    pub(crate) fn claim_qpn(&self, kind: BlockKind) -> Result<(u32, u32), Error> {
         let mut numbers = lock(&self.numbers);
-        let index = if numbers.next < numbers.blocks.len() as u32 * BLOCK_QPS {
-            numbers.next += 1;
-            numbers.next - 1
-        } else if let Some(index) = numbers.free.pop() {
-            index
-        } else {
-            if numbers.blocks.len() >= MAX_BLOCKS {
-                return Err(Error::NoMemory("the process has max_qp queue pairs"));
-            }
-            let block = self.registry.claim_qpn_block(BlockKind::Native)?;
-            let ordinal = numbers.blocks.len();
-            let entries = qp_offset(ordinal * BLOCK_QPS as usize);
-            if let Err(error) = self.own.commit(entries, BLOCK_QPS as usize * QP_BYTES) {
-                self.registry.release_qpn_block(block);
-                return Err(error.into());
-            }
-            numbers.blocks.push(block);
-            self.own.store(
-                PROC_BLOCKS + ordinal * 8,
-                u64::from(block) + 1,
-                Ordering::Release,
-            );
-            numbers.next += 1;
-            numbers.next - 1
+        let of = kind as usize;
+        let index = match numbers.fresh[of].next() {
+            Some(index) => index,
+            None => match numbers.free[of].pop() {
+                Some(index) => index,
+                None => {
+                    self.claim_block(&mut numbers, kind)?;
+                    numbers.fresh[of]
+                        .next()
+                        .ok_or(Error::NoMemory("a block of queue pair numbers is empty"))?
+                }
+            },
         };
-        let block = numbers.blocks[(index / BLOCK_QPS) as usize];
+        let (block, _) = numbers.blocks[(index / BLOCK_QPS) as usize];
         Ok((block * BLOCK_QPS + index % BLOCK_QPS, index))
+    }
+
+    fn claim_block(&self, numbers: &mut Numbers, kind: BlockKind) -> Result<(), Error> {
+        let ordinal = numbers.blocks.len();
+        if ordinal >= MAX_BLOCKS {
+            return Err(Error::NoMemory("the process has max_qp queue pairs"));
+        }
+        let block = self.registry.claim_qpn_block(kind)?;
+        let entries = qp_offset(ordinal * BLOCK_QPS as usize);
+        if let Err(error) = self.own.commit(entries, BLOCK_QPS as usize * QP_BYTES) {
+            self.registry.release_qpn_block(block);
+            return Err(error.into());
+        }
+        numbers.blocks.push((block, kind));
+        self.own.store(
+            PROC_BLOCKS + ordinal * 8,
+            u64::from(block) + 1,
+            Ordering::Release,
+        );
+        let first = ordinal as u32 * BLOCK_QPS;
+        numbers.fresh[kind as usize] = first..first + BLOCK_QPS;
+        if kind != BlockKind::Native
+            && let Some(roce) = self.roce.get()
+        {
+            roce.steer(self);
+        }
+        Ok(())
     }
 
     /// Gives an index back. `incarnation` is what the next queue pair of the index continues, so that it takes no answer to
     /// its predecessor's records for its own.
     pub(crate) fn release_qpn(&self, index: u32, incarnation: u32) {
         let mut numbers = lock(&self.numbers);
-        numbers.free.insert(0, index);
+        let (_, kind) = numbers.blocks[(index / BLOCK_QPS) as usize];
+        numbers.free[kind as usize].insert(0, index);
         numbers.incarnations.insert(index, incarnation);
     }
 
@@ -389,7 +407,7 @@ impl Engine {
         }
         let _one = lock(&self.roce_opening);
         if self.roce.get().is_none() {
-            let opened = Roce::open()?;
+            let opened = Roce::open(&self.registry)?;
             let _ = self.roce.set(opened);
             // the thread waits for its sockets from now on
             self.waker.signal(1);
@@ -502,6 +520,9 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.epoch == fork::epoch() {
             self.shut_down();
+            if let Some(roce) = self.roce.take() {
+                roce.leave(&self.registry);
+            }
         }
     }
 }

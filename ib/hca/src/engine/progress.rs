@@ -599,7 +599,7 @@ struct Seen {
 fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
     let mut ready: Vec<Ready> = Vec::new();
     let mut seen = Seen::default();
-    let mut connecting = false;
+    let (mut connecting, mut watches_handed) = (false, false);
     loop {
         let timeout = {
             let Some(engine) = weak.upgrade() else { return };
@@ -630,6 +630,12 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             }
         }
         connecting = engine.connect_pending(epoll);
+        if let Some(roce) = engine.roce.get() {
+            if !watches_handed {
+                watches_handed = epoll.add(roce.handed(), TOKEN_ROCE, false).is_ok();
+            }
+            roce.repair(&engine);
+        }
     }
 }
 

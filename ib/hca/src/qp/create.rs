@@ -15,7 +15,7 @@ impl Qp {
         let engine = &ctx.engine;
         let (qpn, index) = match &target {
             Some(target) => (target.qpn(), NO_INDEX),
-            None => engine.claim_qpn()?,
+            None => engine.claim_qpn(ctx.device.number_kind(init.qp_type))?,
         };
         let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
         let (recv_pd, recv_sge) = match &init.srq {

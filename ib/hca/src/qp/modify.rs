@@ -21,7 +21,9 @@ impl Qp {
         let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
         let now = *attr;
         // the attributes stay locked: transitions of one queue pair follow each other
-        if (from, to) == (QpState::Init, QpState::Rtr) && self.travels_in_packets(&now.av) {
+        if (from, to) == (QpState::Init, QpState::Rtr)
+            && self.travels_in_packets(&now.av, now.dest_qpn)
+        {
             engine.roce()?;
             self.begin_packets(&old);
         }

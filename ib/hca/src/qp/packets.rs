@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
+use ferriband_memory::host::BlockKind;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
@@ -502,11 +503,16 @@ impl Qp {
             .map(|side| side.machine.query())
     }
 
-    /// True if what goes to this path goes in packets. Both sides must come to the same answer without talking.
-    pub(super) fn travels_in_packets(&self, av: &AddressVector) -> bool {
+    /// True if what goes to this path and queue pair goes in packets. Both sides come to the same answer without talking: it
+    /// depends on where the other is and on the kinds of both numbers.
+    pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
         let device = &self.ctx.device;
-        device.is_ethernet()
-            && (self.qp_type == QpType::Ud || crate::roce::forced() || !device.is_local(av))
+        if !device.is_ethernet() {
+            return false;
+        }
+        let registry = &self.ctx.engine.registry;
+        let directly = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Auto);
+        !(directly(Qpn(self.qpn)) && device.is_local(av) && directly(dest))
     }
 
     /// The machine ends: no packet is handled any more when this returns.

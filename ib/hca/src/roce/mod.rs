@@ -11,7 +11,10 @@ pub(crate) mod tx;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
+use ferriband_memory::host::{HandOver, Host};
 use ferriband_memory::net::RxSocket;
 use ferriband_wire::ROCE_PORT;
 
@@ -20,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::qp::Qp;
 use crate::{FastMutex, lock};
+use join::{SETTLED, SharedPort};
 use rx::{RxCounters, RxSide};
 use tx::PortPool;
 
@@ -28,13 +32,29 @@ pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
 /// Bytes that a receiving socket may hold, if the system allows so many.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
+/// How long joining or leaving waits for others that do the same.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile are handed over.
+const STEER_WAIT: Duration = Duration::from_millis(100);
+/// Rounds of a polling program between two looks at what others hand over.
+const HANDED_EVERY: u32 = 64;
+/// What is handed over at once: a look must not become a round of its own.
+const HANDED_AT_ONCE: usize = 16;
+
 /// The wire as one process has it.
 #[derive(Debug)]
 pub(crate) struct Roce {
     pub(crate) ports: PortPool,
-    sockets: Vec<RxSocket>,
+    port: SharedPort,
+    hand_over: HandOver,
     rx: FastMutex<RxSide>,
     counters: RxCounters,
+    rounds: AtomicU32,
+    /// Packets come that are another process's: the steering is not what the registry says.
+    astray: AtomicBool,
+    /// The registry's steering when packets last went astray, and since when it is so.
+    epoch: AtomicU64,
+    epoch_at: AtomicU64,
 }
 
 thread_local! {
@@ -62,27 +82,73 @@ pub(crate) fn forced() -> bool {
 }
 
 impl Roce {
-    /// Opens the receiving sockets.
+    /// Joins the port.
     ///
     /// # Errors
     /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
-    pub(crate) fn open() -> Result<Self, Error> {
-        let mut sockets = vec![RxSocket::bind(false, ROCE_PORT, RECEIVE_BUFFER_BYTES)?];
-        // a host without IPv6 has only the one
-        if let Ok(v6) = RxSocket::bind(true, ROCE_PORT, RECEIVE_BUFFER_BYTES) {
-            sockets.push(v6);
-        }
+    pub(crate) fn open(host: &Host) -> Result<Self, Error> {
+        let hand_over = host.hand_over()?;
         Ok(Roce {
             ports: PortPool::default(),
-            sockets,
+            port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
+            hand_over,
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
+            rounds: AtomicU32::new(0),
+            astray: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+            epoch_at: AtomicU64::new(0),
         })
     }
 
-    /// What the progress thread waits for.
-    pub(crate) fn sockets(&self) -> &[RxSocket] {
-        &self.sockets
+    /// Leaves the port in good order.
+    pub(crate) fn leave(self, host: &Host) {
+        // if others are stopped in the middle of a change, closing the sockets has to do: the others find out
+        let _ = self.port.leave(host, LOCK_WAIT);
+    }
+
+    /// A block of numbers has come: packets for it are steered here.
+    pub(crate) fn steer(&self, engine: &Engine) {
+        if self.port.attach(&engine.registry, STEER_WAIT).is_err() {
+            self.astray.store(true, Relaxed);
+        }
+    }
+
+    /// What the progress thread waits for: the sockets of packets.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &RxSocket> {
+        [false, true].into_iter().filter_map(|v6| self.port.rx(v6))
+    }
+
+    /// What the progress thread waits for, too: packets that others got.
+    pub(crate) fn handed(&self) -> &HandOver {
+        &self.hand_over
+    }
+
+    /// By the progress thread: finds out where everybody's socket is, if packets go astray although nothing changes.
+    pub(crate) fn repair(&self, engine: &Engine) {
+        if !self.astray.swap(false, Relaxed) {
+            return;
+        }
+        let repaired = self.port.repair(&engine.registry, STEER_WAIT, || {
+            self.round(engine, &mut Catch::nobody());
+        });
+        if repaired.is_err() {
+            self.astray.store(true, Relaxed);
+        }
+    }
+
+    /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
+    fn went_astray(&self, engine: &Engine) {
+        let (epoch, now) = (engine.registry.steering_epoch(), Engine::now().0);
+        if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
+            self.epoch_at.store(now, Relaxed);
+        } else if now - self.epoch_at.load(Relaxed) > SETTLED.as_nanos() as u64
+            && !self.astray.swap(true, Relaxed)
+        {
+            // once in a while only
+            self.epoch_at.store(now, Relaxed);
+            engine.waker.signal(1);
+        }
     }
 
     /// Handles what has arrived. True if anything had.
@@ -92,8 +158,18 @@ impl Roce {
         };
         let _handling = handling();
         let mut worked = false;
-        for socket in &self.sockets {
-            worked |= rx.take(engine, socket, &self.counters, catch);
+        for socket in self.sockets() {
+            worked |= rx.take(engine, self, socket, catch);
+        }
+        let rounds = self.rounds.load(Relaxed).wrapping_add(1);
+        self.rounds.store(rounds, Relaxed);
+        if !catch.somebody_polls() || rounds.is_multiple_of(HANDED_EVERY) {
+            for _ in 0..HANDED_AT_ONCE {
+                if !rx.take_handed(engine, self, catch) {
+                    break;
+                }
+                worked = true;
+            }
         }
         if !worked {
             rx.idle(engine);
@@ -114,8 +190,6 @@ impl Roce {
 
     /// Packets that were ever taken from the sockets.
     pub(crate) fn taken(&self) -> u64 {
-        self.counters
-            .packets
-            .load(std::sync::atomic::Ordering::Relaxed)
+        self.counters.packets.load(Relaxed)
     }
 }

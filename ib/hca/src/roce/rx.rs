@@ -9,11 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
+use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
 use ferriband_memory::net::{RxMeta, RxRing, RxSocket};
 use ferriband_transport::{GRH_BYTES, PacketMeta};
-use ferriband_wire::{Grh, Ipv4, NextHeader, Packet, RoceHeaders, RoceIp, check_datagram};
+use ferriband_wire::{
+    Gid, Grh, Ipv4, NextHeader, Packet, Qpn, RoceHeaders, RoceIp, check_datagram,
+};
 
+use super::Roce;
+use super::join::Probe;
 use crate::cq::Catch;
+use crate::device::{address_of, gid_of};
 use crate::engine::Engine;
 use crate::qp::Qp;
 
@@ -31,6 +37,8 @@ pub(crate) struct RxCounters {
     pub bytes: AtomicU64,
     /// Not a RoCEv2 packet, or its ICRC is wrong.
     pub malformed: AtomicU64,
+    /// For another process, and given to it.
+    pub handed_over: AtomicU64,
     /// No such queue pair, or it does not take packets from there.
     pub unwanted: AtomicU64,
 }
@@ -43,6 +51,14 @@ fn count(counter: &AtomicU64, by: u64) {
 /// The state of a round.
 pub(crate) struct RxSide {
     ring: RxRing,
+    /// Where what others hand over is read to.
+    handed: Box<[u8]>,
+    inner: Inner,
+}
+
+/// What a round knows of queue pairs.
+#[derive(Default)]
+struct Inner {
     /// Where the last packet went, with the version of the table in which it was found.
     last: Option<(u64, Arc<Qp>)>,
     touched: ArrayVec<Arc<Qp>, TOUCHED>,
@@ -60,15 +76,14 @@ impl RxSide {
     pub fn new() -> Self {
         RxSide {
             ring: RxRing::new(),
-            last: None,
-            touched: ArrayVec::new(),
-            owing: ArrayVec::new(),
+            handed: vec![0; HAND_OVER_HEAD + HAND_OVER_BODY].into(),
+            inner: Inner::default(),
         }
     }
 
     /// Nothing came: acknowledgements that no reply took along go now.
     pub fn idle(&mut self, engine: &Engine) {
-        for qp in self.owing.drain(..) {
+        for qp in self.inner.owing.drain(..) {
             qp.send_owed(engine);
         }
     }
@@ -77,60 +92,154 @@ impl RxSide {
     pub fn take(
         &mut self,
         engine: &Engine,
+        roce: &Roce,
         socket: &RxSocket,
-        counters: &RxCounters,
         catch: &mut Catch<'_>,
     ) -> bool {
         let Ok(messages) = socket.receive(&mut self.ring, ROUND_DATAGRAMS) else {
             return false;
         };
-        let RxSide {
-            ring,
-            last,
-            touched,
-            owing,
-        } = self;
+        if messages == 0 {
+            return false;
+        }
+        let RxSide { ring, inner, .. } = self;
+        for (meta, bytes) in ring.messages() {
+            inner.run(engine, roce, meta, bytes, true, catch);
+        }
+        inner.turn(engine, catch);
+        true
+    }
+
+    /// Takes a run of packets that another process got and handed over. True if there was one.
+    pub fn take_handed(&mut self, engine: &Engine, roce: &Roce, catch: &mut Catch<'_>) -> bool {
+        let RxSide { inner, handed, .. } = self;
+        let Ok(Some(message)) = roce.hand_over.receive(handed) else {
+            return false;
+        };
+        let (head, body) = handed[..message.length].split_at(HAND_OVER_HEAD);
+        if let Some(meta) = read_meta(head) {
+            // what is handed over once more might go round for ever
+            inner.run(engine, roce, &meta, body, false, catch);
+            inner.turn(engine, catch);
+        }
+        true
+    }
+}
+
+impl Inner {
+    /// A run of packets from one source.
+    fn run(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        meta: &RxMeta,
+        bytes: &[u8],
+        may_hand_over: bool,
+        catch: &mut Catch<'_>,
+    ) {
+        let counters = &roce.counters;
         let version = engine.qps_version.load(Ordering::Acquire);
-        if last
+        if self
+            .last
             .as_ref()
             .is_some_and(|(found_in, _)| *found_in != version)
         {
-            *last = None;
+            self.last = None;
         }
-        for (meta, bytes) in ring.messages() {
-            for datagram in bytes.chunks(meta.segment.max(1).into()) {
-                count(&counters.packets, 1);
-                count(&counters.bytes, datagram.len() as u64);
-                let Some((packet, grh)) = open(meta, datagram) else {
-                    count(&counters.malformed, 1);
-                    continue;
-                };
-                let qpn = packet.bth().dest_qpn.0;
-                if last.as_ref().is_none_or(|(_, qp)| qp.qpn != qpn) {
-                    *last = engine.qp_by_number(qpn).map(|qp| (version, qp));
+        for datagram in bytes.chunks(meta.segment.max(1).into()) {
+            count(&counters.packets, 1);
+            count(&counters.bytes, datagram.len() as u64);
+            let Some(qpn) = destination(datagram) else {
+                count(&counters.malformed, 1);
+                continue;
+            };
+            if qpn == 0 {
+                let v6 = meta.destination.is_ipv6();
+                let probe = roce
+                    .port
+                    .take_probe(&engine.registry, v6, meta.source, datagram);
+                if probe == Probe::Moved {
+                    roce.went_astray(engine);
                 }
-                let Some((_, qp)) = last else {
-                    count(&counters.unwanted, 1);
-                    continue;
-                };
-                let about = PacketMeta {
-                    grh: Some(&grh),
-                    ..PacketMeta::default()
-                };
-                if !qp.packet_in(engine, meta.source, &about, &packet) {
-                    count(&counters.unwanted, 1);
-                }
-                if !touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
-                    if touched.is_full() {
-                        turn(engine, touched, owing, catch);
+                continue;
+            }
+            if self.last.as_ref().is_none_or(|(_, qp)| qp.qpn != qpn) {
+                self.last = engine.qp_by_number(qpn).map(|qp| (version, qp));
+            }
+            let Some((_, qp)) = &self.last else {
+                let owner = engine.registry.owner_of_qpn(Qpn(qpn));
+                match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
+                    Some(owner) => {
+                        let head = write_meta(meta, datagram.len() as u16);
+                        let handed = roce.hand_over.send(owner, &head, datagram);
+                        count(&counters.handed_over, u64::from(handed.is_ok()));
+                        roce.went_astray(engine);
                     }
-                    touched.push(qp.clone());
+                    None => count(&counters.unwanted, 1),
                 }
+                continue;
+            };
+            let Some((packet, grh)) = open(meta, datagram) else {
+                count(&counters.malformed, 1);
+                continue;
+            };
+            let about = PacketMeta {
+                grh: Some(&grh),
+                ..PacketMeta::default()
+            };
+            if !qp.packet_in(engine, meta.source, &about, &packet) {
+                count(&counters.unwanted, 1);
+            }
+            if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
+                let qp = qp.clone();
+                if self.touched.is_full() {
+                    self.turn(engine, catch);
+                }
+                self.touched.push(qp);
             }
         }
-        turn(engine, touched, owing, catch);
-        messages > 0
     }
+
+    fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {
+        turn(engine, &mut self.touched, &mut self.owing, catch);
+    }
+}
+
+/// The destination queue pair in a packet's base transport header.
+fn destination(datagram: &[u8]) -> Option<u32> {
+    let bytes = datagram.get(5..8)?;
+    Some(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]))
+}
+
+/// What the kernel said of a run, for the process that it is handed over to; `segment` is the length of its packets.
+fn write_meta(meta: &RxMeta, segment: u16) -> [u8; HAND_OVER_HEAD] {
+    let mut head = [0; HAND_OVER_HEAD];
+    head[0] = if meta.source.is_ipv6() { 6 } else { 4 };
+    (head[1], head[2]) = (meta.tos, meta.hop_limit);
+    head[4..6].copy_from_slice(&meta.source_port.to_be_bytes());
+    head[6..8].copy_from_slice(&segment.to_be_bytes());
+    head[8..12].copy_from_slice(&meta.ifindex.to_be_bytes());
+    head[16..32].copy_from_slice(&gid_of(meta.source).0);
+    head[32..48].copy_from_slice(&gid_of(meta.destination).0);
+    head
+}
+
+fn read_meta(head: &[u8]) -> Option<RxMeta> {
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let address = |at: usize| -> Option<IpAddr> {
+        let bytes: [u8; 16] = head[at..at + 16].try_into().ok()?;
+        let address = address_of(&Gid(bytes));
+        (address.is_ipv6() == (head[0] == 6)).then_some(address)
+    };
+    Some(RxMeta {
+        source: address(16)?,
+        source_port: word(4),
+        destination: address(32)?,
+        ifindex: u32::from(word(8)) << 16 | u32::from(word(10)),
+        tos: head[1],
+        hop_limit: head[2],
+        segment: word(6),
+    })
 }
 
 /// What a batch of packets brought is answered and told.
