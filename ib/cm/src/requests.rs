@@ -229,7 +229,7 @@ impl Machine {
     }
 
     /// The other side's queue pair, or identifier, is that of a connection here, so the other side has forgotten that one:
-    /// it ends, and the REQ is refused until it has (IBA 12.9.8.3.1).
+    /// it ends, and the REQ is refused until it has (IBA 12.9.8).
     fn refuse_stale(
         &mut self,
         arrival: &Arrival<'_>,

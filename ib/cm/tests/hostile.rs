@@ -408,7 +408,7 @@ fn bend(seed: u64, steps: u64) {
 
 #[test]
 fn bent_messages_harm_nobody() {
-    for seed in 0..300 {
+    for seed in 0..400 {
         bend(seed, 400);
     }
 }

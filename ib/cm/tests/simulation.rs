@@ -58,8 +58,16 @@ struct Party {
     host: Host,
     machine: Machine,
     apps: BTreeMap<u32, App>,
+    /// Of identifiers that are in use again: twenty random bits come twice once in a while.
+    former: Vec<App>,
     qpn: u32,
     life: u64,
+}
+
+impl Party {
+    fn all(&self) -> impl Iterator<Item = &App> {
+        self.apps.values().chain(&self.former)
+    }
 }
 
 struct World {
@@ -99,6 +107,7 @@ impl World {
                 host: Host { number },
                 machine,
                 apps: BTreeMap::new(),
+                former: Vec::new(),
                 qpn: u32::from(number) << 16,
                 life: 0,
             }
@@ -228,7 +237,10 @@ impl World {
                     active: true,
                     ..App::default()
                 };
-                assert!(party.apps.insert(comm.0, app).is_none(), "a new identifier");
+                if let Some(old) = party.apps.insert(comm.0, app) {
+                    assert!(old.ended, "an identifier in use, seed {}", self.seed);
+                    party.former.push(old);
+                }
                 return;
             }
             _ => {}
@@ -310,20 +322,19 @@ impl World {
         let seed = self.seed;
         let first = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("long enough"));
         let tag_of = |data: &[u8]| first(data) ^ 1 << 56;
-        let machine = &mut self.parties[side].machine;
         match &kind {
             CmEvent::Request(request) => {
                 assert_eq!(user, LISTENER);
                 let tag = tag_of(request.private_data.as_bytes());
                 let again = self.parties[side]
-                    .apps
-                    .values()
+                    .all()
                     .find(|app| app.tag == tag && !app.active);
                 assert!(
                     again.is_none(),
                     "a request came twice, seed {seed}: {again:?} at {:?}",
                     self.now
                 );
+                let machine = &mut self.parties[side].machine;
                 machine.adopt(comm, UserId(tag)).expect("asked");
             }
             CmEvent::SidrRequest(request) => {
@@ -333,6 +344,7 @@ impl World {
                     .values()
                     .any(|app| app.tag == tag && !app.active);
                 assert!(!again, "a question came twice, seed {seed}");
+                let machine = &mut self.parties[side].machine;
                 machine.adopt(comm, UserId(tag)).expect("asked");
             }
             _ => {}
@@ -342,7 +354,14 @@ impl World {
             CmEvent::SidrRequest(request) => tag_of(request.private_data.as_bytes()),
             _ => user.0,
         };
-        let app = self.parties[side].apps.entry(comm.0).or_insert(App {
+        let party = &mut self.parties[side];
+        if matches!(kind, CmEvent::Request(_) | CmEvent::SidrRequest(_))
+            && let Some(old) = party.apps.remove(&comm.0)
+        {
+            assert!(old.ended, "an identifier in use, seed {seed}");
+            party.former.push(old);
+        }
+        let app = party.apps.entry(comm.0).or_insert(App {
             tag,
             ..App::default()
         });
@@ -456,6 +475,7 @@ impl World {
         );
         party.machine.listen(&listen(64)).expect("free");
         party.apps.clear();
+        party.former.clear();
         party.qpn = u32::from(party.host.number) << 16;
     }
 
@@ -622,7 +642,8 @@ fn run(seed: u64, weather: Weather, in_host: bool, crashes: bool) -> World {
 
 #[test]
 fn on_a_fair_network_both_sides_agree() {
-    for seed in 0..100 {
+    let mut connections = 0;
+    for seed in 0..400 {
         let world = run(seed, FAIR, seed % 4 == 0, false);
         let [mut asking, mut asked] = world.established;
         asking.sort();
@@ -633,14 +654,15 @@ fn on_a_fair_network_both_sides_agree() {
             asking.len() - asked.len() <= 1,
             "seed {seed}: {asking:?} {asked:?}"
         );
-        assert!(!asked.is_empty(), "seed {seed}");
+        connections += asked.len();
     }
+    assert!(connections > 1_500, "{connections}");
 }
 
 #[test]
 fn on_a_bad_network_everything_has_one_end() {
     let mut connections = 0;
-    for seed in 0..600 {
+    for seed in 0..2_000 {
         let weather = Weather {
             loss: seed % 7 * 9,
             double: seed % 5 * 10,
@@ -650,13 +672,13 @@ fn on_a_bad_network_everything_has_one_end() {
         connections += world.established[1].len();
     }
     // Most of the connections come about in spite of all.
-    assert!(connections > 1_200, "{connections}");
+    assert!(connections > 5_000, "{connections}");
 }
 
 #[test]
 fn a_process_that_starts_anew_leaves_nothing_behind() {
     let mut stale = 0;
-    for seed in 0..400 {
+    for seed in 0..1_000 {
         let weather = Weather {
             loss: seed % 4 * 10,
             double: seed % 3 * 10,
@@ -680,7 +702,7 @@ fn a_process_that_starts_anew_leaves_nothing_behind() {
                 .count();
         }
     }
-    assert!(stale > 50, "{stale}");
+    assert!(stale > 200, "{stale}");
 }
 
 /// A seed replays a run: the same messages at the same times.
