@@ -17,10 +17,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// First and longest pause between two attempts.
+/// First and longest pause between two attempts, and the longest of who has waited for [`QUEUE_WAIT`] already: a thousand processes
+/// that look every few milliseconds would keep the one from finishing that they wait for.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(40), Duration::from_millis(3));
-/// The longest that the directory is waited for before the name is tried.
+const LONG_PAUSE: Duration = Duration::from_millis(25);
+/// How long the directory is waited for before the name is tried without it, and how often from then on.
 const QUEUE_WAIT: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A name that is bound but on which nobody of ours has listened for this long is not held by a joiner.
 const SQUATTED_AFTER: Duration = Duration::from_millis(100);
 
@@ -42,21 +45,30 @@ impl DomainLock {
         // The directory is shared with the user's other domains: if one of those has stopped while holding it, the
         // name is still to be had.
         let directory = open_directory(key.uid)?;
-        let mut flocked = flock(directory.as_ref(), start + QUEUE_WAIT.min(wait / 2))?;
-        let mut pause = Pause::new();
+        let mut flocked = Flocked::Contended;
+        let (mut pause, mut next_look) = (Pause::new(), start + QUEUE_WAIT);
         let mut nobody_since: Option<Instant> = None;
         loop {
-            if let Some(name) = names::bind_lock(key)? {
-                return Ok(DomainLock {
-                    name: Some(name),
-                    directory: directory.filter(|_| flocked == Flocked::Held),
-                });
+            if flocked == Flocked::Contended {
+                flocked = flock(directory.as_ref())?;
+            }
+            // Who has not got the directory tries the name seldom: there may be a thousand who queue.
+            let now = Instant::now();
+            let looks = flocked != Flocked::Contended || now >= next_look;
+            if looks {
+                next_look = now + LOOK_EVERY;
+                if let Some(name) = names::bind_lock(key)? {
+                    return Ok(DomainLock {
+                        name: Some(name),
+                        directory: directory.filter(|_| flocked == Flocked::Held),
+                    });
+                }
             }
             if start.elapsed() >= wait {
                 return Err(timeout(key, wait));
             }
-            pause.sleep();
-            if !pause.is_longest() {
+            pause.sleep(start.elapsed() >= QUEUE_WAIT);
+            if !pause.is_long() || !looks {
                 continue;
             }
             match names::dial_lock(key)? {
@@ -64,17 +76,16 @@ impl DomainLock {
                     let since = *nobody_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= SQUATTED_AFTER {
                         // Then the directory is the lock, and who has it is waited for.
-                        if flocked == Flocked::Contended {
-                            flocked = flock(directory.as_ref(), start + wait)?;
+                        match flocked {
+                            Flocked::Held => {
+                                return Ok(DomainLock {
+                                    name: None,
+                                    directory,
+                                });
+                            }
+                            Flocked::Contended => {}
+                            Flocked::Impossible => return Err(HostError::NameTaken),
                         }
-                        return match flocked {
-                            Flocked::Held => Ok(DomainLock {
-                                name: None,
-                                directory,
-                            }),
-                            Flocked::Contended => Err(timeout(key, wait)),
-                            Flocked::Impossible => Err(HostError::NameTaken),
-                        };
                     }
                 }
                 Dialled::Member(..) | Dialled::Full => nobody_since = None,
@@ -113,19 +124,17 @@ enum Flocked {
     Impossible,
 }
 
-fn flock(directory: Option<&ForkFd>, deadline: Instant) -> Result<Flocked, HostError> {
+fn flock(directory: Option<&ForkFd>) -> Result<Flocked, HostError> {
     let Some(directory) = directory else {
         return Ok(Flocked::Impossible);
     };
-    let mut pause = Pause::new();
-    loop {
+    Ok(
         match rustix::fs::flock(directory.get()?, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Flocked::Held),
-            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => pause.sleep(),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(Flocked::Contended),
-            Err(_) => return Ok(Flocked::Impossible),
-        }
-    }
+            Ok(()) => Flocked::Held,
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Flocked::Contended,
+            Err(_) => Flocked::Impossible,
+        },
+    )
 }
 
 /// Grows by half each time up to its longest.
@@ -136,13 +145,14 @@ impl Pause {
         Pause(PAUSE.0)
     }
 
-    fn is_longest(&self) -> bool {
+    fn is_long(&self) -> bool {
         self.0 >= PAUSE.1
     }
 
-    fn sleep(&mut self) {
+    fn sleep(&mut self, patient: bool) {
         std::thread::sleep(self.0);
-        self.0 = (self.0 * 3 / 2).min(PAUSE.1);
+        let longest = if patient { LONG_PAUSE } else { PAUSE.1 };
+        self.0 = (self.0 * 3 / 2).min(longest);
     }
 }
 
