@@ -12,6 +12,9 @@ pub struct Tuning {
     pub ack_interval: u32,
     /// Largest datagram payload in bytes: the port's MTU (UD has no path MTU of its own).
     pub datagram_mtu: u32,
+    /// After so many nanoseconds without an answer, and a few round trips, the oldest packet is sent once more to ask for
+    /// one. The ack time-out stays what it is; without this a lost tail or NAK would cost all of it.
+    pub silence_ns: u64,
 }
 
 impl Default for Tuning {
@@ -20,6 +23,7 @@ impl Default for Tuning {
             max_inflight_packets: 1024,
             ack_interval: 32,
             datagram_mtu: 4096,
+            silence_ns: 200_000,
         }
     }
 }

@@ -85,6 +85,8 @@ pub struct QpCounters {
     pub naks_heard: u64,
     /// Ack time-outs.
     pub timeouts: u64,
+    /// Packets sent once more to ask whether anything arrived.
+    pub questions: u64,
 }
 
 impl QpCounters {
@@ -103,6 +105,7 @@ impl QpCounters {
             (&mut self.rnr_naks_heard, other.rnr_naks_heard),
             (&mut self.naks_heard, other.naks_heard),
             (&mut self.timeouts, other.timeouts),
+            (&mut self.questions, other.questions),
         ];
         for (sum, part) in pairs {
             *sum += part;
@@ -119,6 +122,8 @@ impl QpCounters {
 pub enum Cause {
     /// No acknowledgement came within the ack time-out.
     Timeout,
+    /// Nothing was heard for some round trips, and the answer to a question showed that packets were lost.
+    Silence,
     /// The peer reported a gap.
     Gap,
     /// A later request was answered before a READ or atomic: its response was lost.
@@ -158,6 +163,10 @@ pub struct Diagnosis {
     pub retries_left: u8,
     /// RNR retries left; 7 never runs out.
     pub rnr_left: u8,
+    /// Request packets that may be outstanding, and READ responses; 0 before RTS.
+    pub window: [u32; 2],
+    /// Smoothed round trip in nanoseconds; 0: not measured.
+    pub round_trip_ns: u64,
     /// When the peer's latest packet was accepted. None: never.
     pub last_heard: Option<Instant>,
     /// The newest incidents, oldest first; None behind the last.

@@ -36,20 +36,29 @@ pub(crate) fn packet<E>(
     Ok(total)
 }
 
-/// Emits packet `index` of the request at `position_in_queue`. A READ or atomic request is one packet, `index`
-/// says from where a READ is asked for (again).
-#[allow(clippy::too_many_arguments)] // All eight vary per packet; a struct of them would have this one user.
+/// Which packet is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Position of the request in its queue.
+    pub request: u64,
+    /// Packet of the request. For a READ: where it is asked for from.
+    pub index: u32,
+    /// PSNs that the packet takes: for a READ the responses asked for, else 1.
+    pub psns: u32,
+    pub psn: Psn,
+    pub ack_req: bool,
+}
+
+/// Emits one packet of a request.
 pub(crate) fn request(
     ctx: &Context<'_>,
     env: &mut dyn Environment,
     sq: &SendQueue,
-    position_in_queue: u64,
-    index: u32,
-    psn: Psn,
-    ack_req: bool,
+    part: Part,
     buf: &mut [u8],
 ) -> Result<usize, MemoryError> {
-    let wqe = sq.get(position_in_queue);
+    let Part { index, psn, .. } = part;
+    let wqe = sq.get(part.request);
     let mtu = if ctx.service == Service::Ud {
         ctx.tuning.datagram_mtu
     } else {
@@ -72,7 +81,7 @@ pub(crate) fn request(
     let offset = index * mtu;
     let mut bth = Bth::new(opcode, ctx.attr.dest_qpn, psn);
     bth.pkey = env.pkey(ctx.attr.pkey_index);
-    bth.ack_req = ack_req;
+    bth.ack_req = part.ack_req;
     bth.migrated = ctx.migrated;
     bth.solicited =
         position.ends() && wqe.consumes_receive() && wqe.flags.contains(SendFlags::SOLICITED);
@@ -109,7 +118,7 @@ pub(crate) fn request(
             ext.reth = Some(Reth {
                 virtual_address: wqe.remote_addr.wrapping_add(u64::from(offset)),
                 rkey: wqe.rkey,
-                dma_length: wqe.length - offset,
+                dma_length: (wqe.length - offset).min(part.psns.saturating_mul(mtu)),
             });
         }
         Operation::CompareSwap | Operation::FetchAdd => {
@@ -139,9 +148,9 @@ pub(crate) fn request(
     };
     packet(&Headers::new(bth, ext), length, buf, |out| {
         if wqe.inline {
-            out.copy_from_slice(&sq.inline(position_in_queue)[offset as usize..][..length]);
+            out.copy_from_slice(&sq.inline(part.request)[offset as usize..][..length]);
             return Ok(());
         }
-        env.gather(sq.sges(position_in_queue), offset, out)
+        env.gather(sq.sges(part.request), offset, out)
     })
 }

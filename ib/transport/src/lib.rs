@@ -27,6 +27,7 @@ pub use diagnosis::{Cause, Diagnosis, Drop, INCIDENTS, Incident, QpCounters};
 pub use emit::MAX_PACKET_BYTES;
 pub use qp::{Path, QpConfig, QueuePair, Transmit};
 pub use rc::responder::AnswerDue;
+pub use rc::window::WindowLimit;
 pub use recv_queue::CompletionTarget;
 pub use send_queue::{Datagram, MAX_MESSAGE_BYTES, Payload, PostError, SendWr};
 pub use timer::Timer;

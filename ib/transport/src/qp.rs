@@ -32,6 +32,7 @@ use crate::migration;
 use crate::qp_state::{self, QpLimits, TransitionError};
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
+use crate::rc::window::WindowLimit;
 use crate::recv_queue::RecvQueue;
 use crate::send_queue::{Datagram, PostError, SendQueue, SendWr};
 use crate::types::{
@@ -142,13 +143,14 @@ impl QueuePair {
     /// A queue pair in Reset. Allocates its queues, the last allocation before RTR.
     pub fn new(config: QpConfig) -> Self {
         let send = || SendQueue::new(config.cap, config.signal_all);
+        let requester = || Requester::new(send(), config.limits.max_rd_atomic);
         let recv = || RecvQueue::new(config.cap, config.shared_receive);
         let (sender, receiver) = match config.qp_type {
             QpType::Rc => (
-                Sender::Reliable(Requester::new(send())),
+                Sender::Reliable(requester()),
                 Receiver::Reliable(Responder::new(recv())),
             ),
-            QpType::XrcSend => (Sender::Reliable(Requester::new(send())), Receiver::None),
+            QpType::XrcSend => (Sender::Reliable(requester()), Receiver::None),
             QpType::XrcRecv => {
                 let rq = RecvQueue::new(config.cap, true);
                 (Sender::None, Receiver::Reliable(Responder::new(rq)))
@@ -441,6 +443,21 @@ impl QueuePair {
         }
     }
 
+    /// Bounds what may be outstanding (RC, XRC); other services have no window. Holds until it is set again.
+    pub fn set_window(&mut self, limit: WindowLimit) {
+        let mtu = self.attr.path_mtu.bytes();
+        if let Sender::Reliable(requester) = &mut self.sender {
+            requester.set_window(limit, mtu);
+        }
+    }
+
+    /// A congestion notification for this queue pair has arrived: less may be outstanding.
+    pub fn congested(&mut self, now: Instant) {
+        if let Sender::Reliable(requester) = &mut self.sender {
+            requester.congested(now);
+        }
+    }
+
     /// What it has done since it was made.
     pub fn counters(&self) -> QpCounters {
         let sent = match &self.sender {
@@ -469,6 +486,8 @@ impl QueuePair {
             expected,
             retries_left: 0,
             rnr_left: 0,
+            window: [0; 2],
+            round_trip_ns: 0,
             last_heard: self.last_heard,
             incidents: Default::default(),
         };

@@ -152,6 +152,8 @@ pub(crate) struct SendWqe {
     pub first_psn: Psn,
     /// PSNs that it takes; 0 until begun.
     pub packets: u32,
+    /// A READ is asked for in pieces of so many packets, always the same ones; for others as `packets`.
+    pub piece: u32,
     /// Number of the message for end-to-end credits, 24 bits; meaningful once begun.
     pub ssn: u32,
     /// A failure found while sending, to be reported when its turn comes; then the outcome.
@@ -185,6 +187,7 @@ impl SendWqe {
         extra: Extra::None,
         first_psn: Psn::new(0),
         packets: 0,
+        piece: 0,
         ssn: 0,
         status: WcStatus::Success,
         vendor_err: 0,
@@ -205,6 +208,13 @@ impl SendWqe {
     pub fn consumes_receive(&self) -> bool {
         use SendOpcode::{RdmaWriteImm, Send, SendImm, SendInv};
         matches!(self.opcode, Send | SendImm | SendInv | RdmaWriteImm)
+    }
+
+    /// The packet behind the piece that packet `index` is in.
+    pub fn piece_end(&self, index: u32) -> u32 {
+        (index - index % self.piece.max(1))
+            .saturating_add(self.piece.max(1))
+            .min(self.packets)
     }
 
     pub fn begun(&self) -> bool {

@@ -9,9 +9,11 @@ pub enum Timer {
     Ack = 0,
     /// The peer asked to wait for a receive: send the refused request again.
     Rnr = 1,
+    /// Nothing was heard for some round trips: ask early.
+    Silence = 2,
 }
 
-const COUNT: usize = 2;
+const COUNT: usize = 3;
 
 /// The deadlines that are set.
 #[derive(Clone, Copy, Debug, Default)]

@@ -130,16 +130,14 @@ impl UnreliableSender {
                 return self.fail(WcStatus::LocLenErr);
             }
             self.sq.get_mut(done).packets = packets;
-            let sent = emit::request(
-                ctx,
-                env,
-                &self.sq,
-                done,
-                self.cur_packet,
-                self.psn,
-                false,
-                buf,
-            );
+            let part = emit::Part {
+                request: done,
+                index: self.cur_packet,
+                psns: 1,
+                psn: self.psn,
+                ack_req: false,
+            };
+            let sent = emit::request(ctx, env, &self.sq, part, buf);
             let Ok(len) = sent else {
                 return self.fail(WcStatus::LocProtErr);
             };

@@ -7,6 +7,7 @@
 //! Owns the run of a seed. The machines are those of `ferriband-transport`, unchanged.
 
 mod env;
+pub mod goodput;
 mod link;
 mod memory;
 mod model;

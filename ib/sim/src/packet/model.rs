@@ -72,8 +72,12 @@ pub(super) struct Posted {
     pub original: Option<u64>,
     /// Response packets that have been delivered.
     pub answers: Vec<bool>,
-    /// The request of a READ or atomic has left.
-    pub sent: bool,
+    /// A READ's messages on the wire so far: it may be asked for in pieces. Others: 0 or 1.
+    pub pieces: u32,
+    /// Its last byte lies out of range and the others in it.
+    pub last_byte_out: bool,
+    /// PSN offset up to which a READ was asked for at some time.
+    pub asked_to: u32,
 }
 
 impl Posted {
@@ -95,6 +99,13 @@ impl Posted {
             self.op,
             SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv
         )
+    }
+
+    /// Whether the response packet at a PSN offset may exist: a READ that has to fail for its last byte may be asked
+    /// for in pieces, of which those before the last are right.
+    pub fn may_answer(&self, place: u32) -> bool {
+        let early = place + 1 < self.start + self.packets;
+        self.plan == Plan::Good || self.op == SendOpcode::RdmaRead && self.last_byte_out && early
     }
 
     pub fn consumes_receive(&self) -> bool {
@@ -127,6 +138,8 @@ pub(super) struct Receive {
 pub(super) struct Sent {
     pub count: u32,
     pub last: u64,
+    /// The last transmission that was no question: the ack timer began then, or with an answer since.
+    pub anchor: u64,
 }
 
 /// One queue pair as its program sees it.
@@ -166,6 +179,10 @@ pub(super) struct Side {
     pub sent: Vec<Sent>,
     pub last_offset: Option<u32>,
     pub last_answer_at: Option<u64>,
+    /// Silence after which the machine may ask whether anything arrived.
+    pub silence_ns: u64,
+    /// PSN offsets of the READs and atomics asked for in the present pass.
+    pub reads: Vec<std::ops::Range<u32>>,
     pub naks: BTreeSet<u32>,
     pub rnr_naks: BTreeMap<u32, u32>,
     pub rnr_quiet: Option<(u32, u64)>,
@@ -178,6 +195,12 @@ pub(super) struct Side {
 impl Side {
     pub fn reliable(&self) -> bool {
         matches!(self.qp_type, QpType::Rc | QpType::XrcSend | QpType::XrcRecv)
+    }
+
+    /// Number of a request's message as the peer counts: READs before it may have been several.
+    pub fn message_number(&self, index: usize) -> u32 {
+        let more = |p: &Posted| p.pieces.saturating_sub(1);
+        self.posted[index].ssn + self.posted[..index].iter().map(more).sum::<u32>()
     }
 
     /// Passes over what cannot be seen.

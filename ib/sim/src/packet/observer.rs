@@ -64,9 +64,22 @@ impl Model {
         };
         let solicited = packet.bth().solicited == (posted.solicited && position.ends());
         let reth = packet.ext().reth.is_none_or(|reth| {
-            reth.virtual_address == posted.remote_addr + start as u64 * u64::from(!carries)
+            let length = reth.dma_length as usize;
+            // A READ may be asked for in pieces of whole packets.
+            let fits = if carries {
+                length == posted.data.len()
+            } else {
+                length == posted.data.len() - start
+                    || length < posted.data.len() - start
+                        && length > 0
+                        && length.is_multiple_of(side.mtu)
+            };
+            reth.virtual_address
+                == posted
+                    .remote_addr
+                    .wrapping_add(start as u64 * u64::from(!carries))
                 && reth.rkey.0 == posted.rkey
-                && reth.dma_length as usize == posted.data.len() - if carries { 0 } else { start }
+                && fits
         });
         if (operation, packet.opcode().position()) != (expected, position)
             || packet.payload != payload
@@ -106,24 +119,25 @@ impl Model {
             SendOpcode::RdmaWriteImm => psn + 1 == posted.start + posted.packets,
             _ => begins,
         };
-        if !side.reliable() || !posted.consumes_receive() || posted.ssn <= limit {
+        let number = side.message_number(index);
+        if !side.reliable() || !posted.consumes_receive() || number <= limit {
             return Ok(());
         }
         // One packet beyond the limit may be unanswered: a SEND's first, a WRITE's last. An answer says that it
         // found its receive, so the rest may follow.
-        let asked = side.posted[..index].iter().any(|p| {
+        let asked = side.posted[..index].iter().enumerate().any(|(i, p)| {
             let asks = match p.op {
                 SendOpcode::RdmaWriteImm => p.start + p.packets - 1,
                 _ => p.start,
             };
-            p.consumes_receive() && p.ssn > limit && asks >= side.acked
+            p.consumes_receive() && side.message_number(i) > limit && asks >= side.acked
         });
         let waits = posted.is_send() && !begins && side.acked <= posted.start;
         if asks && asked || waits {
             return violated(
                 "credits",
                 format!("messages up to {limit}, and one packet"),
-                format!("message {}", posted.ssn),
+                format!("message {number}"),
             );
         }
         Ok(())
@@ -139,19 +153,28 @@ impl Model {
         }
         let sent = side.sent[psn as usize];
         // Going back is to the oldest unacknowledged packet; its timer began with it, or with an answer since.
-        let goes_back = sent.count > 0 && side.last_offset.is_some_and(|last| psn <= last);
-        let answered = side.last_answer_at.is_some_and(|at| at >= sent.last);
-        if goes_back && !answered {
-            let waited = now - sent.last;
-            let due = side.timeout_ns;
-            if !side.reliable() || due.is_none_or(|due| waited < due) {
+        // A READ is resumed in its middle, which was asked for and not sent.
+        let resumes = sent.count == 0 && psn < side.posted[index].asked_to;
+        let again = sent.count > 0 || resumes;
+        let goes_back = again && side.last_offset.is_some_and(|last| psn <= last);
+        let answered = side.last_answer_at.filter(|&at| at >= sent.anchor);
+        // A packet may be sent early, after a silence, to ask whether anything arrived. The timer runs on.
+        let silent = side.reliable() && now - sent.last >= side.silence_ns;
+        let waited = now - sent.anchor;
+        let due = side.timeout_ns.is_some_and(|due| waited >= due);
+        let anchor = match answered {
+            // This may be a question, and the timer may have begun with the answer.
+            Some(at) if again && silent => at,
+            None if goes_back && silent && !due => sent.anchor,
+            None if goes_back && !(side.reliable() && due) => {
                 return violated(
                     "I10",
-                    format!("{due:?} ns before sending again"),
+                    format!("{:?} ns before sending again", side.timeout_ns),
                     format!("{waited} ns"),
                 );
             }
-        }
+            _ => now,
+        };
         if let Some((refused, until)) = side.rnr_quiet
             && refused == psn
         {
@@ -167,14 +190,27 @@ impl Model {
         side.sent[psn as usize] = super::model::Sent {
             count: sent.count + 1,
             last: now,
+            anchor,
         };
         side.last_offset = Some(psn);
         if side.posted[index].is_read_or_atomic() {
-            side.posted[index].sent = true;
-            let open = side.posted[side.next_completion..]
-                .iter()
-                .filter(|p| p.is_read_or_atomic() && p.sent && !p.answers.iter().all(|&a| a))
-                .count();
+            let bytes = packet.ext().reth.map_or(0, |reth| reth.dma_length as usize);
+            let end = psn + bytes.div_ceil(side.mtu).max(1) as u32;
+            let posted = &mut side.posted[index];
+            if posted.pieces == 0 || psn >= posted.asked_to {
+                posted.pieces += 1;
+                posted.asked_to = end;
+            }
+            // Whatever is asked for again was not outstanding any more.
+            side.reads.retain(|read| read.end <= psn);
+            side.reads.push(psn..end);
+            let answered = |at: u32| {
+                let place = side.posted.partition_point(|p| p.start + p.packets <= at);
+                let posted = &side.posted[place];
+                posted.answers[(at - posted.start) as usize]
+            };
+            let open = side.reads.iter();
+            let open = open.filter(|read| !(*read).clone().all(answered)).count();
             if open > usize::from(side.max_rd_atomic) {
                 return violated(
                     "I8",
@@ -249,7 +285,7 @@ impl Model {
         let Some(posted) = side.posted.get(side.cursor) else {
             return Ok(());
         };
-        if place <= posted.start {
+        if place <= posted.start || posted.plan != Plan::Good && posted.may_answer(place - 1) {
             return Ok(());
         }
         let done = posted.progress.min(posted.data.len());
@@ -284,12 +320,13 @@ impl Model {
                 format!("response at offset {place}"),
             );
         };
-        if posted.plan != Plan::Good {
+        if !posted.may_answer(place) {
             return violated("I7", format!("request {index} refused"), "a response");
         }
         let start = (place - posted.start) as usize * side.mtu;
         let end = posted.data.len().min(start + side.mtu);
-        if packet.payload != &posted.data[start..end] {
+        // A request that was made to fail was moved away from the bytes that the model knows.
+        if posted.plan == Plan::Good && packet.payload != &posted.data[start..end] {
             return violated(
                 "I3",
                 format!("bytes {start}..{end} of request {index}"),

@@ -12,7 +12,7 @@ use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::{
     Access, AddressVector, QpAttr, QpAttrMask, QpCap, QpState, QpType, ack_timeout_ns,
 };
-use ferriband_transport::{CompletionRing, QpConfig, QueuePair, Tuning};
+use ferriband_transport::{CompletionRing, QpConfig, QueuePair, Tuning, WindowLimit};
 use ferriband_wire::{Mtu, Psn, Qpn};
 
 /// Attributes that the two ends of a connection share.
@@ -23,6 +23,8 @@ struct Connection {
     psns: [Psn; 2],
     overcommits: bool,
     shared: [bool; 2],
+    window: WindowLimit,
+    silence_ns: u64,
 }
 
 /// The world of a seed, and when its wire heals.
@@ -33,6 +35,8 @@ pub(super) fn build(
     trace: Trace,
 ) -> (World, u64) {
     let mut rng = Rng::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
+    // Windows and silences have a source of their own, so that seeds keep what they meant before those came.
+    let mut flow = Rng::new(seed ^ 0xf10f);
     let adapters = if rng.chance(250) { 3 } else { 2 };
     let mut memories: Vec<Memory> = (0..adapters).map(|_| Memory::default()).collect();
     let faults = faults(&mut rng, seed, options, mutation);
@@ -45,7 +49,7 @@ pub(super) fn build(
     let (mut sides, mut endpoints) = (Vec::new(), Vec::new());
     let pairs = rng.range(1, 4) as usize;
     for pair in 0..pairs {
-        let connection = connection(&mut rng, pair, mutation);
+        let connection = connection(&mut rng, &mut flow, pair, mutation);
         let from = rng.below(adapters as u64) as usize;
         let to = (from + rng.range(1, adapters as u64 - 1).max(1) as usize) % adapters;
         for (end, adapter) in [from, to].into_iter().enumerate() {
@@ -111,7 +115,12 @@ fn faults(rng: &mut Rng, seed: u64, options: &Options, mutation: Option<Mutation
     faults
 }
 
-fn connection(rng: &mut Rng, pair: usize, mutation: Option<Mutation>) -> Connection {
+fn connection(
+    rng: &mut Rng,
+    flow: &mut Rng,
+    pair: usize,
+    mutation: Option<Mutation>,
+) -> Connection {
     let types = if mutation.is_some() || pair == 0 && rng.chance(600) {
         [QpType::Rc; 2]
     } else {
@@ -136,6 +145,17 @@ fn connection(rng: &mut Rng, pair: usize, mutation: Option<Mutation>) -> Connect
             Psn::new(rng.next_u64() as u32)
         }
     };
+    let packets = |rng: &mut Rng| rng.range(1, 32) as u32 * mtu.bytes();
+    let window = WindowLimit {
+        requests_bytes: packets(flow),
+        responses_bytes: packets(flow),
+    };
+    // A timer that a mutation makes hasty must not pass for a question.
+    let silence_ns = if mutation == Some(Mutation::HastyTimer) {
+        u64::MAX
+    } else {
+        flow.range(5_000, 200_000)
+    };
     Connection {
         types,
         mtu,
@@ -145,6 +165,8 @@ fn connection(rng: &mut Rng, pair: usize, mutation: Option<Mutation>) -> Connect
             types[0] == QpType::Rc && mutation.is_none() && rng.chance(200),
             types[1] == QpType::XrcRecv,
         ],
+        window,
+        silence_ns,
     }
 }
 
@@ -198,6 +220,8 @@ fn side(
         sent: Vec::new(),
         last_offset: None,
         last_answer_at: None,
+        silence_ns: connection.silence_ns,
+        reads: Vec::new(),
         naks: Default::default(),
         rnr_naks: Default::default(),
         rnr_quiet: None,
@@ -237,9 +261,11 @@ fn endpoint(
             max_inflight_packets: rng.range(1, 64) as u32,
             ack_interval: rng.range(1, 16) as u32,
             datagram_mtu: side.mtu as u32,
+            silence_ns: side.silence_ns,
         },
     };
     let mut qp = QueuePair::new(config);
+    qp.set_window(connection.window);
     let rights = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let timeout = (1..32)
         .find(|&n| ack_timeout_ns(n) == side.timeout_ns)

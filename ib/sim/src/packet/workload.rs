@@ -223,7 +223,9 @@ pub(super) fn generate(
         progress: 0,
         original: None,
         answers: vec![false; packets as usize],
-        sent: false,
+        pieces: 0,
+        asked_to: 0,
+        last_byte_out: false,
     };
     if rng.chance(mix.errors_per_mille) {
         plant_error(rng, &mut posted, side, peer);
@@ -247,8 +249,10 @@ fn plant_error(rng: &mut Rng, posted: &mut Posted, side: &Side, peer: &Layout) {
         let opened = (WRITE_BYTES + SOURCE_BYTES) as u64 + 8 * ATOMIC_WORDS;
         match rng.below(5) {
             0 => posted.rkey |= 0x55,
-            // All but its last byte lies in range: nothing of it may be written or read.
+            // All but its last byte lies in range: nothing of it may be written, nor may it be read by a request that
+            // asks for that byte.
             4 if !posted.is_atomic() => {
+                posted.last_byte_out = true;
                 posted.remote_addr = peer.remote_base + opened + 1 - posted.data.len() as u64;
             }
             1 => posted.remote_addr = u64::MAX - 7,

@@ -58,12 +58,17 @@ impl Requester {
         match aeth.syndrome {
             Syndrome::Ack(credits) => {
                 self.take_credits(credits, aeth.msn);
+                let asked = self.asked;
                 self.acknowledge(now, ctx, psn.next());
-                if self.una == psn.next() {
-                    Outcome::Continue
-                } else {
-                    self.implied_nak(now)
+                if self.una != psn.next() {
+                    return self.implied_nak(now);
                 }
+                if let Some(end) = asked
+                    && self.asked.is_none()
+                {
+                    self.heard_again(now, end);
+                }
+                Outcome::Continue
             }
             Syndrome::Reserved(_) => Outcome::Dropped(Drop::NotExpected),
             syndrome => {
@@ -89,9 +94,21 @@ impl Requester {
         }
         self.counters.gaps_heard += 1;
         self.journal.note(now, cause, self.una);
+        self.narrow(cause == Cause::ResponseLost);
         let outcome = self.retry();
         self.gone_back_for = Some(self.una);
         outcome
+    }
+
+    /// The question about a silence is answered, and with it everything that arrived. What was outstanding up to
+    /// `end` and is not acknowledged now was lost.
+    #[cold]
+    fn heard_again(&mut self, now: Instant, end: Psn) {
+        if end.after(self.una) && self.cur_psn() != self.una {
+            self.journal.note(now, Cause::Silence, self.una);
+            self.narrow(false);
+            self.go_back();
+        }
     }
 
     /// Something after a READ or atomic is answered and it is not: its response was lost (IBA 9.7.5.1.3).
@@ -155,7 +172,9 @@ impl Requester {
             }
         }
         if self.una != before {
-            self.progress(now, ctx);
+            let packets = self.una.sub(before.get()).get();
+            self.window.acknowledged(packets);
+            self.progress(now, ctx, packets);
         }
     }
 
@@ -169,7 +188,14 @@ impl Requester {
     }
 
     /// IBA 9.9.2.1: acknowledged progress restores the retry counters and starts the timer anew.
-    fn progress(&mut self, now: Instant, ctx: &Context<'_>) {
+    fn progress(&mut self, now: Instant, ctx: &Context<'_>, packets: u32) {
+        self.trip.arrived(now, self.una, packets);
+        self.asked = None;
+        self.ask = false;
+        self.questions = 0;
+        if self.recover.is_some_and(|end| !end.after(self.una)) {
+            self.recover = None;
+        }
         self.refill_retries(ctx);
         self.gone_back_for = None;
         if self.probe.is_some_and(|probe| self.una.after(probe)) {
@@ -177,6 +203,7 @@ impl Requester {
         }
         self.timers.stop(Timer::Ack);
         self.timers.stop(Timer::Rnr);
+        self.timers.stop(Timer::Silence);
         if self.cur_psn() != self.una {
             self.start_ack_timer(now, ctx);
         }
@@ -199,20 +226,24 @@ impl Requester {
 
     /// One PSN of the READ or atomic at the head is answered.
     fn answered(&mut self, now: Instant, ctx: &Context<'_>, last: bool) {
-        let sent = self.cur > self.sq.done();
+        // Asked for in the present pass, and not answered late after going back.
+        let sent = self.cur_psn() != self.una;
         self.una = self.una.next();
         if sent {
             self.read_psns = self.read_psns.saturating_sub(1);
-            self.reads_sent -= u32::from(last);
+            if self.reads.front() == Some(&self.una) {
+                self.reads.pop_front();
+            }
         } else {
-            // Gone back, and a late answer saves asking for this part again.
+            // This part need not be asked for again.
             let first = self.sq.get(self.cur).first_psn;
             self.cur_packet = self.cur_packet.max(self.una.sub(first.get()).get());
         }
+        self.read_window.acknowledged(1);
         if last {
             self.finish_head();
         }
-        self.progress(now, ctx);
+        self.progress(now, ctx, 1);
     }
 
     fn read_response(
@@ -233,9 +264,9 @@ impl Requester {
         let index = psn.sub(wqe.first_psn.get()).get();
         let last = index + 1 == wqe.packets;
         let offset = index.wrapping_mul(mtu);
-        // The position is First or Only wherever the peer begins again; where the message ends is certain.
+        // The position is First or Only wherever the peer begins again; where a piece ends is certain.
         let fits = wqe.opcode == SendOpcode::RdmaRead
-            && packet.opcode().position().ends() == last
+            && packet.opcode().position().ends() == (index + 1 == wqe.piece_end(index))
             && packet.payload.len() as u32 == (wqe.length - offset.min(wqe.length)).min(mtu);
         if !fits {
             return self.bad_response();

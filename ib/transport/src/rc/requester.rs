@@ -4,6 +4,7 @@
 //! Owns the send queue, the PSNs of what was sent and the two timers. Must not know whose memory it reads nor
 //! where packets travel.
 
+use super::window::{RoundTrip, Window, WindowLimit};
 use crate::context::Context;
 use crate::diagnosis::{Cause, Diagnosis, Drop, Journal, QpCounters};
 use crate::emit;
@@ -11,10 +12,12 @@ use crate::env::Environment;
 use crate::send_queue::{Extra, SendQueue, SendWqe, packets_of};
 use crate::timer::{Timer, Timers};
 use crate::types::{Instant, SendFlags, SendOpcode, WcStatus, ack_timeout_ns};
-use ferriband_wire::{Psn, RKey};
+use ferriband_wire::{Mtu, Psn, RKey};
+use std::collections::VecDeque;
 
-/// Half of the PSN space: more may not be outstanding, or an old PSN would look new (IBA 9.7.2, I5).
-const WINDOW_PSNS: u32 = Psn::MODULUS / 2;
+/// Packets of a piece of a READ, at the most, and packets that all pieces together may have before that counts.
+const READ_PIECE: u32 = 16;
+const READ_PIECES: u32 = 128;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +43,15 @@ pub(crate) enum Step {
     Failed,
 }
 
+/// A packet that may be sent now.
+#[derive(Clone, Copy, Debug)]
+struct Admitted {
+    psn: Psn,
+    psns: u32,
+    /// It goes beyond the peer's credits.
+    probing: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub sq: SendQueue,
@@ -59,9 +71,23 @@ pub(crate) struct Requester {
     pub(super) probe: Option<Psn>,
     pub(super) retries_left: u8,
     pub(super) rnr_left: u8,
-    /// READs and atomics in `[done, cur)`, and their PSNs that are still to come.
-    pub(super) reads_sent: u32,
+    /// The ends of the READ requests and atomics that are outstanding, oldest first, and their PSNs that are still
+    /// to come. As many as `max_rd_atomic` may be, allocated once.
+    pub(super) reads: VecDeque<Psn>,
     pub(super) read_psns: u32,
+    /// What may be outstanding: requests, and READ responses.
+    pub(super) window: Window,
+    pub(super) read_window: Window,
+    limit: WindowLimit,
+    pub(super) trip: RoundTrip,
+    /// Losses before this PSN belong to the flight for which the window was already made smaller.
+    pub(super) recover: Option<Psn>,
+    /// The peer was asked during this silence; what had been sent then ended here.
+    pub(super) asked: Option<Psn>,
+    /// The question is to be sent.
+    pub(super) ask: bool,
+    /// Questions since the last progress: each waits twice as long as the one before.
+    pub(super) questions: u32,
     /// The PSN for which a gap was already answered by going back; a second report of it is the same gap.
     pub(super) gone_back_for: Option<Psn>,
     since_ack_req: u32,
@@ -73,7 +99,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(sq: SendQueue) -> Self {
+    /// `max_reads` bounds `max_rd_atomic` for ever.
+    pub fn new(sq: SendQueue, max_reads: u8) -> Self {
+        let limit = WindowLimit::default();
+        let window = |bytes| Window::new(bytes, Mtu::M256.bytes());
         Requester {
             sq,
             una: Psn::new(0),
@@ -86,8 +115,16 @@ impl Requester {
             probe: None,
             retries_left: 0,
             rnr_left: 0,
-            reads_sent: 0,
+            reads: VecDeque::with_capacity(max_reads.into()),
             read_psns: 0,
+            window: window(limit.requests_bytes),
+            read_window: window(limit.responses_bytes),
+            limit,
+            trip: RoundTrip::default(),
+            recover: None,
+            asked: None,
+            ask: false,
+            questions: 0,
             gone_back_for: None,
             since_ack_req: 0,
             drain_limit: None,
@@ -108,6 +145,8 @@ impl Requester {
             next: self.next,
             retries_left: self.retries_left,
             rnr_left: self.rnr_left,
+            window: [self.window.size(), self.read_window.size()],
+            round_trip_ns: self.trip.smooth_ns(),
             incidents: self.journal.incidents(),
             ..blank
         }
@@ -116,13 +155,30 @@ impl Requester {
     /// RTR to RTS: the first PSN is known now.
     pub fn start(&mut self, ctx: &Context<'_>) {
         let sq = std::mem::replace(&mut self.sq, SendQueue::new(Default::default(), false));
-        let counters = self.counters;
-        *self = Requester::new(sq);
-        self.counters = counters;
+        let reads = std::mem::take(&mut self.reads);
+        let (counters, limit) = (self.counters, self.limit);
+        *self = Requester::new(sq, 0);
+        (self.reads, self.counters, self.limit) = (reads, counters, limit);
+        self.reads.clear();
+        let mtu = ctx.attr.path_mtu.bytes();
+        self.window = Window::new(limit.requests_bytes, mtu);
+        self.read_window = Window::new(limit.responses_bytes, mtu);
         self.una = ctx.attr.sq_psn;
         self.next = ctx.attr.sq_psn;
         self.cur = self.sq.done();
         self.refill_retries(ctx);
+    }
+
+    /// What may be outstanding at the most, from now on.
+    pub fn set_window(&mut self, limit: WindowLimit, mtu: u32) {
+        self.limit = limit;
+        self.window.limit(limit.requests_bytes, mtu);
+        self.read_window.limit(limit.responses_bytes, mtu);
+    }
+
+    /// A congestion notification: it tells about this side's requests.
+    pub fn congested(&mut self, now: Instant) {
+        self.trip.congested(now, &mut self.window);
     }
 
     /// To Error: everything unfinished is flushed in order (I11).
@@ -144,8 +200,11 @@ impl Requester {
         self.timers = Timers::default();
         self.probe = None;
         self.drain_limit = None;
-        self.reads_sent = 0;
+        self.reads.clear();
         self.read_psns = 0;
+        self.asked = None;
+        self.ask = false;
+        self.questions = 0;
         // Nothing is outstanding: whatever arrives now answers nothing.
         self.next = self.una;
     }
@@ -203,11 +262,30 @@ impl Requester {
         if self.cur < self.sq.tail() && self.sq.get(self.cur).begun() {
             self.cur_packet = self.ahead_of_first(self.una);
         }
-        self.reads_sent = 0;
+        self.reads.clear();
         self.read_psns = 0;
+        self.asked = None;
+        self.ask = false;
+        self.questions = 0;
+        self.trip.forget();
         self.probe = None;
         self.since_ack_req = 0;
         self.timers.stop(Timer::Ack);
+        self.timers.stop(Timer::Silence);
+    }
+
+    /// A loss makes a window smaller, once for all that was outstanding when it was noticed.
+    pub(super) fn narrow(&mut self, responses: bool) {
+        if self.recover.is_some_and(|end| end.after(self.una)) {
+            return;
+        }
+        self.recover = Some(self.next);
+        let path = self.trip.path();
+        if responses {
+            self.read_window.lost(path);
+        } else {
+            self.window.lost(path);
+        }
     }
 
     fn ahead_of_first(&self, psn: Psn) -> u32 {
@@ -242,10 +320,57 @@ impl Requester {
         if self.timers.expire(Timer::Ack, now) {
             self.counters.timeouts += 1;
             self.journal.note(now, Cause::Timeout, self.una);
-            self.retry()
-        } else {
-            Outcome::Continue
+            self.window.timed_out();
+            self.read_window.timed_out();
+            self.recover = Some(self.next);
+            return self.retry();
         }
+        if self.timers.expire(Timer::Silence, now) && self.cur_psn() != self.una {
+            self.ask = true;
+        }
+        Outcome::Continue
+    }
+
+    /// Sends the oldest packet once more and wants to hear about it: whether it, or what came after it, or only the
+    /// answer was lost, its acknowledgement tells. A duplicate is answered and not executed (IBA C9-105), so this is no
+    /// retry. Asking with the newest packet would not do: behind a gap whose NAK was lost it is dropped.
+    #[cold]
+    fn question(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        self.ask = false;
+        let request = self.sq.done();
+        let end_of_flight = self.cur_psn();
+        if end_of_flight == self.una {
+            return None;
+        }
+        let wqe = self.sq.get(request);
+        let index = self.ahead_of_first(self.una);
+        let end = if wqe.is_read_or_atomic() {
+            wqe.piece_end(index)
+        } else {
+            index + 1
+        };
+        let part = emit::Part {
+            request,
+            index,
+            psns: end - index,
+            psn: self.una,
+            ack_req: true,
+        };
+        let len = emit::request(ctx, env, &self.sq, part, buf).ok()?;
+        self.trip.forget();
+        self.asked = Some(end_of_flight);
+        self.counters.questions += 1;
+        self.questions += 1;
+        self.start_silence_timer(now, ctx);
+        self.counters.requests_sent += 1;
+        self.counters.requests_repeated += 1;
+        Some(len)
     }
 
     /// The next packet, if one may be sent now.
@@ -256,6 +381,12 @@ impl Requester {
         env: &mut dyn Environment,
         buf: &mut [u8],
     ) -> Step {
+        if self.ask
+            && !self.timers.is_set(Timer::Rnr)
+            && let Some(len) = self.question(now, ctx, env, buf)
+        {
+            return Step::Packet(len);
+        }
         loop {
             if self.timers.is_set(Timer::Rnr)
                 || self.cur == self.sq.tail()
@@ -290,71 +421,105 @@ impl Requester {
                 }
                 continue;
             }
-            let Some((psn, probing)) = self.admit(ctx, &wqe) else {
+            let Some(admitted) = self.admit(ctx, &wqe) else {
                 return Step::Idle;
             };
-            if let Some(len) = self.send(now, ctx, env, psn, probing, buf) {
+            if let Some(len) = self.send(now, ctx, env, admitted, buf) {
                 return Step::Packet(len);
             }
         }
     }
 
-    /// Whether the current packet may be sent; gives the request its PSNs if it begins. Returns the PSN, and
-    /// whether the packet goes beyond the peer's credits.
-    fn admit(&mut self, ctx: &Context<'_>, wqe: &SendWqe) -> Option<(Psn, bool)> {
+    /// Whether the current packet may be sent; gives the request its PSNs if it begins.
+    fn admit(&mut self, ctx: &Context<'_>, wqe: &SendWqe) -> Option<Admitted> {
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cur_packet == 0;
-        if fenced && self.reads_sent > 0 {
+        if fenced && !self.reads.is_empty() {
             return None;
         }
         let data = wqe.is_read_or_atomic();
         // I8: counted here for every transmission, so that going back cannot exceed it either.
-        if data && self.reads_sent >= u32::from(ctx.attr.max_rd_atomic) {
+        if data && self.reads.len() >= usize::from(ctx.attr.max_rd_atomic) {
             return None;
         }
-        let packets = match wqe.opcode {
-            SendOpcode::CmpSwap | SendOpcode::FetchAdd => 1,
-            _ => packets_of(wqe.length, ctx.attr.path_mtu.bytes()),
-        };
-        let psn = self.cur_psn();
-        let last = if data {
-            psn.add(packets - self.cur_packet - 1)
-        } else {
-            psn
-        };
-        let in_flight = self.ahead(psn) - self.read_psns.min(self.ahead(psn));
-        if self.ahead(last) >= WINDOW_PSNS || in_flight >= ctx.tuning.max_inflight_packets.max(1) {
-            return None;
-        }
-        let ssn = if wqe.begun() {
-            wqe.ssn
-        } else {
-            (self.ssn + 1) & (Psn::MODULUS - 1)
-        };
-        let limited =
-            wqe.consumes_receive() && !self.unlimited && Psn::new(ssn).after(Psn::new(self.lsn));
-        let mut probing = false;
-        if limited {
-            // IBA 9.7.7.2: beyond the credits a single packet may ask whether there is a receive after all; the
-            // rest of the message follows when that packet was acknowledged. A WRITE asks with its last packet.
-            let asks = match wqe.opcode {
-                SendOpcode::RdmaWriteImm => self.cur_packet + 1 == packets,
-                _ => self.cur_packet == 0,
-            };
-            let answered = wqe.opcode == SendOpcode::RdmaWriteImm
-                || (wqe.begun() && self.una != wqe.first_psn && self.cur == self.sq.done());
-            if asks && self.probe.is_some() || !asks && !answered {
-                return None;
-            }
-            probing = asks;
-        }
+        let mut plan = *wqe;
         if !wqe.begun() {
-            self.ssn = ssn;
-            let wqe = self.sq.get_mut(self.cur);
-            wqe.first_psn = psn;
-            wqe.packets = packets;
-            wqe.ssn = ssn;
+            plan.packets = match wqe.opcode {
+                SendOpcode::CmpSwap | SendOpcode::FetchAdd => 1,
+                _ => packets_of(wqe.length, ctx.attr.path_mtu.bytes()),
+            };
+            plan.piece = if wqe.opcode == SendOpcode::RdmaRead {
+                self.read_piece(ctx).min(plan.packets)
+            } else {
+                plan.packets
+            };
+            plan.ssn = self.ssn.wrapping_add(1) & (Psn::MODULUS - 1);
         }
-        Some((psn, probing))
+        let psn = self.cur_psn();
+        let psns = if data {
+            plan.piece_end(self.cur_packet) - self.cur_packet
+        } else {
+            1
+        };
+        if !self.fits_window(ctx, psn, data, psns) {
+            return None;
+        }
+        let probing = self.within_credits(&plan)?;
+        if !wqe.begun() {
+            // Each piece of a READ is a message of its own to the peer, which counts them.
+            let messages = plan.packets.div_ceil(plan.piece.max(1));
+            self.ssn = self.ssn.wrapping_add(messages) & (Psn::MODULUS - 1);
+            plan.first_psn = psn;
+            *self.sq.get_mut(self.cur) = plan;
+        }
+        Some(Admitted { psn, psns, probing })
+    }
+
+    /// A READ's pieces: a quarter of the window, so that several keep it full while one is answered, and not so large
+    /// that one alone fills it when it has shrunk; but with few READs outstanding, pieces that fill it.
+    fn read_piece(&self, ctx: &Context<'_>) -> u32 {
+        let at_once = u32::from(ctx.attr.max_rd_atomic).max(1);
+        let most = (READ_PIECES / at_once).max(READ_PIECE);
+        (self.read_window.size() / at_once.min(4)).clamp(1, most)
+    }
+
+    fn fits_window(&mut self, ctx: &Context<'_>, psn: Psn, data: bool, psns: u32) -> bool {
+        if data {
+            // A piece that is larger than a window that has shrunk since goes alone.
+            let fits = self.read_psns == 0 || self.read_psns + psns <= self.read_window.size();
+            if !fits {
+                self.read_window.is_full();
+            }
+            return fits;
+        }
+        let ahead = self.ahead(psn);
+        let in_flight = ahead - self.read_psns.min(ahead);
+        if in_flight >= self.window.size() {
+            self.window.is_full();
+            return false;
+        }
+        in_flight < ctx.tuning.max_inflight_packets.max(1)
+    }
+
+    /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA 9.7.7.2: beyond the
+    /// credits a single packet may ask whether there is a receive after all; the rest of the message follows when that
+    /// packet was acknowledged. A WRITE asks with its last packet.
+    fn within_credits(&self, wqe: &SendWqe) -> Option<bool> {
+        let within = self.unlimited || !Psn::new(wqe.ssn).after(Psn::new(self.lsn));
+        if within || !wqe.consumes_receive() {
+            return Some(false);
+        }
+        let write = wqe.opcode == SendOpcode::RdmaWriteImm;
+        let asks = if write {
+            self.cur_packet + 1 == wqe.packets
+        } else {
+            self.cur_packet == 0
+        };
+        let answered =
+            write || (wqe.begun() && self.una != wqe.first_psn && self.cur == self.sq.done());
+        if asks && self.probe.is_some() || !asks && !answered {
+            return None;
+        }
+        Some(asks)
     }
 
     /// Emits the current packet and moves on; None when the bytes cannot be read (the request is marked).
@@ -363,16 +528,22 @@ impl Requester {
         now: Instant,
         ctx: &Context<'_>,
         env: &mut dyn Environment,
-        psn: Psn,
-        probing: bool,
+        admitted: Admitted,
         buf: &mut [u8],
     ) -> Option<usize> {
+        let Admitted { psn, psns, probing } = admitted;
         let wqe = self.sq.get(self.cur);
-        let (data, packets) = (wqe.is_read_or_atomic(), wqe.packets);
-        let ends = data || self.cur_packet + 1 == packets;
-        let ack_req = ends || probing || self.since_ack_req + 1 >= ctx.tuning.ack_interval;
-        let index = self.cur_packet;
-        let len = match emit::request(ctx, env, &self.sq, self.cur, index, psn, ack_req, buf) {
+        let data = wqe.is_read_or_atomic();
+        let ends = self.cur_packet + psns == wqe.packets;
+        let ack_req = ends || data || probing || self.wants_ack(ctx, psn);
+        let part = emit::Part {
+            request: self.cur,
+            index: self.cur_packet,
+            psns,
+            psn,
+            ack_req,
+        };
+        let len = match emit::request(ctx, env, &self.sq, part, buf) {
             Ok(len) => len,
             Err(_) => {
                 self.sq.get_mut(self.cur).status = WcStatus::LocProtErr;
@@ -383,23 +554,25 @@ impl Requester {
         if probing {
             self.probe = Some(psn);
         }
-        let psns = if data { packets - self.cur_packet } else { 1 };
         self.counters.requests_sent += 1;
         let end = psn.add(psns);
         if self.ahead(end) > self.ahead(self.next) {
             self.next = end;
+            if ack_req {
+                self.trip.sent(now, psn);
+            }
         } else {
             self.counters.requests_repeated += 1;
         }
         if data {
-            self.reads_sent += 1;
+            self.reads.push_back(end);
             self.read_psns += psns;
         }
         if ends {
             self.cur += 1;
             self.cur_packet = 0;
         } else {
-            self.cur_packet += 1;
+            self.cur_packet += psns;
         }
         if !self.timers.is_set(Timer::Ack) {
             self.start_ack_timer(now, ctx);
@@ -407,10 +580,27 @@ impl Requester {
         Some(len)
     }
 
+    /// An acknowledgement is asked for often enough that the window never fills without one under way.
+    fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
+        let window = self.window.size().min(ctx.tuning.max_inflight_packets);
+        let ahead = self.ahead(psn);
+        let in_flight = ahead - self.read_psns.min(ahead);
+        self.since_ack_req + 1 >= ctx.tuning.ack_interval.min(window / 4) || in_flight + 1 >= window
+    }
+
     /// I10: 4.096 us * 2^n, and never for n = 0.
     pub(super) fn start_ack_timer(&mut self, now: Instant, ctx: &Context<'_>) {
         if let Some(ns) = ack_timeout_ns(ctx.attr.timeout) {
             self.timers.set(Timer::Ack, now.plus_ns(ns));
+            self.start_silence_timer(now, ctx);
+        }
+    }
+
+    fn start_silence_timer(&mut self, now: Instant, ctx: &Context<'_>) {
+        let first = self.trip.silence_ns(ctx.tuning.silence_ns);
+        let silence = first.saturating_mul(1 << self.questions.min(16));
+        if ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns) {
+            self.timers.set(Timer::Silence, now.plus_ns(silence));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{AnswerDue, Cause, Datagram, Path};
+use ferriband_wire::Syndrome;
 
 /// The next packet of one half, kept.
 fn request(end: &mut End, now: Instant) -> Option<Vec<u8>> {
@@ -209,4 +210,78 @@ fn a_diagnosis_tells_what_was_lost_and_how_often() {
     let counters = pair.ends[0].qp.counters();
     assert_eq!((counters.requests_sent, counters.requests_repeated), (4, 3));
     assert_eq!(counters.timeouts, 4);
+}
+
+/// RC that asks after 10 us of silence. Its ack time-out is 67 ms.
+fn asking() -> Setup {
+    Setup {
+        tuning: Tuning {
+            silence_ns: 10_000,
+            ..RC.tuning
+        },
+        ..RC
+    }
+}
+
+/// Four packets of which the `lost` are lost once, and the first `naks` NAKs; returns the requester's counters.
+fn found_by_asking(lost: std::ops::Range<u32>, naks: u32) -> crate::QpCounters {
+    let mut pair = Pair::new(asking());
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 1000);
+    let (mut requests, mut naks_seen) = (0, 0);
+    let start = pair.now;
+    pair.settle(&mut |from, packet| {
+        if from == 0 {
+            requests += 1;
+            return usize::from(!lost.contains(&(requests - 1)));
+        }
+        let nak = matches!(packet.ext().aeth.unwrap().syndrome, Syndrome::Nak(_));
+        naks_seen += u32::from(nak);
+        usize::from(!nak || naks_seen > naks)
+    });
+    assert_eq!(pair.ends[0].statuses(), [(1, OK)]);
+    assert_eq!(pair.ends[1].memory.writes.len(), 4, "each packet once");
+    assert!(pair.now.0 - start.0 < 1_000_000, "no ack time-out");
+    pair.ends[0].qp.counters()
+}
+
+#[test]
+fn a_lost_tail_is_found_by_asking_and_costs_no_retry() {
+    for lost in [3..4, 1..4, 0..4] {
+        let counters = found_by_asking(lost.clone(), 0);
+        assert_eq!(
+            (counters.timeouts, counters.questions),
+            (0, 1),
+            "{lost:?} lost"
+        );
+    }
+}
+
+#[test]
+fn a_lost_nak_is_found_by_asking() {
+    let counters = found_by_asking(1..2, 1);
+    assert_eq!((counters.timeouts, counters.questions), (0, 1));
+}
+
+#[test]
+fn questions_become_rarer_and_the_ack_time_out_stays_what_it_is() {
+    let mut pair = Pair::new(asking());
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);
+    let start = pair.now;
+    pair.settle(&mut |from, _| usize::from(from == 1));
+    assert_eq!(pair.ends[0].statuses(), [(1, WcStatus::RetryExcErr)]);
+    // 67 ms, and three retries.
+    assert_eq!(pair.now.0 - start.0, 4 * (4096 << 14));
+    let counters = pair.ends[0].qp.counters();
+    assert_eq!(counters.timeouts, 4);
+    // 10 us, doubled each time: twelve fit into 67 ms.
+    assert_eq!(counters.questions, 4 * 12);
+}
+
+#[test]
+fn a_congestion_notification_narrows_the_window() {
+    let mut pair = Pair::new(RC);
+    let before = pair.ends[0].qp.diagnosis().window;
+    pair.ends[0].qp.congested(Instant(5));
+    let after = pair.ends[0].qp.diagnosis().window;
+    assert_eq!((after[0], after[1]), (before[0] / 2, before[1]));
 }

@@ -13,7 +13,7 @@ use crate::types::{
 };
 use crate::{
     CompletionTarget, Drop, MAX_PACKET_BYTES, PacketMeta, Payload, QpConfig, QpEvent, QueuePair,
-    SendWr, Tuning,
+    SendWr, Tuning, WindowLimit,
 };
 use ferriband_wire::{Lid, Mtu, Opcode, Packet, Psn, QKey, Qpn, RKey};
 use std::collections::VecDeque;
@@ -191,6 +191,7 @@ const RC: Setup = Setup {
         max_inflight_packets: 1024,
         ack_interval: 32,
         datagram_mtu: 1024,
+        silence_ns: u64::MAX,
     },
 };
 

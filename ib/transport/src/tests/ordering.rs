@@ -156,7 +156,7 @@ fn i5_a_long_message_crosses_the_end_of_the_psn_space() {
 }
 
 #[test]
-fn i5_no_more_than_half_the_psn_space_is_outstanding() {
+fn a_long_read_is_asked_for_in_pieces_as_many_as_the_window_and_the_peer_take() {
     let mut pair = Pair::new(RC);
     let sges = [Sge {
         addr: 0,
@@ -165,22 +165,72 @@ fn i5_no_more_than_half_the_psn_space_is_outstanding() {
     }];
     let mut read = SendWr::new(1, SendOpcode::RdmaRead, Payload::Gather(&sges));
     read.rkey = RKey(KEY);
-    pair.ends[0].qp.post_send(&read).unwrap();
-    pair.ends[0].post(2, SendOpcode::RdmaWrite, 1);
     let end = &mut pair.ends[0];
+    end.qp.set_window(WindowLimit {
+        responses_bytes: 12 * 256,
+        ..WindowLimit::default()
+    });
+    end.qp.post_send(&read).unwrap();
     let mut buf = [0; MAX_PACKET_BYTES];
-    let first = end
-        .qp
-        .poll_transmit(pair.now, &mut end.memory, &mut buf)
-        .unwrap();
-    let packet = Packet::parse(&buf[..first.len]).unwrap();
-    assert_eq!(packet.ext().reth.map(|reth| reth.dma_length), Some(1 << 31));
-    // 2^31 bytes in packets of 256 are exactly 2^23 PSNs.
-    assert!(
-        end.qp
-            .poll_transmit(pair.now, &mut end.memory, &mut buf)
-            .is_none()
+    let mut asked = Vec::new();
+    while let Some(sent) = end.qp.poll_transmit(pair.now, &mut end.memory, &mut buf) {
+        let packet = Packet::parse(&buf[..sent.len]).unwrap();
+        let reth = packet.ext().reth.unwrap();
+        asked.push((
+            packet.bth().psn.get(),
+            reth.virtual_address,
+            reth.dma_length,
+        ));
+    }
+    // Four at once are allowed, so each asks for a quarter of twelve packets.
+    let piece = 3 * 256;
+    assert_eq!(
+        asked,
+        [
+            (0xff_fffe, 0, 768),
+            (1, piece, 768),
+            (4, 2 * piece, 768),
+            (7, 3 * piece, 768)
+        ]
     );
+}
+
+#[test]
+fn a_read_in_pieces_arrives_whole_whatever_is_lost_and_later_messages_are_counted_right() {
+    for lost in 0..24 {
+        let mut pair = Pair::new(RC);
+        for (i, byte) in pair.ends[1].memory.bytes[0x1000..0x2000]
+            .iter_mut()
+            .enumerate()
+        {
+            *byte = (i % 251) as u8;
+        }
+        pair.ends[0].qp.set_window(WindowLimit {
+            responses_bytes: 8 * 256,
+            ..WindowLimit::default()
+        });
+        pair.ends[0].post(1, SendOpcode::RdmaRead, 4000);
+        for id in 2..5 {
+            pair.ends[1].post_recv(id, 64);
+            pair.ends[0].post(id, SendOpcode::Send, 8);
+        }
+        let mut travelled = 0;
+        pair.settle(&mut |_, _| {
+            travelled += 1;
+            usize::from(travelled != lost)
+        });
+        assert_eq!(
+            pair.ends[0].statuses(),
+            [(1, OK), (2, OK), (3, OK), (4, OK)],
+            "packet {lost} lost"
+        );
+        let expected: Vec<u8> = (0..4000).map(|i| (i % 251) as u8).collect();
+        assert_eq!(
+            pair.ends[0].memory.bytes[..4000],
+            expected,
+            "packet {lost} lost"
+        );
+    }
 }
 
 #[test]
