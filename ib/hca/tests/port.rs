@@ -278,7 +278,7 @@ impl Crowd {
     fn exchange(&mut self, to: &[usize]) -> Vec<[u64; 6]> {
         for from in &self.from {
             for &member in to {
-                self.send(from, self.members[member].qpn + 7);
+                send_to(from, self.port, self.members[member].qpn + 7);
             }
         }
         to.iter()
@@ -298,22 +298,22 @@ impl Crowd {
             .collect()
     }
 
-    fn send(&self, from: &[TxPort; 2], qpn: u32) {
-        let mut packet = [0x64; 28];
-        packet[5..8].copy_from_slice(&qpn.to_be_bytes()[1..]);
-        let to: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        for (tx, to) in from.iter().zip(to) {
-            tx.send(&SocketAddr::new(to, self.port), &packet, 0)
-                .unwrap();
-        }
-    }
-
     /// All packets reach their owners without a detour.
     #[track_caller]
     fn all_direct(&mut self, to: &[usize]) {
         for got in self.exchange(to) {
             assert_eq!(got, [EACH, EACH, 0, 0, 0, 0]);
         }
+    }
+}
+
+/// A packet by each family.
+fn send_to(from: &[TxPort; 2], port: u16, qpn: u32) {
+    let mut packet = [0x64; 28];
+    packet[5..8].copy_from_slice(&qpn.to_be_bytes()[1..]);
+    let to: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    for (tx, to) in from.iter().zip(to) {
+        tx.send(&SocketAddr::new(to, port), &packet, 0).unwrap();
     }
 }
 
@@ -480,4 +480,92 @@ fn another_users_port_is_refused() {
     let stranger = Child::spawn("stranger");
     stranger.channel.send(&[crowd.port.into()]);
     assert_eq!(stranger.channel.recv(), [libc::EADDRINUSE as u64]);
+}
+
+/// Forty members, all of them in this process.
+struct Many {
+    port: u16,
+    members: Vec<(Host, SharedPort, u32)>,
+    from: [TxPort; 2],
+}
+
+impl Many {
+    /// Receives at every member: gives who got which packets, by QPN, and answers probes.
+    fn pump(members: &[(Host, SharedPort, u32)], mut got: impl FnMut(usize, Qpn)) {
+        let mut ring = RxRing::new();
+        for (at, (host, port, _)) in members.iter().enumerate() {
+            for v6 in [false, true] {
+                while port
+                    .rx(v6)
+                    .unwrap()
+                    .receive(&mut ring, RX_MESSAGES)
+                    .unwrap()
+                    != 0
+                {
+                    for (meta, packet) in ring.messages() {
+                        if port.take_probe(host, v6, meta.source, packet) == Probe::No {
+                            got(at, qpn_of(packet));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn all_direct(&self) {
+        for (_, _, qpn) in &self.members {
+            send_to(&self.from, self.port, *qpn);
+        }
+        let mut right = 0;
+        eventually("all packets arrive", || {
+            Self::pump(&self.members, |at, qpn| {
+                assert_eq!(qpn, Qpn(self.members[at].2), "at {at}");
+                right += 1;
+            });
+            right == 2 * self.members.len()
+        });
+    }
+}
+
+#[test]
+fn many_members_find_their_places_by_a_few_probes() {
+    const MEMBERS: usize = 40;
+    let crowd = Crowd::new(0);
+    let mut many = Many {
+        port: crowd.port,
+        members: Vec::new(),
+        from: crowd.from.into_iter().next().unwrap(),
+    };
+    let label = options(crowd.label);
+    for _ in 0..MEMBERS {
+        let host = Host::join(label.clone()).unwrap();
+        let port = SharedPort::join(&host, many.port, BUFFER, WAIT).unwrap();
+        let qpn = host.claim_qpn_block(BlockKind::Auto).unwrap() * QPN_BLOCK;
+        many.members.push((host, port, qpn));
+    }
+    // The last one steers for all.
+    let (host, port, _) = many.members.last().unwrap();
+    port.attach(host, WAIT).unwrap();
+    many.all_direct();
+
+    // A socket that is no member's takes a place, and six members go without a word.
+    let stranger = [false, true].map(|v6| RxSocket::bind(v6, many.port, BUFFER).unwrap());
+    for at in [3, 17, 17, 30, 0, 9] {
+        let (host, port, _) = many.members.remove(at);
+        drop(port);
+        drop(host);
+    }
+    let (host, port, _) = &many.members[5];
+    let repaired = port.repair(host, WAIT, || Many::pump(&many.members, |_, _| {}));
+    repaired.unwrap();
+    many.all_direct();
+    // A joiner counts the members, of which the stranger is none: it finds out that it is one further.
+    let host = Host::join(label).unwrap();
+    let port = SharedPort::join(&host, many.port, BUFFER, WAIT).unwrap();
+    let qpn = host.claim_qpn_block(BlockKind::Auto).unwrap() * QPN_BLOCK;
+    port.attach(&host, WAIT).unwrap();
+    many.members.push((host, port, qpn));
+    many.all_direct();
+    drop(stranger);
 }

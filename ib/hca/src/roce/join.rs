@@ -49,18 +49,11 @@ pub enum Probe {
     Moved,
 }
 
-/// One family's socket, and the ports that probes go out by.
-#[derive(Debug)]
-struct Family {
-    rx: RxSocket,
-    probes: Vec<TxPort>,
-}
-
 /// This process's sockets on the port.
 #[derive(Debug)]
 pub struct SharedPort {
     /// For IPv4, and for IPv6 where the system has it.
-    families: [Option<Family>; 2],
+    sockets: [Option<RxSocket>; 2],
     port: u16,
     /// Longest program that this system has taken so far.
     steps: AtomicUsize,
@@ -95,7 +88,7 @@ impl SharedPort {
 
     /// The receiving socket of a family; None if this host has no such family.
     pub fn rx(&self, v6: bool) -> Option<&RxSocket> {
-        self.families[usize::from(v6)].as_ref().map(|f| &f.rx)
+        self.sockets[usize::from(v6)].as_ref()
     }
 
     /// The port.
@@ -205,15 +198,15 @@ impl SharedPort {
     // Joining.
 
     fn bind(port: u16, buffer_bytes: usize) -> Result<SharedPort, Error> {
-        let v4 = Family::bind(false, port, buffer_bytes)?;
-        let v6 = match Family::bind(true, port, buffer_bytes) {
-            Ok(family) => Some(family),
+        let v4 = RxSocket::bind(false, port, buffer_bytes)?;
+        let v6 = match RxSocket::bind(true, port, buffer_bytes) {
+            Ok(socket) => Some(socket),
             // No IPv6 on this host.
             Err(e) if matches!(e.errno(), libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => None,
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         };
         Ok(SharedPort {
-            families: [Some(v4), v6],
+            sockets: [Some(v4), v6],
             port,
             steps: AtomicUsize::new(MAX_STEPS),
             seen: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -271,11 +264,12 @@ impl SharedPort {
         };
         let number = registry.begin_steering_probe();
         let few = place < FEW;
+        let prober = Prober::new(v6, self.port, SOURCES);
         let sent = if few {
             // In this order: what goes to a place that does not exist reaches somebody who has answered already.
-            (0..=place).all(|index| self.probe(v6, 0, index, number))
+            (0..=place).all(|index| prober.send(0, index, number))
         } else {
-            (0..SOURCES).all(|source| self.probe(v6, source, place, number))
+            (0..SOURCES).all(|source| prober.send(source, place, number))
         };
         if !sent {
             // The loopback interface is down: the prediction has to do.
@@ -312,8 +306,9 @@ impl SharedPort {
         let family = usize::from(v6);
         let members = count(&registry.steering_entries(), v6);
         let number = registry.begin_steering_probe();
+        let prober = Prober::new(v6, self.port, 1);
         for range in [0..members, members..members.saturating_add(STRANGERS)] {
-            let sent = range.clone().all(|index| self.probe(v6, 0, index, number));
+            let sent = range.clone().all(|index| prober.send(0, index, number));
             let end = Instant::now() + PATIENCE;
             let mut again = Some(Instant::now() + PATIENCE / 2);
             while sent && !self.all_answered(registry, v6, number) && Instant::now() < end {
@@ -324,7 +319,7 @@ impl SharedPort {
                     again = None;
                     range
                         .clone()
-                        .for_each(|index| _ = self.probe(v6, 0, index, number));
+                        .for_each(|index| _ = prober.send(0, index, number));
                 }
             }
             if self.all_answered(registry, v6, number) {
@@ -344,21 +339,6 @@ impl SharedPort {
             .iter()
             .filter(|e| e.index[family].is_some())
             .all(|e| e.answer[family].is_some_and(|(n, _)| n == number))
-    }
-
-    fn probe(&self, v6: bool, source: usize, index: u16, number: u32) -> bool {
-        let to: IpAddr = loopback(v6);
-        self.families[usize::from(v6)]
-            .as_ref()
-            .and_then(|family| family.probes.get(source))
-            .is_some_and(|tx| {
-                tx.send(
-                    &SocketAddr::new(to, self.port),
-                    &write_probe(index, number),
-                    0,
-                )
-                .is_ok()
-            })
     }
 
     // Steering.
@@ -386,21 +366,36 @@ impl SharedPort {
     }
 }
 
-impl Family {
-    fn bind(v6: bool, port: u16, buffer_bytes: usize) -> Result<Family, Error> {
-        let rx = RxSocket::bind(v6, port, buffer_bytes)?;
+/// Where probes go out.
+struct Prober {
+    /// Empty without a loopback address: then there are no probes.
+    ports: Vec<TxPort>,
+    to: SocketAddr,
+}
+
+impl Prober {
+    fn new(v6: bool, port: u16, sources: usize) -> Prober {
+        let source = loopback(v6);
         let how = TxOptions {
-            source: loopback(v6),
+            source,
             ifindex: 0,
             port: 0,
             tos: 0,
             hop_limit: 0,
         };
-        // Without a loopback address there are no probes.
-        let probes = (0..SOURCES)
-            .map_while(|_| TxPort::bind(&how).ok())
-            .collect();
-        Ok(Family { rx, probes })
+        Prober {
+            ports: (0..sources)
+                .map_while(|_| TxPort::bind(&how).ok())
+                .collect(),
+            to: SocketAddr::new(source, port),
+        }
+    }
+
+    /// False if it cannot be sent: the loopback interface is down.
+    fn send(&self, source: usize, index: u16, number: u32) -> bool {
+        let probe = write_probe(index, number);
+        let port = self.ports.get(source);
+        port.is_some_and(|tx| tx.send(&self.to, &probe, 0).is_ok())
     }
 }
 
