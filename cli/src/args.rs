@@ -37,6 +37,9 @@ pub enum Command {
         program, else in the build's target/ferriband/lib."
     )]
     Run {
+        /// Which device, and which wire.
+        #[command(flatten)]
+        adapter: AdapterArgs,
         /// The program and its arguments.
         #[arg(
             required = true,
@@ -47,7 +50,14 @@ pub enum Command {
         command: Vec<OsString>,
     },
     /// Print the settings of `run` for a shell: eval "$(ferriband env)"
-    Env(JsonFlag),
+    Env {
+        /// As of `run`.
+        #[command(flatten)]
+        adapter: AdapterArgs,
+        /// Output format.
+        #[command(flatten)]
+        json: JsonFlag,
+    },
     /// List adapters with port state, addresses and limits
     Devices {
         /// Ask the system's own libibverbs instead of Ferriband's.
@@ -119,6 +129,26 @@ pub struct JsonFlag {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What queue pairs of one host reach one another by.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wire {
+    /// Shared memory where both sides are on one host, packets else.
+    Direct,
+    /// Packets always: RoCEv2 over UDP.
+    Roce,
+}
+
+/// What a program shall see of the adapter.
+#[derive(Args, Clone, Default)]
+pub struct AdapterArgs {
+    /// The devices that the program finds, in this order: ferri0, ferri_INTERFACE [default: all].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub device: Vec<String>,
+    /// How peers of the same host are reached on an Ethernet device [default: direct].
+    #[arg(long, value_enum)]
+    pub wire: Option<Wire>,
 }
 
 /// Transport services of a queue pair.
@@ -229,6 +259,9 @@ pub struct DemoArgs {
     /// Fewer iterations: what `make test` runs.
     #[arg(long)]
     pub quick: bool,
+    /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
+    #[arg(long, value_enum, default_value = "direct")]
+    pub wire: Wire,
     /// Only programs whose name or arguments contain this.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
@@ -306,7 +339,7 @@ mod tests {
             &["ferriband", "run", "prog", "-v", "--help"][..],
             &["ferriband", "run", "--", "prog", "-v", "--help"],
         ] {
-            let Command::Run { command } = Cli::try_parse_from(line).expect("parses").command
+            let Command::Run { command, .. } = Cli::try_parse_from(line).expect("parses").command
             else {
                 panic!("not run")
             };

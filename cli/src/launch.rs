@@ -4,6 +4,7 @@
 //! Owns: the search for the library directory and the environment of a program. The program is
 //! executed in place of this process, so that its pid, signals and exit status are its own.
 
+use crate::args::{AdapterArgs, Wire};
 use crate::failure::Failure;
 use crate::text;
 use std::env;
@@ -20,6 +21,10 @@ pub const LIB_DIR_VARIABLE: &str = "FERRIBAND_LIB_DIR";
 /// The library that a directory must hold to be ours.
 pub const VERBS_SONAME: &str = "libibverbs.so.1";
 const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
+/// The devices that a program finds, in order.
+pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
+/// How peers of the same host are reached.
+const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
 
 /// The directory of the drop-in libraries, absolute.
 pub fn lib_dir() -> Result<PathBuf, Failure> {
@@ -101,9 +106,26 @@ pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
     )])
 }
 
+/// The variables that say what a program shall see of the adapter.
+fn adapter_settings(adapter: &AdapterArgs) -> Vec<(&'static str, OsString)> {
+    let mut settings = Vec::new();
+    if !adapter.device.is_empty() {
+        settings.push((DEVICES_VARIABLE, adapter.device.join(",").into()));
+    }
+    if let Some(wire) = adapter.wire {
+        let name = match wire {
+            Wire::Direct => "direct",
+            Wire::Roce => "roce",
+        };
+        settings.push((WIRE_VARIABLE, name.into()));
+    }
+    settings
+}
+
 /// `ferriband env`: the settings as shell code, or as JSON.
-pub fn print_settings(json: bool) -> Result<ExitCode, Failure> {
-    let settings = settings()?;
+pub fn print_settings(adapter: &AdapterArgs, json: bool) -> Result<ExitCode, Failure> {
+    let mut settings = settings()?;
+    settings.extend(adapter_settings(adapter));
     if json {
         let object: serde_json::Map<_, _> = settings
             .iter()
@@ -136,11 +158,12 @@ pub fn quote(word: &str) -> String {
 }
 
 /// `ferriband run`: becomes the program. Returns only when that failed.
-pub fn run(command: &[OsString]) -> Result<ExitCode, Failure> {
+pub fn run(adapter: &AdapterArgs, command: &[OsString]) -> Result<ExitCode, Failure> {
     let (program, arguments) = command
         .split_first()
         .expect("clap demands at least one word");
-    let settings = settings()?;
+    let mut settings = settings()?;
+    settings.extend(adapter_settings(adapter));
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }
@@ -230,6 +253,22 @@ mod tests {
         let path = search_path(Path::new("/ours"), Some(OsStr::new("/a:/ours::/b")));
         assert_eq!(path, "/ours:/a:/b");
         assert_eq!(search_path(Path::new("/ours"), None), "/ours");
+    }
+
+    #[test]
+    fn devices_and_wire_become_variables_only_when_asked_for() {
+        assert!(adapter_settings(&AdapterArgs::default()).is_empty());
+        let adapter = AdapterArgs {
+            device: vec!["ferri_eth0".into(), "ferri0".into()],
+            wire: Some(Wire::Roce),
+        };
+        assert_eq!(
+            adapter_settings(&adapter),
+            [
+                (DEVICES_VARIABLE, "ferri_eth0,ferri0".into()),
+                (WIRE_VARIABLE, "roce".into())
+            ]
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod floor;
 mod launch;
+mod netns;
 mod pages;
 mod perf;
 mod progress;
@@ -37,8 +38,8 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Run { command } => launch::run(&command),
-        Command::Env(flag) => launch::print_settings(flag.json),
+        Command::Run { adapter, command } => launch::run(&adapter, &command),
+        Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { out } => pages::manual(&out),

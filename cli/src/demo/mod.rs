@@ -1,24 +1,30 @@
 //! `ferriband demo`: Debian's own RDMA programs, unmodified, each as a server and a client on the
 //! software adapter, with what each proves and how far it is from this machine's floor.
 //!
-//! Owns: the order of things and the table. The floors are measured in the same run.
+//! Owns: the order of things and the table. The floors are measured in the same run. With `--wire roce` the two sides are on two
+//! hosts, made of network namespaces, and the floors are those of plain UDP between them.
 
 pub mod parse;
 pub mod programs;
+mod roce;
 pub mod runner;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, Wire};
 use crate::failure::Failure;
-use crate::floor::{self, Floors};
+use crate::floor::{self, udp};
 use crate::launch;
+use crate::netns::{self, Forbidden, TwoHosts};
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line};
 use programs::{Effort, Figure, Job};
-use runner::{Output, Words};
+use runner::{Output, Place, Words};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Exit status when nothing could be run: what automake takes for a skipped test.
+const SKIPPED: u8 = 77;
 
 /// What one run gave.
 #[derive(Serialize)]
@@ -36,8 +42,8 @@ struct Outcome {
 }
 
 #[derive(Serialize)]
-struct Report {
-    floors: Floors,
+struct Report<F> {
+    floors: F,
     outcomes: Vec<Outcome>,
     failed: usize,
 }
@@ -49,21 +55,77 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
     } else {
         Effort::FULL
     };
-    let wanted = |job: &Job| {
+    let rounds = if args.quick { 3 } else { 5 };
+    match args.wire {
+        Wire::Direct => {
+            let jobs = chosen(programs::all(effort), args)?;
+            let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
+            let floors = floor::measure(rounds, &progress)?;
+            let table = floor::table(&floors);
+            run_all(args, &jobs, Place::Here, &progress, floors, &table)
+        }
+        Wire::Roce => {
+            let jobs = chosen(roce::all(effort), args)?;
+            let hosts = match netns::two_hosts() {
+                Ok(hosts) => hosts,
+                Err(why) => return skip(args, &why),
+            };
+            let progress = Progress::new(udp::steps(rounds) + jobs.len() as u64);
+            between(args, &jobs, &hosts, rounds, &progress)
+        }
+    }
+}
+
+fn between(
+    args: &DemoArgs,
+    jobs: &[Job<udp::UdpFloors>],
+    hosts: &TwoHosts,
+    rounds: usize,
+    progress: &Progress,
+) -> Result<ExitCode, Failure> {
+    let floors = udp::measure(hosts, rounds, progress)?;
+    let table = udp::table(&floors);
+    run_all(args, jobs, Place::Hosts(hosts), progress, floors, &table)
+}
+
+/// Nothing was shown, and nobody shall think so. Who runs tests must decide whether that is a failure: the status says it.
+fn skip(args: &DemoArgs, Forbidden(why): &Forbidden) -> Result<ExitCode, Failure> {
+    if args.json.json {
+        print_json(&serde_json::json!({ "skipped": why }))?;
+    } else {
+        print_line(&format!(
+            "SKIPPED: no two hosts can be made here: {why}\n  nothing of the RoCEv2 wire was run; it needs user and network \
+             namespaces and veth"
+        ))?;
+    }
+    Ok(ExitCode::from(SKIPPED))
+}
+
+/// The jobs that are wanted, all of whose programs are installed.
+fn chosen<F>(jobs: Vec<Job<F>>, args: &DemoArgs) -> Result<Vec<Job<F>>, Failure> {
+    let wanted = |job: &Job<F>| {
         args.only
             .as_ref()
             .is_none_or(|text| job.title().contains(text.as_str()))
     };
-    let jobs: Vec<Job> = programs::all(effort).into_iter().filter(wanted).collect();
+    let jobs: Vec<Job<F>> = jobs.into_iter().filter(wanted).collect();
     check_installed(&jobs)?;
     launch::settings()?;
-    let rounds = if args.quick { 3 } else { 5 };
-    let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
-    let floors = floor::measure(rounds, &progress)?;
+    Ok(jobs)
+}
+
+fn run_all<F: Serialize>(
+    args: &DemoArgs,
+    jobs: &[Job<F>],
+    place: Place<'_>,
+    progress: &Progress,
+    floors: F,
+    floor_table: &Table,
+) -> Result<ExitCode, Failure> {
     let mut outcomes = Vec::with_capacity(jobs.len());
-    for job in &jobs {
+    for job in jobs {
         progress.step(&job.title());
-        let outcome = run(job, &floors, Duration::from_secs(args.timeout))?;
+        let outcome = run(job, &floors, place, Duration::from_secs(args.timeout))?;
         if let Some(problem) = &outcome.problem {
             progress.note(&format!("FAILED {}\n{problem}", job.title()));
         }
@@ -79,7 +141,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
     if args.json.json {
         print_json(&report)?;
     } else {
-        show(&report)?;
+        show(&report, place, floor_table)?;
     }
     Ok(if failed == 0 {
         ExitCode::SUCCESS
@@ -88,8 +150,8 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-fn show(report: &Report) -> Result<(), Failure> {
-    print_line(&floor::table(&report.floors).render())?;
+fn show<F>(report: &Report<F>, place: Place<'_>, floor_table: &Table) -> Result<(), Failure> {
+    print_line(&floor_table.render())?;
     print_line("")?;
     table(&report.outcomes).print()?;
     let total = report.outcomes.len();
@@ -98,6 +160,11 @@ fn show(report: &Report) -> Result<(), Failure> {
         failed => format!("{failed} of {total} runs FAILED; their output is above"),
     };
     print_line(&format!("\n{verdict}"))?;
+    if let Place::Hosts(_) = place {
+        print_line(
+            "each between two hosts: network namespaces joined by a veth pair, RoCEv2 over UDP",
+        )?;
+    }
     print_line(
         "x floor: how many times slower than this machine's floor, measured in the same run",
     )?;
@@ -109,7 +176,7 @@ fn show(report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_installed(jobs: &[Job]) -> Result<(), Failure> {
+fn check_installed<F>(jobs: &[Job<F>]) -> Result<(), Failure> {
     if jobs.is_empty() {
         return Err(Failure::new(
             "no program of the demonstration has that in its name or options",
@@ -131,7 +198,7 @@ fn check_installed(jobs: &[Job]) -> Result<(), Failure> {
 
 /// The words of both sides. perftest takes -F so that it does not refuse a machine whose clock
 /// frequencies it cannot read.
-fn words(job: &Job, port: u16) -> (Words, Words) {
+fn words<F>(job: &Job<F>, port: u16, place: Place<'_>) -> (Words, Words) {
     let mut server: Words = vec![job.program.to_owned()];
     server.extend(job.options.iter().cloned());
     server.extend(["-p".to_owned(), port.to_string()]);
@@ -139,21 +206,21 @@ fn words(job: &Job, port: u16) -> (Words, Words) {
         server.push("-F".to_owned());
     }
     let mut client = server.clone();
-    client.push("127.0.0.1".to_owned());
+    client.push(place.server_address().to_string());
     (server, client)
 }
 
-fn run(job: &Job, floors: &Floors, limit: Duration) -> Result<Outcome, Failure> {
+fn run<F>(job: &Job<F>, floors: &F, place: Place<'_>, limit: Duration) -> Result<Outcome, Failure> {
     let (outputs, client_text) = if job.is_pair {
         let port = runner::free_port(0)?;
-        let (server, client) = words(job, port);
-        let (server, client) = runner::run_pair(&server, &client, port, limit)?;
+        let (server, client) = words(job, port, place);
+        let (server, client) = runner::run_pair_at(place, &server, &client, port, limit)?;
         let text = client.text.clone();
         (vec![server, client], text)
     } else {
         let mut words: Words = vec![job.program.to_owned()];
         words.extend(job.options.iter().cloned());
-        let output = runner::run_single(&words, limit)?;
+        let output = runner::run_single_at(place, &words, limit)?;
         let text = output.text.clone();
         (vec![output], text)
     };

@@ -35,7 +35,7 @@ pub enum Figure {
 
 /// One run of one program.
 #[derive(Clone)]
-pub struct Job {
+pub struct Job<F: 'static = Floors> {
     /// The program.
     pub program: &'static str,
     /// Its options, without port and host.
@@ -47,12 +47,12 @@ pub struct Job {
     /// True when it runs as a server and a client.
     pub is_pair: bool,
     /// The floor of the same quantity, and its name.
-    pub floor: fn(&Floors) -> Option<Figure>,
+    pub floor: fn(&F) -> Option<Figure>,
     /// What the floor is.
     pub floor_name: &'static str,
 }
 
-impl Job {
+impl<F> Job<F> {
     /// Program and options as a line.
     pub fn title(&self) -> String {
         iter::once(self.program)
@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-fn ns(floor: Floor) -> Option<Figure> {
+pub(super) fn ns(floor: Floor) -> Option<Figure> {
     floor.map(Figure::Nanoseconds)
 }
 
@@ -75,10 +75,10 @@ const NO_FLOOR: fn(&Floors) -> Option<Figure> = |_| None;
 /// Iterations of the demonstration.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    pingpong: u32,
-    latency: u32,
-    event_latency: u32,
-    bandwidth: u32,
+    pub(super) pingpong: u32,
+    pub(super) latency: u32,
+    pub(super) event_latency: u32,
+    pub(super) bandwidth: u32,
 }
 
 impl Effort {
@@ -124,7 +124,11 @@ pub fn all(effort: Effort) -> Vec<Job> {
 }
 
 /// Adds the completion mode to options and sentence.
-fn with_mode(event: bool, mut options: Vec<String>, proves: &str) -> (Vec<String>, String) {
+pub(super) fn with_mode(
+    event: bool,
+    mut options: Vec<String>,
+    proves: &str,
+) -> (Vec<String>, String) {
     if event {
         options.push("-e".to_owned());
     }
@@ -136,7 +140,7 @@ fn with_mode(event: bool, mut options: Vec<String>, proves: &str) -> (Vec<String
     (options, format!("{proves}, {mode}"))
 }
 
-fn words(list: &[&str]) -> Vec<String> {
+pub(super) fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(|word| (*word).to_owned()).collect()
 }
 

@@ -7,10 +7,12 @@
 
 use crate::failure::Failure;
 use crate::launch;
+use crate::netns::{self, Host, TwoHosts};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
@@ -21,6 +23,47 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the other program may go on after one has ended.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Where the two sides run.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// Both on this host, with the devices that it has.
+    Here,
+    /// The server on the first host, the client on the second, each with its Ethernet device.
+    Hosts(&'a TwoHosts),
+}
+
+impl<'a> Place<'a> {
+    /// How the client finds the server.
+    pub fn server_address(self) -> Ipv4Addr {
+        match self {
+            Place::Here => Ipv4Addr::LOCALHOST,
+            Place::Hosts(hosts) => hosts.first.address,
+        }
+    }
+
+    fn server(self) -> Option<&'a Host> {
+        match self {
+            Place::Here => None,
+            Place::Hosts(hosts) => Some(&hosts.first),
+        }
+    }
+
+    fn client(self) -> Option<&'a Host> {
+        match self {
+            Place::Here => None,
+            Place::Hosts(hosts) => Some(&hosts.second),
+        }
+    }
+
+    fn environment(self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        let mut environment = launch::settings()?;
+        if let Place::Hosts(_) = self {
+            environment.push((launch::DEVICES_VARIABLE, netns::DEVICE.into()));
+        }
+        Ok(environment)
+    }
+}
 
 /// A program and its arguments.
 pub type Words = Vec<String>;
@@ -64,9 +107,17 @@ struct Running {
 }
 
 impl Running {
-    fn start(words: &Words, environment: &[(&'static str, OsString)]) -> Result<Self, Failure> {
+    fn start(
+        words: &Words,
+        environment: &[(&'static str, OsString)],
+        host: Option<&Host>,
+    ) -> Result<Self, Failure> {
         let (program, arguments) = words.split_first().expect("a command has a program");
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(host) = host {
+            start_on(&mut command, host);
+        }
+        let mut child = command
             .args(arguments)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -158,11 +209,24 @@ pub fn free_port(after: u16) -> Result<u16, Failure> {
         .ok_or_else(|| Failure::new("no TCP port between 18600 and 32000 is free"))
 }
 
-/// Whether somebody listens on a TCP port: read from /proc, because a trial connection would be
+/// Lets a program begin in a host's namespace, and end with this process: nothing shall hold the namespace after it.
+fn start_on(command: &mut Command, host: &Host) {
+    let namespace = host.namespace().as_raw_fd();
+    let begin = move || {
+        // SAFETY: changes only when the new process is to die.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: the host outlives the start of the program, so its descriptor is open.
+        netns::enter(unsafe { BorrowedFd::borrow_raw(namespace) })
+    };
+    // SAFETY: makes two system calls and does nothing else between fork and exec.
+    unsafe { command.pre_exec(begin) };
+}
+
+/// Whether somebody listens on a TCP port of the network of process `pid`: read from /proc, because a trial connection would be
 /// taken for the client.
-fn is_listening(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        let text = fs::read_to_string(table).unwrap_or_default();
+fn is_listening(pid: u32, port: u16) -> bool {
+    ["tcp", "tcp6"].iter().any(|table| {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         text.lines().skip(1).any(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
             let local = fields.next().and_then(|address| address.rsplit(':').next());
@@ -174,7 +238,12 @@ fn is_listening(port: u16) -> bool {
 
 /// Runs one program to its end.
 pub fn run_single(words: &Words, limit: Duration) -> Result<Output, Failure> {
-    let mut program = Running::start(words, &launch::settings()?)?;
+    run_single_at(Place::Here, words, limit)
+}
+
+/// Runs one program to its end where a server would be.
+pub fn run_single_at(place: Place<'_>, words: &Words, limit: Duration) -> Result<Output, Failure> {
+    let mut program = Running::start(words, &place.environment()?, place.server())?;
     wait_until(limit, || program.has_ended());
     Ok(program.finish())
 }
@@ -186,12 +255,24 @@ pub fn run_pair(
     port: u16,
     limit: Duration,
 ) -> Result<(Output, Output), Failure> {
-    let environment = launch::settings()?;
-    let mut first = Running::start(server, &environment)?;
+    run_pair_at(Place::Here, server, client, port, limit)
+}
+
+/// The same, with the sides where they are to be.
+pub fn run_pair_at(
+    place: Place<'_>,
+    server: &Words,
+    client: &Words,
+    port: u16,
+    limit: Duration,
+) -> Result<(Output, Output), Failure> {
+    let environment = place.environment()?;
+    let mut first = Running::start(server, &environment, place.server())?;
+    let server_pid = first.child.id();
     wait_until(LISTEN_PATIENCE.min(limit), || {
-        is_listening(port) || first.has_ended()
+        is_listening(server_pid, port) || first.has_ended()
     });
-    let mut second = Running::start(client, &environment)?;
+    let mut second = Running::start(client, &environment, place.client())?;
     wait_until(limit, || first.has_ended() || second.has_ended());
     wait_until(END_PATIENCE.min(limit), || {
         first.has_ended() & second.has_ended()
@@ -214,11 +295,12 @@ mod tests {
     fn a_listening_port_is_seen_without_touching_it() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
-        assert!(is_listening(port));
+        let own = std::process::id();
+        assert!(is_listening(own, port));
         drop(listener);
         // A process that another test forks meanwhile holds a copy for a moment.
-        wait_until(Duration::from_secs(5), || !is_listening(port));
-        assert!(!is_listening(port));
+        wait_until(Duration::from_secs(5), || !is_listening(own, port));
+        assert!(!is_listening(own, port));
     }
 
     #[test]
@@ -226,7 +308,7 @@ mod tests {
         let words = ["sh", "-c", "echo before; sleep 1000 & sleep 1000"]
             .map(str::to_owned)
             .to_vec();
-        let mut program = Running::start(&words, &[]).expect("sh runs");
+        let mut program = Running::start(&words, &[], None).expect("sh runs");
         let begun = Instant::now();
         wait_until(Duration::from_millis(300), || program.has_ended());
         let output = program.finish();

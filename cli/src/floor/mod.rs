@@ -9,6 +9,7 @@ mod copy;
 mod pair;
 mod polled;
 mod sched;
+pub mod udp;
 
 use crate::failure::Failure;
 use crate::progress::Progress;
