@@ -38,9 +38,10 @@ build: ## build the program and the drop-in libraries
 	$(CARGO) build --release --package ferriband
 	$(CARGO) xtask libs --release
 
-demo: build ## run Debian's own RDMA programs on the software adapter
+demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)
 	$(FERRIBAND) demo
+	$(FERRIBAND) demo --wire roce || [ $$? -eq 77 ]
 
 # One build serves all of it: see [profile.dev] in Cargo.toml.
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
@@ -51,6 +52,7 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(CARGO) xtask libs
 	$(TESTED) sim --seeds $(SIM_SEEDS)
 	$(TESTED) demo --quick
+	@$(TESTED) demo --wire roce --quick || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
