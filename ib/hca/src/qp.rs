@@ -220,6 +220,8 @@ impl Qp {
             // other processes may go on with it
             Some(target) => target.release(engine),
             None => {
+                self.send_owed(engine);
+                self.end_packets();
                 self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
                 engine.remove_qp(self);

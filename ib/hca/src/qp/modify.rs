@@ -28,6 +28,10 @@ impl Qp {
             self.begin_packets(&old);
         }
         let on_packets = self.on_packets.load(Ordering::Acquire);
+        if on_packets && matches!(to, QpState::Reset | QpState::Err) {
+            // what the program has seen arrive is acknowledged, or the peer would take it for lost
+            self.send_owed(engine);
+        }
         if on_packets
             && to != QpState::Reset
             && let Err(error) = self.modify_packets(new, mask)
