@@ -19,7 +19,8 @@ usage: cargo xtask COMMAND
         build the drop-in libraries (libibverbs.so.1) into DIR, by default target/ferriband/lib,
         or target/ferriband/lib-NAME for another profile
   bindings [--bindgen PATH] [--check]
-        regenerate abi/verbs-sys/src/bindings.rs from the rdma-core headers of this system; with --check only compare
+        regenerate src/bindings.rs of abi/verbs-sys and abi/rdmacm-sys from the rdma-core headers of this
+        system; with --check only compare
   gates
         check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
 ";
