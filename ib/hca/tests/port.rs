@@ -16,7 +16,12 @@ use ferriband_wire::Qpn;
 
 #[test]
 fn child_entry() {
-    process::run_role(&[("sharer", sharer_role), ("stranger", stranger_role)]);
+    process::run_role(&[
+        ("sharer", sharer_role),
+        ("stranger", stranger_role),
+        ("dark", dark_role),
+        ("narrow", narrow_role),
+    ]);
 }
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -189,6 +194,89 @@ fn stranger_role(channel: Channel) {
     assert_eq!(unsafe { libc::setuid(65534) }, 0);
     let refused = RxSocket::bind(false, told[0] as u16, BUFFER).map_err(|e| e.errno());
     channel.send(&[refused.err().unwrap_or(0) as u64]);
+}
+
+/// Moves this thread to a network namespace of its own, whose loopback interface is down.
+fn enter_namespace() {
+    // SAFETY: no precondition.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+}
+
+fn joined(members: usize, port: u16) -> Vec<(Host, SharedPort)> {
+    (0..members)
+        .map(|_| {
+            let host = Host::join(options(0)).unwrap();
+            let port = SharedPort::join(&host, port, BUFFER, WAIT).unwrap();
+            (host, port)
+        })
+        .collect()
+}
+
+/// Where no probe can go, what should have become of the array has to do.
+fn dark_role(channel: Channel) {
+    enter_namespace();
+    let mut members = joined(4, ROCE_PORT);
+    let places = |members: &[(Host, SharedPort)]| -> Vec<u64> {
+        let entries = members
+            .iter()
+            .map(|(host, _)| host.steering_of(host.me()).unwrap());
+        entries
+            .map(|e| u64::from(e.index[0].unwrap()) * 10 + u64::from(e.index[1].unwrap()))
+            .collect()
+    };
+    let mut said = places(&members);
+    let (host, port) = members.remove(1);
+    port.leave(&host, WAIT).unwrap();
+    said.extend(places(&members));
+    members[0].1.repair(&members[0].0, WAIT, || ()).unwrap();
+    said.extend(places(&members));
+    channel.send(&said);
+}
+
+/// A kernel that grants programs little memory gets a short one.
+fn narrow_role(channel: Channel) {
+    enter_namespace();
+    if std::fs::write("/proc/sys/net/core/optmem_max", "4096").is_err() {
+        return channel.send(&[0, 0]);
+    }
+    let members = joined(2, ROCE_PORT);
+    for id in 0..600 {
+        let service = Service {
+            id,
+            gid: ferriband_wire::Gid([0; 16]),
+            flags: SERVICE_LISTENS,
+            word: 0,
+        };
+        members[id as usize % 2].0.service_claim(&service).unwrap();
+    }
+    let (host, port) = &members[0];
+    let steps = |count| {
+        vec![
+            FilterStep {
+                code: 0x06,
+                jt: 0,
+                jf: 0,
+                k: 0
+            };
+            count
+        ]
+    };
+    let refused = port
+        .rx(false)
+        .unwrap()
+        .attach(&steps(1000))
+        .map_err(|e| e.errno());
+    let attached = port.attach(host, WAIT).is_ok();
+    channel.send(&[refused.err().unwrap_or(0) as u64, attached.into()]);
+}
+
+fn is_root() -> bool {
+    // SAFETY: no precondition.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("not root: this test is skipped");
+    }
+    root
 }
 
 fn options(label: u64) -> JoinOptions {
@@ -471,9 +559,7 @@ fn everybody_watches_somebody() {
 
 #[test]
 fn another_users_port_is_refused() {
-    // SAFETY: no precondition.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("not root: no other user to be");
+    if !is_root() {
         return;
     }
     let crowd = Crowd::new(1);
@@ -568,4 +654,27 @@ fn many_members_find_their_places_by_a_few_probes() {
     many.members.push((host, port, qpn));
     many.all_direct();
     drop(stranger);
+}
+
+#[test]
+fn without_a_loopback_interface_the_order_is_predicted() {
+    if !is_root() {
+        return;
+    }
+    let child = Child::spawn("dark");
+    let places = child.channel.recv();
+    // Both families' places: four join, the last takes the place of the second, and nobody moves in the repair.
+    assert_eq!(places, [0, 11, 22, 33, 0, 22, 11, 0, 22, 11]);
+}
+
+#[test]
+fn a_program_becomes_as_short_as_the_kernel_wants_it() {
+    if !is_root() {
+        return;
+    }
+    match Child::spawn("narrow").channel.recv()[..] {
+        [0, 0] => eprintln!("the limit of this kernel is everybody's: this test is skipped"),
+        [refused, attached] => assert_eq!((refused, attached), (libc::ENOMEM as u64, 1)),
+        _ => panic!("two words"),
+    }
 }
