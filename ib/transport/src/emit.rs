@@ -49,6 +49,26 @@ pub(crate) struct Part {
     pub ack_req: bool,
 }
 
+/// The bulk of a long message: a BTH, and payload that fills the MTU and so needs no pad.
+fn middle(
+    bth: &Bth,
+    env: &mut dyn Environment,
+    sq: &SendQueue,
+    part: Part,
+    mtu: u32,
+    buf: &mut [u8],
+) -> Result<usize, MemoryError> {
+    let (offset, length) = (part.index * mtu, mtu as usize);
+    bth.emit(0, buf).expect("the caller offers room for a BTH");
+    let out = &mut buf[Bth::LEN..Bth::LEN + length];
+    if sq.get(part.request).inline {
+        out.copy_from_slice(&sq.inline(part.request)[offset as usize..][..length]);
+    } else {
+        env.gather(sq.sges(part.request), offset, out)?;
+    }
+    Ok(Bth::LEN + length)
+}
+
 /// Emits one packet of a request.
 pub(crate) fn request(
     ctx: &Context<'_>,
@@ -83,6 +103,9 @@ pub(crate) fn request(
     bth.pkey = env.pkey(ctx.attr.pkey_index);
     bth.ack_req = part.ack_req;
     bth.migrated = ctx.migrated;
+    if position == Position::Middle && opcode.info().header_len == Bth::LEN {
+        return middle(&bth, env, sq, part, mtu, buf);
+    }
     bth.solicited =
         position.ends() && wqe.consumes_receive() && wqe.flags.contains(SendFlags::SOLICITED);
     let mut ext = Ext::default();

@@ -402,8 +402,9 @@ impl SendQueue {
     /// The next completion in order. An unsignaled success makes none; any failure does.
     pub fn poll(&mut self, qpn: Qpn) -> Option<Completion> {
         while self.head < self.done {
-            let wqe = self.slots[self.slot(self.head)];
+            let slot = self.slot(self.head);
             self.head += 1;
+            let wqe = &self.slots[slot];
             let signaled = self.signal_all || wqe.flags.contains(SendFlags::SIGNALED);
             if wqe.status == WcStatus::Success && !signaled {
                 continue;

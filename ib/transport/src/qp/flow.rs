@@ -95,6 +95,10 @@ impl QueuePair {
     }
 
     fn follow_migration(&mut self, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
+        // Nothing is armed nor to be armed: the usual case, in which no packet changes anything.
+        if self.attr.path_mig_state == MigState::Migrated {
+            return;
+        }
         let alt = &self.attr.alt_av;
         let on_alternate = match meta.grh {
             Some(grh) if alt.is_global => grh[8..24] == alt.dgid.0,

@@ -50,6 +50,10 @@ struct Admitted {
     psns: u32,
     /// It goes beyond the peer's credits.
     probing: bool,
+    /// It is a READ or atomic.
+    data: bool,
+    /// Packets of its request.
+    packets: u32,
 }
 
 #[derive(Debug)]
@@ -395,11 +399,12 @@ impl Requester {
                 return Step::Idle;
             }
             let head = self.cur == self.sq.done();
-            let wqe = *self.sq.get(self.cur);
+            let wqe = self.sq.get(self.cur);
             if wqe.status != WcStatus::Success {
                 // A local failure is reported in its turn: earlier requests are still being acknowledged.
                 if head {
-                    self.sq.finish(wqe.status, 0);
+                    let status = wqe.status;
+                    self.sq.finish(status, 0);
                     return Step::Failed;
                 }
                 return Step::Idle;
@@ -409,7 +414,7 @@ impl Requester {
                 if !head {
                     return Step::Idle;
                 }
-                match execute_locally(&wqe, env) {
+                match execute_locally(wqe, env) {
                     WcStatus::Success => {
                         self.sq.finish(WcStatus::Success, 0);
                         self.cur += 1;
@@ -421,7 +426,7 @@ impl Requester {
                 }
                 continue;
             }
-            let Some(admitted) = self.admit(ctx, &wqe) else {
+            let Some(admitted) = self.admit(ctx) else {
                 return Step::Idle;
             };
             if let Some(len) = self.send(now, ctx, env, admitted, buf) {
@@ -431,7 +436,8 @@ impl Requester {
     }
 
     /// Whether the current packet may be sent; gives the request its PSNs if it begins.
-    fn admit(&mut self, ctx: &Context<'_>, wqe: &SendWqe) -> Option<Admitted> {
+    fn admit(&mut self, ctx: &Context<'_>) -> Option<Admitted> {
+        let wqe = self.sq.get(self.cur);
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cur_packet == 0;
         if fenced && !self.reads.is_empty() {
             return None;
@@ -441,37 +447,56 @@ impl Requester {
         if data && self.reads.len() >= usize::from(ctx.attr.max_rd_atomic) {
             return None;
         }
-        let mut plan = *wqe;
         if !wqe.begun() {
-            plan.packets = match wqe.opcode {
-                SendOpcode::CmpSwap | SendOpcode::FetchAdd => 1,
-                _ => packets_of(wqe.length, ctx.attr.path_mtu.bytes()),
-            };
-            plan.piece = if wqe.opcode == SendOpcode::RdmaRead {
-                self.read_piece(ctx).min(plan.packets)
-            } else {
-                plan.packets
-            };
-            plan.ssn = self.ssn.wrapping_add(1) & (Psn::MODULUS - 1);
+            return self.admit_first(ctx);
         }
-        let psn = self.cur_psn();
+        let psn = wqe.first_psn.add(self.cur_packet);
         let psns = if data {
-            plan.piece_end(self.cur_packet) - self.cur_packet
+            wqe.piece_end(self.cur_packet) - self.cur_packet
         } else {
             1
         };
+        let (probing, packets) = (self.within_credits(wqe, wqe.ssn, wqe.packets)?, wqe.packets);
+        let fits = self.fits_window(ctx, psn, data, psns);
+        fits.then_some(Admitted {
+            psn,
+            psns,
+            probing,
+            data,
+            packets,
+        })
+    }
+
+    /// As `admit`, for a request of which nothing was ever sent.
+    fn admit_first(&mut self, ctx: &Context<'_>) -> Option<Admitted> {
+        let wqe = self.sq.get(self.cur);
+        let data = wqe.is_read_or_atomic();
+        let packets = match wqe.opcode {
+            SendOpcode::CmpSwap | SendOpcode::FetchAdd => 1,
+            _ => packets_of(wqe.length, ctx.attr.path_mtu.bytes()),
+        };
+        let piece = match wqe.opcode {
+            SendOpcode::RdmaRead => self.read_piece(ctx).min(packets),
+            _ => packets,
+        };
+        let psns = if data { piece } else { 1 };
+        let psn = self.next;
+        let ssn = self.ssn.wrapping_add(1) & (Psn::MODULUS - 1);
+        let probing = self.within_credits(wqe, ssn, packets)?;
         if !self.fits_window(ctx, psn, data, psns) {
             return None;
         }
-        let probing = self.within_credits(&plan)?;
-        if !wqe.begun() {
-            // Each piece of a READ is a message of its own to the peer, which counts them.
-            let messages = plan.packets.div_ceil(plan.piece.max(1));
-            self.ssn = self.ssn.wrapping_add(messages) & (Psn::MODULUS - 1);
-            plan.first_psn = psn;
-            *self.sq.get_mut(self.cur) = plan;
-        }
-        Some(Admitted { psn, psns, probing })
+        // Each piece of a READ is a message of its own to the peer, which counts them.
+        self.ssn = self.ssn.wrapping_add(packets.div_ceil(piece)) & (Psn::MODULUS - 1);
+        let wqe = self.sq.get_mut(self.cur);
+        (wqe.first_psn, wqe.packets, wqe.piece, wqe.ssn) = (psn, packets, piece, ssn);
+        Some(Admitted {
+            psn,
+            psns,
+            probing,
+            data,
+            packets,
+        })
     }
 
     /// A READ's pieces: a quarter of the window, so that several keep it full while one is answered, and not so large
@@ -503,14 +528,14 @@ impl Requester {
     /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA 9.7.7.2: beyond the
     /// credits a single packet may ask whether there is a receive after all; the rest of the message follows when that
     /// packet was acknowledged. A WRITE asks with its last packet.
-    fn within_credits(&self, wqe: &SendWqe) -> Option<bool> {
-        let within = self.unlimited || !Psn::new(wqe.ssn).after(Psn::new(self.lsn));
+    fn within_credits(&self, wqe: &SendWqe, ssn: u32, packets: u32) -> Option<bool> {
+        let within = self.unlimited || !Psn::new(ssn).after(Psn::new(self.lsn));
         if within || !wqe.consumes_receive() {
             return Some(false);
         }
         let write = wqe.opcode == SendOpcode::RdmaWriteImm;
         let asks = if write {
-            self.cur_packet + 1 == wqe.packets
+            self.cur_packet + 1 == packets
         } else {
             self.cur_packet == 0
         };
@@ -531,10 +556,14 @@ impl Requester {
         admitted: Admitted,
         buf: &mut [u8],
     ) -> Option<usize> {
-        let Admitted { psn, psns, probing } = admitted;
-        let wqe = self.sq.get(self.cur);
-        let data = wqe.is_read_or_atomic();
-        let ends = self.cur_packet + psns == wqe.packets;
+        let Admitted {
+            psn,
+            psns,
+            probing,
+            data,
+            packets,
+        } = admitted;
+        let ends = self.cur_packet + psns == packets;
         let ack_req = ends || data || probing || self.wants_ack(ctx, psn);
         let part = emit::Part {
             request: self.cur,

@@ -634,8 +634,9 @@ pub(crate) fn receive_write(
     if !agrees {
         return Err(Refusal::Invalid);
     }
-    if remaining > 0 {
-        // The rest of the range with every packet, so that a key revoked midway is seen (I7).
+    if remaining > 0 && position.starts() {
+        // The whole range before anything of it is written. A key that is revoked midway is seen too: each write
+        // checks its own part (I7).
         let reth = Reth {
             virtual_address: addr,
             rkey: key,
