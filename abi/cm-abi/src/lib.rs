@@ -208,3 +208,20 @@ functions! {
     /// EAGAIN, EINTR, EINVAL (size).
     fn get_event = ferriband_cm_get_event(channel: *mut fb_channel, event: *mut fb_cm_event) -> c_int;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One name for each function, in the order of the table, none twice.
+    #[test]
+    fn every_function_has_its_symbol() {
+        assert_eq!(size_of::<CmFunctions>(), SYMBOLS.len() * size_of::<usize>());
+        for (index, symbol) in SYMBOLS.iter().enumerate() {
+            assert!(symbol.to_bytes().starts_with(b"ferriband_cm_"));
+            assert!(!SYMBOLS[..index].contains(symbol));
+        }
+        assert_eq!(SYMBOLS[0], c"ferriband_cm_version");
+        assert_eq!(SYMBOLS[SYMBOLS.len() - 1], c"ferriband_cm_get_event");
+    }
+}

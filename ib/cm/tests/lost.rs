@@ -4,7 +4,7 @@ mod common;
 
 use common::{Host, deliver, events, listen, rep, req, sidr, transmits};
 use ferriband_cm::table::{Kind, State};
-use ferriband_cm::{CmEvent, CmLimits, Enhanced, Machine, SidrReplyParams};
+use ferriband_cm::{CmEvent, CmLimits, Enhanced, Input, Machine, Route, SidrReplyParams};
 use ferriband_transport::types::{Instant, QpState};
 use ferriband_wire::cm::{CmMad, Info, Message, RejectReason, SidrStatus};
 use ferriband_wire::{CommId, QKey, Qpn, TransactionId};
@@ -317,4 +317,55 @@ fn a_destroyed_identifier_is_silent() {
     }
     assert!(events(&mut pair.machines[0]).is_empty());
     assert!(pair.machines[0].is_empty());
+}
+
+/// One process, both sides: messages that a machine sends to itself.
+#[test]
+fn a_process_may_connect_to_itself() {
+    let own = Route::Host { slot: 1 };
+    let mut machine = Machine::new(1, CmLimits::default(), [1, 5]);
+    machine.listen(&listen(0)).expect("free");
+    let now = Instant(0);
+    let mut told = Vec::new();
+    let mut run = |machine: &mut Machine| {
+        loop {
+            let out = transmits(machine);
+            let heard = events(machine);
+            if out.is_empty() && heard.is_empty() {
+                return told.clone();
+            }
+            for (route, _, mad) in out {
+                assert_eq!(route, own);
+                let input = Input::Mad {
+                    from: own,
+                    to: None,
+                    mad: &mad,
+                };
+                machine.handle(now, input, &HERE).expect("taken");
+            }
+            for event in heard {
+                answer(machine, now, event.comm, &event.kind);
+                told.push(event.comm);
+            }
+        }
+    };
+    let mut params = req(HERE, HERE, 7, 0x11, b"ask");
+    params.route = own;
+    let asking = machine.connect(now, &params).expect("room");
+    let asked = run(&mut machine)[0];
+    assert_ne!(asking, asked);
+    for comm in [asking, asked] {
+        assert_eq!(machine.state(comm), State::Established);
+    }
+    let (rtr, _) = machine.qp_attr(asking, QpState::Rtr).expect("known");
+    assert_eq!(rtr.dest_qpn, Qpn(0x22));
+    machine.disconnect(now, asked, &[]).expect("connected");
+    run(&mut machine);
+    for comm in [asking, asked] {
+        assert_eq!(machine.state(comm), State::TimeWait);
+    }
+    while let Some(at) = machine.poll_timeout() {
+        machine.handle_timeout(at);
+    }
+    assert!(machine.is_empty());
 }
