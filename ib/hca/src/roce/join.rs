@@ -15,8 +15,7 @@
 use super::steer::{self, MAX_STEPS, MIN_STEPS, Steering};
 use crate::error::Error;
 use ferriband_memory::host::{
-    BlockKind, Fate, Host, HostError, ProcessRef, QPN_BLOCK, Registry, SERVICE_LISTENS,
-    SteeringEntry,
+    BlockKind, Host, ProcessRef, QPN_BLOCK, Registry, SERVICE_LISTENS, SteeringEntry,
 };
 use ferriband_memory::net::{RxRing, RxSocket, TxOptions, TxPort};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -75,7 +74,8 @@ impl SharedPort {
         lock_wait: Duration,
     ) -> Result<SharedPort, Error> {
         host.locked(lock_wait, |registry| {
-            let clean = bury_dead(host)? == 0;
+            // Who died may have been buried before, and what it left was not put right: then there is a gap.
+            let clean = host.steering_reap()? == 0 && is_gapless(&registry.steering_entries());
             host.steering_open()?;
             let joined = SharedPort::bind(port, buffer_bytes)
                 .and_then(|shared| shared.enter(host, registry, clean).map(|()| shared));
@@ -151,7 +151,7 @@ impl SharedPort {
         mut pump: impl FnMut(),
     ) -> Result<(), Error> {
         host.locked(lock_wait, |registry| {
-            bury_dead(host)?;
+            host.steering_reap()?;
             // The program must know probes, and no place is too far for it.
             self.attach_here(registry)?;
             self.find_out(registry, &mut pump);
@@ -438,15 +438,13 @@ fn steering_of(registry: &Registry, v6: bool) -> Steering {
     }
 }
 
-/// Buries the processes on the port that are gone. Gives their number.
-fn bury_dead(host: &Host) -> Result<usize, HostError> {
-    let mut dead = 0;
-    for entry in host.steering_entries() {
-        if entry.process != host.me() && host.reap_process(entry.process)? == Fate::Dead {
-            dead += 1;
-        }
-    }
-    Ok(dead)
+/// True if the places that are written down are all that there are below the highest.
+fn is_gapless(entries: &[SteeringEntry]) -> bool {
+    (0..2).all(|family| {
+        let mut places: Vec<u16> = entries.iter().filter_map(|e| e.index[family]).collect();
+        places.sort_unstable();
+        places.iter().copied().eq(0..places.len() as u16)
+    })
 }
 
 /// Entries are in the order of slots.
@@ -548,6 +546,27 @@ mod tests {
             index: [Some(index), None],
             answer: [answer, None],
         }
+    }
+
+    #[test]
+    fn a_gap_shows_that_somebody_went_unseen() {
+        let at = |places: &[u16]| -> Vec<SteeringEntry> {
+            let slots = 0..places.len() as u32;
+            slots
+                .zip(places)
+                .map(|(slot, &place)| entry(slot, place, None))
+                .collect()
+        };
+        assert!(
+            [&[][..], &[0], &[1, 0], &[2, 0, 1]]
+                .iter()
+                .all(|p| is_gapless(&at(p)))
+        );
+        assert!(
+            [&[1][..], &[0, 0], &[0, 2], &[3, 1, 0]]
+                .iter()
+                .all(|p| !is_gapless(&at(p)))
+        );
     }
 
     #[test]
