@@ -58,7 +58,7 @@ impl Requester {
         match aeth.syndrome {
             Syndrome::Ack(credits) => {
                 self.take_credits(credits, aeth.msn);
-                let asked = self.asked;
+                let asked = self.asked.or(self.suspect);
                 self.acknowledge(now, ctx, psn.next());
                 if self.una != psn.next() {
                     return self.implied_nak(now);
@@ -100,14 +100,16 @@ impl Requester {
         outcome
     }
 
-    /// The question about a silence is answered, and with it everything that arrived. What was outstanding up to
-    /// `end` and is not acknowledged now was lost.
+    /// Something was acknowledged after a question. If the peer had everything that was sent before it, it is said at
+    /// once or soon; what is missing up to `end` after a moment without more was lost.
     #[cold]
     fn heard_again(&mut self, now: Instant, end: Psn) {
         if end.after(self.una) && self.cur_psn() != self.una {
-            self.journal.note(now, Cause::Silence, self.una);
-            self.narrow(false);
-            self.go_back();
+            self.suspect = Some(end);
+            let moment = now.plus_ns(self.trip.moment_ns());
+            self.timers.set(Timer::Silence, moment);
+        } else {
+            self.suspect = None;
         }
     }
 

@@ -88,6 +88,9 @@ pub(crate) struct Requester {
     pub(super) recover: Option<Psn>,
     /// The peer was asked during this silence; what had been sent then ended here.
     pub(super) asked: Option<Psn>,
+    /// After a question, something was acknowledged and not everything before this PSN: the rest is lost, unless the
+    /// peer is just behind and more acknowledgements are on their way.
+    pub(super) suspect: Option<Psn>,
     /// The question is to be sent.
     pub(super) ask: bool,
     /// Questions since the last progress: each waits twice as long as the one before.
@@ -127,6 +130,7 @@ impl Requester {
             trip: RoundTrip::default(),
             recover: None,
             asked: None,
+            suspect: None,
             ask: false,
             questions: 0,
             gone_back_for: None,
@@ -207,6 +211,7 @@ impl Requester {
         self.reads.clear();
         self.read_psns = 0;
         self.asked = None;
+        self.suspect = None;
         self.ask = false;
         self.questions = 0;
         // Nothing is outstanding: whatever arrives now answers nothing.
@@ -269,6 +274,7 @@ impl Requester {
         self.reads.clear();
         self.read_psns = 0;
         self.asked = None;
+        self.suspect = None;
         self.ask = false;
         self.questions = 0;
         self.trip.forget();
@@ -330,7 +336,13 @@ impl Requester {
             return self.retry();
         }
         if self.timers.expire(Timer::Silence, now) && self.cur_psn() != self.una {
-            self.ask = true;
+            if self.suspect.take().is_some() {
+                self.journal.note(now, Cause::Silence, self.una);
+                self.narrow(false);
+                self.go_back();
+            } else {
+                self.ask = true;
+            }
         }
         Outcome::Continue
     }

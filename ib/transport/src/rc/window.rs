@@ -19,6 +19,8 @@ const LEAST: u32 = 8;
 const MOST: u32 = Psn::MODULUS / 4;
 /// Silence of this many round trips makes a requester ask early whether anybody is there.
 const SILENT_ROUND_TRIPS: u64 = 4;
+/// Shortest pause that means something: a receiver that is behind takes a batch of packets in less.
+const MOMENT_NS: u64 = 50_000;
 /// DCQCN's g: one part in so many of the congestion estimate is new (Zhu et al., SIGCOMM 2015, section 3.1).
 const ALPHA_PARTS: u32 = 16;
 /// The estimate's full scale: everything is marked.
@@ -207,6 +209,11 @@ impl RoundTrip {
     /// Silence that is worth a question; `least_ns` at the least.
     pub fn silence_ns(&self, least_ns: u64) -> u64 {
         least_ns.max(self.smooth_ns.saturating_mul(SILENT_ROUND_TRIPS))
+    }
+
+    /// A pause among acknowledgements that means that no more are under way.
+    pub fn moment_ns(&self) -> u64 {
+        MOMENT_NS.max(self.smooth_ns.saturating_mul(2))
     }
 
     /// The smoothed round trip in nanoseconds; 0: none was measured.

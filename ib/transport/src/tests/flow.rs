@@ -263,6 +263,42 @@ fn a_lost_nak_is_found_by_asking() {
 }
 
 #[test]
+fn a_peer_that_is_only_behind_is_not_sent_everything_again() {
+    let mut pair = Pair::new(Setup {
+        tuning: Tuning {
+            silence_ns: 200_000,
+            ack_interval: 1,
+            ..RC.tuning
+        },
+        ..RC
+    });
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 1000);
+    let [a, b] = &mut pair.ends;
+    let mut sent = Vec::new();
+    while let Some(bytes) = request(a, pair.now) {
+        sent.push(bytes);
+    }
+    let asked_at = a.qp.poll_timeout().unwrap();
+    a.qp.handle_timeout(asked_at);
+    sent.push(request(a, asked_at).unwrap());
+    assert_eq!(sent[4].len(), sent[0].len(), "the oldest once more");
+    // The peer comes to it now, and acknowledges each packet: duplicates are acknowledged too.
+    let mut now = asked_at;
+    for bytes in &sent {
+        deliver(b, now, bytes);
+        if let Some(ack) = answer(b) {
+            deliver(a, now, &ack);
+        }
+        now = now.plus_ns(40_000);
+        a.qp.handle_timeout(now);
+        assert_eq!(request(a, now), None);
+    }
+    assert_eq!(a.statuses(), [(1, OK)]);
+    let counters = a.qp.counters();
+    assert_eq!((counters.requests_sent, counters.questions), (5, 1));
+}
+
+#[test]
 fn questions_become_rarer_and_the_ack_time_out_stays_what_it_is() {
     let mut pair = Pair::new(asking());
     pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);
