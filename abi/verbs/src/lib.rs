@@ -13,6 +13,7 @@ pub mod acks;
 pub mod ah;
 pub mod boundary;
 pub mod channel;
+pub mod cm_private;
 pub mod context;
 pub mod convert;
 pub mod cq;

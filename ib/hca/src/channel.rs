@@ -43,6 +43,15 @@ impl<T> EventQueue<T> {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
+    /// Looks at the events that `wanted` names, in order, and leaves them.
+    pub fn collect<U>(&self, wanted: impl Fn(&T) -> bool, look: impl Fn(&T) -> U) -> Vec<U> {
+        lock(&self.queue)
+            .iter()
+            .filter(|event| wanted(event))
+            .map(look)
+            .collect()
+    }
+
     /// Takes back events that `gone` names; the descriptor's count follows.
     pub fn retract(&self, gone: impl Fn(&T) -> bool) -> usize {
         let mut queue = lock(&self.queue);

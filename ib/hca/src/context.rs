@@ -78,7 +78,6 @@ impl Context {
             .ok_or(Error::NotFound("no such device"))?
             .clone();
         let engine = Engine::get()?;
-        device.opened(engine.lid);
         Ok(Arc::new(Context {
             engine,
             cookie: AtomicUsize::new(0),

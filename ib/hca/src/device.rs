@@ -212,6 +212,18 @@ fn mtu_of(interface_mtu: u32) -> Option<Mtu> {
         .find(|mtu| mtu.bytes() + OVERHEAD_BYTES <= interface_mtu)
 }
 
+/// The Ethernet device that has an address, and the address's index; a link-local address only that of its link.
+pub(crate) fn at_address(address: IpAddr, ifindex: u32) -> Option<(&'static Arc<Device>, u8)> {
+    let there = |device: &&Arc<Device>| {
+        device.is_ethernet() && (!is_link_local(&address) || device.info.ifindex == ifindex)
+    };
+    all().iter().filter(there).find_map(|device| {
+        (0..ETHERNET_GIDS as u32)
+            .find(|index| device.source(*index) == Some(address))
+            .map(|index| (device, index as u8))
+    })
+}
+
 /// The GID of an address: IPv4 is mapped into IPv6 (IBA annex A17).
 pub fn gid_of(address: IpAddr) -> Gid {
     Gid(match address {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::{BlockKind, Control, Host as HostRegistry};
+use ferriband_memory::host::{BlockKind, Control, HandOver, Host as HostRegistry};
 use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::{
@@ -23,6 +23,7 @@ use ferriband_transport::direct::layout::{
 use ferriband_transport::types::Instant;
 use ferriband_wire::{Gid, Guid, Lid};
 
+use crate::cm::Cm;
 use crate::error::Error;
 use crate::keys::KeyTable;
 use crate::mr::WindowState;
@@ -140,9 +141,15 @@ pub struct Engine {
     pub(crate) waker: Arc<EventFd>,
     /// Queue pairs that need to be driven, and how many.
     work: Mutex<Vec<Arc<Qp>>>,
+    /// Where other processes of this host put what is for this one, once anything may come.
+    post_box: OnceLock<HandOver>,
+    cm: OnceLock<Cm>,
+    /// When the connection manager's timer goes off.
+    pub(crate) cm_deadline: AtomicU64,
     /// The RoCE wire, once a queue pair or a listener needs it.
     pub(crate) roce: OnceLock<Roce>,
     roce_opening: Mutex<()>,
+    post_opening: Mutex<()>,
     work_count: AtomicUsize,
     timers: Mutex<BTreeMap<(u64, u32), Arc<Qp>>>,
     next_timer: AtomicU64,
@@ -242,8 +249,12 @@ impl Engine {
             self_link,
             waker,
             work: Mutex::default(),
+            post_box: OnceLock::new(),
+            cm: OnceLock::new(),
+            cm_deadline: AtomicU64::new(u64::MAX),
             roce: OnceLock::new(),
             roce_opening: Mutex::new(()),
+            post_opening: Mutex::new(()),
             work_count: AtomicUsize::new(0),
             timers: Mutex::default(),
             next_timer: AtomicU64::new(u64::MAX),
@@ -260,6 +271,9 @@ impl Engine {
             tokens: AtomicU64::new(0),
             thread: Mutex::default(),
         });
+        for device in crate::device::all() {
+            device.opened(engine.lid);
+        }
         engine.watch(&engine.self_link);
         progress::spawn(&engine)?;
         Ok(engine)
@@ -417,6 +431,57 @@ impl Engine {
             .ok_or(Error::NotFound("the RoCE wire was not opened"))
     }
 
+    /// Where other processes of this host put what is for this one; opened if it is not.
+    ///
+    /// # Errors
+    /// What the host's registry says.
+    pub(crate) fn post_box(&self) -> Result<&HandOver, Error> {
+        if let Some(post_box) = self.post_box.get() {
+            return Ok(post_box);
+        }
+        let _one = lock(&self.post_opening);
+        if self.post_box.get().is_none() {
+            let _ = self.post_box.set(self.registry.hand_over()?);
+            self.waker.signal(1);
+        }
+        self.post_box
+            .get()
+            .ok_or(Error::NotFound("the post box was not opened"))
+    }
+
+    /// The post box if it is open.
+    pub(crate) fn open_post_box(&self) -> Option<&HandOver> {
+        self.post_box.get()
+    }
+
+    /// The connection manager.
+    pub fn cm(&self) -> &Cm {
+        // messages of other processes may come from now on; without the box they are lost, and asked for again
+        let _ = self.post_box();
+        self.cm.get_or_init(|| {
+            let word = || {
+                let mut bytes = [0; 8];
+                // without randomness the identifiers are predictable, no more
+                let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+                u64::from_ne_bytes(bytes)
+            };
+            Cm::new(self.slot, [word(), word()])
+        })
+    }
+
+    /// The connection manager, if the program has used it.
+    #[inline]
+    pub(crate) fn used_cm(&self) -> Option<&Cm> {
+        self.cm.get()
+    }
+
+    /// A service was claimed or given back: requests for it are steered accordingly.
+    pub(crate) fn services_changed(&self) {
+        if let Some(roce) = self.roce.get() {
+            roce.steer(self);
+        }
+    }
+
     /// A shared receive queue of an XRC domain by number.
     pub(crate) fn srq_by_number(&self, number: u32) -> Option<Arc<Srq>> {
         self.srqs
@@ -519,6 +584,9 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.epoch == fork::epoch() {
+            if let Some(cm) = self.cm.get() {
+                cm.say_goodbye(self);
+            }
             self.shut_down();
             if let Some(roce) = self.roce.take() {
                 roce.leave(&self.registry);

@@ -24,6 +24,15 @@ pub enum Error {
     /// The object belongs to the process that forked this one, or the device has failed.
     #[error("the device is gone: {0}")]
     Gone(&'static str),
+    /// Another has it.
+    #[error("in use: {0}")]
+    InUse(&'static str),
+    /// No such address here.
+    #[error("no such address: {0}")]
+    Address(&'static str),
+    /// It is connected already.
+    #[error("connected already")]
+    Connected,
     /// Rights do not suffice.
     #[error("permission denied: {0}")]
     Permission(&'static str),
@@ -54,6 +63,9 @@ impl Error {
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NotFound(_) => libc::ENOENT,
             Error::Gone(_) => libc::EIO,
+            Error::InUse(_) => libc::EADDRINUSE,
+            Error::Address(_) => libc::EADDRNOTAVAIL,
+            Error::Connected => libc::EISCONN,
             Error::Permission(_) => libc::EPERM,
             Error::WouldBlock => libc::EAGAIN,
             Error::Interrupted => libc::EINTR,

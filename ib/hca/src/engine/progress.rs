@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrayvec::ArrayVec;
 use ferriband_memory::AliveWord;
+use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
 use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_transport::direct::layout::{
     PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY,
@@ -148,6 +149,7 @@ impl Engine {
     fn needs_thread(&self) -> bool {
         self.work_count.load(Ordering::Acquire) > 0
             || self.next_timer.load(Ordering::Acquire) != u64::MAX
+            || self.cm_deadline.load(Ordering::Acquire) != u64::MAX
     }
 
     /// One round over everything. True if anything was done.
@@ -169,6 +171,9 @@ impl Engine {
         }
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
             worked |= self.fire_timers();
+        }
+        if self.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
+            worked |= self.connection_timer();
         }
         worked
     }
@@ -497,6 +502,16 @@ impl Engine {
         }
     }
 
+    /// The connection manager's timer.
+    #[cold]
+    fn connection_timer(&self) -> bool {
+        let due = self.cm_deadline.load(Ordering::Acquire) <= Self::now().0;
+        if due && let Some(cm) = self.used_cm() {
+            cm.tick(self);
+        }
+        due
+    }
+
     fn fire_timers(&self) -> bool {
         let now = Self::now().0;
         if self.next_timer.load(Ordering::Acquire) > now {
@@ -599,7 +614,9 @@ struct Seen {
 fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
     let mut ready: Vec<Ready> = Vec::new();
     let mut seen = Seen::default();
-    let (mut connecting, mut watches_handed) = (false, false);
+    let mut connecting = false;
+    // for what others hand over, once there is a box for it
+    let mut post_room = Vec::new();
     loop {
         let timeout = {
             let Some(engine) = weak.upgrade() else { return };
@@ -631,10 +648,14 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         }
         connecting = engine.connect_pending(epoll);
         if let Some(roce) = engine.roce.get() {
-            if !watches_handed {
-                watches_handed = epoll.add(roce.handed(), TOKEN_ROCE, false).is_ok();
-            }
             roce.repair(&engine);
+        }
+        if let Some(post) = engine.open_post_box() {
+            if post_room.is_empty() {
+                post_room = vec![0; HAND_OVER_HEAD + HAND_OVER_BODY];
+                let _ = epoll.add(post, TOKEN_ROCE, false);
+            }
+            engine.empty_post_box(&mut post_room);
         }
     }
 }
@@ -683,7 +704,11 @@ impl Engine {
             // all of it waits for others, whose answers ring; this is for what nobody rings about
             return Some(BLOCKED_TICK_NS);
         }
-        match self.next_timer.load(Ordering::Acquire) {
+        let first = self
+            .next_timer
+            .load(Ordering::Acquire)
+            .min(self.cm_deadline.load(Ordering::Acquire));
+        match first {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0)),
         }
@@ -808,6 +833,9 @@ impl Engine {
         *peers = Arc::new(list);
         self.peers_changed();
         drop(peers);
+        if let Some(cm) = self.used_cm() {
+            cm.process_gone(self, link.0.slot);
+        }
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();
     }

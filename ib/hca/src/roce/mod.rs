@@ -14,18 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ferriband_memory::host::{HandOver, Host};
+use ferriband_memory::host::Host;
 use ferriband_memory::net::RxSocket;
-use ferriband_wire::ROCE_PORT;
+use ferriband_transport::types::AddressVector;
+use ferriband_wire::mad::GSI_QKEY;
+use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
+use crate::cm::MAD;
 use crate::cq::Catch;
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::qp::Qp;
-use crate::{FastMutex, lock};
+use crate::{FastMutex, limits, lock};
 use join::{SETTLED, SharedPort};
 use rx::{RxCounters, RxSide};
-use tx::PortPool;
+use tx::{PortPool, TxPath};
 
 /// Says how the wire of a queue pair on an Ethernet device is chosen: `roce` sends packets to peers of the same host, too.
 pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
@@ -36,20 +40,17 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile are handed over.
 const STEER_WAIT: Duration = Duration::from_millis(100);
-/// Rounds of a polling program between two looks at what others hand over.
-const HANDED_EVERY: u32 = 64;
-/// What is handed over at once: a look must not become a round of its own.
-const HANDED_AT_ONCE: usize = 16;
+/// The general services' queue pair.
+pub(crate) const GSI: Qpn = Qpn(1);
 
 /// The wire as one process has it.
 #[derive(Debug)]
 pub(crate) struct Roce {
     pub(crate) ports: PortPool,
     port: SharedPort,
-    hand_over: HandOver,
     rx: FastMutex<RxSide>,
     counters: RxCounters,
-    rounds: AtomicU32,
+    mad_psn: AtomicU32,
     /// Packets come that are another process's: the steering is not what the registry says.
     astray: AtomicBool,
     /// The registry's steering when packets last went astray, and since when it is so.
@@ -87,14 +88,12 @@ impl Roce {
     /// # Errors
     /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
     pub(crate) fn open(host: &Host) -> Result<Self, Error> {
-        let hand_over = host.hand_over()?;
         Ok(Roce {
             ports: PortPool::default(),
             port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
-            hand_over,
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
-            rounds: AtomicU32::new(0),
+            mad_psn: AtomicU32::new(0),
             astray: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
@@ -119,9 +118,35 @@ impl Roce {
         [false, true].into_iter().filter_map(|v6| self.port.rx(v6))
     }
 
-    /// What the progress thread waits for, too: packets that others got.
-    pub(crate) fn handed(&self) -> &HandOver {
-        &self.hand_over
+    /// Sends a management datagram from queue pair 1 to queue pair 1.
+    pub(crate) fn send_mad(&self, device: &Device, av: &AddressVector, mad: &[u8; MAD]) {
+        let Ok(path) = TxPath::resolve(device, &self.ports, av, GSI.0, GSI.0) else {
+            return;
+        };
+        let psn = Psn::new(self.mad_psn.fetch_add(1, Relaxed) & 0xff_ffff);
+        let headers = Headers::new(
+            Bth {
+                pkey: PKey(limits::DEFAULT_PKEY),
+                ..Bth::new(Opcode::UdSendOnly, GSI, psn)
+            },
+            Ext {
+                deth: Some(Deth {
+                    qkey: GSI_QKEY,
+                    src_qpn: GSI,
+                }),
+                ..Ext::default()
+            },
+        );
+        tx::with_run(|run| {
+            let packet = Packet {
+                headers,
+                payload: mad,
+            };
+            if let Ok(len) = packet.emit(run.room()) {
+                run.push(&path, len);
+                run.flush(&path);
+            }
+        });
     }
 
     /// By the progress thread: finds out where everybody's socket is, if packets go astray although nothing changes.
@@ -161,20 +186,17 @@ impl Roce {
         for socket in self.sockets() {
             worked |= rx.take(engine, self, socket, catch);
         }
-        let rounds = self.rounds.load(Relaxed).wrapping_add(1);
-        self.rounds.store(rounds, Relaxed);
-        if !catch.somebody_polls() || rounds.is_multiple_of(HANDED_EVERY) {
-            for _ in 0..HANDED_AT_ONCE {
-                if !rx.take_handed(engine, self, catch) {
-                    break;
-                }
-                worked = true;
-            }
-        }
         if !worked {
             rx.idle(engine);
         }
         worked
+    }
+
+    /// Handles a run of packets that another process got and handed over. Hold nothing.
+    pub(crate) fn handed(&self, engine: &Engine, head: &[u8], body: &[u8]) {
+        let mut rx = lock(&self.rx);
+        let _handling = handling();
+        rx.take_handed(engine, self, head, body, &mut Catch::nobody());
     }
 
     /// Waits until no packet is in the middle of being handled: what was revoked before is not touched after.

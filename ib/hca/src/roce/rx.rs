@@ -9,18 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
+use ferriband_cm::Route;
+use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_memory::net::{RxMeta, RxRing, RxSocket};
+use ferriband_transport::types::AddressVector;
 use ferriband_transport::{GRH_BYTES, PacketMeta};
+use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Packet, Qpn, RoceHeaders, RoceIp, check_datagram,
+    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, check_datagram,
 };
 
-use super::Roce;
 use super::join::Probe;
+use super::{GSI, Roce};
+use crate::cm::{MAD, owner_of_mad};
 use crate::cq::Catch;
-use crate::device::{address_of, gid_of};
+use crate::device::{self, address_of, gid_of};
 use crate::engine::Engine;
+use crate::limits;
 use crate::qp::Qp;
 
 /// Datagrams (each a run of packets) taken in one round.
@@ -51,8 +56,6 @@ fn count(counter: &AtomicU64, by: u64) {
 /// The state of a round.
 pub(crate) struct RxSide {
     ring: RxRing,
-    /// Where what others hand over is read to.
-    handed: Box<[u8]>,
     inner: Inner,
 }
 
@@ -76,7 +79,6 @@ impl RxSide {
     pub fn new() -> Self {
         RxSide {
             ring: RxRing::new(),
-            handed: vec![0; HAND_OVER_HEAD + HAND_OVER_BODY].into(),
             inner: Inner::default(),
         }
     }
@@ -110,19 +112,20 @@ impl RxSide {
         true
     }
 
-    /// Takes a run of packets that another process got and handed over. True if there was one.
-    pub fn take_handed(&mut self, engine: &Engine, roce: &Roce, catch: &mut Catch<'_>) -> bool {
-        let RxSide { inner, handed, .. } = self;
-        let Ok(Some(message)) = roce.hand_over.receive(handed) else {
-            return false;
-        };
-        let (head, body) = handed[..message.length].split_at(HAND_OVER_HEAD);
+    /// Takes a run of packets that another process got and handed over.
+    pub fn take_handed(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        head: &[u8],
+        body: &[u8],
+        catch: &mut Catch<'_>,
+    ) {
         if let Some(meta) = read_meta(head) {
             // what is handed over once more might go round for ever
-            inner.run(engine, roce, &meta, body, false, catch);
-            inner.turn(engine, catch);
+            self.inner.run(engine, roce, &meta, body, false, catch);
+            self.inner.turn(engine, catch);
         }
-        true
     }
 }
 
@@ -163,6 +166,12 @@ impl Inner {
                 }
                 continue;
             }
+            if qpn == GSI.0 {
+                if !general_services(engine, meta, datagram, may_hand_over) {
+                    count(&counters.unwanted, 1);
+                }
+                continue;
+            }
             if self.last.as_ref().is_none_or(|(_, qp)| qp.qpn != qpn) {
                 self.last = engine.qp_by_number(qpn).map(|qp| (version, qp));
             }
@@ -171,8 +180,10 @@ impl Inner {
                 match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
                     Some(owner) => {
                         let head = write_meta(meta, datagram.len() as u16);
-                        let handed = roce.hand_over.send(owner, &head, datagram);
-                        count(&counters.handed_over, u64::from(handed.is_ok()));
+                        let handed = engine
+                            .post_box()
+                            .is_ok_and(|post| post.send(owner, &head, datagram).is_ok());
+                        count(&counters.handed_over, u64::from(handed));
                         roce.went_astray(engine);
                     }
                     None => count(&counters.unwanted, 1),
@@ -203,6 +214,48 @@ impl Inner {
     fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {
         turn(engine, &mut self.touched, &mut self.owing, catch);
     }
+}
+
+/// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
+fn general_services(engine: &Engine, meta: &RxMeta, datagram: &[u8], may_hand_over: bool) -> bool {
+    let Some((packet, _)) = open(meta, datagram) else {
+        return false;
+    };
+    let asks = packet
+        .ext()
+        .deth
+        .is_some_and(|deth| deth.qkey == GSI_QKEY && deth.src_qpn == GSI);
+    let pkey = packet.bth().pkey.0 & 0x7fff == limits::DEFAULT_PKEY & 0x7fff;
+    let Ok(mad) = <&[u8; MAD]>::try_from(packet.payload) else {
+        return false;
+    };
+    if packet.opcode() != Opcode::UdSendOnly || !asks || !pkey {
+        return false;
+    }
+    let to = gid_of(meta.destination);
+    if let Some(slot) = owner_of_mad(engine, &to, mad).filter(|_| may_hand_over) {
+        // the datagram as it is: the answer goes back over the network
+        let head = write_meta(meta, datagram.len() as u16);
+        return engine.hand_to(slot, &head, datagram);
+    }
+    let Some((device, index)) = device::at_address(meta.destination, meta.ifindex) else {
+        return false;
+    };
+    let from = Route::Gsi {
+        device: device.info.index as u16,
+        sgid_index: index,
+        av: AddressVector {
+            dgid: gid_of(meta.source),
+            sgid_index: index,
+            traffic_class: meta.tos & !3,
+            hop_limit: 64,
+            is_global: true,
+            port_num: 1,
+            ..AddressVector::default()
+        },
+    };
+    engine.cm().message(engine, from, Some(to), mad);
+    true
 }
 
 /// The destination queue pair in a packet's base transport header.

@@ -1,0 +1,378 @@
+//! What the machine says, as the events that consumers know.
+//!
+//! Owns the translation, and the making of identifiers for requests. Must not know how events are waited for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferriband_cm::table::Kind;
+use ferriband_cm::{CmEvent, Enhanced, Event, Request, SidrRequest, UserId, ip_request};
+use ferriband_transport::types::{AddressVector, QpType};
+use ferriband_wire::cm::{ApStatus, Info, SidrStatus};
+use ferriband_wire::{CommId, Gid, Lid};
+
+use super::route::{self, Place};
+use super::{Cm, Id, MAX_PRIVATE_DATA, State};
+use crate::lock;
+
+/// Kinds of events, with the numbers of `rdma_cm_event_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum NewsKind {
+    AddrResolved = 0,
+    AddrError = 1,
+    RouteResolved = 2,
+    RouteError = 3,
+    ConnectRequest = 4,
+    ConnectResponse = 5,
+    ConnectError = 6,
+    Unreachable = 7,
+    Rejected = 8,
+    Established = 9,
+    Disconnected = 10,
+    DeviceRemoval = 11,
+    MulticastJoin = 12,
+    MulticastError = 13,
+    AddrChange = 14,
+    TimewaitExit = 15,
+}
+
+/// Parameters of a connection in an event, and the other consumer's bytes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct ConnParam {
+    pub qp_num: u32,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    pub flow_control: bool,
+    pub retry_count: u8,
+    pub rnr_retry_count: u8,
+    pub srq: bool,
+    /// Bytes of `private_data` that the message carries.
+    pub private_len: u8,
+    pub private_data: [u8; MAX_PRIVATE_DATA],
+}
+
+impl Default for ConnParam {
+    fn default() -> Self {
+        ConnParam {
+            qp_num: 0,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: false,
+            retry_count: 0,
+            rnr_retry_count: 0,
+            srq: false,
+            private_len: 0,
+            private_data: [0; MAX_PRIVATE_DATA],
+        }
+    }
+}
+
+impl ConnParam {
+    fn with(bytes: &[u8]) -> Self {
+        let mut param = ConnParam::default();
+        let length = bytes.len().min(MAX_PRIVATE_DATA - 1);
+        param.private_data[..length].copy_from_slice(&bytes[..length]);
+        param.private_len = length as u8;
+        param
+    }
+}
+
+/// A datagram service or a group in an event.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct UdParam {
+    pub qp_num: u32,
+    pub qkey: u32,
+    pub av: AddressVector,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub struct News {
+    /// What happened.
+    pub kind: NewsKind,
+    /// The consumer's name of the identifier; the listener's for a request.
+    pub user: u64,
+    /// The identifier; new for a request.
+    pub id: u32,
+    /// The listener that a request is for.
+    pub(super) listener: Option<u32>,
+    pub(super) group: Option<u32>,
+    /// 0, a negative errno, or the reason of a refusal.
+    pub status: i32,
+    /// The other side's vendor options.
+    pub enhanced: Enhanced,
+    /// Of connections; private data of datagram services, too.
+    pub conn: ConnParam,
+    /// Of datagram services and groups.
+    pub ud: Option<UdParam>,
+    pub(super) reported: Arc<AtomicU32>,
+}
+
+impl Cm {
+    /// The consumer was given an event.
+    pub(super) fn told(&self, news: &News) {
+        news.reported.fetch_add(1, Ordering::AcqRel);
+        if news.kind == NewsKind::ConnectRequest {
+            let mut state = lock(&self.state);
+            if let Some(comm) = state.ids.get(&news.id).and_then(|id| id.comm) {
+                state.machine.taken(comm);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Passes on what the machine says.
+    pub(super) fn translate(&mut self, event: Event) {
+        let number = event.user.0 as u32;
+        match event.kind {
+            CmEvent::Request(request) => self.request(number, event.comm, &request),
+            CmEvent::SidrRequest(request) => self.sidr_request(number, event.comm, &request),
+            CmEvent::AlternateRequest(_) => {
+                let _ = self.machine.answer_alternate(
+                    event.comm,
+                    &ferriband_cm::AprParams {
+                        status: ApStatus::NotSupported,
+                        info: Info::NONE,
+                        private_data: &[],
+                    },
+                );
+            }
+            CmEvent::AlternateAnswer { .. } => {}
+            kind => self.about(number, kind),
+        }
+    }
+
+    /// An event of an identifier that exists.
+    fn about(&mut self, number: u32, kind: CmEvent) {
+        let Some(id) = self.ids.get_mut(&number) else {
+            return;
+        };
+        let mut ud = None;
+        let mut enhanced = Enhanced::default();
+        let (kind, status, conn) = match kind {
+            CmEvent::Reply(reply) => {
+                enhanced = reply.enhanced;
+                let conn = ConnParam {
+                    qp_num: reply.remote_qpn.0,
+                    responder_resources: reply.responder_resources,
+                    initiator_depth: reply.initiator_depth,
+                    flow_control: reply.flow_control,
+                    rnr_retry_count: reply.rnr_retry_count,
+                    srq: reply.srq,
+                    ..ConnParam::with(reply.private_data.as_bytes())
+                };
+                (NewsKind::ConnectResponse, 0, conn)
+            }
+            CmEvent::Established(data) => {
+                (NewsKind::Established, 0, ConnParam::with(data.as_bytes()))
+            }
+            CmEvent::Rejected {
+                reason,
+                private_data,
+                ..
+            } => {
+                id.comm = None;
+                let conn = ConnParam::with(private_data.as_bytes());
+                (NewsKind::Rejected, reason.number().into(), conn)
+            }
+            CmEvent::Unreachable(kind) => {
+                if matches!(kind, Kind::Req | Kind::Rep | Kind::SidrReq) {
+                    id.comm = None;
+                }
+                (
+                    NewsKind::Unreachable,
+                    -libc::ETIMEDOUT,
+                    ConnParam::default(),
+                )
+            }
+            CmEvent::DisconnectRequest(data) => {
+                (NewsKind::Disconnected, 0, ConnParam::with(data.as_bytes()))
+            }
+            CmEvent::Disconnected(data) => {
+                (NewsKind::Disconnected, 0, ConnParam::with(data.as_bytes()))
+            }
+            CmEvent::TimewaitExit => {
+                id.comm = None;
+                (NewsKind::TimewaitExit, 0, ConnParam::default())
+            }
+            CmEvent::DeviceGone => (NewsKind::DeviceRemoval, 0, ConnParam::default()),
+            CmEvent::SidrReply(answer) => {
+                id.comm = None;
+                let conn = ConnParam::with(answer.private_data.as_bytes());
+                if answer.status == SidrStatus::Valid {
+                    id.qkey = answer.qkey.0;
+                    ud = Some(UdParam {
+                        qp_num: answer.qpn.0,
+                        qkey: answer.qkey.0,
+                        av: answer.av.unwrap_or_else(|| way(id)),
+                    });
+                    (NewsKind::Established, 0, conn)
+                } else {
+                    (NewsKind::Unreachable, answer.status.number().into(), conn)
+                }
+            }
+            _ => return,
+        };
+        id.channel.events.push(News {
+            kind,
+            user: id.user,
+            id: number,
+            listener: None,
+            group: None,
+            status,
+            enhanced,
+            conn,
+            ud,
+            reported: id.reported.clone(),
+        });
+    }
+
+    fn request(&mut self, listener: u32, comm: CommId, request: &Request) {
+        let ip = ip_request(request.service_id, request.private_data.as_bytes());
+        let place = route::place_of_gid(&request.primary.1.local_gid, request.primary.1.local_lid);
+        let bytes = ip.map_or(&request.private_data.as_bytes()[..], |(_, rest)| rest);
+        let conn = ConnParam {
+            qp_num: request.remote_qpn.0,
+            responder_resources: request.responder_resources,
+            initiator_depth: request.initiator_depth,
+            flow_control: request.flow_control,
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+            srq: request.srq,
+            ..ConnParam::with(bytes)
+        };
+        let dgid = request.primary.1.remote_gid;
+        let ends = ip.map(|(header, _)| ends(&header, request.service_id));
+        self.adopt(
+            listener,
+            comm,
+            request.qp_type,
+            ends,
+            place,
+            dgid,
+            (conn, None),
+            request.enhanced,
+        );
+    }
+
+    fn sidr_request(&mut self, listener: u32, comm: CommId, request: &SidrRequest) {
+        let ip = ip_request(request.service_id, request.private_data.as_bytes());
+        let bytes = ip.map_or(&request.private_data.as_bytes()[..], |(_, rest)| rest);
+        let place = match request.to {
+            Some(gid) => route::place_of_gid(&gid, Lid(0)),
+            None => ip.and_then(|(header, _)| route::place_of(header.addresses.destination())),
+        };
+        let dgid = match (ip, &place) {
+            (Some((header, _)), Some(place)) => place.towards(header.addresses.source()),
+            _ => Gid::default(),
+        };
+        let ends = ip.map(|(header, _)| ends(&header, request.service_id));
+        let ud = UdParam {
+            qp_num: 0,
+            qkey: 0,
+            av: AddressVector::default(),
+        };
+        self.adopt(
+            listener,
+            comm,
+            QpType::Ud,
+            ends,
+            place,
+            dgid,
+            (ConnParam::with(bytes), Some(ud)),
+            Enhanced::default(),
+        );
+    }
+
+    /// Makes an identifier for a request and tells its listener.
+    #[allow(clippy::too_many_arguments)]
+    fn adopt(
+        &mut self,
+        listener: u32,
+        comm: CommId,
+        qp_type: QpType,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        place: Option<Place>,
+        dgid: Gid,
+        (conn, ud): (ConnParam, Option<UdParam>),
+        enhanced: Enhanced,
+    ) {
+        let Some(at) = self.ids.get(&listener) else {
+            return;
+        };
+        let number = self.next;
+        self.next = self.next.checked_add(1).unwrap_or(1);
+        let made = Id {
+            channel: at.channel.clone(),
+            user: 0,
+            space: at.space,
+            qp_type,
+            src: ends.map(|(_, here)| here),
+            dst: ends.map(|(there, _)| there),
+            place,
+            dgid,
+            routed: true,
+            claim: None,
+            listening: false,
+            comm: Some(comm),
+            passive: true,
+            flags: 0,
+            tos: at.tos,
+            ack_timeout: at.ack_timeout,
+            qkey: at.qkey,
+            reported: Arc::default(),
+        };
+        if self.machine.adopt(comm, UserId(number.into())).is_err() {
+            return;
+        }
+        made.channel.events.push(News {
+            kind: NewsKind::ConnectRequest,
+            user: at.user,
+            id: number,
+            listener: Some(listener),
+            group: None,
+            status: 0,
+            enhanced,
+            conn,
+            ud,
+            reported: at.reported.clone(),
+        });
+        self.ids.insert(number, made);
+    }
+}
+
+/// The requester's address and ours.
+fn ends(
+    header: &ferriband_wire::cm::IpCmHeader,
+    service: ferriband_wire::ServiceId,
+) -> (SocketAddr, SocketAddr) {
+    let port = service.port().map_or(0, |(_, port)| port);
+    (
+        SocketAddr::new(header.addresses.source(), header.source_port),
+        SocketAddr::new(header.addresses.destination(), port),
+    )
+}
+
+/// The way to the other side of an identifier.
+fn way(id: &Id) -> AddressVector {
+    let Some(place) = &id.place else {
+        return AddressVector::default();
+    };
+    let ethernet = place.device.is_ethernet();
+    AddressVector {
+        dgid: id.dgid,
+        dlid: place.device.port().lid,
+        sgid_index: place.sgid_index,
+        hop_limit: if ethernet { super::HOP_LIMIT } else { 0 },
+        traffic_class: id.tos,
+        is_global: ethernet,
+        port_num: 1,
+        ..AddressVector::default()
+    }
+}
