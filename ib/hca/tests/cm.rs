@@ -1,5 +1,7 @@
 //! The connection manager within one process: both sides of a connection, by the address of this host.
 
+#![allow(clippy::unwrap_used)]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
