@@ -14,7 +14,7 @@ use ferriband_transport::{
     AnswerDue, CompletionTarget, Datagram, PacketMeta, Path, Payload, QpConfig, QpEvent, QueuePair,
     SendWr, Transmit, Tuning,
 };
-use ferriband_wire::{Packet, QKey, RKey};
+use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
 
 use super::*;
 use crate::device::address_of;
@@ -24,6 +24,8 @@ use crate::roce::tx::{self, Run, TxPath};
 /// Packets that one turn of a queue pair sends before others have theirs.
 const TURN_PACKETS: usize = 256;
 
+/// Between two notices of congestion to one peer: DCQCN's 50 us.
+const NOTIFY_NS: u64 = 50_000;
 /// A post so soon after an acknowledgement would have carried it.
 const REPLY_NS: u64 = 20_000;
 /// Replies in a row after which acknowledgements wait for the next.
@@ -51,6 +53,9 @@ pub(crate) struct PacketSide {
     datagram: Option<(AddressVector, u32, TxPath)>,
     /// Where a connection's packets may come from: its path and its alternate.
     sources: [Option<IpAddr>; 2],
+    /// A packet came that a switch had marked; when the peer was last told of such.
+    marked: bool,
+    notified_at: u64,
     /// An acknowledgement waits for a request to travel with.
     owes: bool,
     /// When the last one went alone.
@@ -106,6 +111,8 @@ impl Qp {
             path: None,
             datagram: None,
             sources: [None; 2],
+            marked: false,
+            notified_at: 0,
             owes: false,
             acknowledged_at: 0,
             replies: 0,
@@ -160,6 +167,9 @@ impl Qp {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
         side.machine.modify(new, mask)?;
+        if mask.contains(QpAttrMask::PATH_MTU) {
+            side.machine.set_window(roce.window());
+        }
         self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
@@ -239,6 +249,7 @@ impl Qp {
         self: &Arc<Self>,
         engine: &Engine,
         source: IpAddr,
+        marked: bool,
         meta: &PacketMeta<'_>,
         packet: &Packet<'_>,
     ) -> bool {
@@ -250,6 +261,11 @@ impl Qp {
         if connected && !side.sources.contains(&Some(source)) {
             return false;
         }
+        if packet.opcode() == Opcode::Cnp {
+            side.machine.congested(Engine::now());
+            return connected;
+        }
+        side.marked |= marked;
         let PacketSide {
             machine,
             scratch,
@@ -320,6 +336,9 @@ impl Qp {
         catch: &mut Catch<'_>,
     ) -> bool {
         let now = Engine::now();
+        if side.marked {
+            self.notify(side, now);
+        }
         let keeps = side.keeps_back(why, now);
         let sent = tx::with_run(|run| self.transmit(engine, side, now, keeps, run));
         side.owes = keeps;
@@ -415,6 +434,27 @@ impl Qp {
             run.flush(path);
         }
         count
+    }
+
+    /// Tells the peer that its packets meet congestion (annex A17), not too often.
+    #[cold]
+    fn notify(&self, side: &mut PacketSide, now: Instant) {
+        side.marked = false;
+        let Some(path) = side
+            .path
+            .as_ref()
+            .filter(|_| now.0 - side.notified_at >= NOTIFY_NS)
+        else {
+            return;
+        };
+        side.notified_at = now.0;
+        let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
+        tx::with_run(|run| {
+            if let Ok(len) = notice.emit(run.room()) {
+                run.push(path, len);
+                run.flush(path);
+            }
+        });
     }
 
     fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ferriband_memory::host::Host;
 use ferriband_memory::net::RxSocket;
+use ferriband_transport::WindowLimit;
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
@@ -98,6 +99,17 @@ impl Roce {
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
         })
+    }
+
+    /// What a queue pair may have outstanding: what fits a socket here, and a peer's like it, while nobody reads it.
+    pub(crate) fn window(&self) -> WindowLimit {
+        let least = self.sockets().map(RxSocket::buffer_bytes).min();
+        let bytes = (least.unwrap_or(0) / 2) as u32;
+        let whole = WindowLimit::default();
+        WindowLimit {
+            requests_bytes: whole.requests_bytes.min(bytes),
+            responses_bytes: whole.responses_bytes.min(bytes),
+        }
     }
 
     /// Leaves the port in good order.

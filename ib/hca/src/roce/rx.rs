@@ -30,6 +30,8 @@ use crate::qp::Qp;
 
 /// Datagrams (each a run of packets) taken in one round.
 const ROUND_DATAGRAMS: usize = 8;
+/// Both congestion bits: a switch on the way was congested.
+const CE: u8 = 3;
 /// A UDP header.
 const UDP_BYTES: usize = 8;
 /// Queue pairs whose answers wait for the end of a round.
@@ -198,7 +200,7 @@ impl Inner {
                 grh: Some(&grh),
                 ..PacketMeta::default()
             };
-            if !qp.packet_in(engine, meta.source, &about, &packet) {
+            if !qp.packet_in(engine, meta.source, meta.tos & 3 == CE, &about, &packet) {
                 count(&counters.unwanted, 1);
             }
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
