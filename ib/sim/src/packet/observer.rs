@@ -373,7 +373,9 @@ impl Model {
             // echo then.
             let earlier = &side.posted[side.next_completion.min(index)..index];
             let missing = earlier.iter().any(Posted::is_read_or_atomic);
-            if side.rnr_quiet.is_none_or(|(refused, _)| refused != place) {
+            // An echo of a refusal that was overcome means nothing.
+            let stale = place < side.acked;
+            if !stale && side.rnr_quiet.is_none_or(|(refused, _)| refused != place) {
                 let until = if missing {
                     now
                 } else {
