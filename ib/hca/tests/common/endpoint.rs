@@ -353,13 +353,29 @@ impl Endpoint {
         self.qp.modify(&attr, mask | last)
     }
 
-    pub fn to_rtr(&self, qpn: u32, lid: u16) -> Result<(), Error> {
-        use QpAttrMask as M;
-        let av = AddressVector {
-            dlid: Lid(lid),
+    /// The way to another endpoint of this host: by LID, or by the device's own address where there are none.
+    pub fn path(&self, lid: u16) -> AddressVector {
+        let port = self.ctx.query_port(1).unwrap();
+        if port.link_layer == LinkLayer::InfiniBand {
+            return AddressVector {
+                dlid: Lid(lid),
+                port_num: 1,
+                ..AddressVector::default()
+            };
+        }
+        AddressVector {
+            is_global: true,
+            dgid: self.ctx.query_gid(1, 0).unwrap().gid,
+            sgid_index: 0,
+            hop_limit: 64,
             port_num: 1,
             ..AddressVector::default()
-        };
+        }
+    }
+
+    pub fn to_rtr(&self, qpn: u32, lid: u16) -> Result<(), Error> {
+        use QpAttrMask as M;
+        let av = self.path(lid);
         let attr = QpAttr {
             state: QpState::Rtr,
             av,
