@@ -15,6 +15,9 @@ pub struct Tuning {
     /// After so many nanoseconds without an answer, and a few round trips, the oldest packet is sent once more to ask for
     /// one. The ack time-out stays what it is; without this a lost tail or NAK would cost all of it.
     pub silence_ns: u64,
+    /// No try waits less for its answer, whatever ack time-out was asked for; 0 for none. A peer in software may have to wait for
+    /// a processor, and is not dead then.
+    pub timeout_floor_ns: u64,
 }
 
 impl Default for Tuning {
@@ -24,6 +27,7 @@ impl Default for Tuning {
             ack_interval: 32,
             datagram_mtu: 4096,
             silence_ns: 200_000,
+            timeout_floor_ns: 0,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use ferriband_memory::host::BlockKind;
+use ferriband_transport::direct::sender::TIMEOUT_FLOOR_NS;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
@@ -103,6 +104,7 @@ impl Qp {
             limits: self.limits(),
             tuning: Tuning {
                 datagram_mtu: self.ctx.device.port().mtu.bytes(),
+                timeout_floor_ns: TIMEOUT_FLOOR_NS,
                 ..Tuning::default()
             },
         };

@@ -262,6 +262,7 @@ fn endpoint(
             ack_interval: rng.range(1, 16) as u32,
             datagram_mtu: side.mtu as u32,
             silence_ns: side.silence_ns,
+            timeout_floor_ns: 0,
         },
     };
     let mut qp = QueuePair::new(config);

@@ -632,6 +632,7 @@ impl Requester {
     /// I10: 4.096 us * 2^n, and never for n = 0.
     pub(super) fn start_ack_timer(&mut self, now: Instant, ctx: &Context<'_>) {
         if let Some(ns) = ack_timeout_ns(ctx.attr.timeout) {
+            let ns = ns.max(ctx.tuning.timeout_floor_ns);
             self.timers.set(Timer::Ack, now.plus_ns(ns));
             self.start_silence_timer(now, ctx);
         }
@@ -640,7 +641,8 @@ impl Requester {
     fn start_silence_timer(&mut self, now: Instant, ctx: &Context<'_>) {
         let first = self.trip.silence_ns(ctx.tuning.silence_ns);
         let silence = first.saturating_mul(1 << self.questions.min(16));
-        if ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns) {
+        let floor = ctx.tuning.timeout_floor_ns;
+        if ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns.max(floor)) {
             self.timers.set(Timer::Silence, now.plus_ns(silence));
         }
     }

@@ -192,6 +192,7 @@ const RC: Setup = Setup {
         ack_interval: 32,
         datagram_mtu: 1024,
         silence_ns: u64::MAX,
+        timeout_floor_ns: 0,
     },
 };
 
