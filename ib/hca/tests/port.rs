@@ -58,16 +58,17 @@ impl Sharer {
                 .unwrap();
             for (meta, message) in ring.messages() {
                 for packet in message.chunks(usize::from(meta.segment)) {
-                    self.packet(v6, meta, packet);
+                    self.packet(v6, meta, packet, bytes);
                 }
             }
         }
+        self.take_handed(bytes);
+    }
+
+    fn take_handed(&self, bytes: &mut [u8]) {
         while let Some(got) = self.hand.receive(bytes).unwrap() {
-            assert_eq!(
-                self.host
-                    .owner_of_qpn(qpn_of(&bytes[HAND_OVER_HEAD..got.length])),
-                Some(self.host.me())
-            );
+            let qpn = qpn_of(&bytes[HAND_OVER_HEAD..got.length]);
+            assert_eq!(self.host.owner_of_qpn(qpn), Some(self.host.me()));
             self.counts[2].fetch_add(1, Relaxed);
         }
     }
@@ -88,7 +89,7 @@ impl Sharer {
         poll(&mut sources, Some(&moment)).unwrap();
     }
 
-    fn packet(&self, v6: bool, meta: &RxMeta, packet: &[u8]) {
+    fn packet(&self, v6: bool, meta: &RxMeta, packet: &[u8], bytes: &mut [u8]) {
         let qpn = qpn_of(packet);
         let which = match self.host.owner_of_qpn(qpn) {
             _ if qpn.0 == 0 => {
@@ -99,13 +100,15 @@ impl Sharer {
             }
             Some(owner) if owner == self.host.me() => usize::from(v6),
             Some(owner) => {
-                while matches!(
-                    self.hand.send(owner, &[0; HAND_OVER_HEAD], packet),
-                    Err(HostError::Busy { .. })
-                ) {
+                // Counted first: when the owner has counted it, all is counted.
+                self.counts[3].fetch_add(1, Relaxed);
+                let head = [0; HAND_OVER_HEAD];
+                while let Err(HostError::Busy { .. }) = self.hand.send(owner, &head, packet) {
+                    // It may wait for us to do this.
+                    self.take_handed(bytes);
                     std::thread::yield_now();
                 }
-                3
+                return;
             }
             None => 4,
         };
@@ -322,7 +325,6 @@ impl Crowd {
     fn new(members: usize) -> Crowd {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let tag = u64::from(std::process::id()) << 8 | u64::from(NEXT.fetch_add(1, Relaxed));
-        let free = RxSocket::bind(true, 0, BUFFER).unwrap();
         let from = || {
             [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(|source| {
                 TxPort::bind(&TxOptions {
@@ -336,12 +338,11 @@ impl Crowd {
             })
         };
         let mut crowd = Crowd {
-            port: free.port().unwrap(),
+            port: free_port(tag),
             label: tag,
             members: Vec::new(),
             from: (0..EACH).map(|_| from()).collect(),
         };
-        drop(free);
         (0..members).for_each(|_| crowd.join());
         crowd
     }
@@ -393,6 +394,20 @@ impl Crowd {
             assert_eq!(got, [EACH, EACH, 0, 0, 0, 0]);
         }
     }
+}
+
+/// A port that nobody has, by either family. Not one of those that the kernel hands out: a sender that gets it with an address would
+/// take what is meant for all addresses.
+fn free_port(tag: u64) -> u16 {
+    let free = |port: u16| {
+        let bind = |address: IpAddr| std::net::UdpSocket::bind((address, port)).is_ok();
+        bind(Ipv4Addr::UNSPECIFIED.into()) && bind(Ipv6Addr::UNSPECIFIED.into())
+    };
+    let from = 20_000 + (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 10_000;
+    (from..)
+        .map(|port| port as u16)
+        .find(|&port| free(port))
+        .unwrap()
 }
 
 /// A packet by each family.

@@ -56,8 +56,8 @@ pub struct SharedPort {
     port: u16,
     /// Longest program that this system has taken so far.
     steps: AtomicUsize,
-    /// Number of the probe that came last, and how many of that number.
-    seen: [AtomicU32; 2],
+    /// For each family the number of the probe that came last, and how many of that number.
+    seen: [[AtomicU32; 2]; 2],
 }
 
 impl SharedPort {
@@ -168,14 +168,15 @@ impl SharedPort {
         if number != host.steering_probe() {
             return Probe::Answered;
         }
-        if self.seen[0].swap(number, Relaxed) != number {
-            self.seen[1].store(0, Relaxed);
+        let family = usize::from(v6);
+        let [last, count] = &self.seen[family];
+        if last.swap(number, Relaxed) != number {
+            count.store(0, Relaxed);
         }
-        self.seen[1].fetch_add(1, Relaxed);
+        count.fetch_add(1, Relaxed);
         let Some(entry) = host.steering_answer(v6, number, index) else {
             return Probe::Answered;
         };
-        let family = usize::from(v6);
         let answered = entry.answer[family].map(|(_, index)| index);
         if answered == entry.index[family] {
             Probe::Answered
@@ -209,7 +210,7 @@ impl SharedPort {
             sockets: [Some(v4), v6],
             port,
             steps: AtomicUsize::new(MAX_STEPS),
-            seen: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen: Default::default(),
         })
     }
 
@@ -225,10 +226,11 @@ impl SharedPort {
         self.attach_here(registry)?;
         let mut ring = RxRing::new();
         let mut pump = || self.drain(host, &mut ring);
+        let number = registry.begin_steering_probe();
         let sure = clean
             && [false, true]
                 .iter()
-                .all(|&v6| self.confirm(registry, me, v6, &mut pump));
+                .all(|&v6| self.confirm(registry, me, v6, number, &mut pump));
         if !sure {
             self.find_out(registry, &mut pump);
             self.attach_here(registry)?;
@@ -256,13 +258,13 @@ impl SharedPort {
         registry: &Registry,
         me: ProcessRef,
         v6: bool,
+        number: u32,
         pump: &mut impl FnMut(),
     ) -> bool {
         let family = usize::from(v6);
         let Some(place) = registry.steering_of(me).and_then(|e| e.index[family]) else {
             return true;
         };
-        let number = registry.begin_steering_probe();
         let few = place < FEW;
         let prober = Prober::new(v6, self.port, SOURCES);
         let sent = if few {
@@ -279,8 +281,8 @@ impl SharedPort {
         loop {
             pump();
             let answer = registry.steering_of(me).and_then(|e| e.answer[family]);
-            let all_seen = self.seen[0].load(Relaxed) == number
-                && self.seen[1].load(Relaxed) as usize == SOURCES;
+            let [last, count] = &self.seen[family];
+            let all_seen = last.load(Relaxed) == number && count.load(Relaxed) as usize == SOURCES;
             if answer.is_some_and(|(n, _)| n == number) && (few || all_seen) {
                 return answer == Some((number, place));
             }
@@ -295,17 +297,17 @@ impl SharedPort {
 
     /// Probes every place of both families and writes down who answers.
     fn find_out(&self, registry: &Registry, pump: &mut impl FnMut()) {
+        let number = registry.begin_steering_probe();
         for v6 in [false, true] {
             if self.rx(v6).is_some() {
-                self.find_out_family(registry, v6, pump);
+                self.find_out_family(registry, v6, number, pump);
             }
         }
     }
 
-    fn find_out_family(&self, registry: &Registry, v6: bool, pump: &mut impl FnMut()) {
+    fn find_out_family(&self, registry: &Registry, v6: bool, number: u32, pump: &mut impl FnMut()) {
         let family = usize::from(v6);
         let members = count(&registry.steering_entries(), v6);
-        let number = registry.begin_steering_probe();
         let prober = Prober::new(v6, self.port, 1);
         for range in [0..members, members..members.saturating_add(STRANGERS)] {
             let sent = range.clone().all(|index| prober.send(0, index, number));

@@ -55,7 +55,8 @@ pub struct TxPort {
 }
 
 impl TxPort {
-    /// Binds source address and port, which other sockets of the same user may have too: nothing is received here. Datagrams carry
+    /// Binds source address and port, which other sockets of the same user may have too: nothing is received here. A port that the
+    /// kernel chooses is nobody else's: an address takes what comes for it from those who have bound only the port. Datagrams carry
     /// "don't fragment", and with it the IPv4 identification 0 (in a batch 0, 1, 2..).
     ///
     /// # Errors
@@ -182,7 +183,9 @@ fn prepare(fd: &OwnedFd, how: &TxOptions) -> Result<(), Error> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
     let fd = fd.as_fd();
     let (tos, hops) = (i32::from(how.tos), i32::from(how.hop_limit));
-    options::set(fd, SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+    if how.port != 0 {
+        options::set(fd, SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+    }
     // Whatever somebody sends here is dropped before it takes memory. RET 0.
     let nothing = [FilterStep {
         code: 0x06,
