@@ -22,7 +22,7 @@ use ferriband_memory::host::{
 };
 use ferriband_transport::types::{AddressVector, QpAttr, QpAttrMask, QpState, QpType};
 use ferriband_wire::cm::{Failover, Info, IpCmHeader, IpPair, PortSpace, RejectReason, SidrStatus};
-use ferriband_wire::{CommId, Gid, Lid, PKey, QKey, Qpn, ServiceId, TimeCode};
+use ferriband_wire::{CommId, Gid, Lid, PKey, Psn, QKey, Qpn, ServiceId, TimeCode};
 
 use crate::channel::EventQueue;
 use crate::device::Device;
@@ -161,6 +161,10 @@ struct Id {
     flags: u32,
     tos: u8,
     ack_timeout: Option<u8>,
+    /// The PSN that its queue pair expects first: named before the message that tells the other side of it.
+    psn: Psn,
+    /// The consumer knows that the connection is over.
+    ended: bool,
     qkey: u32,
     /// Events that the consumer was given.
     reported: Arc<AtomicU32>,
@@ -198,6 +202,14 @@ struct State {
 #[derive(Debug)]
 pub struct Cm {
     state: Mutex<State>,
+}
+
+/// A PSN that nobody can predict.
+fn random_psn() -> Psn {
+    let mut bytes = [0; 4];
+    // without randomness it is predictable, no more
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    Psn::new(u32::from_ne_bytes(bytes) & 0xff_ffff)
 }
 
 fn refused(error: CmError) -> Error {
@@ -279,6 +291,8 @@ impl Cm {
                 flags: 0,
                 tos: 0,
                 ack_timeout: None,
+                psn: random_psn(),
+                ended: false,
                 qkey: UDP_QKEY,
                 reported: Arc::default(),
             },
@@ -499,7 +513,7 @@ impl Cm {
                         service_id,
                         qp_type: found.qp_type,
                         local_qpn: Qpn(wish.qp_num),
-                        starting_psn: None,
+                        starting_psn: Some(found.psn),
                         primary: (place.end(), place.path(found.dgid, found.tos)),
                         alternate: None,
                         path_mtu: place.device.port().mtu,
@@ -562,7 +576,7 @@ impl Cm {
                     comm,
                     &RepParams {
                         local_qpn: Qpn(wish.qp_num),
-                        starting_psn: None,
+                        starting_psn: Some(found.psn),
                         responder_resources: wish.responder_resources,
                         initiator_depth: wish.initiator_depth,
                         failover: Failover::Accepted,
@@ -672,6 +686,9 @@ impl Cm {
                 (None, QpState::Init) => ferriband_cm::connected_init(1, 0),
                 (None, _) => return Err(early),
             };
+            if mask.contains(QpAttrMask::RQ_PSN) {
+                attr.rq_psn = found.psn;
+            }
             if let Some(timeout) = found.ack_timeout
                 && mask.contains(QpAttrMask::TIMEOUT)
             {

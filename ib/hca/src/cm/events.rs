@@ -219,6 +219,10 @@ impl State {
             }
             _ => return,
         };
+        // asked for and granted, or from both sides at once: the consumer hears of the end once
+        if kind == NewsKind::Disconnected && std::mem::replace(&mut id.ended, true) {
+            return;
+        }
         id.channel.events.push(News {
             kind,
             user: id.user,
@@ -325,6 +329,8 @@ impl State {
             flags: 0,
             tos: at.tos,
             ack_timeout: at.ack_timeout,
+            psn: super::random_psn(),
+            ended: false,
             qkey: at.qkey,
             reported: Arc::default(),
         };
