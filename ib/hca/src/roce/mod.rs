@@ -41,6 +41,8 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile are handed over.
 const STEER_WAIT: Duration = Duration::from_millis(100);
+/// Rounds of a polling program between two looks at the address family that brought nothing last.
+const OTHER_FAMILY_EVERY: u32 = 16;
 /// The general services' queue pair.
 pub(crate) const GSI: Qpn = Qpn(1);
 
@@ -52,6 +54,9 @@ pub(crate) struct Roce {
     rx: FastMutex<RxSide>,
     counters: RxCounters,
     mad_psn: AtomicU32,
+    rounds: AtomicU32,
+    /// The last packet came over IPv6.
+    family: AtomicBool,
     /// Packets come that are another process's: the steering is not what the registry says.
     astray: AtomicBool,
     /// The registry's steering when packets last went astray, and since when it is so.
@@ -95,6 +100,8 @@ impl Roce {
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
             mad_psn: AtomicU32::new(0),
+            rounds: AtomicU32::new(0),
+            family: AtomicBool::new(false),
             astray: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
@@ -194,9 +201,20 @@ impl Roce {
             return false;
         };
         let _handling = handling();
+        let rounds = self.rounds.load(Relaxed).wrapping_add(1);
+        self.rounds.store(rounds, Relaxed);
+        // a look at an empty socket is a system call: a polling program looks at the family in use, now and then at the other
+        let both = !catch.somebody_polls() || rounds.is_multiple_of(OTHER_FAMILY_EVERY);
+        let last = self.family.load(Relaxed);
         let mut worked = false;
-        for socket in self.sockets() {
-            worked |= rx.take(engine, self, socket, catch);
+        for v6 in [false, true] {
+            let Some(socket) = self.port.rx(v6).filter(|_| both || v6 == last) else {
+                continue;
+            };
+            if rx.take(engine, self, socket, catch) {
+                self.family.store(v6, Relaxed);
+                worked = true;
+            }
         }
         if !worked {
             rx.idle(engine);
