@@ -48,7 +48,7 @@ pub struct Rep {
     pub vendor_id: u32,
     /// The sender's end-to-end context, 24 bits; the target queue pair of an XRC connection.
     pub local_eecn: u32,
-    /// First PSN that the sender's requester will use.
+    /// The PSN that the sender of this message expects first: its peer begins with it.
     pub starting_psn: Psn,
     /// RDMA READs and atomics that the sender's responder takes at a time.
     pub responder_resources: u8,

@@ -101,7 +101,7 @@ pub struct Req {
     pub extended_transport_type: u8,
     /// The sender uses end-to-end flow control: credits in acknowledgements.
     pub end_to_end_flow_control: bool,
-    /// First PSN that the sender's requester will use.
+    /// The PSN that the sender of this message expects first: its peer begins with it.
     pub starting_psn: Psn,
     /// The sender answers within this time, or sends an MRA.
     pub local_response_timeout: TimeCode,
