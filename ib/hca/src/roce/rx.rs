@@ -151,7 +151,12 @@ impl Inner {
         {
             self.last = None;
         }
-        for datagram in bytes.chunks(meta.segment.max(1).into()) {
+        let segment = usize::from(meta.segment.max(1));
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let whole = rest;
+            let (datagram, after) = rest.split_at(segment.min(rest.len()));
+            rest = after;
             count(&counters.packets, 1);
             count(&counters.bytes, datagram.len() as u64);
             let Some(qpn) = destination(datagram) else {
@@ -181,10 +186,18 @@ impl Inner {
                 let owner = engine.registry.owner_of_qpn(Qpn(qpn));
                 match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
                     Some(owner) => {
-                        let head = write_meta(meta, datagram.len() as u16);
+                        // what came together goes together: a post box takes few messages
+                        let more = rest
+                            .chunks(segment)
+                            .take_while(|next| destination(next) == Some(qpn))
+                            .map(<[u8]>::len)
+                            .sum::<usize>();
+                        let run = &whole[..datagram.len() + more];
+                        rest = &rest[more..];
+                        let head = write_meta(meta, segment as u16);
                         let handed = engine
                             .post_box()
-                            .is_ok_and(|post| post.send(owner, &head, datagram).is_ok());
+                            .is_ok_and(|post| post.send(owner, &head, run).is_ok());
                         count(&counters.handed_over, u64::from(handed));
                         roce.went_astray(engine);
                     }
