@@ -11,7 +11,7 @@ SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils perftest
-TEST_PACKAGES = libibverbs-dev libibverbs1 ibverbs-utils perftest python3-pyverbs
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils perftest python3-pyverbs
 BENCH_PACKAGES = perftest strace
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -73,7 +73,9 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ferriband
 	install -m 755 $(FERRIBAND) $(DESTDIR)$(PREFIX)/bin/ferriband
 	install -m 755 $(LIB_DIR)/libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so.1
+	install -m 755 $(LIB_DIR)/librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so.1
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so
+	ln -sf librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so
 	$(FERRIBAND) man --out $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

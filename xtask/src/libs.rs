@@ -18,16 +18,28 @@ struct Library {
     soname: &'static str,
     /// The name that `dlopen` callers and the linker use.
     link_name: &'static str,
-    /// Directory with `symbols.txt` and `compat.S`, from the workspace root.
+    /// Directory with `symbols.txt`, and `compat.S` if there are symbols that the code does not have, from the workspace root.
     link_dir: &'static str,
+    /// Drop-in libraries that it needs, built before it.
+    needs: &'static [&'static str],
 }
 
-const LIBRARIES: &[Library] = &[Library {
-    package: "ferriband-verbs",
-    soname: "libibverbs.so.1",
-    link_name: "libibverbs.so",
-    link_dir: "abi/verbs/link",
-}];
+const LIBRARIES: &[Library] = &[
+    Library {
+        package: "ferriband-verbs",
+        soname: "libibverbs.so.1",
+        link_name: "libibverbs.so",
+        link_dir: "abi/verbs/link",
+        needs: &[],
+    },
+    Library {
+        package: "ferriband-rdmacm",
+        soname: "librdmacm.so.1",
+        link_name: "librdmacm.so",
+        link_dir: "abi/rdmacm/link",
+        needs: &["libibverbs.so.1"],
+    },
+];
 
 /// What the Rust standard library needs from the system (`rustc --print native-static-libs`).
 const SYSTEM_LIBRARIES: &[&str] = &[
@@ -138,7 +150,7 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
             .arg(&fresh)
             .arg(format!("-Wl,-soname,{}", library.soname))
             .arg(format!("-Wl,--version-script={}", script.display()))
-            .arg(link_dir.join("compat.S"))
+            .args(Some(link_dir.join("compat.S")).filter(|file| file.exists()))
             .arg("-Wl,--whole-archive")
             .arg(archive)
             .arg("-Wl,--no-whole-archive")
@@ -147,6 +159,7 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
                 "-Wl,-z,now,-z,relro,-z,defs,-z,nodelete",
                 "-Wl,-Bsymbolic-functions",
             ])
+            .args(library.needs.iter().map(|needed| out.join(needed)))
             .args(SYSTEM_LIBRARIES),
     )?;
 

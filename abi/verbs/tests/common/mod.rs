@@ -15,8 +15,8 @@ pub fn library_dir() -> &'static Path {
             .expect("cargo runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let path = String::from_utf8(output.stdout).expect("a path");
-        let library = PathBuf::from(path.trim());
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        let library = PathBuf::from(paths.lines().next().expect("a library"));
         library
             .parent()
             .expect("the library lies in a directory")

@@ -1,0 +1,148 @@
+//! C programs, compiled against the system's own `rdma/rdma_cma.h`, run on our libraries.
+//!
+//! The private functions are played by `tests/c/mock.c` where a test is of this library's own part.
+//! Where the headers are missing (Debian: librdmacm-dev) each test says so and passes without having tested.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// No program here takes more than a second or two; a hang is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(format!("{name}.c"))
+}
+
+fn has_headers() -> bool {
+    let found = Command::new("cc")
+        .args(["-E", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("a C compiler, which linking Rust needs anyway")
+        .success();
+    if !found {
+        eprintln!("skipped: rdma/rdma_cma.h is not installed (apt install librdmacm-dev)");
+    }
+    found
+}
+
+/// Compiles a file of `tests/c`.
+fn compile(name: &str, options: &[&str]) -> PathBuf {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdmacm-{name}"));
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"])
+        .args(options)
+        .arg("-o")
+        .arg(&output)
+        .arg(source(name))
+        .arg("-L")
+        .arg(common::library_dir())
+        .args(["-lrdmacm", "-libverbs", "-lpthread"])
+        .status()
+        .expect("cc runs");
+    assert!(status.success(), "compiling {name}.c: {status}");
+    output
+}
+
+/// The mock of the private functions, built once.
+fn mock() -> &'static Path {
+    static MOCK: OnceLock<PathBuf> = OnceLock::new();
+    MOCK.get_or_init(|| compile("mock", &["-shared", "-fPIC"]))
+}
+
+/// Runs a program to its end, which must come.
+fn finish(command: &mut Command) -> Output {
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().expect("waiting for our child").is_none() {
+        if Instant::now() > end {
+            child.kill().expect("killing our child");
+            let output = child.wait_with_output().expect("what it said");
+            panic!(
+                "{command:?} did not end within {PATIENCE:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("what it said")
+}
+
+fn must_succeed(command: &mut Command) {
+    let output = finish(command);
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Runs a program with the mock in the place of the private functions.
+fn run_with_mock(name: &str, arguments: &[&str]) {
+    if !has_headers() {
+        return;
+    }
+    let program = compile(name, &[]);
+    must_succeed(
+        Command::new(program)
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env("LD_PRELOAD", mock())
+            .env("FERRIBAND_TEST_UNREACHABLE", "1"),
+    );
+}
+
+#[test]
+fn connections_with_event_channels() {
+    run_with_mock("connect", &["unfit"]);
+}
+
+#[test]
+fn synchronous_endpoints() {
+    run_with_mock("endpoints", &[]);
+}
+
+#[test]
+fn datagrams_and_groups() {
+    run_with_mock("datagrams", &[]);
+}
+
+#[test]
+fn refusals() {
+    run_with_mock("refusals", &[]);
+}
+
+/// The system's libibverbs has none of the private functions.
+#[test]
+fn a_foreign_libibverbs_is_no_device_and_is_told_once() {
+    if !has_headers() {
+        return;
+    }
+    let program = compile("foreign", &[]);
+    let alone = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rdmacm-alone");
+    std::fs::create_dir_all(&alone).expect("a directory for one library");
+    std::fs::copy(
+        common::library_dir().join("librdmacm.so.1"),
+        alone.join("librdmacm.so.1"),
+    )
+    .expect("copying the library");
+    let output = finish(Command::new(program).env("LD_LIBRARY_PATH", alone));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert_eq!(
+        said.matches("needs Ferriband's own libibverbs").count(),
+        1,
+        "{said}"
+    );
+}
