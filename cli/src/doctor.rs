@@ -3,6 +3,8 @@
 //! Owns: the probes. Each tries the mechanism itself, on a child process where that is needed,
 //! instead of reading version numbers; limits and hints only explain what was found.
 
+mod network;
+
 use crate::failure::Failure;
 use crate::floor::{Affinity, allow_cma};
 use crate::launch;
@@ -85,6 +87,8 @@ pub fn command(json: bool) -> Result<ExitCode, Failure> {
         procmap_query(),
         user_namespaces(),
         locked_memory(),
+        network::port(),
+        network::socket_room(),
         confinement(),
         kernel(),
         library(),
