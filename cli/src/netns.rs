@@ -39,7 +39,15 @@ pub struct Forbidden(pub String);
 
 impl Forbidden {
     fn new(what: &str, error: &io::Error) -> Self {
-        Forbidden(format!("cannot {what}: {error}"))
+        let hint = match error.raw_os_error() {
+            // what the kernel says is about disks
+            Some(libc::ENOSPC) => {
+                ": the limit is reached (sysctl user.max_user_namespaces, user.max_net_namespaces)"
+            }
+            Some(libc::EOPNOTSUPP) => ": the kernel has no such interfaces (module veth)",
+            _ => "",
+        };
+        Forbidden(format!("cannot {what}: {error}{hint}"))
     }
 }
 
