@@ -8,6 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// No program here takes more than a second or two; a hang is a failure.
@@ -33,9 +34,11 @@ fn has_headers() -> bool {
     found
 }
 
-/// Compiles a file of `tests/c`.
+/// Compiles a file of `tests/c`. Tests run at the same time, so each has an output of its own.
 fn compile(name: &str, options: &[&str]) -> PathBuf {
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdmacm-{name}"));
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdmacm-{name}-{number}"));
     let status = Command::new("cc")
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"])
         .args(options)
@@ -103,6 +106,15 @@ fn run_with_mock(name: &str, arguments: &[&str]) {
     );
 }
 
+/// Runs a program with the connection manager of libibverbs.so.1 itself.
+fn run(name: &str) {
+    if !has_headers() {
+        return;
+    }
+    let program = compile(name, &[]);
+    must_succeed(Command::new(program).env("LD_LIBRARY_PATH", common::library_dir()));
+}
+
 #[test]
 fn connections_with_event_channels() {
     run_with_mock("connect", &["unfit"]);
@@ -121,6 +133,26 @@ fn datagrams_and_groups() {
 #[test]
 fn refusals() {
     run_with_mock("refusals", &[]);
+}
+
+#[test]
+fn connections_of_the_adapter() {
+    run("connect");
+}
+
+#[test]
+fn synchronous_endpoints_of_the_adapter() {
+    run("endpoints");
+}
+
+#[test]
+fn datagrams_and_groups_of_the_adapter() {
+    run("datagrams");
+}
+
+#[test]
+fn refusals_of_the_adapter() {
+    run("refusals");
 }
 
 /// The system's libibverbs has none of the private functions.

@@ -123,6 +123,7 @@ static void accepted(struct rdma_event_channel *a, struct rdma_event_channel *l,
 	EQ(rdma_disconnect(active), 0);
 	EQ(state_of(active->qp), IBV_QPS_ERR);
 	expect_and_ack(l, RDMA_CM_EVENT_DISCONNECTED);
+	EQ(rdma_disconnect(passive), 0);
 	expect_and_ack(a, RDMA_CM_EVENT_DISCONNECTED);
 	rdma_destroy_qp(active);
 	CHECK(!active->qp && !active->send_cq && !active->recv_cq_channel);

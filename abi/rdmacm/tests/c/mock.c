@@ -76,7 +76,7 @@ struct channel {
 struct id {
 	struct channel *channel;
 	uint64_t user;
-	int ps, qp_type, listens, connected, alive, bound, routed;
+	int ps, qp_type, listens, connected, asked, alive, bound, routed;
 	struct sockaddr_in src, dst;
 	uint32_t peer, peer_qp, reported, pending;
 	uint8_t resources, depth;
@@ -224,6 +224,23 @@ int ferriband_cm_create_id(struct channel *channel, uint64_t user, uint16_t ps, 
 	LEAVE(0);
 }
 
+/* One side ends the connection, or answers its end: only then it has ended for the side that asked. */
+static void end(uint32_t number)
+{
+	struct id *id = at(number), *peer = at(id->peer);
+
+	if (peer && peer->asked) {
+		peer->asked = 0;
+		push(id->peer, id->peer, RDMA_CM_EVENT_DISCONNECTED, 0, 0);
+	} else if (peer && id->connected) {
+		id->asked = 1;
+		push(id->peer, id->peer, RDMA_CM_EVENT_DISCONNECTED, 0, 0);
+	}
+	id->connected = 0;
+	if (peer)
+		peer->connected = 0;
+}
+
 int ferriband_cm_destroy_id(uint32_t number, uint32_t *reported)
 {
 	ENTER;
@@ -232,10 +249,7 @@ int ferriband_cm_destroy_id(uint32_t number, uint32_t *reported)
 	if (!id)
 		LEAVE(ENOENT);
 	move_events(id->channel, number, 0, NULL);
-	if (id->connected && at(id->peer)) {
-		at(id->peer)->connected = 0;
-		push(id->peer, id->peer, RDMA_CM_EVENT_DISCONNECTED, 0, 0);
-	}
+	end(number);
 	id->alive = 0;
 	*reported = id->reported;
 	LEAVE(0);
@@ -415,14 +429,9 @@ int ferriband_cm_disconnect(uint32_t number)
 	ENTER;
 	struct id *id = at(number);
 
-	if (!id || !id->connected)
+	if (!id || !at(id->peer) || !(id->connected || at(id->peer)->asked))
 		LEAVE(EINVAL);
-	id->connected = 0;
-	push(number, number, RDMA_CM_EVENT_DISCONNECTED, 0, 0);
-	if (at(id->peer) && at(id->peer)->connected) {
-		at(id->peer)->connected = 0;
-		push(id->peer, id->peer, RDMA_CM_EVENT_DISCONNECTED, 0, 0);
-	}
+	end(number);
 	LEAVE(0);
 }
 
