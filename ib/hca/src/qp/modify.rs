@@ -24,7 +24,16 @@ impl Qp {
         if (from, to) == (QpState::Init, QpState::Rtr)
             && self.travels_in_packets(&now.av, now.dest_qpn)
         {
-            engine.roce()?;
+            let ready = match self.qp_type {
+                QpType::XrcSend | QpType::XrcRecv => Err(Error::Unsupported(
+                    "extended connections between hosts: their targets would end with the process that made them",
+                )),
+                _ => engine.roce().map(|_| ()),
+            };
+            if let Err(error) = ready {
+                *attr = old;
+                return Err(error);
+            }
             self.begin_packets(&old);
         }
         let on_packets = self.on_packets.load(Ordering::Acquire);
