@@ -158,6 +158,8 @@ pub struct Engine {
     polls: AtomicU32,
     /// The thread knows of long transfers: it need not be told of more.
     assisting: AtomicBool,
+    /// The program polled for its last long transfer, and so moved it.
+    polled_for: AtomicBool,
     idle_polls: AtomicU32,
     /// Polls in a row that found nothing, how many of them spin, and after how many the next yields.
     empty_polls: AtomicU32,
@@ -261,6 +263,7 @@ impl Engine {
             polling: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             assisting: AtomicBool::new(false),
+            polled_for: AtomicBool::new(false),
             idle_polls: AtomicU32::new(0),
             empty_polls: AtomicU32::new(0),
             spin_limit: AtomicU32::new(0),

@@ -40,7 +40,7 @@ const ALONE_POLLS: u32 = 32;
 const TICK_NS: u64 = 1_000_000;
 /// How long the thread watches, when long transfers are posted, whether the program polls: then the program moves them, since
 /// two cores that take turns at one transfer lose their caches to each other.
-const WATCH_POLLS_NS: u64 = 20_000;
+const WATCH_POLLS_NS: u64 = 100_000;
 /// How often it looks again while the program does.
 const ASSIST_TICK_NS: u64 = 100_000;
 /// How often blocked work is looked at in any case.
@@ -167,7 +167,11 @@ impl Engine {
             worked |= roce.round(self, catch);
         }
         if self.work_count.load(Ordering::Acquire) > 0 {
-            worked |= self.drive_work(long);
+            let moved = self.drive_work(long);
+            if moved && catch.somebody_polls() {
+                self.polled_for.store(true, Ordering::Relaxed);
+            }
+            worked |= moved;
         }
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
             worked |= self.fire_timers();
@@ -467,6 +471,13 @@ impl Engine {
 
     /// Wakes the thread for work that a posting program leaves behind: always for a long transfer, otherwise if it sleeps.
     pub(crate) fn kick(&self, long_transfer: bool) {
+        if long_transfer
+            && self.polled_for.load(Ordering::Relaxed)
+            && self.polling.load(Ordering::Acquire)
+        {
+            // the program moved its last long transfer itself; if it does not this time, the thread's tick finds out
+            return;
+        }
         let wake = if long_transfer {
             // the work is on its list before the thread is found to know of it
             fence(Ordering::SeqCst);
@@ -683,7 +694,12 @@ impl Engine {
             }
             let idle = now.saturating_sub(seen.at);
             if idle < TICK_NS {
-                return Some(if busy { ASSIST_TICK_NS } else { TICK_NS - idle });
+                let watches = busy && !self.polled_for.load(Ordering::Relaxed);
+                return Some(if watches {
+                    ASSIST_TICK_NS
+                } else {
+                    TICK_NS - idle
+                });
             }
             // nobody polls any more
             self.idle_polls.store(0, Ordering::Relaxed);
@@ -776,6 +792,7 @@ impl Engine {
             if !self.drive_work(true) {
                 return true;
             }
+            self.polled_for.store(false, Ordering::Relaxed);
             polls = now;
         }
         self.assisting.store(false, Ordering::SeqCst);
