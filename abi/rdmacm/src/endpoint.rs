@@ -111,7 +111,9 @@ unsafe fn get_request(listener: &Id) -> Result<*mut rdma_cm_id, Errno> {
         // SAFETY: the template's queues are the program's.
         let made = unsafe { qp::create_plain(request, get!(listener.pd), &mut attr) };
         if let Err(error) = made {
-            // The program never learns of this identifier: it would keep the listener from going.
+            // The program never learns of this identifier; the event must not name it any more.
+            // SAFETY: the event is still the library's.
+            unsafe { (*event).id = listener.c() };
             // SAFETY: nobody else knows it.
             unsafe { id::destroy(pointer) }?;
             return Err(error);

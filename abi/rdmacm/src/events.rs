@@ -30,8 +30,8 @@ struct EventOwn {
     private_data: [u8; FB_MAX_PRIVATE_DATA],
     /// Whose acknowledgement it is: for CONNECT_REQUEST the listener's.
     counts_for: *mut rdma_cm_id,
-    /// The group that it counts for as well; 0 for none.
-    group: u64,
+    /// The membership that it counts for instead.
+    group: Option<u64>,
 }
 
 /// Takes the channel's next event that the program is to see.
@@ -73,7 +73,7 @@ unsafe fn take(raw: &fb_cm_event) -> Option<*mut rdma_cm_event> {
         let pointer = id::find(raw.id)?;
         if raw.event != RDMA_CM_EVENT_ESTABLISHED {
             // SAFETY: identifiers in the table live.
-            unsafe { Id::of(pointer) }.ok()?.complete_event();
+            unsafe { Id::of(pointer) }.ok()?.complete_event(None);
             return None;
         }
         pointer
@@ -90,7 +90,7 @@ unsafe fn take(raw: &fb_cm_event) -> Option<*mut rdma_cm_event> {
     }
     // SAFETY: the program never saw it.
     unsafe { Event::free(event) };
-    id.complete_event();
+    id.complete_event(None);
     None
 }
 
@@ -106,7 +106,7 @@ fn new_event(raw: &fb_cm_event, pointer: *mut rdma_cm_id) -> *mut rdma_cm_event 
         EventOwn {
             private_data: [0; FB_MAX_PRIVATE_DATA],
             counts_for: pointer,
-            group: 0,
+            group: None,
         },
     )
 }
@@ -116,10 +116,10 @@ fn new_event(raw: &fb_cm_event, pointer: *mut rdma_cm_id) -> *mut rdma_cm_event 
 /// # Safety
 /// `event` is an event that the program does not have yet.
 unsafe fn perform(raw: &fb_cm_event, id: &Id, event: *mut rdma_cm_event) -> bool {
-    // SAFETY: the caller's promise; nobody else has it.
-    let c = unsafe { &mut *event };
     // SAFETY: the caller's promise.
     unsafe { fill_parameters(raw, id.is_datagram(), event) };
+    // SAFETY: the caller's promise; nobody else has it.
+    let c = unsafe { &mut *event };
     let connect_error = id.lock().connect_error;
     match raw.event {
         RDMA_CM_EVENT_ADDR_RESOLVED => {
@@ -287,7 +287,10 @@ fn answer_response(id: &Id, ece: fb_ece) -> Result<(), Errno> {
     id.lock().remote_ece.vendor_id = ece.vendor_id;
     let pair = get!(id.qp);
     // SAFETY: the identifier's queue pair.
-    supported(unsafe { verbs::ibv_set_ece(pair, &raw mut agreed) })?;
+    if let Err(error) = supported(unsafe { verbs::ibv_set_ece(pair, &raw mut agreed) }) {
+        let _ = qp::to_error(id);
+        return Err(error);
+    }
     finish(id)?;
     // SAFETY: as above.
     let asked = unsafe { verbs::ibv_query_ece(pair, &raw mut agreed) };
@@ -339,7 +342,7 @@ unsafe fn take_multicast(raw: &fb_cm_event) -> Option<*mut rdma_cm_event> {
         .wrapping_add(Event::OWN_OFFSET)
         .cast::<EventOwn>();
     // SAFETY: as above; the event goes on with our part.
-    unsafe { (*own).group = raw.user };
+    unsafe { (*own).group = Some(raw.user) };
     // SAFETY: the parameters are those of datagrams.
     let ud: &mut rdma_ud_param = unsafe { &mut *(&raw mut c.param).cast() };
     ud.private_data = multicast::context(id, raw.user);
@@ -362,11 +365,7 @@ unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result<(), Errno> {
     unsafe { Event::free(event) };
     // SAFETY: the identifier lives until this acknowledgement.
     let id = unsafe { Id::of(counts_for) }?;
-    if group == 0 {
-        id.complete_event();
-    } else {
-        id.complete_group_event(group);
-    }
+    id.complete_event(group);
     Ok(())
 }
 

@@ -2,12 +2,12 @@
 //!
 //! The program reads, and in part writes, the C structure. An identifier goes when each of its events that the program was
 //! given has been acknowledged: events point to it. The same count makes `rdma_migrate_id` and `rdma_leave_multicast` wait.
-//! CONNECT_REQUEST counts for the identifier that listens; a multicast event counts for its group and for the identifier.
+//! CONNECT_REQUEST counts for the identifier that listens, a multicast event for its membership.
 
 use crate::boundary::{Errno, status};
 use crate::channel;
 use crate::device::DeviceUse;
-use crate::multicast::Group;
+use crate::multicast::{self, Group};
 use crate::object::Object;
 use crate::private::call;
 use crate::sys::{
@@ -19,7 +19,7 @@ use libc::sockaddr_storage;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// An identifier.
 pub type Id = Object<rdma_cm_id, Own>;
@@ -46,8 +46,21 @@ pub(crate) use {get, set};
 /// What only we see of an identifier.
 pub struct Own {
     handle: AtomicU32,
+    // Whoever acknowledges the last event holds it until it has let go of the lock: the identifier may go at once.
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
     state: Mutex<State>,
     acknowledged: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics between two changes that belong together.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The part under its lock.
@@ -102,32 +115,33 @@ impl Own {
 
     /// Its state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics between two changes that belong together.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
-    /// Counts one event as acknowledged.
-    pub fn complete_event(&self) {
-        self.lock().completed += 1;
-        self.acknowledged.notify_all();
-    }
-
-    /// Counts one event of a group, which counts for the identifier, too.
-    pub fn complete_group_event(&self, key: u64) {
-        let mut state = self.lock();
-        state.completed += 1;
-        if let Some(group) = state.groups.iter_mut().find(|group| group.key == key) {
-            group.completed += 1;
+    /// Counts one event as acknowledged: the identifier's, or that of its membership of this number.
+    pub fn complete_event(&self, group: Option<u64>) {
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        match group {
+            None => state.completed += 1,
+            Some(key) => {
+                if let Some(group) = state.groups.iter_mut().find(|group| group.key == key) {
+                    group.completed += 1;
+                }
+            }
         }
+        shared.acknowledged.notify_all();
         drop(state);
-        self.acknowledged.notify_all();
     }
 
     /// Waits until `done`, looking after each acknowledgement.
     pub fn wait_until(&self, mut done: impl FnMut(&mut State) -> bool) {
         let state = self.lock();
         // Poisoning is met as in `lock`.
-        let wait = self.acknowledged.wait_while(state, |state| !done(state));
+        let wait = self
+            .shared
+            .acknowledged
+            .wait_while(state, |state| !done(state));
         drop(wait.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -203,8 +217,10 @@ pub unsafe fn allocate(
         c,
         Own {
             handle: AtomicU32::new(0),
-            state: Mutex::new(state),
-            acknowledged: Condvar::new(),
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                acknowledged: Condvar::new(),
+            }),
         },
     ))
 }
@@ -272,13 +288,13 @@ pub unsafe fn create(
 pub unsafe fn destroy(pointer: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let id = unsafe { Id::of(pointer) }?;
+    multicast::leave_all(id);
     let mut reported = 0;
     // SAFETY: the result's place lives during the call.
     call(|f| unsafe { (f.destroy_id)(id.handle(), &raw mut reported) })?;
     // SAFETY: the event that a synchronous call left is acknowledged once.
     unsafe { crate::events::forget_last(id) };
     id.wait_for_acknowledgements(reported);
-    crate::multicast::forget_all(id);
     // SAFETY: no event names it any more, and the caller's promise.
     unsafe { free(pointer) }
 }

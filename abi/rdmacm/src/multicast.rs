@@ -76,13 +76,36 @@ pub fn attach(id: &Id, key: u64, path: &ibv_ah_attr) -> Result<(), Errno> {
     check(unsafe { verbs::ibv_attach_mcast(pair, &raw const gid, path.dlid) })
 }
 
-/// The identifier goes: so do its memberships.
-pub fn forget_all(id: &Id) {
-    let groups = std::mem::take(&mut id.lock().groups);
-    let mut table = by_key();
-    for group in groups {
-        table.remove(&group.key);
+/// The identifier goes, and leaves its groups before; waits as [`rdma_leave_multicast`] does.
+pub fn leave_all(id: &Id) {
+    loop {
+        let state = id.lock();
+        let next = state.groups.iter().find(|group| !group.is_left);
+        let Some((key, handle)) = next.map(|group| (group.key, group.handle)) else {
+            return;
+        };
+        drop(state);
+        // A membership that libibverbs does not know is gone already.
+        let _ = withdraw(id, key, handle);
     }
+}
+
+/// Tells libibverbs that a membership ends, and forgets it when its events are acknowledged.
+fn withdraw(id: &Id, key: u64, handle: u32) -> Result<(), Errno> {
+    let mut reported = 0;
+    // SAFETY: the result's place lives during the call.
+    let left = call(|f| unsafe { (f.leave)(handle, &raw mut reported) });
+    if left.is_ok() {
+        // The event of a synchronous join waits in the identifier for the next call.
+        // SAFETY: a synchronous identifier's event is the library's, others have none.
+        unsafe { crate::events::forget_last(id) };
+        id.wait_until(|state| {
+            let group = state.groups.iter().find(|group| group.key == key);
+            group.is_none_or(|group| group.completed >= reported)
+        });
+    }
+    forget(id, key);
+    left
 }
 
 fn forget(id: &Id, key: u64) {
@@ -158,17 +181,7 @@ unsafe fn leave(id: &Id, from: *const sockaddr) -> Result<(), Errno> {
         // SAFETY: the identifier's queue pair.
         unsafe { verbs::ibv_detach_mcast(pair, &raw const gid, lid) };
     }
-    let mut reported = 0;
-    // SAFETY: the result's place lives during the call.
-    let left = call(|f| unsafe { (f.leave)(handle, &raw mut reported) });
-    if left.is_ok() {
-        id.wait_until(|state| {
-            let group = state.groups.iter().find(|group| group.key == key);
-            group.is_none_or(|group| group.completed >= reported)
-        });
-    }
-    forget(id, key);
-    left
+    withdraw(id, key, handle)
 }
 
 /// `rdma_join_multicast`: as a full member.

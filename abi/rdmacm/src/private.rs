@@ -6,6 +6,7 @@
 use crate::boundary::{Errno, check};
 use ferriband_cm_abi::{CmFunctions, FERRIBAND_CM_VERSION, SYMBOLS};
 use std::ffi::c_void;
+use std::io::Write;
 use std::sync::OnceLock;
 
 static FUNCTIONS: OnceLock<Option<CmFunctions>> = OnceLock::new();
@@ -16,7 +17,9 @@ pub fn functions() -> Result<&'static CmFunctions, Errno> {
         .get_or_init(|| match find() {
             Ok(functions) => Some(functions),
             Err(why) => {
-                eprintln!(
+                // A program without stderr is told by the errno alone.
+                let _ = writeln!(
+                    std::io::stderr(),
                     "ferriband: librdmacm.so.1 needs Ferriband's own libibverbs.so.1: {why}; put the directory of both \
                      first in LD_LIBRARY_PATH, or start the program with: ferriband run"
                 );

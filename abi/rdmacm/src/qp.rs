@@ -9,6 +9,7 @@ use crate::id::{Id, get, set};
 use crate::resolve;
 use crate::sys::{self, rdma_cm_id};
 use crate::verbs;
+use ferriband_cm_abi::fb_ece;
 use ferriband_verbs_sys::*;
 use std::ffi::c_int;
 
@@ -226,10 +227,10 @@ fn exchange_options(id: &Id, pair: *mut ibv_qp) -> Result<(), Errno> {
     // SAFETY: the queue pair was just made.
     supported(unsafe { verbs::ibv_query_ece(pair, &raw mut ece) })?;
     let mut state = id.lock();
-    if ece.vendor_id != 0 || state.remote_ece.vendor_id != 0 {
-        state.local_ece.vendor_id = ece.vendor_id;
-        state.local_ece.options = ece.options;
-    }
+    state.local_ece = fb_ece {
+        vendor_id: ece.vendor_id,
+        options: ece.options,
+    };
     let remote = state.remote_ece;
     drop(state);
     if remote.vendor_id == 0 {

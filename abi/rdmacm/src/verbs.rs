@@ -2,14 +2,13 @@
 
 use crate::boundary::{Errno, check, errno, object};
 use ferriband_verbs_sys::*;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 #[allow(missing_docs)] // documented in the header
 unsafe extern "C" {
     pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
     pub fn ibv_free_device_list(list: *mut *mut ibv_device);
     pub fn ibv_get_device_guid(device: *mut ibv_device) -> u64;
-    pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
     pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
     pub fn ibv_close_device(context: *mut ibv_context) -> c_int;
     pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;

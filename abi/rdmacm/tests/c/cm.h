@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FAIL(...)                                                             \
@@ -72,6 +73,24 @@ static inline struct rdma_cm_event *expect(struct rdma_event_channel *channel, e
 static inline void expect_and_ack(struct rdma_event_channel *channel, enum rdma_cm_event_type kind)
 {
 	EQ(rdma_ack_cm_event(expect(channel, kind)), 0);
+}
+
+/* Acknowledges an event after a twentieth of a second, in a thread. */
+static inline void *ack_late(void *event)
+{
+	struct timespec pause = { .tv_nsec = 50000000 };
+
+	nanosleep(&pause, NULL);
+	EQ(rdma_ack_cm_event(event), 0);
+	return NULL;
+}
+
+static inline double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 static inline struct ibv_qp_init_attr attributes(enum ibv_qp_type type)

@@ -3,7 +3,6 @@
  * pair, an answer that does not fit, and the waiting for acknowledgements.
  */
 #include "cm.h"
-#include <time.h>
 
 static int context_a, context_l;
 
@@ -201,23 +200,6 @@ static void own_queue_pair(struct rdma_event_channel *a, struct rdma_event_chann
 	EQ(rdma_destroy_id(active), 0);
 	expect_and_ack(l, RDMA_CM_EVENT_DISCONNECTED);
 	EQ(rdma_destroy_id(passive), 0);
-}
-
-static void *ack_late(void *event)
-{
-	struct timespec pause = { .tv_nsec = 50000000 };
-
-	nanosleep(&pause, NULL);
-	EQ(rdma_ack_cm_event(event), 0);
-	return NULL;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 /* An identifier goes only when its events are acknowledged, and moves only then. */

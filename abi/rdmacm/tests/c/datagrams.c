@@ -98,6 +98,55 @@ static void groups(struct rdma_event_channel *a)
 	EQ(rdma_destroy_id(id), 0);
 }
 
+/* Leaving a group waits for the acknowledgement of its events, and so does destroying the identifier. */
+static void acknowledgements(struct rdma_event_channel *a, int leaves)
+{
+	struct sockaddr_in local = address("127.0.0.1", 0), group = address("239.1.2.5", 0);
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	double start;
+
+	EQ(rdma_create_id(a, &id, NULL, RDMA_PS_UDP), 0);
+	EQ(rdma_bind_addr(id, (struct sockaddr *)&local), 0);
+	EQ(rdma_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
+	expect_and_ack(a, RDMA_CM_EVENT_MULTICAST_JOIN);
+	EQ(rdma_leave_multicast(id, (struct sockaddr *)&group), 0);
+	EQ(rdma_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
+	event = expect(a, RDMA_CM_EVENT_MULTICAST_JOIN);
+	start = now();
+	EQ(pthread_create(&thread, NULL, ack_late, event), 0);
+	if (leaves)
+		EQ(rdma_leave_multicast(id, (struct sockaddr *)&group), 0);
+	else
+		EQ(rdma_destroy_id(id), 0);
+	CHECK(now() - start > 0.04);
+	EQ(pthread_join(thread, NULL), 0);
+	if (leaves)
+		EQ(rdma_destroy_id(id), 0);
+}
+
+/* A group's acknowledged event does not stand in for one of the identifier's that is not. */
+static void no_confusion(struct rdma_event_channel *a)
+{
+	struct sockaddr_in in = address("127.0.0.1", 9), group = address("239.1.2.6", 0);
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	double start;
+
+	EQ(rdma_create_id(a, &id, NULL, RDMA_PS_UDP), 0);
+	EQ(rdma_resolve_addr(id, NULL, (struct sockaddr *)&in, 2000), 0);
+	event = expect(a, RDMA_CM_EVENT_ADDR_RESOLVED);
+	EQ(rdma_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
+	expect_and_ack(a, RDMA_CM_EVENT_MULTICAST_JOIN);
+	start = now();
+	EQ(pthread_create(&thread, NULL, ack_late, event), 0);
+	EQ(rdma_destroy_id(id), 0);
+	CHECK(now() - start > 0.04);
+	EQ(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
 	struct rdma_event_channel *a = rdma_create_event_channel();
@@ -106,6 +155,9 @@ int main(void)
 	CHECK(a && l);
 	service(a, l);
 	groups(a);
+	acknowledgements(a, 1);
+	acknowledgements(a, 0);
+	no_confusion(a);
 	rdma_destroy_event_channel(a);
 	rdma_destroy_event_channel(l);
 	return 0;

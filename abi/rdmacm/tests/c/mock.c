@@ -576,9 +576,10 @@ int ferriband_cm_get_event(struct channel *channel, struct event *event)
 	channel->first = queued->next;
 	*event = queued->event;
 	event->size = sizeof(*event);
-	ids[queued->counts_for].reported++;
 	if (queued->group)
 		groups[queued->group].reported++;
+	else
+		ids[queued->counts_for].reported++;
 	free(queued);
 	LEAVE(0);
 }
