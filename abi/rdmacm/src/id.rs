@@ -92,6 +92,9 @@ pub struct State {
     pub remote_ece: fb_ece,
 }
 
+// SAFETY: its pointers are libibverbs' objects, which any thread may use, and words of the program's that nobody looks at.
+unsafe impl Send for State {}
+
 /// Identifiers by their number, for events that come before the program's identifier is named in them.
 static BY_HANDLE: LazyLock<Mutex<HashMap<u32, usize>>> = LazyLock::new(Mutex::default);
 
