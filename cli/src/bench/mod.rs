@@ -126,7 +126,7 @@ const TARGETS: [Target; 9] = [
         4.0,
     ),
     Target {
-        name: "system calls in 1,000,000 mapped WRITEs (strace -f)",
+        name: "system calls in 1,000,000 mapped WRITEs, posting thread (strace)",
         probe: probes::system_calls,
         unit: Unit::Calls,
         floor_name: "",
