@@ -18,29 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAIL(...)                                                             \
-	do {                                                                  \
-		int saved_errno = errno;                                      \
-		fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);               \
-		fprintf(stderr, __VA_ARGS__);                                 \
-		fprintf(stderr, " (errno %d, %s)\n", saved_errno,             \
-			strerror(saved_errno));                               \
-		_exit(1);                                                     \
-	} while (0)
-
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (!(condition))                                             \
-			FAIL("%s", #condition);                               \
-	} while (0)
-
-#define EQ(got, expected)                                                     \
-	do {                                                                  \
-		long long got_ = (long long)(got);                            \
-		long long expected_ = (long long)(expected);                  \
-		if (got_ != expected_)                                        \
-			FAIL("%s is %lld, not %lld", #got, got_, expected_);  \
-	} while (0)
+#include "../../../verbs/tests/c/said.h"
 
 /* A call refuses with -1 and this errno. */
 #define REFUSED(call, expected)                                               \
