@@ -1,41 +1,19 @@
 //! The exported symbols and their version nodes are exactly those of the library that is replaced.
 
 mod common;
+#[path = "common/exported.rs"]
+mod exported;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::path::PathBuf;
+
+use exported::{exported, readelf};
 
 /// The contract: what `readelf` prints for rdma-core 44.0's library (Debian 12).
 const LIST: &str = include_str!("../link/symbols.txt");
 
-fn readelf(option: &str) -> String {
-    let library = common::library_dir().join("libibverbs.so.1");
-    let output = Command::new("readelf")
-        .args([option, "--wide"])
-        .arg(library)
-        .output()
-        .expect("readelf of binutils, which every C compiler brings");
-    assert!(
-        output.status.success(),
-        "readelf {option}: {}",
-        output.status
-    );
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// Defined symbols but the version nodes' own, as `name@@NODE` or `name@NODE`.
-fn exported() -> BTreeSet<String> {
-    let text = readelf("--dyn-syms");
-    let rows = text.lines().filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        match columns.as_slice() {
-            [_, _, _, _, _, _, section, name, ..] => Some((section.to_string(), name.to_string())),
-            _ => None,
-        }
-    });
-    rows.filter(|(section, _)| section.parse::<u32>().is_ok())
-        .map(|(_, name)| name)
-        .collect()
+fn library() -> PathBuf {
+    common::library_dir().join("libibverbs.so.1")
 }
 
 #[test]
@@ -43,7 +21,7 @@ fn every_symbol_has_its_version_and_there_are_no_others() {
     let wanted: BTreeSet<String> = LIST.lines().map(str::to_owned).collect();
     // rdma-core's, and those that librdmacm finds here
     assert_eq!(wanted.len(), 180 + 22);
-    let ours = exported();
+    let ours = exported(&library());
     let missing: Vec<_> = wanted.difference(&ours).collect();
     let surplus: Vec<_> = ours.difference(&wanted).collect();
     assert!(
@@ -54,7 +32,7 @@ fn every_symbol_has_its_version_and_there_are_no_others() {
 
 #[test]
 fn the_library_names_itself_and_stays_mapped() {
-    let dynamic = readelf("--dynamic");
+    let dynamic = readelf(&library(), "--dynamic");
     assert!(
         dynamic.contains("Library soname: [libibverbs.so.1]"),
         "{dynamic}"
@@ -71,7 +49,7 @@ fn the_library_names_itself_and_stays_mapped() {
 /// Nothing but the C library and the unwinder is needed: the drop-in works in a bare container.
 #[test]
 fn nothing_unusual_is_needed() {
-    let dynamic = readelf("--dynamic");
+    let dynamic = readelf(&library(), "--dynamic");
     let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
     for line in needed {
         let known = [
