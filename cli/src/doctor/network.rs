@@ -14,8 +14,8 @@ const WANTED_BYTES: u64 = 4 << 20;
 /// Whether this user can have the port: others of the same user share it.
 pub(super) fn port() -> Finding {
     const NAME: &str = "UDP port 4791";
-    match share_port() {
-        Ok(()) => Finding::fine(NAME, "free, or shared with processes of yours"),
+    match share_port(ROCE_PORT) {
+        Ok(_) => Finding::fine(NAME, "free, or shared with processes of yours"),
         Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {
             Finding::new(NAME, State::Degraded, format!("taken by {}", holder()))
                 .cost("no packets to or from other hosts: the Ethernet devices (ferri_*) do not work; ferri0 does")
@@ -26,7 +26,8 @@ pub(super) fn port() -> Finding {
     }
 }
 
-fn share_port() -> std::io::Result<()> {
+/// Binds a port as an adapter does, to be shared with others of the same user.
+fn share_port(port: u16) -> std::io::Result<UdpSocket> {
     // SAFETY: a plain system call.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -48,7 +49,7 @@ fn share_port() -> std::io::Result<()> {
     // SAFETY: plain bytes, of which zeros are the wildcard address.
     let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     address.sin_family = libc::AF_INET as libc::sa_family_t;
-    address.sin_port = ROCE_PORT.to_be();
+    address.sin_port = port.to_be();
     // SAFETY: the address lives through the call.
     let bound = unsafe {
         libc::bind(
@@ -60,7 +61,7 @@ fn share_port() -> std::io::Result<()> {
     if set != 0 || bound != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    Ok(())
+    Ok(socket)
 }
 
 /// Who has the port, as far as the kernel says: a user, or the kernel itself (its own Soft-RoCE).
@@ -108,12 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_is_shared_with_ones_own_processes() {
-        // what a second process of the same user does, as long as nobody else has the port on this machine
-        if share_port().is_ok() {
-            assert_eq!(port().state, State::Fine);
-        } else {
-            assert_eq!(port().state, State::Degraded);
-        }
+    fn a_port_is_shared_with_ones_own_processes_and_not_with_who_does_not_share() {
+        let alone = UdpSocket::bind("0.0.0.0:0").expect("a port is free");
+        let port = alone.local_addr().expect("bound").port();
+        let refused = share_port(port).expect_err("its owner does not share");
+        assert_eq!(refused.raw_os_error(), Some(libc::EADDRINUSE));
+        drop(alone);
+        let first = share_port(port).expect("the port is free again");
+        let second = share_port(port).expect("shared");
+        drop((first, second));
     }
 }
