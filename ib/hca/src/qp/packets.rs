@@ -341,6 +341,8 @@ impl Qp {
         if side.marked {
             self.notify(side, now);
         }
+        // whoever hears of a failure by the packets that follow finds this side's state changed
+        let failed = self.follow_state(side);
         let keeps = side.keeps_back(why, now);
         let sent = tx::with_run(|run| self.transmit(engine, side, now, keeps, run));
         side.owes = keeps;
@@ -355,7 +357,9 @@ impl Qp {
         while let Some(event) = side.machine.poll_event() {
             self.packet_event(event);
         }
-        self.follow_state(side);
+        if self.follow_state(side) || failed {
+            self.flush_receives();
+        }
         if let Some(Instant(at)) = side.machine.poll_timeout()
             && at < self.armed_at.load(Ordering::Acquire)
         {
@@ -517,20 +521,15 @@ impl Qp {
         }
     }
 
-    /// The machine goes to the error states by itself.
-    fn follow_state(&self, side: &PacketSide) {
+    /// The machine goes to the error states by itself. True if it has gone to ERR: receives are to be flushed, behind what the
+    /// machine has completed.
+    fn follow_state(&self, side: &PacketSide) -> bool {
         let state = side.machine.state();
-        if state == self.state() {
-            return;
+        if state == self.state() || !matches!(state, QpState::Err | QpState::Sqe) {
+            return false;
         }
-        match state {
-            QpState::Err => {
-                self.state.store(QpState::Err as u32, Ordering::Release);
-                self.flush_receives();
-            }
-            QpState::Sqe => self.state.store(QpState::Sqe as u32, Ordering::Release),
-            _ => {}
-        }
+        self.state.store(state as u32, Ordering::Release);
+        state == QpState::Err
     }
 
     /// Takes a receive of the queue pair's own queue.
