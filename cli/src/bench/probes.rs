@@ -140,9 +140,16 @@ pub fn write_private() -> Result<f64, Failure> {
     Run::new("ib_write_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
 }
 
-/// `ib_write_bw`.
+/// `ib_write_bw`, each side bound to a core of its own, as both sides of the floor are.
 pub fn write_bandwidth(size_bytes: usize, messages: u32) -> Result<f64, Failure> {
-    Run::new("ib_write_bw", size_bytes, messages).figure(Report::Bandwidth)
+    let mut run = Run::new("ib_write_bw", size_bytes, messages);
+    let affinity = Affinity::save()?;
+    let cores = affinity.processors();
+    if let (Some(first), Some(last)) = (cores.first(), cores.last()) {
+        // the server sleeps; the client is the one that copies, as in the floor
+        run.prefix = [last, first].map(|core| strings(&["taskset", "-c", &core.to_string()]));
+    }
+    run.figure(Report::Bandwidth)
 }
 
 /// `ib_send_lat` of 8 bytes with both sides bound to the first core.

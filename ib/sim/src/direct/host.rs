@@ -20,6 +20,9 @@ use super::world::Ctx;
 /// How long an owner waits for a stopped process's mark.
 pub(super) const STOPPED_PEER_WAIT_NS: u64 = 1_000_000_000;
 
+/// Steps of a long transfer are shorter than the adapter's, so that short runs meet their seams.
+const CHUNK_BYTES: u64 = 256 << 10;
+
 /// Process address of the first byte of a process's application memory.
 pub(super) const fn app_base(process: usize) -> u64 {
     (process as u64 + 1) << 32
@@ -401,6 +404,10 @@ impl<'s> Host for SimHost<'s> {
 
     fn slot(&self) -> u32 {
         self.ctx.me as u32
+    }
+
+    fn chunk_bytes(&self) -> u64 {
+        CHUNK_BYTES
     }
 
     fn own(&self) -> &SimSeg<'s> {

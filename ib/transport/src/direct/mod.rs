@@ -129,6 +129,8 @@ pub trait Host {
 
     /// This process's slot.
     fn slot(&self) -> u32;
+    /// Bytes that one step of a long transfer moves at most.
+    fn chunk_bytes(&self) -> u64;
     /// This process's own segment (tables and marks).
     fn own(&self) -> &Self::Seg;
     /// A mark of ours that no other thread uses until `release_mark`.

@@ -28,8 +28,6 @@ use crate::types::{
 pub const INLINE_THRESHOLD: u64 = 8 << 10;
 /// From this length on a transfer belongs to whoever makes progress, in chunks; posting only queues it.
 pub const ASYNC_THRESHOLD: u64 = 512 << 10;
-/// Bytes moved in one step of a long transfer.
-pub const CHUNK: u64 = 256 << 10;
 /// Longest message: 2^31 bytes.
 pub const MAX_MESSAGE: u64 = 1 << 31;
 /// Floor of the live ack timeout: far above scheduling latency, so that a busy peer is not taken for a dead one.

@@ -90,7 +90,7 @@ impl<L: Link> Sender<L> {
             return Executed::Step(Step::Done(WcStatus::LocLenErr));
         }
         let piece = if length >= ASYNC_THRESHOLD {
-            CHUNK.min(length - done)
+            host.chunk_bytes().min(length - done)
         } else {
             length
         };

@@ -155,6 +155,10 @@ impl Host for TestHost {
     fn slot(&self) -> u32 {
         self.slot
     }
+
+    fn chunk_bytes(&self) -> u64 {
+        256 << 10
+    }
     fn own(&self) -> &Seg {
         &self.own
     }
