@@ -102,7 +102,7 @@ const TARGETS: [Target; 9] = [
     ),
     Target {
         name: "WRITE 64 KiB bandwidth (ib_write_bw)",
-        probe: || probes::write_bandwidth(64 << 10, 20_000),
+        probe: || probes::write_bandwidth(64 << 10, 100_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 64 KiB",
         floor: |f| rate(64 << 10, f.cma_write_64k_ns),
@@ -111,7 +111,7 @@ const TARGETS: [Target; 9] = [
     },
     Target {
         name: "WRITE 1 MiB bandwidth (ib_write_bw)",
-        probe: || probes::write_bandwidth(1 << 20, 2_000),
+        probe: || probes::write_bandwidth(1 << 20, 8_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 1 MiB",
         floor: |f| rate(1 << 20, f.cma_write_1m_ns),

@@ -134,13 +134,13 @@ const ENTRIES: [Entry; 14] = [
     rate(
         "process_vm_writev 64 KiB",
         COPY_SIZES[0],
-        || cma::copy_ns(Direction::Write, COPY_SIZES[0], 8_000),
+        || cma::copy_ns(Direction::Write, COPY_SIZES[0], 100_000),
         |f| &mut f.cma_write_64k_ns,
     ),
     rate(
         "process_vm_writev 1 MiB",
         COPY_SIZES[1],
-        || cma::copy_ns(Direction::Write, COPY_SIZES[1], 500),
+        || cma::copy_ns(Direction::Write, COPY_SIZES[1], 8_000),
         |f| &mut f.cma_write_1m_ns,
     ),
     rate(
