@@ -102,7 +102,7 @@ const POLYNOMIAL: u32 = 0x04c1_1db7_u32.reverse_bits();
 const ONE: u32 = 1 << 31;
 
 /// a * b modulo the polynomial.
-const fn multiply(a: u32, mut b: u32) -> u32 {
+pub(crate) const fn multiply(a: u32, mut b: u32) -> u32 {
     let (mut product, mut bit) = (0, ONE);
     while bit != 0 {
         if a & bit != 0 {
@@ -115,7 +115,36 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// x^-8 to the power of 2^i, for lengths below 2^17.
+/// The powers 2^i, i below 17, of a polynomial: bits of lengths below 2^17.
+const fn powers(base: u32) -> [u32; 17] {
+    let mut powers = [base; 17];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = multiply(powers[i - 1], powers[i - 1]);
+        i += 1;
+    }
+    powers
+}
+
+/// The `n`-th power of the polynomial whose powers these are; None from 2^17 on.
+fn power(powers: &[u32; 17], n: usize) -> Option<u32> {
+    if n >> powers.len() != 0 {
+        return None;
+    }
+    let bits = powers.iter().enumerate().filter(|(i, _)| n >> i & 1 == 1);
+    Some(bits.fold(ONE, |product, (_, power)| multiply(product, *power)))
+}
+
+/// x^8 to the power of 2^i.
+static POWERS: [u32; 17] = powers(ONE >> 8);
+
+/// What `n` message bytes do to the difference of two CRCs: the factor x^8n modulo the polynomial. None from 2^17 on, which no
+/// packet has.
+pub(crate) fn advance(n: usize) -> Option<u32> {
+    power(&POWERS, n)
+}
+
+/// x^-8 to the power of 2^i.
 static INVERSE_POWERS: [u32; 17] = {
     // x divided out once: if the constant coefficient is 1, add the polynomial first, which clears it and sets x^32.
     let mut inverse = ONE;
@@ -128,27 +157,13 @@ static INVERSE_POWERS: [u32; 17] = {
         };
         step += 1;
     }
-    let mut powers = [inverse; 17];
-    let mut i = 1;
-    while i < powers.len() {
-        powers[i] = multiply(powers[i - 1], powers[i - 1]);
-        i += 1;
-    }
-    powers
+    powers(inverse)
 };
 
 impl Rewind {
     /// The factor for `n` bytes; None from 2^17 on, which no packet has.
     pub fn new(n: usize) -> Option<Self> {
-        if n >> INVERSE_POWERS.len() != 0 {
-            return None;
-        }
-        let factor = INVERSE_POWERS
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| n >> i & 1 == 1)
-            .fold(ONE, |factor, (_, power)| multiply(factor, *power));
-        Some(Rewind(factor))
+        power(&INVERSE_POWERS, n).map(Rewind)
     }
 
     /// For RoCEv2 over IPv4, where a UDP socket does not show the identification that the ICRC covers: the

@@ -196,7 +196,7 @@ pub fn check_datagram<'a>(
 }
 
 /// Bytes of an IPv4 header before its identification: version, TOS, total length.
-const IDENTIFICATION_AT: usize = 4;
+pub(crate) const IDENTIFICATION_AT: usize = 4;
 
 /// A RoCEv2 packet from the IP header on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

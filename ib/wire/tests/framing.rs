@@ -144,6 +144,44 @@ proptest! {
         }
     }
 
+    /// What is remembered of other datagrams changes no ICRC: the same answers as without, for packets of few lengths from few senders.
+    #[test]
+    fn a_run_has_the_icrcs_of_its_packets(
+        senders in proptest::collection::vec(roce_headers(), 1..4),
+        packets in proptest::collection::vec((packet(), any::<Index>(), any::<u16>(), any::<u8>()), 1..12),
+        repeats in 1..3_usize,
+    ) {
+        let (mut sending, mut receiving) = (RunIcrc::new(), RunIcrc::new());
+        for ((inner, payload), sender, identification, resv8a) in packets.iter().cycle().take(packets.len() * repeats) {
+            let mut headers = *sender.get(&senders);
+            if let RoceIp::V4(ip) = &mut headers.ip {
+                ip.identification = identification % 100;
+            }
+            let packet = RocePacket { headers, udp_checksum: false, packet: Packet { headers: *inner, payload } };
+            let bytes = roce_bytes(&packet);
+            let mut datagram = bytes[headers.wire_len()..].to_vec();
+            datagram[4] = *resv8a; // what switches may write
+            let (transport, icrc) = datagram.split_at(datagram.len() - ICRC_LEN);
+            let mut shown = headers;
+            let mut id = 0;
+            if let RoceIp::V4(ip) = &mut shown.ip {
+                id = std::mem::take(&mut ip.identification);
+            }
+            let sealed = sending.icrc(&shown, id, transport).map(u32::to_le_bytes);
+            prop_assert_eq!(sealed.as_ref().map(<[u8; 4]>::as_slice), Some(icrc));
+            for likely in [id, identification % 70] {
+                prop_assert_eq!(receiving.check(&shown, likely, &datagram), Ok((transport, id)));
+            }
+            let mut broken = datagram.clone();
+            let at = sender.index(broken.len());
+            broken[at] ^= 0x10;
+            prop_assert_eq!(receiving.check(&shown, id, &broken), check_datagram(&shown, &broken));
+        }
+        for len in 0..16 {
+            prop_assert!(receiving.check(&senders[0], 0, &[0; 16][..len]).is_err());
+        }
+    }
+
     /// What a congested switch writes on the way spoils nothing but the IPv4 checksum, which it renews.
     #[test]
     fn marking_leaves_the_icrc_right(headers in roce_headers(), (inner, payload) in packet()) {

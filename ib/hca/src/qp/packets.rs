@@ -246,10 +246,16 @@ impl Qp {
         Ok(())
     }
 
+    /// True if its receives begin with the network header.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.qp_type == QpType::Ud
+    }
+
     /// A packet for this queue pair, its ICRC checked. What it brings is told by [`Qp::turn_packets`], soon.
     pub(crate) fn packet_in(
         self: &Arc<Self>,
         engine: &Engine,
+        now: Instant,
         source: IpAddr,
         marked: bool,
         meta: &PacketMeta<'_>,
@@ -264,7 +270,7 @@ impl Qp {
             return false;
         }
         if packet.opcode() == Opcode::Cnp {
-            side.machine.congested(Engine::now());
+            side.machine.congested(now);
             return connected;
         }
         side.marked |= marked;
@@ -279,9 +285,7 @@ impl Qp {
             qp: self,
             scratch,
         };
-        let taken = machine
-            .handle_packet(Engine::now(), &mut env, meta, packet)
-            .is_ok();
+        let taken = machine.handle_packet(now, &mut env, meta, packet).is_ok();
         while let Some(news) = machine.poll_completion() {
             told.push(news);
         }

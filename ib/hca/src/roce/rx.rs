@@ -16,7 +16,7 @@ use ferriband_transport::types::AddressVector;
 use ferriband_transport::{GRH_BYTES, PacketMeta};
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, check_datagram,
+    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, RunIcrc,
 };
 
 use super::join::Probe;
@@ -69,6 +69,7 @@ struct Inner {
     touched: ArrayVec<Arc<Qp>, TOUCHED>,
     /// Queue pairs that keep an acknowledgement back.
     owing: ArrayVec<Arc<Qp>, TOUCHED>,
+    icrc: RunIcrc,
 }
 
 impl std::fmt::Debug for RxSide {
@@ -152,6 +153,13 @@ impl Inner {
             self.last = None;
         }
         let segment = usize::from(meta.segment.max(1));
+        let Some(headers) = headers_of(meta) else {
+            count(&counters.malformed, 1);
+            return;
+        };
+        let now = Engine::now();
+        // the sender's kernel counts the packets of a run
+        let mut identification = u16::MAX;
         let mut rest = bytes;
         while !rest.is_empty() {
             let whole = rest;
@@ -174,7 +182,13 @@ impl Inner {
                 continue;
             }
             if qpn == GSI.0 {
-                if !general_services(engine, meta, datagram, may_hand_over) {
+                let taken = self
+                    .icrc
+                    .check(&headers, 0, datagram)
+                    .is_ok_and(|(packet, _)| {
+                        general_services(engine, meta, datagram, packet, may_hand_over)
+                    });
+                if !taken {
                     count(&counters.unwanted, 1);
                 }
                 continue;
@@ -205,15 +219,25 @@ impl Inner {
                 }
                 continue;
             };
-            let Some((packet, grh)) = open(meta, datagram) else {
+            let likely = identification.wrapping_add(1);
+            let Ok((transport, found)) = self.icrc.check(&headers, likely, datagram) else {
                 count(&counters.malformed, 1);
                 continue;
             };
+            identification = found;
+            let Ok(packet) = Packet::parse(transport) else {
+                count(&counters.malformed, 1);
+                continue;
+            };
+            let grh = qp
+                .is_datagram()
+                .then(|| network_header(&headers, meta, datagram.len()));
             let about = PacketMeta {
-                grh: Some(&grh),
+                grh: grh.as_ref(),
                 ..PacketMeta::default()
             };
-            if !qp.packet_in(engine, meta.source, meta.tos & 3 == CE, &about, &packet) {
+            let marked = meta.tos & 3 == CE;
+            if !qp.packet_in(engine, now, meta.source, marked, &about, &packet) {
                 count(&counters.unwanted, 1);
             }
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
@@ -232,8 +256,14 @@ impl Inner {
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
-fn general_services(engine: &Engine, meta: &RxMeta, datagram: &[u8], may_hand_over: bool) -> bool {
-    let Some((packet, _)) = open(meta, datagram) else {
+fn general_services(
+    engine: &Engine,
+    meta: &RxMeta,
+    datagram: &[u8],
+    transport: &[u8],
+    may_hand_over: bool,
+) -> bool {
+    let Ok(packet) = Packet::parse(transport) else {
         return false;
     };
     let asks = packet
@@ -327,36 +357,47 @@ fn turn(
     }
 }
 
-/// The packet in a datagram, if it is whole, and the network header as it stands before a received datagram's payload.
-fn open<'a>(meta: &RxMeta, datagram: &'a [u8]) -> Option<(Packet<'a>, [u8; GRH_BYTES as usize])> {
+/// What the kernel shows of the headers below the packets of a run.
+fn headers_of(meta: &RxMeta) -> Option<RoceHeaders> {
     let ip = match (meta.source, meta.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => RoceIp::v4(from, to, 0),
         (IpAddr::V6(from), IpAddr::V6(to)) => RoceIp::v6(from, to),
         _ => return None,
     };
-    let headers = RoceHeaders {
+    Some(RoceHeaders {
         ip,
         source_port: meta.source_port,
-    };
-    let (transport, _) = check_datagram(&headers, datagram).ok()?;
-    let packet = Packet::parse(transport).ok()?;
+    })
+}
+
+/// The network header as it stands before a received datagram's payload; an IPv4 header takes the place of the last twenty bytes
+/// (annex A17).
+fn network_header(
+    headers: &RoceHeaders,
+    meta: &RxMeta,
+    datagram_bytes: usize,
+) -> [u8; GRH_BYTES as usize] {
     let mut grh = [0; GRH_BYTES as usize];
-    // an IPv4 header takes the place of the last twenty bytes (annex A17)
-    let at = grh.len() - ip.wire_len();
-    let udp_len = UDP_BYTES + datagram.len();
-    match ip.with_traffic_class(meta.tos) {
-        RoceIp::V4(header) => Ipv4 {
-            ttl: meta.hop_limit,
-            ..header
+    let udp_bytes = UDP_BYTES + datagram_bytes;
+    let written = match headers.ip.with_traffic_class(meta.tos) {
+        RoceIp::V4(header) => {
+            let at = grh.len() - headers.ip.wire_len();
+            let header = Ipv4 {
+                ttl: meta.hop_limit,
+                ..header
+            };
+            header.emit(udp_bytes, &mut grh[at..]).map(|_| ())
         }
-        .emit(udp_len, &mut grh[at..])
-        .ok()?,
-        RoceIp::V6(header) => Grh {
-            hop_limit: meta.hop_limit,
-            ..header
+        RoceIp::V6(header) => {
+            let header = Grh {
+                hop_limit: meta.hop_limit,
+                ..header
+            };
+            header
+                .emit(NextHeader::Udp, udp_bytes, &mut grh)
+                .map(|_| ())
         }
-        .emit(NextHeader::Udp, udp_len, &mut grh)
-        .ok()?,
     };
-    Some((packet, grh))
+    debug_assert!(written.is_ok(), "a datagram's length fits its headers");
+    grh
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use ferriband_memory::net::{SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::{ROCE_PORT, RoceHeaders, RoceIp};
+use ferriband_wire::{ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
 use crate::device::{Device, address_of};
 use crate::error::Error;
@@ -142,19 +142,6 @@ impl TxPath {
     pub fn target(&self) -> IpAddr {
         self.to.ip()
     }
-
-    /// Writes the ICRC behind a packet that is the `place`-th of its run.
-    fn seal(&self, place: usize, packet: &mut [u8], len: usize) {
-        let mut headers = self.headers;
-        if let RoceIp::V4(ip) = &mut headers.ip {
-            ip.identification = place as u16;
-        }
-        let icrc = headers
-            .icrc(len)
-            .expect("a packet fits a datagram")
-            .finish_with(&packet[..len]);
-        packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
-    }
 }
 
 /// A run of packets to one destination.
@@ -165,6 +152,7 @@ pub(crate) struct Run {
     segment: usize,
     count: usize,
     closed: bool,
+    icrc: RunIcrc,
     /// Packets that the kernel did not take.
     pub lost: u64,
     /// Packets and system calls.
@@ -180,6 +168,7 @@ impl Run {
             segment: 0,
             count: 0,
             closed: false,
+            icrc: RunIcrc::new(),
             lost: 0,
             packets: 0,
             calls: 0,
@@ -204,7 +193,13 @@ impl Run {
             self.segment = whole;
         }
         let (at, place) = (self.len, self.count);
-        path.seal(place, &mut self.bytes[at..], len);
+        let (packet, trailer) = self.bytes[at..at + whole].split_at_mut(len);
+        // the kernel counts the packets of a run up from identification 0
+        let icrc = self
+            .icrc
+            .icrc(&path.headers, place as u16, packet)
+            .expect("a packet has a BTH and fits a datagram");
+        trailer.copy_from_slice(&icrc.to_le_bytes());
         self.len += whole;
         self.count += 1;
         self.closed = whole < self.segment;

@@ -1,0 +1,197 @@
+//! ICRCs of many RoCEv2 datagrams alike: what depends on their headers and their length alone is computed once.
+//!
+//! A CRC is linear: a byte that differs changes it by an amount which depends only on the byte and on how much follows. So the
+//! identification of an IPv4 header and the masked byte of the BTH are not read before the rest but added to the result.
+
+use crate::bth::Bth;
+use crate::error::ParseError;
+use crate::icrc::{Icrc, Rewind, advance, multiply};
+use crate::ip::{Ipv4, Udp};
+use crate::native::trailer;
+use crate::roce::{IDENTIFICATION_AT, RoceHeaders, RoceIp};
+use zerocopy::byteorder::little_endian::U32;
+
+/// Headers and lengths that are remembered; more kinds at a time cost as much as without.
+const BEGUN: usize = 4;
+const LENGTHS: usize = 32;
+/// Identifications below 2^6 are those of the packets of one run (the kernel's UDP_MAX_SEGMENTS is 64).
+const RUN_BITS: usize = 6;
+/// The BTH's byte with FECN and BECN (resv8a), which the ICRC takes as ones.
+const MASKED_AT: usize = 4;
+
+/// The ICRC of datagrams of one length under one set of headers, after the headers, with identification 0.
+#[derive(Clone, Debug)]
+struct Begun {
+    headers: RoceHeaders,
+    transport_len: usize,
+    icrc: Icrc,
+}
+
+/// What a length alone decides.
+#[derive(Clone, Debug)]
+struct Length {
+    transport_len: usize,
+    /// From the CRC's difference back to an IPv4 identification.
+    rewind: Rewind,
+    /// What the lowest bits of an IPv4 identification do to the ICRC.
+    identification: [u32; RUN_BITS],
+    /// From a difference in the masked byte to the CRC's.
+    masked: u32,
+    /// What masking a byte of zeros does.
+    masked_zero: u32,
+}
+
+impl Length {
+    /// None for lengths that no packet has.
+    fn new(transport_len: usize) -> Option<Self> {
+        // from the identification to before the ICRC
+        let from_identification = Ipv4::LEN + Udp::LEN - IDENTIFICATION_AT + transport_len;
+        let identification = advance(from_identification)?;
+        let masked = advance(transport_len.checked_sub(MASKED_AT)?)?;
+        let mut bits = [0; RUN_BITS];
+        for (bit, effect) in bits.iter_mut().enumerate() {
+            // the identification's low byte is the second on the wire
+            *effect = multiply(u32::from_le_bytes([0, 1 << bit, 0, 0]), identification);
+        }
+        Some(Length {
+            transport_len,
+            rewind: Rewind::new(from_identification)?,
+            identification: bits,
+            masked,
+            masked_zero: multiply(0xff, masked),
+        })
+    }
+
+    /// What an identification below 2^6 adds to the ICRC.
+    fn place(&self, identification: u16) -> u32 {
+        let mut effect = 0;
+        for (bit, of_bit) in self.identification.iter().enumerate() {
+            effect ^= of_bit & 0_u32.wrapping_sub(u32::from(identification >> bit & 1));
+        }
+        effect
+    }
+
+    /// What masking this byte adds.
+    fn mask(&self, byte: u8) -> u32 {
+        match byte {
+            0 => self.masked_zero,
+            _ => multiply(u32::from(!byte), self.masked),
+        }
+    }
+}
+
+/// The ICRCs of datagrams that resemble each other, for a sender or a receiver of runs.
+#[derive(Clone, Debug)]
+pub struct RunIcrc {
+    begun: [Option<Begun>; BEGUN],
+    lengths: Box<[Option<Length>; LENGTHS]>,
+}
+
+impl Default for RunIcrc {
+    fn default() -> Self {
+        RunIcrc {
+            begun: Default::default(),
+            lengths: Box::new([const { None }; LENGTHS]),
+        }
+    }
+}
+
+impl RunIcrc {
+    /// Remembers nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The ICRC of a transport packet (BTH to pad) under headers whose IPv4 identification is taken as `identification`. None for a
+    /// packet that is shorter than a BTH, or too long for a datagram.
+    pub fn icrc(
+        &mut self,
+        headers: &RoceHeaders,
+        identification: u16,
+        transport: &[u8],
+    ) -> Option<u32> {
+        match headers.ip {
+            RoceIp::V4(mut ip) if identification >> RUN_BITS != 0 => {
+                ip.identification = identification;
+                let whole = RoceHeaders {
+                    ip: RoceIp::V4(ip),
+                    ..*headers
+                };
+                let begun = whole.icrc(transport.len()).ok()?;
+                (transport.len() >= Bth::LEN).then(|| begun.finish_with(transport))
+            }
+            RoceIp::V4(_) => {
+                let (zero, length) = self.with_zero(headers, transport)?;
+                Some(zero ^ length.place(identification))
+            }
+            RoceIp::V6(_) => Some(self.with_zero(headers, transport)?.0),
+        }
+    }
+
+    /// As [`crate::check_datagram`]; `likely` is the identification that the packet probably has, below 64, and costs nothing if it
+    /// does.
+    ///
+    /// # Errors
+    /// No room for an ICRC, a length that no packet has, a wrong ICRC.
+    pub fn check<'a>(
+        &mut self,
+        headers: &RoceHeaders,
+        likely: u16,
+        datagram: &'a [u8],
+    ) -> Result<(&'a [u8], u16), ParseError> {
+        let (got, at) = trailer::<U32>(datagram, "ICRC")?;
+        let (transport, got) = (&datagram[..at], got.get());
+        let (expected, length) = self
+            .with_zero(headers, transport)
+            .ok_or(ParseError::Length {
+                field: "transport packet",
+                expected: Bth::LEN,
+                got: transport.len(),
+            })?;
+        let identification = match headers.ip {
+            RoceIp::V6(_) => (expected == got).then_some(0),
+            RoceIp::V4(_) if expected ^ length.place(likely) == got && likely >> RUN_BITS == 0 => {
+                Some(likely)
+            }
+            RoceIp::V4(_) => length.rewind.identification(expected, got),
+        };
+        identification
+            .map(|id| (transport, id))
+            .ok_or(ParseError::Icrc { expected, got })
+    }
+
+    /// The ICRC with identification 0, and what the length decides.
+    fn with_zero(&mut self, headers: &RoceHeaders, transport: &[u8]) -> Option<(u32, &Length)> {
+        let (len, words) = (transport.len(), transport.len() / 4);
+        if len < Bth::LEN {
+            return None;
+        }
+        let begun = &mut self.begun[words % BEGUN];
+        let known = begun
+            .as_ref()
+            .is_some_and(|begun| begun.transport_len == len && begun.headers == *headers);
+        if !known {
+            let mut plain = *headers;
+            if let RoceIp::V4(ip) = &mut plain.ip {
+                ip.identification = 0;
+            }
+            *begun = Some(Begun {
+                headers: *headers,
+                transport_len: len,
+                icrc: plain.icrc(len).ok()?,
+            });
+        }
+        let length = &mut self.lengths[words % LENGTHS];
+        if length
+            .as_ref()
+            .is_none_or(|known| known.transport_len != len)
+        {
+            *length = Length::new(len);
+        }
+        let (begun, length) = (begun.as_ref()?, length.as_ref()?);
+        let mut icrc = begun.icrc.clone();
+        icrc.payload(transport);
+        let zero = icrc.finish() ^ length.mask(transport[MASKED_AT]);
+        Some((zero, length))
+    }
+}
