@@ -71,6 +71,17 @@ pub enum Command {
     ///
     /// Exit status: 0 everything is there, 1 it works but something costs speed, 2 it cannot work.
     Doctor(JsonFlag),
+    /// Say why requests ended with status 12 or 13, and why connections were refused
+    ///
+    /// A work request that ends with status 12 (retries exceeded) or 13 (receiver not ready), and a connection of
+    /// rdma_cm that ends REJECTED or UNREACHABLE, is written down by the process that it happens to, in
+    /// ~/.local/state/ferriband/incidents (XDG_STATE_HOME): 64 KiB, twice. This shows the newest: which queue pair, which
+    /// peer, which path, what was acknowledged last, what was sent again and when, what the network said of it, and what
+    /// the cause may be, the likeliest first.
+    #[command(
+        after_help = "Exit status: 0 something was shown, 1 failed, 2 wrong usage, 3 there is nothing to show."
+    )]
+    Why(WhyArgs),
     /// Measure latency, bandwidth and message rate of every operation between two processes
     Perf(PerfArgs),
     /// The second process of `perf`; its standard input is a socket.
@@ -129,6 +140,23 @@ pub struct JsonFlag {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `why` shows.
+#[derive(Args, Clone)]
+pub struct WhyArgs {
+    /// How many incidents, counted from the newest.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "live")]
+    pub last: usize,
+    /// Only those of this process.
+    #[arg(long, conflicts_with = "live")]
+    pub pid: Option<u32>,
+    /// Ask running programs instead: which of their queue pairs wait for an answer that had to be asked for again?
+    #[arg(long)]
+    pub live: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// What queue pairs of one host reach one another by.

@@ -3,7 +3,7 @@
 //!
 //! Owns: the command line. It reaches the adapter only as any program does, through the C verbs
 //! API of a library opened at run time, so that everything here also works on a system's own
-//! libibverbs.
+//! libibverbs. What running processes do is found in their registry ([`members`]).
 
 mod args;
 mod bench;
@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod floor;
 mod launch;
+mod members;
 mod netns;
 mod pages;
 mod perf;
@@ -19,6 +20,7 @@ mod progress;
 mod sim;
 mod text;
 mod verbs;
+mod why;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -55,5 +57,6 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             json,
         } => verbs::many::command(count, system, json.json),
         Command::Sim(args) => sim::command(&args),
+        Command::Why(args) => why::command(&args),
     }
 }

@@ -4,6 +4,7 @@
 //! programs and the progress thread. While a program polls, it drives everything itself, without a system call; when
 //! it stops, the progress thread notices within a tick, sets the sleeping word that makes peers ring, and waits.
 
+mod ask;
 mod connect;
 mod progress;
 

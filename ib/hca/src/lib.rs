@@ -19,6 +19,7 @@ pub mod engine;
 pub mod error;
 mod face_support;
 pub mod fork;
+mod incident;
 pub mod keys;
 pub mod limits;
 pub mod mr;

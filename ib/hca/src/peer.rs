@@ -99,6 +99,8 @@ pub struct Peer {
     pub(crate) slot: u32,
     pub(crate) own_slot: u32,
     pub(crate) generation: u32,
+    /// Its process number, as it was when it became known; 0 if it had gone by then.
+    pub(crate) pid: u32,
     pub(crate) channel: OnceLock<Channel>,
     /// The peer sees this process's marks, so this process may reach the peer's memory.
     open: AtomicBool,
@@ -118,11 +120,18 @@ pub struct Peer {
 pub struct PeerLink(pub(crate) Arc<Peer>);
 
 impl Peer {
-    pub(crate) fn new(own_slot: u32, slot: u32, generation: u32, waker: Arc<EventFd>) -> Self {
+    pub(crate) fn new(
+        own_slot: u32,
+        slot: u32,
+        generation: u32,
+        pid: u32,
+        waker: Arc<EventFd>,
+    ) -> Self {
         Peer {
             slot,
             own_slot,
             generation,
+            pid,
             channel: OnceLock::new(),
             open: AtomicBool::new(slot == own_slot),
             dead: AtomicBool::new(false),

@@ -8,6 +8,7 @@ mod groups;
 mod modify;
 mod packets;
 mod receive;
+mod report;
 mod send;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

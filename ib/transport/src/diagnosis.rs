@@ -155,7 +155,7 @@ pub struct Diagnosis {
     pub state: QpState,
     /// Oldest PSN without acknowledgement; everything before it arrived.
     pub una: Psn,
-    /// The PSN after the newest ever sent; equal to `una` in Error.
+    /// The PSN after the newest ever sent.
     pub next: Psn,
     /// The PSN expected from the peer.
     pub expected: Psn,

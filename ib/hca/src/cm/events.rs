@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferriband_admin::ConnectionFailure;
 use ferriband_cm::table::Kind;
 use ferriband_cm::{CmEvent, Enhanced, Event, Request, SidrRequest, UserId, ip_request};
 use ferriband_transport::types::{AddressVector, QpType};
@@ -14,7 +15,7 @@ use ferriband_wire::{CommId, Gid, Lid};
 
 use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, State};
-use crate::lock;
+use crate::{incident, lock};
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,12 +178,28 @@ impl State {
                 private_data,
                 ..
             } => {
+                id.failed(ConnectionFailure {
+                    outcome: "rejected".into(),
+                    reason: reason.number(),
+                    reason_text: reason.to_string(),
+                    ..ConnectionFailure::default()
+                });
                 id.comm = None;
                 let conn = ConnParam::with(private_data.as_bytes());
                 (NewsKind::Rejected, reason.number().into(), conn)
             }
             CmEvent::Unreachable(kind) => {
                 if matches!(kind, Kind::Req | Kind::Rep | Kind::SidrReq) {
+                    id.failed(ConnectionFailure {
+                        outcome: "unreachable".into(),
+                        unanswered: match kind {
+                            Kind::Req => "REQ",
+                            Kind::Rep => "REP",
+                            _ => "SIDR_REQ",
+                        }
+                        .into(),
+                        ..ConnectionFailure::default()
+                    });
                     id.comm = None;
                 }
                 (
@@ -214,6 +231,12 @@ impl State {
                     });
                     (NewsKind::Established, 0, conn)
                 } else {
+                    id.failed(ConnectionFailure {
+                        outcome: "rejected".into(),
+                        reason: answer.status.number().into(),
+                        reason_text: answer.status.to_string(),
+                        ..ConnectionFailure::default()
+                    });
                     (NewsKind::Unreachable, answer.status.number().into(), conn)
                 }
             }
@@ -350,6 +373,26 @@ impl State {
             reported: at.reported.clone(),
         });
         self.ids.insert(number, made);
+    }
+}
+
+impl Id {
+    /// Its connection came to nothing: whoever asks later why finds it written down.
+    #[cold]
+    fn failed(&self, failure: ConnectionFailure) {
+        let end = |address: Option<SocketAddr>| address.map_or(String::new(), |a| a.to_string());
+        let device = self.place.as_ref().map(|place| &place.device);
+        let ethernet = device.filter(|device| device.is_ethernet());
+        incident::connection_failed(ConnectionFailure {
+            active: !self.passive,
+            datagram: self.is_datagram(),
+            device: device.map_or(String::new(), |device| device.info.name.clone()),
+            interface: ethernet.map_or(String::new(), |device| device.info.interface.clone()),
+            source: end(self.src),
+            destination: end(self.dst),
+            up: ethernet.map(|device| device.port().active),
+            ..failure
+        });
     }
 }
 

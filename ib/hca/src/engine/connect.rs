@@ -87,7 +87,8 @@ pub(super) fn self_link(
     pair: Arc<Segment>,
     waker: &Arc<EventFd>,
 ) -> PeerLink {
-    let peer = Peer::new(slot, slot, generation, waker.clone());
+    let pid = std::process::id();
+    let peer = Peer::new(slot, slot, generation, pid, waker.clone());
     peer.establish(own.clone(), pair, None);
     PeerLink(Arc::new(peer))
 }
@@ -128,6 +129,9 @@ impl Engine {
             self.slot,
             process.slot,
             process.generation,
+            self.registry
+                .member(process)
+                .map_or(0, |member| member.identity.pid),
             self.waker.clone(),
         )));
         let mut list = Vec::clone(&peers);
@@ -284,8 +288,10 @@ impl Engine {
         let Ok(Some((length, fds))) = received else {
             return;
         };
-        if buffer[0] != MSG_HELLO {
-            return;
+        match buffer[0] {
+            MSG_HELLO => {}
+            ferriband_admin::ASK => return self.answer(&control),
+            _ => return,
         }
         let Some(greeting) = Greeting::decode(&buffer[..length]) else {
             return;

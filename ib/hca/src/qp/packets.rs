@@ -19,8 +19,11 @@ use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
 
 use super::*;
 use crate::device::address_of;
+use crate::incident;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, TxPath};
+
+mod report;
 
 /// Packets that one turn of a queue pair sends before others have theirs.
 const TURN_PACKETS: usize = 256;
@@ -484,6 +487,10 @@ impl Qp {
                 }
                 match target {
                     CompletionTarget::Send => {
+                        if incident::explains(completion.status) {
+                            // before the program hears of it: it may end at once
+                            self.packets_failed(side, completion);
+                        }
                         if let Some(cq) = &self.send_cq {
                             cq.push_or_hand(completion, catch);
                         }

@@ -1,9 +1,11 @@
 //! The sending side: requests as posted, driving what waits, answers, failure.
 
 use super::*;
+use crate::incident;
 
 /// Where completions of a send queue go.
 pub(super) struct SendSink<'a, 'c> {
+    qp: &'a Qp,
     cq: Option<&'a Cq>,
     place: u64,
     catch: &'a mut Catch<'c>,
@@ -12,6 +14,9 @@ pub(super) struct SendSink<'a, 'c> {
 impl direct::Sink for SendSink<'_, '_> {
     #[inline]
     fn sent(&mut self, completion: Completion) {
+        if incident::explains(completion.status) {
+            self.qp.direct_failed(&completion);
+        }
         if let Some(cq) = self.cq {
             self.place = cq.push_or_hand(&completion, self.catch);
         }
@@ -39,6 +44,7 @@ impl Qp {
     #[inline]
     pub(super) fn sink<'a, 'c>(&'a self, catch: &'a mut Catch<'c>) -> SendSink<'a, 'c> {
         SendSink {
+            qp: self,
             cq: self.send_cq.as_deref(),
             place: 0,
             catch,

@@ -16,6 +16,8 @@ use crate::device::{Device, address_of};
 use crate::error::Error;
 use crate::lock;
 
+mod report;
+
 /// Bytes of a run, at the most: what one UDP datagram could hold.
 const RUN_BYTES: usize = 65_000;
 /// Packets of a run (the kernel's UDP_MAX_SEGMENTS is 64 in older kernels).

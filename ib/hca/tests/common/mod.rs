@@ -7,6 +7,7 @@
 
 pub mod endpoint;
 pub mod memory;
+pub mod namespace;
 pub mod party;
 pub mod process;
 

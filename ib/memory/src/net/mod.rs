@@ -12,10 +12,12 @@ mod options;
 mod rx;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod tx;
 
 pub use netdev::{NetAddress, NetWatch, Netdev, netdevs};
 pub use rx::{RX_BUFFER_BYTES, RX_MESSAGES, RxMeta, RxRing, RxSocket};
+pub use trouble::{Trouble, TroubleKind};
 pub use tx::{SendError, TX_SEGMENTS, TxOptions, TxPort};
 
 use crate::Error;

@@ -414,7 +414,7 @@ fn read_meta(name: &libc::sockaddr_storage, control: &[u64], length: usize) -> O
     known.then_some(meta)
 }
 
-fn read_name(name: &libc::sockaddr_storage) -> Option<(IpAddr, u16)> {
+pub(super) fn read_name(name: &libc::sockaddr_storage) -> Option<(IpAddr, u16)> {
     match i32::from(name.ss_family) {
         libc::AF_INET => {
             // SAFETY: sockaddr_storage is at least as large and as aligned, and the family says which one it holds; every bit

@@ -117,6 +117,40 @@ fn a_datagram_brings_who_sent_it_and_how() {
 }
 
 #[test]
+fn what_icmp_says_is_kept_and_costs_no_datagram() {
+    in_namespace(|_, _| {
+        for local in [V4, V6] {
+            let socket = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+            let there = SocketAddr::new(local, socket.port().unwrap());
+            let nobody = {
+                let gone = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+                SocketAddr::new(local, gone.port().unwrap())
+            };
+            let from = tx(local);
+            assert_eq!(from.troubles(), []);
+            // the answer on the loopback interface is there when the call returns, and the next call would hear of it
+            from.send(&nobody, b"to nobody", 0).unwrap();
+            from.send(&there, b"to somebody", 0).unwrap();
+            assert_eq!(receive(&socket, 1)[0].1, b"to somebody");
+            from.send(&nobody, b"to nobody", 0).unwrap();
+            let troubles = from.troubles();
+            let kind = if local.is_ipv4() {
+                TroubleKind::Icmp(3, 3)
+            } else {
+                TroubleKind::Icmp6(1, 4)
+            };
+            assert_eq!(troubles.len(), 1, "{troubles:?}");
+            let one = troubles[0];
+            assert_eq!(
+                (one.destination, one.kind, one.from),
+                (local, kind, Some(local))
+            );
+            assert!((1..=2).contains(&one.count), "the kernel sends few of them");
+        }
+    });
+}
+
+#[test]
 fn a_batch_goes_and_comes_in_one_piece_with_the_size_of_its_parts() {
     in_namespace(|_, _| {
         for local in [V4, V6] {

@@ -3,6 +3,7 @@
 //! Owns: their options, and the one system call that sends a datagram or a batch of them. Nothing is ever received here. Must not
 //! know: what is sent.
 
+use super::trouble::{Trouble, Troubles};
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
 use crate::Error;
 use crate::host::ForkFd;
@@ -52,6 +53,7 @@ pub enum SendError {
 pub struct TxPort {
     fd: ForkFd,
     port: u16,
+    troubles: Troubles,
 }
 
 impl TxPort {
@@ -81,7 +83,11 @@ impl TxPort {
             port = bound.port();
             Ok(fd)
         })?;
-        Ok(TxPort { fd, port })
+        Ok(TxPort {
+            fd,
+            port,
+            troubles: Troubles::default(),
+        })
     }
 
     /// The source port.
@@ -103,16 +109,26 @@ impl TxPort {
                 self.send_one(to, bytes)
             }
         };
-        let errno = match send() {
-            Ok(()) => return Ok(()),
+        let Err(first) = send() else {
+            return Ok(());
+        };
+        self.troubles.failed(self.as_fd(), to, first);
+        let errno = match first {
             // An error that ICMP brought is told once, in place of the next call: it is not about this datagram.
-            Err(libc::ECONNREFUSED | libc::EINTR) => match send() {
+            libc::ECONNREFUSED | libc::EINTR => match send() {
                 Ok(()) => return Ok(()),
                 Err(errno) => errno,
             },
-            Err(errno) => errno,
+            errno => errno,
         };
         Err(classify(errno, batch))
+    }
+
+    /// What the network and the kernel said lately of datagrams sent from here, the newest last. Processes that have the same address
+    /// and port share what comes by ICMP: each message is told to one of them.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.troubles.hear(self.as_fd());
+        self.troubles.all()
     }
 
     fn send_one(&self, to: &SocketAddr, bytes: &[u8]) -> Result<(), i32> {
@@ -205,6 +221,7 @@ fn prepare(fd: &OwnedFd, how: &TxOptions) -> Result<(), Error> {
             "IPV6_MTU_DISCOVER",
         )?;
         options::set(fd, IPPROTO_IPV6, libc::IPV6_TCLASS, tos, "IPV6_TCLASS")?;
+        options::set(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1, "IPV6_RECVERR")?;
         if hops != 0 {
             options::set(
                 fd,
@@ -243,6 +260,8 @@ fn prepare(fd: &OwnedFd, how: &TxOptions) -> Result<(), Error> {
             "IP_MTU_DISCOVER",
         )?;
         options::set(fd, IPPROTO_IP, libc::IP_TOS, tos, "IP_TOS")?;
+        // What ICMP says is kept for explanations. Without it the kernel tells a socket that is not connected nothing.
+        options::set(fd, IPPROTO_IP, libc::IP_RECVERR, 1, "IP_RECVERR")?;
         if hops != 0 {
             options::set(fd, IPPROTO_IP, libc::IP_TTL, hops, "IP_TTL")?;
             options::set(

@@ -98,6 +98,8 @@ pub(crate) struct Requester {
     /// The PSN for which a gap was already answered by going back; a second report of it is the same gap.
     pub(super) gone_back_for: Option<Psn>,
     since_ack_req: u32,
+    /// In Error: where `next` was before, to explain what was outstanding.
+    had_sent: Option<Psn>,
     /// SQD: requests from here on wait.
     drain_limit: Option<u64>,
     pub(super) timers: Timers,
@@ -135,6 +137,7 @@ impl Requester {
             questions: 0,
             gone_back_for: None,
             since_ack_req: 0,
+            had_sent: None,
             drain_limit: None,
             timers: Timers::default(),
             counters: QpCounters::default(),
@@ -150,7 +153,7 @@ impl Requester {
     pub fn explain(&self, blank: Diagnosis) -> Diagnosis {
         Diagnosis {
             una: self.una,
-            next: self.next,
+            next: self.had_sent.unwrap_or(self.next),
             retries_left: self.retries_left,
             rnr_left: self.rnr_left,
             window: [self.window.size(), self.read_window.size()],
@@ -192,6 +195,7 @@ impl Requester {
     /// To Error: everything unfinished is flushed in order (I11).
     #[cold]
     pub fn flush(&mut self) {
+        self.had_sent.get_or_insert(self.next);
         self.sq.flush();
         self.halt();
     }

@@ -197,7 +197,7 @@ fn a_diagnosis_tells_what_was_lost_and_how_often() {
     assert_eq!(diagnosis.state, QpState::Err);
     assert_eq!((diagnosis.retries_left, diagnosis.last_heard), (0, None));
     let first = Psn::new(0xff_fffe);
-    assert_eq!(diagnosis.una, first);
+    assert_eq!((diagnosis.una, diagnosis.next), (first, first.next()));
     let incidents: Vec<_> = diagnosis.incidents.iter().flatten().collect();
     // Three retries, and the time-out that found none left.
     assert_eq!(incidents.len(), 4);

@@ -1,0 +1,35 @@
+//! What the adapter tells whoever runs it, and what it is told: incidents, counters, reports of running processes.
+//!
+//! Owns: the shape of these as JSON, and the file in which incidents are kept. Must not know: how the adapter finds any of it
+//! out, nor how a person reads it. Both ends depend on this room: the adapter writes, `ferriband` reads.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+/// First byte of a message on a control connection that asks a process to say what it does.
+pub const ASK: u8 = 9;
+/// First byte of the answer, which brings a descriptor of a file that holds a [`Member`] as JSON.
+pub const ANSWER: u8 = 10;
+/// Queue pairs of a report at the most.
+pub const REPORTED_QPS: usize = 4096;
+
+pub mod counters;
+pub mod incident;
+pub mod report;
+
+pub use counters::Counter;
+pub use incident::{ConnectionFailure, Event, Incident, RequestFailure};
+pub use report::{Member, PathReport, PeerReport, PeerState, Progress, QpReport, Trouble, Try};
+
+use std::path::PathBuf;
+
+/// Our directory below one that the environment names, or below the home's `else_in`; None if it names neither.
+fn directory(variable: &str, else_in: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    absolute(variable)
+        .or_else(|| absolute("HOME").map(|home| home.join(else_in)))
+        .map(|dir| dir.join("ferriband"))
+}

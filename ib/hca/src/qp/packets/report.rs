@@ -1,0 +1,125 @@
+//! What a queue pair on packets says of its connection: progress, retries, counters, the way of its packets.
+
+use ferriband_admin::{PathReport, Progress, QpReport, Try};
+use ferriband_transport::{Cause, Drop as Dropped, QpCounters};
+
+use super::*;
+use crate::incident;
+use crate::qp::report::named;
+
+impl Qp {
+    /// The report of a queue pair that is on packets; None if it is not.
+    pub(in crate::qp) fn packet_report(&self) -> Option<QpReport> {
+        lock(&self.packets)
+            .as_deref()
+            .map(|side| self.report_of(side))
+    }
+
+    fn report_of(&self, side: &PacketSide) -> QpReport {
+        let attr = side.machine.query();
+        let counters = side.machine.counters();
+        let mut report = self.basic_report(&attr);
+        self.add_peer(&mut report, &attr);
+        report.path = side.path.as_ref().map(|path| self.path_report(path));
+        report.counters = counters_by_name(&counters);
+        if report.peer_qpn != 0 {
+            report.progress = Some(progress(side, &attr));
+        }
+        report
+    }
+
+    /// A request ended with status 12 or 13; the program has not been told yet.
+    #[cold]
+    pub(super) fn packets_failed(&self, side: &PacketSide, completion: &Completion) {
+        incident::request_failed(completion, self.report_of(side));
+    }
+
+    fn path_report(&self, path: &TxPath) -> PathReport {
+        let mut report = path.report();
+        let info = &self.ctx.device.info;
+        report.interface.clone_from(&info.interface);
+        let found = ferriband_memory::net::netdevs().unwrap_or_default();
+        if let Some(interface) = found.iter().find(|one| one.ifindex == info.ifindex) {
+            report.up = interface.up;
+            report.carrier = interface.carrier;
+            report.interface_mtu = interface.mtu;
+            report.has_source = interface
+                .addresses
+                .iter()
+                .any(|address| address.ip.to_string() == report.source);
+        }
+        report
+    }
+}
+
+fn ago_ms(now: u64, then: Instant) -> f64 {
+    // three decimals are enough, and shorter to read
+    (now.saturating_sub(then.0) / 1000) as f64 / 1000.0
+}
+
+fn progress(side: &PacketSide, attr: &QpAttr) -> Progress {
+    let now = Engine::now().0;
+    let diagnosis = side.machine.diagnosis();
+    let una = diagnosis.una;
+    Progress {
+        acknowledged: (una != attr.sq_psn).then(|| una.sub(1).get()),
+        una: una.get(),
+        next: diagnosis.next.get(),
+        retries_left: diagnosis.retries_left,
+        rnr_left: diagnosis.rnr_left,
+        round_trip_ns: diagnosis.round_trip_ns,
+        heard_ago_ms: diagnosis
+            .last_heard
+            .map(|then| now.saturating_sub(then.0) / 1_000_000),
+        tries: diagnosis
+            .incidents
+            .iter()
+            .flatten()
+            .map(|incident| {
+                let (cause, code) = match incident.cause {
+                    Cause::Timeout => ("timeout", 0),
+                    Cause::Silence => ("silence", 0),
+                    Cause::Gap => ("gap", 0),
+                    Cause::ResponseLost => ("response_lost", 0),
+                    Cause::ReceiverNotReady(code) => ("receiver_not_ready", code),
+                    Cause::Refused(code) => ("refused", code),
+                };
+                Try {
+                    ago_ms: ago_ms(now, incident.at),
+                    cause: cause.into(),
+                    code,
+                    psn: incident.psn.get(),
+                }
+            })
+            .collect(),
+    }
+}
+
+/// Names as the Linux kernel's Soft-RoCE has them where it counts the same.
+fn counters_by_name(counters: &QpCounters) -> std::collections::BTreeMap<String, u64> {
+    let dropped = |reason: Dropped| counters.drops[reason as usize];
+    named([
+        ("rcvd_pkts", counters.packets_received),
+        ("sent_requests", counters.requests_sent),
+        ("sent_again", counters.requests_repeated),
+        ("sent_answers", counters.answers_sent),
+        ("duplicate_request", counters.duplicates),
+        ("out_of_seq_request", counters.gaps_reported),
+        ("rcvd_seq_err", counters.gaps_heard),
+        ("send_rnr_err", counters.rnr_naks_sent),
+        ("rcvd_rnr_err", counters.rnr_naks_heard),
+        ("sent_nak_err", counters.naks_sent),
+        ("rcvd_nak_err", counters.naks_heard),
+        ("ack_timeout", counters.timeouts),
+        ("ack_questions", counters.questions),
+        ("drop_state", dropped(Dropped::State)),
+        ("drop_service", dropped(Dropped::Service)),
+        ("drop_pkey", dropped(Dropped::PKey)),
+        ("drop_qkey", dropped(Dropped::QKey)),
+        ("drop_psn", dropped(Dropped::Psn)),
+        ("drop_not_expected", dropped(Dropped::NotExpected)),
+        ("drop_length", dropped(Dropped::Length)),
+        ("drop_no_receive", dropped(Dropped::NoReceive)),
+        ("drop_unpolled", dropped(Dropped::Unpolled)),
+    ])
+}

@@ -1,0 +1,170 @@
+//! What a queue pair says of itself to whoever runs the program: for incidents, and for those who ask while it runs.
+
+use std::collections::BTreeMap;
+
+use ferriband_admin::{PeerReport, PeerState, QpReport};
+use ferriband_memory::host::ProcessRef;
+use ferriband_transport::direct::layout::find_qp;
+
+use super::*;
+use crate::incident;
+
+/// Names of services as users of RDMA know them.
+fn service_name(qp_type: QpType) -> &'static str {
+    match qp_type {
+        QpType::Rc => "RC",
+        QpType::Uc => "UC",
+        QpType::Ud => "UD",
+        QpType::XrcSend => "XRC_SEND",
+        QpType::XrcRecv => "XRC_RECV",
+    }
+}
+
+fn state_name(state: QpState) -> &'static str {
+    match state {
+        QpState::Reset => "RESET",
+        QpState::Init => "INIT",
+        QpState::Rtr => "RTR",
+        QpState::Rts => "RTS",
+        QpState::Sqd => "SQD",
+        QpState::Sqe => "SQE",
+        QpState::Err => "ERR",
+    }
+}
+
+impl Qp {
+    /// Everything that is known. Takes the queue pair's locks one after the other.
+    pub(crate) fn report(&self) -> QpReport {
+        if let Some(report) = self.packet_report() {
+            return report;
+        }
+        let attr = *lock(&self.attr);
+        let mut report = self.basic_report(&attr);
+        self.add_peer(&mut report, &attr);
+        report
+    }
+
+    /// What its attributes say.
+    pub(super) fn basic_report(&self, attr: &QpAttr) -> QpReport {
+        let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
+        let settled = matches!(
+            self.state(),
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
+        );
+        let wire = match (self.on_packets.load(Ordering::Acquire), settled) {
+            (true, _) => "roce",
+            (false, true) => "direct",
+            (false, false) => "",
+        };
+        let mut report = QpReport {
+            qpn: self.qpn,
+            service: service_name(self.qp_type).into(),
+            state: state_name(self.state()).into(),
+            wire: wire.into(),
+            device: self.ctx.device.info.name.clone(),
+            ..QpReport::default()
+        };
+        if settled && (connected || self.qp_type == QpType::XrcSend) {
+            report.peer_qpn = attr.dest_qpn.0;
+            report.peer = if attr.av.is_global {
+                attr.av.dgid.to_string()
+            } else {
+                format!("LID {}", attr.av.dlid.0)
+            };
+            report.timeout = attr.timeout;
+            report.retry_cnt = attr.retry_cnt;
+            report.rnr_retry = attr.rnr_retry;
+            report.path_mtu = attr.path_mtu.bytes();
+        }
+        report
+    }
+
+    /// What is known of the peer's process, if that is of this host.
+    pub(super) fn add_peer(&self, report: &mut QpReport, attr: &QpAttr) {
+        if report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
+            let slot = lock(&self.recv).peer_slot;
+            report.peer_process = Some(self.ctx.engine.peer_report(attr.dest_qpn, slot));
+        }
+    }
+
+    /// A request of the direct wire ended with status 12 or 13. The send half is locked.
+    #[cold]
+    pub(super) fn direct_failed(&self, completion: &Completion) {
+        // whoever changes attributes now may wait for the send half
+        let attr = self.attr.try_lock().map(|attr| *attr).unwrap_or_default();
+        let mut report = self.basic_report(&attr);
+        self.add_peer(&mut report, &attr);
+        incident::request_failed(completion, report);
+    }
+}
+
+impl Engine {
+    /// What is known of the process that has, or had, a queue pair of this host. `slot` is where it was.
+    fn peer_report(&self, qpn: Qpn, slot: u32) -> PeerReport {
+        let known = |process: Option<ProcessRef>| {
+            let watched = self.watched.iter().filter_map(|place| place.get().cloned());
+            let mut links = watched.chain(self.peer_list().iter().cloned().collect::<Vec<_>>());
+            links.find(|link| match process {
+                Some(process) => {
+                    (link.slot(), link.0.generation) == (process.slot, process.generation)
+                }
+                None => link.slot() == slot,
+            })
+        };
+        let owner = self.registry.owner_of_qpn(qpn);
+        let member = owner.and_then(|owner| self.registry.member(owner));
+        let lives = member.is_some_and(|member| {
+            let other_view =
+                member.identity.pid_namespace != self.registry.identity().pid_namespace;
+            other_view
+                || ferriband_memory::remote::start_time(member.identity.pid as i32)
+                    .is_ok_and(|start| start == member.identity.start_time)
+        });
+        let link = known(owner);
+        let (Some(member), true, false) = (member, lives, link.as_ref().is_some_and(Link::dead))
+        else {
+            let pid = member
+                .map(|member| member.identity.pid)
+                .or_else(|| link.map(|link| link.0.pid));
+            return PeerReport {
+                pid: pid.unwrap_or(0),
+                state: PeerState::Gone,
+                ..PeerReport::default()
+            };
+        };
+        let pid = member.identity.pid;
+        let table = link.as_ref().and_then(|link| link.0.channel.get());
+        let state = table.map_or(PeerState::Unknown, |channel| {
+            let segment = &**channel.table;
+            match find_qp(segment, qpn.0).and_then(|index| QpEntry::read(segment, index as usize)) {
+                None => PeerState::NoQueuePair,
+                Some(entry) if entry.qpn != qpn.0 => PeerState::NoQueuePair,
+                Some(entry) if entry.receives => PeerState::Receiving,
+                Some(_) => PeerState::NotReceiving,
+            }
+        });
+        PeerReport {
+            pid,
+            program: incident::program_of(pid).unwrap_or_default(),
+            state,
+            stopped: is_stopped(pid),
+        }
+    }
+}
+
+/// True if a process was stopped by a signal or a debugger (the state in /proc/PID/stat).
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // the program's name, in parentheses, may hold anything
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
+/// Counters without those that are 0.
+pub(super) fn named<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! A network of a test's own: the packet wire on the loopback interface, with nobody else on it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use ferriband_hca::*;
+
+/// Runs the body of the test `name` in a process of its own that has `ferri_lo` alone and sends packets to everybody, in a network
+/// of its own where the system allows one. `also` is set in its environment.
+pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
+    const INSIDE: &str = "FERRIBAND_HCA_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        let ctx = Context::open(0).unwrap();
+        assert_eq!(ctx.query_port(1).unwrap().link_layer, LinkLayer::Ethernet);
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .env("FERRIBAND_DEVICES", "ferri_lo")
+        .env("FERRIBAND_WIRE", "roce")
+        .envs(also.iter().copied());
+    // SAFETY: neither has preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let text = |text: String| CString::new(text).unwrap();
+    let maps = [
+        (c"/proc/self/setgroups", text("deny".into())),
+        (c"/proc/self/gid_map", text(format!("{group} {group} 1"))),
+        (c"/proc/self/uid_map", text(format!("{user} {user} 1"))),
+    ];
+    let begin = move || {
+        // SAFETY: changes only when this process is to die; the test that starts it waits for it.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // where namespaces are forbidden the port is shared with whoever else of this user has it
+        // SAFETY: unshare takes a number.
+        if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
+            return Ok(());
+        }
+        maps.iter().for_each(|(file, text)| write(file, text));
+        loopback_up()
+    };
+    // SAFETY: the closure makes only async-signal-safe calls.
+    unsafe { command.pre_exec(begin) };
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn write(file: &std::ffi::CStr, text: &CString) {
+    // SAFETY: C strings; open, write and close are async-signal-safe.
+    unsafe {
+        let fd = libc::open(file.as_ptr(), libc::O_WRONLY);
+        libc::write(fd, text.as_ptr().cast(), text.as_bytes().len());
+        libc::close(fd);
+    }
+}
+
+fn loopback_up() -> io::Result<()> {
+    // SAFETY: an ifreq is plain data; socket, ioctl and close are async-signal-safe.
+    let done = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let done = libc::ioctl(fd, libc::SIOCSIFFLAGS, &request);
+        libc::close(fd);
+        done
+    };
+    if done == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}

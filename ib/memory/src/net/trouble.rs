@@ -1,0 +1,250 @@
+//! What the network and the kernel said of datagrams that were sent: ICMP messages, and refusals of the kernel's own.
+//!
+//! Owns: the reading of a socket's error queue (IP_RECVERR) and the few newest findings. A message may be forged by anybody who can
+//! guess a port: nothing but explanations depends on it.
+
+use super::{last_errno, rx::read_name};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Findings that are kept.
+const KEPT: usize = 16;
+/// Messages that one look takes from a queue: what comes faster is left for the next look.
+const READS: usize = 64;
+/// Words of 8 bytes for the control messages of one error: header, error, an address.
+const CONTROL_WORDS: usize = 16;
+
+// linux/errqueue.h
+const ORIGIN_LOCAL: u8 = 1;
+const ORIGIN_ICMP: u8 = 2;
+const ORIGIN_ICMP6: u8 = 3;
+
+/// What was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TroubleKind {
+    /// An ICMP message: type and code (RFC 792).
+    Icmp(u8, u8),
+    /// An ICMPv6 message: type and code (RFC 4443).
+    Icmp6(u8, u8),
+    /// The kernel of this host refused to send: an errno.
+    Local(i32),
+}
+
+/// Something that was said, once or more often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trouble {
+    /// Where the datagram was to go.
+    pub destination: IpAddr,
+    /// What was said.
+    pub kind: TroubleKind,
+    /// Who said so: the other host, or a router on the way; None if this host's kernel did.
+    pub from: Option<IpAddr>,
+    /// The longest IP packet that would have passed, where that was the matter; else 0.
+    pub mtu: u32,
+    /// How often.
+    pub count: u64,
+    /// When last.
+    pub at: Instant,
+}
+
+/// The newest findings of a socket.
+#[derive(Debug, Default)]
+pub(super) struct Troubles(Mutex<Vec<Trouble>>);
+
+impl Troubles {
+    /// Takes what waits in the error queue of `fd`.
+    #[cold]
+    pub(super) fn hear(&self, fd: BorrowedFd<'_>) -> bool {
+        let mut any = false;
+        for _ in 0..READS {
+            match read_error(fd) {
+                Some(Some(trouble)) => self.note(trouble),
+                Some(None) => {}
+                None => break,
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// A call to send to `to` failed.
+    #[cold]
+    pub(super) fn failed(&self, fd: BorrowedFd<'_>, to: &SocketAddr, errno: i32) {
+        // what came by ICMP is in the queue, with its own destination
+        if !self.hear(fd) && errno != libc::EINTR {
+            self.note(Trouble {
+                destination: to.ip(),
+                kind: TroubleKind::Local(errno),
+                from: None,
+                mtu: 0,
+                count: 1,
+                at: Instant::now(),
+            });
+        }
+    }
+
+    fn note(&self, new: Trouble) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = |old: &Trouble| {
+            (old.destination, old.kind, old.from) == (new.destination, new.kind, new.from)
+        };
+        let count = match kept.iter().position(alike) {
+            Some(place) => kept.remove(place).count,
+            None => 0,
+        };
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        kept.push(Trouble {
+            count: count + 1,
+            ..new
+        });
+    }
+
+    /// All of them, the newest last.
+    pub(super) fn all(&self) -> Vec<Trouble> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The next entry of the error queue: None if it is empty, Some(None) for one that says nothing of use.
+fn read_error(fd: BorrowedFd<'_>) -> Option<Option<Trouble>> {
+    // SAFETY: all-zero is a value: the family AF_UNSPEC.
+    let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut control = [0u64; CONTROL_WORDS];
+    // SAFETY: all-zero is a value: null pointers and lengths of 0.
+    let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
+    head.msg_name = (&raw mut name).cast();
+    head.msg_namelen = size_of_val(&name) as libc::socklen_t;
+    head.msg_control = (&raw mut control).cast();
+    head.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: head points to a name and control space of the lengths it says, which outlive the call.
+    let got = unsafe {
+        libc::recvmsg(
+            fd.as_raw_fd(),
+            &raw mut head,
+            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        )
+    };
+    if got < 0 {
+        return (last_errno() == libc::EINTR).then_some(None);
+    }
+    let used = (head.msg_controllen as usize).min(size_of_val(&control)) / 8;
+    Some(read_name(&name).and_then(|(destination, _)| understand(destination, &control[..used])))
+}
+
+/// The first error in the control messages.
+fn understand(destination: IpAddr, control: &[u64]) -> Option<Trouble> {
+    let mut rest = control;
+    // struct cmsghdr: length of all (8 bytes), level, type (4 each), then the data; the next one begins at a multiple of 8.
+    while let [size, kind, data @ ..] = rest {
+        let words = usize::try_from(*size).ok()?.div_ceil(8);
+        if *size < 16 || words > rest.len() {
+            return None;
+        }
+        let level_and_name = (*kind as u32 as i32, (*kind >> 32) as i32);
+        let is_error = level_and_name == (libc::IPPROTO_IP, libc::IP_RECVERR)
+            || level_and_name == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
+        // struct sock_extended_err: errno, origin, type, code, a byte of nothing, info, data; then the offender's address
+        if is_error && let [first, second, offender @ ..] = &data[..words - 2] {
+            let [.., origin, kind, code, _] = first.to_ne_bytes();
+            let errno = *first as u32 as i32;
+            let kind = match origin {
+                ORIGIN_ICMP => TroubleKind::Icmp(kind, code),
+                ORIGIN_ICMP6 => TroubleKind::Icmp6(kind, code),
+                ORIGIN_LOCAL => TroubleKind::Local(errno),
+                _ => return None,
+            };
+            let foreign = origin != ORIGIN_LOCAL;
+            return Some(Trouble {
+                destination,
+                kind,
+                from: offender_of(offender).filter(|_| foreign),
+                mtu: if errno == libc::EMSGSIZE {
+                    *second as u32
+                } else {
+                    0
+                },
+                count: 1,
+                at: Instant::now(),
+            });
+        }
+        rest = &rest[words..];
+    }
+    None
+}
+
+/// The address in a struct sockaddr.
+fn offender_of(words: &[u64]) -> Option<IpAddr> {
+    // SAFETY: all-zero is a value: the family AF_UNSPEC.
+    let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let bytes = size_of_val(words).min(size_of_val(&name));
+    // SAFETY: both are at least that long and do not overlap.
+    unsafe {
+        words
+            .as_ptr()
+            .cast::<u8>()
+            .copy_to_nonoverlapping((&raw mut name).cast(), bytes);
+    }
+    read_name(&name).map(|(address, _)| address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn trouble(host: u8, code: u8) -> Trouble {
+        Trouble {
+            destination: Ipv4Addr::new(192, 0, 2, host).into(),
+            kind: TroubleKind::Icmp(3, code),
+            from: None,
+            mtu: 0,
+            count: 1,
+            at: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn what_is_said_again_is_counted_and_the_oldest_go() {
+        let troubles = Troubles::default();
+        for _ in 0..3 {
+            troubles.note(trouble(1, 3));
+        }
+        troubles.note(trouble(1, 1));
+        let counts: Vec<u64> = troubles.all().iter().map(|one| one.count).collect();
+        assert_eq!(counts, [3, 1]);
+        for host in 0..KEPT as u8 {
+            troubles.note(trouble(host + 100, 3));
+        }
+        let all = troubles.all();
+        assert_eq!(all.len(), KEPT);
+        assert_eq!(all[0].destination, trouble(100, 3).destination);
+    }
+
+    #[test]
+    fn broken_control_messages_say_nothing() {
+        let to = Ipv4Addr::LOCALHOST.into();
+        let kind = libc::IPPROTO_IP as u64 | (libc::IP_RECVERR as u64) << 32;
+        for control in [
+            &[][..],
+            &[16],
+            &[0, kind, 0, 0],
+            &[1000, kind, 0, 0],
+            &[16, kind],
+            &[24, kind, u64::MAX],
+            &[u64::MAX, kind, 0, 0],
+        ] {
+            assert_eq!(understand(to, control), None);
+        }
+        // port unreachable, from nobody
+        let first = u64::from_ne_bytes([111, 0, 0, 0, ORIGIN_ICMP, 3, 3, 0]);
+        let found = understand(to, &[32, kind, first, 0]).unwrap();
+        assert_eq!((found.kind, found.from), (TroubleKind::Icmp(3, 3), None));
+    }
+}
