@@ -6,7 +6,7 @@
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferrihst");
 /// Changes with every change of this file's meaning. Sockets of other versions have other names, so a mismatch means
 /// that somebody edited this file without raising the number in [`super::HostKey::name_prefix`].
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// Header words, by byte offset.
 pub(super) mod header {
@@ -117,8 +117,11 @@ pub(super) const FAULTS: Table = Table::after(CONNECTIONS, "fault rules", 128, 6
 /// What administrators have said of interfaces: claim, number of the interface, word.
 pub(super) const PORTS: Table = Table::after(FAULTS, "administered ports", 32, 64);
 
+/// Counters of ports: claim, number of the interface, [`super::PORT_COUNTERS`] words of the adapter.
+pub(super) const COUNTERS: Table = Table::after(PORTS, "counters of ports", 384, 1024);
+
 /// Tables whose entries belong to a process and go with it.
-pub(super) const OWNED: [Table; 8] = [
+pub(super) const OWNED: [Table; 9] = [
     QPN_BLOCKS,
     MULTICAST,
     XRC_OPENINGS,
@@ -127,10 +130,11 @@ pub(super) const OWNED: [Table; 8] = [
     STEERING,
     SERVICES,
     CONNECTIONS,
+    COUNTERS,
 ];
 
 /// Bytes of the segment.
-pub(super) const BYTES: usize = PORTS.end();
+pub(super) const BYTES: usize = COUNTERS.end();
 
 /// What an entry is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,6 +238,7 @@ mod tests {
             CONNECTIONS,
             FAULTS,
             PORTS,
+            COUNTERS,
         ];
         for pair in all.windows(2) {
             assert!(pair[0].end() <= pair[1].offset);
@@ -247,6 +252,7 @@ mod tests {
         const { assert!(header::SERVICE_EPOCH < header::SIZE) };
         const { assert!(XRC_TARGETS.stride >= 8 * (3 + crate::host::XRC_TARGET_WORDS)) };
         const { assert!(CONNECTIONS.stride >= 8 * (1 + crate::host::CONNECTION_WORDS)) };
+        const { assert!(COUNTERS.stride >= 8 * (2 + crate::host::PORT_COUNTERS)) };
         const { assert!(FAULTS.stride >= 8 * (2 + crate::host::FAULT_WORDS)) };
     }
 

@@ -5,7 +5,7 @@
 //! ends; what can be left is one empty directory of mode 0700 that joiners lock (`lock`).
 //!
 //! Owns: who is a member, who owns which queue pair number, multicast attachments, XRC domains, targets and SRQs, who has a socket
-//! where on the shared port, services, connections, faults to inject ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
+//! where on the shared port, services, connections, faults to inject, counters of ports ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
 //!
 //! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
 //! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner is buried, by whichever
@@ -22,6 +22,7 @@ mod admin;
 mod blocks;
 mod connections;
 mod control;
+mod counters;
 mod discover;
 mod error;
 mod fork_fd;
@@ -42,6 +43,7 @@ pub use admin::{FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS,
 pub use blocks::BlockKind;
 pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};
 pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
+pub use counters::{PORT_COUNTERS, PortCount, PortCounters};
 pub use error::HostError;
 pub use fork_fd::{ForkFd, after_fork_in_parent, before_fork, close_all_after_fork};
 pub use hand_over::{HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, HandedOver};

@@ -10,8 +10,8 @@
 use super::HostError;
 use super::identity::{HostKey, ProcessIdentity};
 use super::layout::{
-    self, CONNECTIONS, Claim, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, SERVICES, STEERING, State,
-    Table, XRC_OPENINGS, header,
+    self, CONNECTIONS, COUNTERS, Claim, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, SERVICES,
+    STEERING, State, Table, XRC_OPENINGS, header,
 };
 use crate::segment::{Access, Segment};
 use ferriband_wire::{Guid, Lid};
@@ -27,7 +27,7 @@ pub const QPN_BLOCK: u32 = 256;
 pub const XRC_QPN_BASE: u32 = 0xfe_0000;
 
 /// The name that the registry's memfd shows in /proc/PID/fd.
-pub(super) const MEMFD_NAME: &str = "ferriband-host-2";
+pub(super) const MEMFD_NAME: &str = "ferriband-host-3";
 
 /// A member of the domain: a slot of the process table in one of its lives. Never reused as a pair (a slot's generation wraps
 /// after 2^32 processes).
@@ -166,6 +166,11 @@ impl Registry {
 
     pub(super) fn add(&self, at: usize, value: u64) -> u64 {
         self.segment.fetch_add(at, value, SeqCst)
+    }
+
+    #[inline]
+    pub(super) fn add_relaxed(&self, at: usize, value: u64) {
+        self.segment.fetch_add(at, value, Relaxed);
     }
 
     // Claims.
@@ -392,6 +397,8 @@ impl Registry {
                     let held = Held { index, claim };
                     freed |= if table.offset == CONNECTIONS.offset {
                         self.orphan_connection(held)
+                    } else if table.offset == COUNTERS.offset {
+                        self.end_counting(held)
                     } else {
                         self.free(table, held)
                     };

@@ -377,3 +377,52 @@ proptest! {
         registry.sweep_orphans();
     }
 }
+
+#[test]
+fn what_ended_processes_counted_stays_and_is_put_together() {
+    const ETH: u32 = 7;
+    let options = options();
+    let host = join(&options);
+    let own = host.count_port(ETH).unwrap();
+    own.add(0, 5);
+    let sum_of = |ifindex: u32, counter: usize| -> u64 {
+        let counts = host.port_counts();
+        let of_it = counts.iter().filter(|count| count.ifindex == ifindex);
+        of_it.map(|count| count.counters[counter]).sum()
+    };
+    for round in 1..=3 {
+        let child_options = options.clone();
+        let mut child = Child::spawn(move |line| {
+            let held = join(&child_options);
+            let eth = held.count_port(ETH).unwrap();
+            let other = held.count_port(ETH + 1).unwrap();
+            eth.add(0, 10);
+            eth.add(PORT_COUNTERS - 1, 3);
+            other.add(0, 1);
+            line.say(&[1]);
+            line.forever();
+        });
+        child.hear::<1>().unwrap();
+        assert_eq!(sum_of(ETH, 0), 5 + 10 * round);
+        child.kill();
+        host.reap().unwrap();
+        assert_eq!(sum_of(ETH, 0), 5 + 10 * round);
+        assert_eq!(sum_of(ETH, PORT_COUNTERS - 1), 3 * round);
+        assert_eq!(sum_of(ETH + 1, 0), round);
+        // each that begins puts together what it finds: the last one's is left beside it
+        let ended = host.port_counts();
+        let ended = ended.iter().filter(|count| count.process.is_none());
+        assert!(ended.count() <= 4);
+    }
+    let more = host.count_port(ETH).unwrap();
+    more.add(0, 100);
+    assert_eq!(sum_of(ETH, 0), 135);
+    let counts = host.port_counts();
+    let of = |process| {
+        counts
+            .iter()
+            .filter(move |c| c.process == process && c.ifindex == ETH)
+    };
+    assert_eq!(of(None).count(), 1);
+    assert_eq!(of(Some(host.me())).map(|c| c.counters[0]).sum::<u64>(), 105);
+}
