@@ -60,7 +60,7 @@ soak: build ## run many more seeds of the simulator, others each day (five to te
 
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
-	$(FERRIBAND) bench
+	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
 
 lint: ## formatting, clippy, our own gates, licences and advisories of the crates that we use
 	@scripts/need-rust

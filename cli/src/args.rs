@@ -307,6 +307,9 @@ pub struct BenchArgs {
     /// Rounds of which each figure is the median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
+    /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
+    #[arg(long, value_enum, default_value = "direct")]
+    pub wire: Wire,
     /// Only targets whose name contains this.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,

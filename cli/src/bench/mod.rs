@@ -1,15 +1,17 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
-//! Owns: the list of targets. Each round measures the floors and then every program, so that both
+//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`. Each round measures the floors and then every program, so that both
 //! sides of a ratio saw the same machine; the figures are medians over the rounds.
 
 mod probes;
+mod roce;
 
-use crate::args::BenchArgs;
-use crate::demo::show_figure;
+use crate::args::{BenchArgs, Wire};
+use crate::demo::{show_figure, skip};
 use crate::failure::Failure;
 use crate::floor::{self, Floor, Floors, bytes_per_second, median};
 use crate::launch;
+use crate::netns;
 use crate::progress::Progress;
 use crate::text::{Table, print_json, print_line};
 use serde::Serialize;
@@ -37,13 +39,13 @@ enum Unit {
     Calls,
 }
 
-/// One line of the table.
-struct Target {
+/// One line of the table: measured at a place, and compared with floors of that place.
+struct Target<P, F> {
     name: &'static str,
-    probe: fn() -> Result<f64, Failure>,
+    probe: fn(&P) -> Result<f64, Failure>,
     unit: Unit,
     floor_name: &'static str,
-    floor: fn(&Floors) -> Floor,
+    floor: fn(&F) -> Floor,
     demand: Demand,
     /// Measured in the first round only: a count, not a time.
     once: bool,
@@ -53,13 +55,13 @@ fn rate(size: usize, ns: Floor) -> Floor {
     ns.map(|ns| bytes_per_second(size, ns))
 }
 
-const fn latency(
+const fn latency<P, F>(
     name: &'static str,
-    probe: fn() -> Result<f64, Failure>,
+    probe: fn(&P) -> Result<f64, Failure>,
     floor_name: &'static str,
-    floor: fn(&Floors) -> Floor,
+    floor: fn(&F) -> Floor,
     times: f64,
-) -> Target {
+) -> Target<P, F> {
     Target {
         name,
         probe,
@@ -71,38 +73,39 @@ const fn latency(
     }
 }
 
-const TARGETS: [Target; 9] = [
+/// On one host.
+const TARGETS: [Target<(), Floors>; 9] = [
     latency(
         "WRITE 8 B into shared memory, one way (ib_write_lat --mmap)",
-        probes::write_mapped,
+        |()| probes::write_mapped(),
         "mapped flag + 8 B",
         |f| f.mapped_flag_ns,
         3.0,
     ),
     latency(
         "WRITE 8 B into device memory, one way (ibv_alloc_dm)",
-        probes::write_device_memory,
+        |()| probes::write_device_memory(),
         "mapped flag + 8 B",
         |f| f.mapped_flag_ns,
         3.0,
     ),
     latency(
         "SEND 8 B, private memory, one way (ib_send_lat)",
-        probes::send_private,
+        |()| probes::send_private(),
         "mapped ring with completion",
         |f| f.mapped_ring_ns,
         3.0,
     ),
     latency(
         "WRITE 8 B, private memory, one way (ib_write_lat)",
-        probes::write_private,
+        |()| probes::write_private(),
         "process_vm_writev ping-pong",
         |f| f.cma_write_ns,
         1.5,
     ),
     Target {
         name: "WRITE 64 KiB bandwidth (ib_write_bw)",
-        probe: || probes::write_bandwidth(64 << 10, 100_000),
+        probe: |()| probes::write_bandwidth(64 << 10, 100_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 64 KiB",
         floor: |f| rate(64 << 10, f.cma_write_64k_ns),
@@ -111,7 +114,7 @@ const TARGETS: [Target; 9] = [
     },
     Target {
         name: "WRITE 1 MiB bandwidth (ib_write_bw)",
-        probe: || probes::write_bandwidth(1 << 20, 8_000),
+        probe: |()| probes::write_bandwidth(1 << 20, 8_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 1 MiB",
         floor: |f| rate(1 << 20, f.cma_write_1m_ns),
@@ -120,14 +123,14 @@ const TARGETS: [Target; 9] = [
     },
     latency(
         "SEND 8 B, both processes on one core (ib_send_lat)",
-        probes::send_one_core,
+        |()| probes::send_one_core(),
         "yield ping-pong",
         |f| f.yield_ns,
         4.0,
     ),
     Target {
         name: "system calls in 1,000,000 mapped WRITEs, posting thread (strace)",
-        probe: probes::system_calls,
+        probe: |()| probes::system_calls(),
         unit: Unit::Calls,
         floor_name: "",
         floor: |_| None,
@@ -137,7 +140,7 @@ const TARGETS: [Target; 9] = [
     },
     Target {
         name: "memory of each of 10,000 idle RC queue pairs",
-        probe: probes::queue_pair_memory,
+        probe: |()| probes::queue_pair_memory(),
         unit: Unit::Bytes,
         floor_name: "",
         floor: |_| None,
@@ -164,28 +167,47 @@ struct Outcome {
 /// `ferriband bench`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     launch::settings()?;
-    let wanted = |target: &&Target| {
+    match args.wire {
+        Wire::Direct => measure(args, &TARGETS, &(), floor::steps(1), |(), progress| {
+            floor::measure(1, progress)
+        }),
+        Wire::Roce => match netns::two_hosts() {
+            Ok(hosts) => measure(args, &roce::TARGETS, &hosts, roce::STEPS, roce::floors),
+            Err(why) => skip(&args.json, &why),
+        },
+    }
+}
+
+/// Measures targets and the floors of their place, round by round, and reports.
+fn measure<P, F>(
+    args: &BenchArgs,
+    targets: &[Target<P, F>],
+    place: &P,
+    floor_steps: u64,
+    floors_of: fn(&P, &Progress) -> Result<F, Failure>,
+) -> Result<ExitCode, Failure> {
+    let wanted = |target: &&Target<P, F>| {
         args.only
             .as_ref()
             .is_none_or(|text| target.name.contains(text.as_str()))
     };
-    let targets: Vec<&Target> = TARGETS.iter().filter(wanted).collect();
+    let targets: Vec<&Target<P, F>> = targets.iter().filter(wanted).collect();
     if targets.is_empty() {
         return Err(Failure::new("no target has that in its name").status(2));
     }
     let rounds = usize::from(args.rounds);
-    let progress = Progress::new((floor::steps(1) + targets.len() as u64) * rounds as u64);
+    let progress = Progress::new((floor_steps + targets.len() as u64) * rounds as u64);
     let mut floors = Vec::with_capacity(rounds);
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); targets.len()];
     let mut problems: Vec<Option<String>> = vec![None; targets.len()];
     for round in 0..rounds {
-        floors.push(floor::measure(1, &progress)?);
+        floors.push(floors_of(place, &progress)?);
         for (index, target) in targets.iter().enumerate() {
             progress.step(&format!("round {}/{rounds}: {}", round + 1, target.name));
             if problems[index].is_some() || (target.once && round > 0) {
                 continue;
             }
-            match (target.probe)() {
+            match (target.probe)(place) {
                 Ok(figure) => samples[index].push(figure),
                 Err(failure) => problems[index] = Some(failure.to_string()),
             }
@@ -207,11 +229,11 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     )
 }
 
-fn judge(
-    target: &Target,
+fn judge<P, F>(
+    target: &Target<P, F>,
     samples: Vec<f64>,
     problem: Option<String>,
-    floors: &[Floors],
+    floors: &[F],
 ) -> Outcome {
     let figure = median(samples).filter(|_| problem.is_none());
     let floor = median(floors.iter().filter_map(target.floor).collect());
@@ -300,10 +322,10 @@ fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure
 mod tests {
     use super::*;
 
-    fn target(demand: Demand) -> Target {
+    fn target(demand: Demand) -> Target<(), Floors> {
         Target {
             name: "t",
-            probe: || Ok(0.0),
+            probe: |()| Ok(0.0),
             unit: Unit::Nanoseconds,
             floor_name: "f",
             floor: |f| f.mapped_flag_ns,

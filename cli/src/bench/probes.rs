@@ -3,7 +3,7 @@
 
 use crate::demo::parse::figure;
 use crate::demo::programs::{Figure, Report};
-use crate::demo::runner::{Output, Words, free_port, run_pair, run_single};
+use crate::demo::runner::{Output, Place, Words, free_port, run_pair_at, run_single};
 use crate::failure::Failure;
 use crate::floor::Affinity;
 use crate::verbs::many::Memory;
@@ -15,7 +15,7 @@ use std::process;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const LATENCY_MESSAGES: u32 = 100_000;
+pub(super) const LATENCY_MESSAGES: u32 = 100_000;
 /// More than a latency program of perftest maps for its buffers.
 const MAPPED_BYTES: u64 = 1 << 20;
 const MILLION: u32 = 1_000_000;
@@ -49,20 +49,20 @@ impl Drop for SharedFiles {
     }
 }
 
-fn strings(list: &[&str]) -> Words {
+pub(super) fn strings(list: &[&str]) -> Words {
     list.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// A run of perftest: words before the program, its name and options, and options of each side.
-struct Run {
+pub(super) struct Run {
     prefix: [Words; 2],
     program: &'static str,
-    options: Words,
+    pub(super) options: Words,
     own: [Words; 2],
 }
 
 impl Run {
-    fn new(program: &'static str, size_bytes: usize, messages: u32) -> Self {
+    pub(super) fn new(program: &'static str, size_bytes: usize, messages: u32) -> Self {
         let options = strings(&[
             "-F",
             "-s",
@@ -78,8 +78,18 @@ impl Run {
         }
     }
 
+    /// Binds each side to a core of its own, as both sides of a floor are.
+    pub(super) fn bound(mut self) -> Result<Self, Failure> {
+        let affinity = Affinity::save()?;
+        let cores = affinity.processors();
+        if let (Some(first), Some(last)) = (cores.first(), cores.last()) {
+            self.prefix = [last, first].map(|core| strings(&["taskset", "-c", &core.to_string()]));
+        }
+        Ok(self)
+    }
+
     /// Runs both sides and returns the client's output.
-    fn run(&self) -> Result<Output, Failure> {
+    fn run(&self, place: Place<'_>) -> Result<Output, Failure> {
         let port = free_port(0)?;
         let words = |side: usize| {
             let mut words = self.prefix[side].clone();
@@ -89,8 +99,8 @@ impl Run {
             words
         };
         let mut client = words(1);
-        client.push("127.0.0.1".to_owned());
-        let (server, client) = run_pair(&words(0), &client, port, LIMIT)?;
+        client.push(place.server_address().to_string());
+        let (server, client) = run_pair_at(place, &words(0), &client, port, LIMIT)?;
         for output in [&server, &client] {
             fine(output)?;
         }
@@ -98,7 +108,12 @@ impl Run {
     }
 
     fn figure(&self, report: Report) -> Result<f64, Failure> {
-        let client = self.run()?;
+        self.figure_at(Place::Here, report)
+    }
+
+    /// What the client reports.
+    pub(super) fn figure_at(&self, place: Place<'_>, report: Report) -> Result<f64, Failure> {
+        let client = self.run(place)?;
         match figure(report, &client.text) {
             Ok(Some(Figure::Nanoseconds(value) | Figure::BytesPerSecond(value))) => Ok(value),
             Ok(_) => Err(Failure::new(format!(
@@ -140,16 +155,11 @@ pub fn write_private() -> Result<f64, Failure> {
     Run::new("ib_write_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
 }
 
-/// `ib_write_bw`, each side bound to a core of its own, as both sides of the floor are.
+/// `ib_write_bw`, bound as its floor is.
 pub fn write_bandwidth(size_bytes: usize, messages: u32) -> Result<f64, Failure> {
-    let mut run = Run::new("ib_write_bw", size_bytes, messages);
-    let affinity = Affinity::save()?;
-    let cores = affinity.processors();
-    if let (Some(first), Some(last)) = (cores.first(), cores.last()) {
-        // the server sleeps; the client is the one that copies, as in the floor
-        run.prefix = [last, first].map(|core| strings(&["taskset", "-c", &core.to_string()]));
-    }
-    run.figure(Report::Bandwidth)
+    Run::new("ib_write_bw", size_bytes, messages)
+        .bound()?
+        .figure(Report::Bandwidth)
 }
 
 /// `ib_send_lat` of 8 bytes with both sides bound to the first core.
@@ -179,7 +189,7 @@ fn count_calls(messages: u32) -> Result<f64, Failure> {
     let mut run = Run::new("ib_write_lat", 8, messages);
     run.own = files.options();
     run.prefix[1] = strings(&["strace", "-f", "-o", &counts.display().to_string()]);
-    let result = run.run();
+    let result = run.run(Place::Here);
     let text = fs::read_to_string(&counts);
     // Gone already is as good.
     let _ = fs::remove_file(&counts);

@@ -9,7 +9,7 @@ pub mod programs;
 mod roce;
 pub mod runner;
 
-use crate::args::{DemoArgs, Wire};
+use crate::args::{DemoArgs, JsonFlag, Wire};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
 use crate::launch;
@@ -68,7 +68,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
             let jobs = chosen(roce::all(effort), args)?;
             let hosts = match netns::two_hosts() {
                 Ok(hosts) => hosts,
-                Err(why) => return skip(args, &why),
+                Err(why) => return skip(&args.json, &why),
             };
             let progress = Progress::new(udp::steps(rounds) + jobs.len() as u64);
             between(args, &jobs, &hosts, rounds, &progress)
@@ -89,8 +89,8 @@ fn between(
 }
 
 /// Nothing was shown, and nobody shall think so. Who runs tests must decide whether that is a failure: the status says it.
-fn skip(args: &DemoArgs, Forbidden(why): &Forbidden) -> Result<ExitCode, Failure> {
-    if args.json.json {
+pub fn skip(json: &JsonFlag, Forbidden(why): &Forbidden) -> Result<ExitCode, Failure> {
+    if json.json {
         print_json(&serde_json::json!({ "skipped": why }))?;
     } else {
         print_line(&format!(

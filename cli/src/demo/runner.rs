@@ -248,17 +248,7 @@ pub fn run_single_at(place: Place<'_>, words: &Words, limit: Duration) -> Result
     Ok(program.finish())
 }
 
-/// Runs a server and, as soon as it listens on `port`, a client. Both outputs, server first.
-pub fn run_pair(
-    server: &Words,
-    client: &Words,
-    port: u16,
-    limit: Duration,
-) -> Result<(Output, Output), Failure> {
-    run_pair_at(Place::Here, server, client, port, limit)
-}
-
-/// The same, with the sides where they are to be.
+/// Runs a server and, as soon as it listens on `port`, a client, where they are to be. Both outputs, server first.
 pub fn run_pair_at(
     place: Place<'_>,
     server: &Words,

@@ -160,6 +160,9 @@ const ENTRIES: [Entry; 9] = [
     ),
 ];
 
+/// Steps of one round of [`measure`].
+pub const STEPS: u64 = ENTRIES.len() as u64;
+
 /// How many steps [`measure`] reports.
 pub fn steps(rounds: usize) -> u64 {
     (ENTRIES.len() * rounds.max(1)) as u64
