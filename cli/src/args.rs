@@ -71,6 +71,16 @@ pub enum Command {
     ///
     /// Exit status: 0 everything is there, 1 it works but something costs speed, 2 it cannot work.
     Doctor(JsonFlag),
+    /// Show devices, the programs that use them, and what went through
+    ///
+    /// Programs are those of this user in this network namespace. Packets and troubles are the sums of all of them since
+    /// the first one of those that now run began, those that ended meanwhile included.
+    Status(StatusArgs),
+    /// Show the counters of Ethernet devices
+    ///
+    /// The first are those of the IBA (port_xmit_data in 4-byte words), the others those of RoCE adapters and of the Linux
+    /// kernel's Soft-RoCE. They are sums over all programs of this user in this network namespace.
+    Counters(CountersArgs),
     /// Say why requests ended with status 12 or 13, and why connections were refused
     ///
     /// A work request that ends with status 12 (retries exceeded) or 13 (receiver not ready), and a connection of
@@ -140,6 +150,44 @@ pub struct JsonFlag {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Seconds between two looks.
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("'{text}' is no interval: 0.1 to 3600 seconds")),
+    }
+}
+
+/// What `status` shows.
+#[derive(Args, Clone)]
+pub struct StatusArgs {
+    /// Each queue pair, too.
+    #[arg(long)]
+    pub qps: bool,
+    /// Look again and again, every so many seconds, until interrupted.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
+    pub interval: Option<f64>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// What `counters` shows.
+#[derive(Args, Clone)]
+pub struct CountersArgs {
+    /// Only this device's.
+    pub device: Option<String>,
+    /// Also those that are 0.
+    #[arg(long)]
+    pub all: bool,
+    /// Look again and again, every so many seconds, until interrupted.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
+    pub interval: Option<f64>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// What `why` shows.

@@ -18,6 +18,7 @@ mod pages;
 mod perf;
 mod progress;
 mod sim;
+mod status;
 mod text;
 mod verbs;
 mod why;
@@ -58,5 +59,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         } => verbs::many::command(count, system, json.json),
         Command::Sim(args) => sim::command(&args),
         Command::Why(args) => why::command(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Counters(args) => status::counters(&args),
     }
 }

@@ -7,6 +7,7 @@ use crate::boundary::{MinusOne, try_entry};
 use crate::context::any_adapter;
 use crate::device::{self, Device};
 use crate::query::width_and_speed;
+use ferriband_admin::Counter;
 use ferriband_hca::{LinkLayer, limits};
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -175,6 +176,10 @@ fn port_file(device: &'static Device, port: u8, file: &[&str]) -> Result<String,
                 _ => device.info().interface.clone(),
             })
         }
+        [directory @ ("counters" | "hw_counters"), name] if ethernet => Counter::named(name)
+            .filter(|counter| counter.is_standard() == (*directory == "counters"))
+            .map(|counter| adapter.port_counters()[counter as usize].to_string())
+            .ok_or(libc::ENOENT),
         // The kernel answers reads of this file with EINVAL on InfiniBand ports.
         ["gid_attrs", "types" | "ndevs", _] => Err(libc::EINVAL),
         _ => Err(libc::ENOENT),

@@ -8,14 +8,17 @@ use serde::Serialize;
 use std::net::Ipv6Addr;
 use std::process::ExitCode;
 
+/// A device as programs see it.
 #[derive(Serialize)]
-struct Device {
-    name: String,
+pub struct Device {
+    /// Its name.
+    pub name: String,
     library: String,
     firmware: String,
     node_guid: String,
     limits: Limits,
-    ports: Vec<Port>,
+    /// Its ports.
+    pub ports: Vec<Port>,
 }
 
 #[derive(Serialize)]
@@ -31,16 +34,36 @@ struct Limits {
     reads_outstanding: i32,
 }
 
+/// A port as programs see it.
 #[derive(Serialize)]
-struct Port {
+pub struct Port {
     number: u8,
-    state: &'static str,
-    link_layer: &'static str,
+    /// Its state.
+    pub state: &'static str,
+    /// InfiniBand or Ethernet.
+    pub link_layer: &'static str,
     lid: u16,
-    gids: Vec<String>,
-    active_mtu: u32,
+    /// The entries of its GID table that are in use.
+    pub gids: Vec<String>,
+    /// Present MTU in bytes.
+    pub active_mtu: u32,
     max_mtu: u32,
     max_message_bytes: u32,
+}
+
+/// The devices of Ferriband's own library, each with the name of its interface if it has one.
+pub fn list() -> Result<Vec<(Device, Option<String>)>, Failure> {
+    let library = Library::open(Source::Ours)?;
+    library
+        .contexts(None)?
+        .iter()
+        .map(|context| Ok((describe(context)?, interface_of(&context.name))))
+        .collect()
+}
+
+/// The interface that a device's name stands for.
+fn interface_of(name: &str) -> Option<String> {
+    name.strip_prefix("ferri_").map(str::to_owned)
 }
 
 /// `ferriband devices`.

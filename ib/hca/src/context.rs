@@ -4,10 +4,12 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use ferriband_admin::Counter;
 use ferriband_transport::types::{Access, AddressVector};
 
 use crate::ah::Ah;
 use crate::channel::EventQueue;
+use crate::counters;
 use crate::cq::{CompChannel, Cq, CqInit};
 use crate::device::{self, Device, GidEntry, PortAttr};
 use crate::engine::Engine;
@@ -126,6 +128,12 @@ impl Context {
             return Err(Error::Invalid("no such index in the P_Key table"));
         }
         Ok(limits::DEFAULT_PKEY)
+    }
+
+    /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this host and user.
+    pub fn port_counters(&self) -> [u64; Counter::COUNT] {
+        self.engine.publish_counters();
+        counters::sums(&self.engine.registry, self.device.info.ifindex)
     }
 
     /// The descriptor of asynchronous events.

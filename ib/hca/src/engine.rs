@@ -435,6 +435,11 @@ impl Engine {
             .ok_or(Error::NotFound("the RoCE wire was not opened"))
     }
 
+    /// The RoCE wire if it is open.
+    pub(crate) fn opened_roce(&self) -> Option<&Roce> {
+        self.roce.get()
+    }
+
     /// Where other processes of this host put what is for this one; opened if it is not.
     ///
     /// # Errors

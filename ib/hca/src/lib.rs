@@ -12,6 +12,7 @@ pub mod ah;
 pub mod channel;
 pub mod cm;
 pub mod context;
+mod counters;
 pub mod cq;
 pub mod device;
 pub mod direct;

@@ -29,6 +29,18 @@ impl Engine {
         }
     }
 
+    /// Brings the counters of ports up to date with what queue pairs have counted apart.
+    pub(crate) fn publish_counters(&self) {
+        let qps = self
+            .qps
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        for qp in qps.into_iter().flatten() {
+            qp.publish_counts();
+        }
+    }
+
     fn member_report(&self) -> Member {
         let qps = self
             .qps

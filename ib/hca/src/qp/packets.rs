@@ -47,6 +47,15 @@ enum Turn {
     Due,
 }
 
+/// What the machine does not see, counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Oddities {
+    strangers: u64,
+    notices_in: u64,
+    notices_out: u64,
+    marked: u64,
+}
+
 /// The packet side of a queue pair.
 #[derive(Debug)]
 pub(crate) struct PacketSide {
@@ -66,6 +75,10 @@ pub(crate) struct PacketSide {
     acknowledged_at: u64,
     /// How often in a row a request followed an acknowledgement at once.
     replies: u8,
+    /// Packets from somebody else than the peer; notices of congestion, received and sent; packets that had met it.
+    oddities: Oddities,
+    /// What the port's counters have of this queue pair's.
+    published: report::Counts,
     scratch: Vec<Sge>,
     told: Vec<(CompletionTarget, Completion)>,
 }
@@ -121,6 +134,8 @@ impl Qp {
             owes: false,
             acknowledged_at: 0,
             replies: 0,
+            oddities: Oddities::default(),
+            published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
             told: Vec::with_capacity(16),
         }));
@@ -263,20 +278,23 @@ impl Qp {
         marked: bool,
         meta: &PacketMeta<'_>,
         packet: &Packet<'_>,
-    ) -> bool {
+    ) {
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
-            return false;
+            return;
         };
         let connected = !matches!(self.qp_type, QpType::Ud | QpType::XrcRecv);
         if connected && !side.sources.contains(&Some(source)) {
-            return false;
+            side.oddities.strangers += 1;
+            return;
         }
         if packet.opcode() == Opcode::Cnp {
+            side.oddities.notices_in += 1;
             side.machine.congested(now);
-            return connected;
+            return;
         }
         side.marked |= marked;
+        side.oddities.marked += u64::from(marked);
         let PacketSide {
             machine,
             scratch,
@@ -288,11 +306,11 @@ impl Qp {
             qp: self,
             scratch,
         };
-        let taken = machine.handle_packet(now, &mut env, meta, packet).is_ok();
+        // what it drops it counts
+        let _ = machine.handle_packet(now, &mut env, meta, packet);
         while let Some(news) = machine.poll_completion() {
             told.push(news);
         }
-        taken
     }
 
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
@@ -333,6 +351,7 @@ impl Qp {
         };
         self.armed_at.store(u64::MAX, Ordering::Release);
         side.machine.handle_timeout(Engine::now());
+        self.add_to_port(side);
         self.turn(engine, side, Turn::Due, &mut Catch::nobody())
     }
 
@@ -461,6 +480,7 @@ impl Qp {
             return;
         };
         side.notified_at = now.0;
+        side.oddities.notices_out += 1;
         let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
         tx::with_run(|run| {
             if let Ok(len) = notice.emit(run.room()) {
@@ -570,7 +590,10 @@ impl Qp {
     /// The machine ends: no packet is handled any more when this returns.
     pub(super) fn end_packets(&self) {
         if self.on_packets.swap(false, Ordering::AcqRel) {
-            *lock(&self.packets) = None;
+            let ended = lock(&self.packets).take();
+            if let Some(mut side) = ended {
+                self.add_to_port(&mut side);
+            }
         }
     }
 

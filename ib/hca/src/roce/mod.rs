@@ -22,6 +22,7 @@ use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
 use crate::cm::MAD;
+use crate::counters::AllCounts;
 use crate::cq::Catch;
 use crate::device::Device;
 use crate::engine::Engine;
@@ -95,7 +96,7 @@ impl Roce {
     /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
     pub(crate) fn open(host: &Host) -> Result<Self, Error> {
         Ok(Roce {
-            ports: PortPool::default(),
+            ports: PortPool::new(AllCounts::open(host)),
             port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),

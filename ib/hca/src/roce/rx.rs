@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
+use ferriband_admin::Counter;
 use ferriband_cm::Route;
 use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_memory::net::{RxMeta, RxRing, RxSocket};
@@ -37,17 +38,11 @@ const UDP_BYTES: usize = 8;
 /// Queue pairs whose answers wait for the end of a round.
 const TOUCHED: usize = 16;
 
-/// What came and what became of it.
+/// What came; what became of it is counted with the port.
 #[derive(Debug, Default)]
 pub(crate) struct RxCounters {
+    /// Packets that were ever taken from the sockets.
     pub packets: AtomicU64,
-    pub bytes: AtomicU64,
-    /// Not a RoCEv2 packet, or its ICRC is wrong.
-    pub malformed: AtomicU64,
-    /// For another process, and given to it.
-    pub handed_over: AtomicU64,
-    /// No such queue pair, or it does not take packets from there.
-    pub unwanted: AtomicU64,
 }
 
 fn count(counter: &AtomicU64, by: u64) {
@@ -143,7 +138,7 @@ impl Inner {
         may_hand_over: bool,
         catch: &mut Catch<'_>,
     ) {
-        let counters = &roce.counters;
+        let port = roce.ports.counts.of(meta.ifindex);
         let version = engine.qps_version.load(Ordering::Acquire);
         if self
             .last
@@ -154,21 +149,21 @@ impl Inner {
         }
         let segment = usize::from(meta.segment.max(1));
         let Some(headers) = headers_of(meta) else {
-            count(&counters.malformed, 1);
+            port.add(Counter::RcvErrors, 1);
             return;
         };
         let now = Engine::now();
         // the sender's kernel counts the packets of a run
         let mut identification = u16::MAX;
-        let mut rest = bytes;
+        let (mut rest, mut packets, mut length) = (bytes, 0, 0);
         while !rest.is_empty() {
             let whole = rest;
             let (datagram, after) = rest.split_at(segment.min(rest.len()));
             rest = after;
-            count(&counters.packets, 1);
-            count(&counters.bytes, datagram.len() as u64);
+            packets += 1;
+            length += datagram.len();
             let Some(qpn) = destination(datagram) else {
-                count(&counters.malformed, 1);
+                port.add(Counter::RcvErrors, 1);
                 continue;
             };
             if qpn == 0 {
@@ -179,6 +174,9 @@ impl Inner {
                 if probe == Probe::Moved {
                     roce.went_astray(engine);
                 }
+                // this protocol's own
+                packets -= 1;
+                length -= datagram.len();
                 continue;
             }
             if qpn == GSI.0 {
@@ -189,7 +187,7 @@ impl Inner {
                         general_services(engine, meta, datagram, packet, may_hand_over)
                     });
                 if !taken {
-                    count(&counters.unwanted, 1);
+                    port.add(Counter::UnknownQp, 1);
                 }
                 continue;
             }
@@ -208,25 +206,28 @@ impl Inner {
                             .sum::<usize>();
                         let run = &whole[..datagram.len() + more];
                         rest = &rest[more..];
+                        packets += more.div_ceil(segment) as u64;
+                        length += more;
                         let head = write_meta(meta, segment as u16);
                         let handed = engine
                             .post_box()
                             .is_ok_and(|post| post.send(owner, &head, run).is_ok());
-                        count(&counters.handed_over, u64::from(handed));
+                        port.add(Counter::HandedOver, u64::from(handed));
                         roce.went_astray(engine);
                     }
-                    None => count(&counters.unwanted, 1),
+                    None => port.add(Counter::UnknownQp, 1),
                 }
                 continue;
             };
             let likely = identification.wrapping_add(1);
             let Ok((transport, found)) = self.icrc.check(&headers, likely, datagram) else {
-                count(&counters.malformed, 1);
+                port.add(Counter::RcvErrors, 1);
+                port.add(Counter::IcrcErrors, 1);
                 continue;
             };
             identification = found;
             let Ok(packet) = Packet::parse(transport) else {
-                count(&counters.malformed, 1);
+                port.add(Counter::RcvErrors, 1);
                 continue;
             };
             let grh = qp
@@ -237,9 +238,8 @@ impl Inner {
                 ..PacketMeta::default()
             };
             let marked = meta.tos & 3 == CE;
-            if !qp.packet_in(engine, now, meta.source, marked, &about, &packet) {
-                count(&counters.unwanted, 1);
-            }
+            // what it makes of the packet it counts itself
+            qp.packet_in(engine, now, meta.source, marked, &about, &packet);
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
                 let qp = qp.clone();
                 if self.touched.is_full() {
@@ -248,6 +248,16 @@ impl Inner {
                 self.touched.push(qp);
             }
         }
+        count(&roce.counters.packets, packets);
+        if !may_hand_over {
+            // whoever took it from the socket has counted it
+            return;
+        }
+        // what a host sends to itself comes by another interface than its device's
+        let device = self.last.as_ref().map(|(_, qp)| &qp.ctx.device.info);
+        let port = device.map_or(port, |info| roce.ports.counts.of(info.ifindex));
+        port.add(Counter::RcvPackets, packets);
+        port.add(Counter::RcvData, length as u64 / 4);
     }
 
     fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
 
+use ferriband_admin::Counter;
 use ferriband_memory::net::{SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::{ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
+use crate::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
 use crate::error::Error;
 use crate::lock;
@@ -36,12 +38,23 @@ const ECT0: u8 = 2;
 type PortKey = (IpAddr, u32, u16, u8, u8);
 
 /// The sockets that send.
-#[derive(Debug, Default)]
-pub(crate) struct PortPool(Mutex<BTreeMap<PortKey, Arc<TxPort>>>);
+#[derive(Debug)]
+pub(crate) struct PortPool {
+    ports: Mutex<BTreeMap<PortKey, Arc<TxPort>>>,
+    /// What goes and comes is counted here.
+    pub counts: AllCounts,
+}
 
 impl PortPool {
+    pub fn new(counts: AllCounts) -> Self {
+        PortPool {
+            ports: Mutex::default(),
+            counts,
+        }
+    }
+
     fn get(&self, how: &TxOptions) -> Result<Arc<TxPort>, Error> {
-        let mut ports = lock(&self.0);
+        let mut ports = lock(&self.ports);
         let key = (how.source, how.ifindex, how.port, how.tos, how.hop_limit);
         if let Some(port) = ports.get(&key) {
             return Ok(port.clone());
@@ -67,6 +80,7 @@ pub(crate) struct TxPath {
     to: SocketAddr,
     port: Arc<TxPort>,
     headers: RoceHeaders,
+    counts: PortCounts,
 }
 
 /// The source port of a flow: from the flow label if one is given, else from both queue pair numbers (the rule of the Linux
@@ -136,6 +150,7 @@ impl TxPath {
                 ip,
                 source_port: port.port(),
             },
+            counts: pool.counts.of(device.info.ifindex).clone(),
             port,
         })
     }
@@ -229,8 +244,13 @@ impl Run {
                     .is_ok();
             if !again {
                 self.lost += self.count as u64;
+                path.counts.add(Counter::SendErr, 1);
+                path.counts.add(Counter::XmitDiscards, self.count as u64);
+                (self.len, self.count) = (0, 0);
             }
         }
+        path.counts.add(Counter::XmitPackets, self.count as u64);
+        path.counts.add(Counter::XmitData, self.len as u64 / 4);
         (self.len, self.count, self.closed) = (0, 0, false);
     }
 }

@@ -1,7 +1,7 @@
 //! What a queue pair on packets says of its connection: progress, retries, counters, the way of its packets.
 
-use ferriband_admin::{PathReport, Progress, QpReport, Try};
-use ferriband_transport::{Cause, Drop as Dropped, QpCounters};
+use ferriband_admin::{Counter, PathReport, Progress, QpReport, Try};
+use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 
 use super::*;
 use crate::incident;
@@ -10,9 +10,19 @@ use crate::qp::report::named;
 impl Qp {
     /// The report of a queue pair that is on packets; None if it is not.
     pub(in crate::qp) fn packet_report(&self) -> Option<QpReport> {
-        lock(&self.packets)
-            .as_deref()
-            .map(|side| self.report_of(side))
+        let mut guard = lock(&self.packets);
+        let side = guard.as_deref_mut()?;
+        self.add_to_port(side);
+        Some(self.report_of(side))
+    }
+
+    /// Brings its port's counters up to date.
+    pub(crate) fn publish_counts(&self) {
+        if self.on_packets.load(Ordering::Acquire)
+            && let Some(side) = lock(&self.packets).as_deref_mut()
+        {
+            self.add_to_port(side);
+        }
     }
 
     fn report_of(&self, side: &PacketSide) -> QpReport {
@@ -31,7 +41,31 @@ impl Qp {
     /// A request ended with status 12 or 13; the program has not been told yet.
     #[cold]
     pub(super) fn packets_failed(&self, side: &PacketSide, completion: &Completion) {
+        let counter = match completion.status {
+            WcStatus::RnrRetryExcErr => Counter::RnrRetryExceeded,
+            _ => Counter::RetryExceeded,
+        };
+        if let Some(roce) = self.ctx.engine.opened_roce() {
+            let ifindex = self.ctx.device.info.ifindex;
+            roce.ports.counts.of(ifindex).add(counter, 1);
+        }
         incident::request_failed(completion, self.report_of(side));
+    }
+
+    /// Adds what this queue pair has counted since the last time to its port's counters. Not for each packet: when a timer goes off, when
+    /// somebody asks, and at its end.
+    pub(super) fn add_to_port(&self, side: &mut PacketSide) {
+        let Some(roce) = self.ctx.engine.opened_roce() else {
+            return;
+        };
+        let port = roce.ports.counts.of(self.ctx.device.info.ifindex);
+        let now = counts(&side.machine.counters(), &side.oddities);
+        for ((counter, now), (_, then)) in now.0.iter().zip(side.published.0) {
+            if *now != then {
+                port.add(*counter, now.wrapping_sub(then));
+            }
+        }
+        side.published = now;
     }
 
     fn path_report(&self, path: &TxPath) -> PathReport {
@@ -95,9 +129,45 @@ fn progress(side: &PacketSide, attr: &QpAttr) -> Progress {
     }
 }
 
+/// What a queue pair counts for its port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts([(Counter, u64); 17]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        counts(&QpCounters::default(), &Oddities::default())
+    }
+}
+
+fn counts(machine: &QpCounters, odd: &Oddities) -> Counts {
+    use Counter::*;
+    let dropped = |reason: Lost| machine.drops[reason as usize];
+    let (pkey, qkey) = (dropped(Lost::PKey), dropped(Lost::QKey));
+    let all: u64 = machine.drops.iter().sum();
+    Counts([
+        (DuplicateRequest, machine.duplicates),
+        (OutOfSequence, machine.gaps_reported),
+        (RcvdSeqErr, machine.gaps_heard),
+        (SendRnrErr, machine.rnr_naks_sent),
+        (RcvdRnrErr, machine.rnr_naks_heard),
+        (AckTimeout, machine.timeouts),
+        (Resent, machine.requests_repeated),
+        (SentNak, machine.naks_sent),
+        (RcvdNak, machine.naks_heard),
+        (PKeyViolation, pkey),
+        (QKeyViolation, qkey),
+        (RcvConstraintErrors, pkey + qkey + odd.strangers),
+        (WrongSource, odd.strangers),
+        (Dropped, all - pkey - qkey),
+        (EcnMarked, odd.marked),
+        (CnpSent, odd.notices_out),
+        (CnpHandled, odd.notices_in),
+    ])
+}
+
 /// Names as the Linux kernel's Soft-RoCE has them where it counts the same.
 fn counters_by_name(counters: &QpCounters) -> std::collections::BTreeMap<String, u64> {
-    let dropped = |reason: Dropped| counters.drops[reason as usize];
+    let dropped = |reason: Lost| counters.drops[reason as usize];
     named([
         ("rcvd_pkts", counters.packets_received),
         ("sent_requests", counters.requests_sent),
@@ -112,14 +182,14 @@ fn counters_by_name(counters: &QpCounters) -> std::collections::BTreeMap<String,
         ("rcvd_nak_err", counters.naks_heard),
         ("ack_timeout", counters.timeouts),
         ("ack_questions", counters.questions),
-        ("drop_state", dropped(Dropped::State)),
-        ("drop_service", dropped(Dropped::Service)),
-        ("drop_pkey", dropped(Dropped::PKey)),
-        ("drop_qkey", dropped(Dropped::QKey)),
-        ("drop_psn", dropped(Dropped::Psn)),
-        ("drop_not_expected", dropped(Dropped::NotExpected)),
-        ("drop_length", dropped(Dropped::Length)),
-        ("drop_no_receive", dropped(Dropped::NoReceive)),
-        ("drop_unpolled", dropped(Dropped::Unpolled)),
+        ("drop_state", dropped(Lost::State)),
+        ("drop_service", dropped(Lost::Service)),
+        ("drop_pkey", dropped(Lost::PKey)),
+        ("drop_qkey", dropped(Lost::QKey)),
+        ("drop_psn", dropped(Lost::Psn)),
+        ("drop_not_expected", dropped(Lost::NotExpected)),
+        ("drop_length", dropped(Lost::Length)),
+        ("drop_no_receive", dropped(Lost::NoReceive)),
+        ("drop_unpolled", dropped(Lost::Unpolled)),
     ])
 }

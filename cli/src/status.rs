@@ -1,0 +1,154 @@
+//! `ferriband status` and `ferriband counters`: devices, who uses them, and what went through them.
+//!
+//! Owns: putting together what the library shows, what the registry holds and what processes say. Asks without opening a queue
+//! pair, so looking changes nothing.
+
+mod show;
+
+use crate::args::{CountersArgs, StatusArgs};
+use crate::failure::Failure;
+use crate::members::{self, Asked};
+use crate::text::{print_json, print_line};
+use crate::verbs::devices;
+use ferriband_admin::{Counter, Member};
+use ferriband_memory::host::Registry;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The whole.
+#[derive(Serialize)]
+struct Status {
+    devices: Vec<DeviceStatus>,
+    members: Vec<MemberStatus>,
+}
+
+/// A device and what went through it.
+#[derive(Serialize)]
+struct DeviceStatus {
+    #[serde(flatten)]
+    device: devices::Device,
+    /// Its interface; none for ferri0.
+    interface: Option<String>,
+    /// By name; none for ferri0, whose transfers are copies.
+    counters: Option<BTreeMap<&'static str, u64>>,
+}
+
+/// A process that has the adapter open.
+#[derive(Serialize)]
+struct MemberStatus {
+    pid: u32,
+    /// It said what it has; one that is stopped does not.
+    answers: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<Member>,
+}
+
+/// `ferriband status`.
+pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    repeat(args.interval, args.json.json, || {
+        let status = look()?;
+        if args.json.json {
+            return print_json(&status);
+        }
+        show::status(&status, args.qps)
+    })
+}
+
+/// `ferriband counters`.
+pub fn counters(args: &CountersArgs) -> Result<ExitCode, Failure> {
+    repeat(args.interval, args.json.json, || {
+        let mut devices = look()?.devices;
+        devices.retain(|device| device.counters.is_some());
+        if let Some(name) = &args.device {
+            devices.retain(|device| device.device.name == *name);
+            if devices.is_empty() {
+                return Err(Failure::new(format!("there is no Ethernet device {name}"))
+                    .remedy("ferriband devices lists them; only Ethernet devices count packets"));
+            }
+        }
+        if args.json.json {
+            let by_name: BTreeMap<_, _> = devices
+                .iter()
+                .map(|device| (&device.device.name, &device.counters))
+                .collect();
+            return print_json(&by_name);
+        }
+        show::counters(&devices, args.all)
+    })
+}
+
+/// Once, or again and again on a cleared screen.
+fn repeat(
+    interval: Option<f64>,
+    json: bool,
+    mut show: impl FnMut() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let Some(seconds) = interval else {
+        show()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    loop {
+        if !json {
+            // home, and clear to the end of the screen
+            print_line("\x1b[H\x1b[J\x1b[A")?;
+        }
+        show()?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+    }
+}
+
+fn look() -> Result<Status, Failure> {
+    let listed = devices::list()?;
+    let host = members::join()?;
+    // those who are asked publish what they have counted apart, too
+    let asked = members::ask(&host)?;
+    let devices = listed
+        .into_iter()
+        .map(|(device, interface)| {
+            let number = interface.as_deref().and_then(ifindex_of);
+            DeviceStatus {
+                counters: interface.as_ref().map(|_| sums(&host, number.unwrap_or(0))),
+                interface,
+                device,
+            }
+        })
+        .collect();
+    Ok(Status {
+        devices,
+        members: asked.into_iter().map(member_status).collect(),
+    })
+}
+
+fn member_status(asked: Asked) -> MemberStatus {
+    MemberStatus {
+        pid: asked.pid,
+        answers: asked.answer.is_some(),
+        member: asked.answer,
+    }
+}
+
+fn ifindex_of(interface: &str) -> Option<u32> {
+    ferriband_memory::net::netdevs()
+        .ok()?
+        .iter()
+        .find(|one| one.name == interface)
+        .map(|one| one.ifindex)
+}
+
+/// What all processes counted at an interface.
+fn sums(registry: &Registry, ifindex: u32) -> BTreeMap<&'static str, u64> {
+    let mut sums: BTreeMap<&'static str, u64> = Counter::ALL
+        .into_iter()
+        .map(|counter| (counter.name(), 0))
+        .collect();
+    for count in registry.port_counts() {
+        if count.ifindex == ifindex {
+            for counter in Counter::ALL {
+                *sums.entry(counter.name()).or_default() += count.counters[counter as usize];
+            }
+        }
+    }
+    sums
+}
