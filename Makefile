@@ -10,7 +10,7 @@ SOAK_SEEDS ?= 100000
 SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
-DEMO_PACKAGES = ibverbs-utils perftest
+DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest python3-pyverbs
 BENCH_PACKAGES = perftest strace
 

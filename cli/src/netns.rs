@@ -63,6 +63,16 @@ impl Host {
         self.address.octets()[3]
     }
 
+    /// Its link-local IPv6 address.
+    pub fn link_local(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, self.number().into())
+    }
+
+    /// Its IPv6 address, of the range for documentation.
+    pub fn ipv6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, self.number().into())
+    }
+
     /// The namespace, for a child to enter.
     pub fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
@@ -80,13 +90,10 @@ impl Host {
         socket.set_up(rtnetlink::index_of("lo")?)?;
         // our own link-local address instead of the kernel's, which is not usable before a second has passed
         socket.no_automatic_address(interface)?;
-        let number = u16::from(self.number());
-        let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number);
-        let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number);
         socket.add_address(interface, IpAddr::V4(self.address), 24)?;
         socket.set_up(interface)?;
         // a host without IPv6 is one as well
-        for address in [link_local, global] {
+        for address in [self.link_local(), self.ipv6()] {
             if let Err(error) = socket.add_address(interface, IpAddr::V6(address), 64)
                 && !no_ipv6(&error)
             {

@@ -155,6 +155,47 @@ fn refusals_of_the_adapter() {
     run("refusals");
 }
 
+/// A new connection beside three hundred others: correct here; how long it takes with a thousand is for `many` run by hand.
+#[test]
+fn hundreds_of_connections_stand_and_end() {
+    const COUNT: &str = "300";
+    if !has_headers() {
+        return;
+    }
+    let program = compile("many", &[]);
+    let port = (20_000 + std::process::id() * 16 % 20_000 + 15).to_string();
+    let start = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .args(words)
+            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env("FERRIBAND_DEVICES", "ferri0")
+            .stdout(Stdio::null());
+        command
+    };
+    let mut server = start(&["server", "127.0.0.1", &port, COUNT])
+        .spawn()
+        .expect("the program starts");
+    let client = ["client", "127.0.0.1", &port, COUNT, "100"];
+    let end = Instant::now() + PATIENCE;
+    let mut output = finish(&mut start(&client));
+    // nothing tells when the server listens: who is refused asks again
+    while !output.status.success() && Instant::now() < end {
+        let gone = server.try_wait().expect("waiting for our child").is_some();
+        if gone {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        output = finish(&mut start(&client));
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        server.kill().expect("killing our child");
+    }
+    let served = server.wait().expect("waiting for our child");
+    assert!(output.status.success() && served.success(), "{said}");
+}
+
 /// The system's libibverbs has none of the private functions.
 #[test]
 fn a_foreign_libibverbs_is_no_device_and_is_told_once() {

@@ -25,10 +25,25 @@ fn is_installed(program: &str) -> bool {
     found
 }
 
-fn start(words: &[&str]) -> Child {
+/// The wire between two processes of this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wire {
+    /// The InfiniBand device, without packets.
+    Direct,
+    /// RoCEv2 over the loopback interface.
+    Packets,
+}
+
+fn start(wire: Wire, words: &[&str]) -> Child {
+    let (devices, way) = match wire {
+        Wire::Direct => ("ferri0", "direct"),
+        Wire::Packets => ("ferri_lo", "roce"),
+    };
     Command::new(words[0])
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", common::library_dir())
+        .env("FERRIBAND_DEVICES", devices)
+        .env("FERRIBAND_WIRE", way)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -60,45 +75,110 @@ fn finish(mut child: Child, patience: Duration) -> (bool, String) {
     (ended && status.success(), said)
 }
 
+/// How a server ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// By itself, with its client.
+    Own,
+    /// It serves on until it is killed.
+    Ours,
+}
+
 /// Runs a server and a client. Nothing tells when a server listens, so a client that was refused right away tries again.
-fn pair(server: &[&str], client: &[&str]) {
-    if !is_installed(server[0]) {
+fn meet(wire: Wire, end: End, server: &[&str], client: &[&str]) {
+    if !is_installed(server[0]) || wire == Wire::Packets && !port_is_to_be_had() {
         return;
     }
-    let mut serving = start(server);
+    let mut serving = start(wire, server);
     let begin = Instant::now();
     let (succeeded, said) = loop {
-        let (succeeded, said) = finish(start(client), PATIENCE);
+        let (succeeded, said) = finish(start(wire, client), PATIENCE);
         let gone = serving.try_wait().expect("waiting for our child").is_some();
         if succeeded || gone || begin.elapsed() > STARTING {
             break (succeeded, said);
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    let (served, heard) = finish(serving, if succeeded { PATIENCE } else { Duration::ZERO });
+    let patience = if succeeded && end == End::Own {
+        PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    let (served, heard) = finish(serving, patience);
     assert!(
-        succeeded && served,
-        "{client:?}: {said}\n{server:?}: {heard}"
+        succeeded && (served || end == End::Ours),
+        "{wire:?} {client:?}: {said}\n{server:?}: {heard}"
     );
+}
+
+/// The same over both wires.
+fn pair(server: &[&str], client: &[&str]) {
+    for wire in [Wire::Direct, Wire::Packets] {
+        meet(wire, End::Own, server, client);
+    }
+}
+
+/// False where another user, or the kernel, has the port of RoCEv2.
+fn port_is_to_be_had() -> bool {
+    let taken = std::fs::read_to_string("/proc/net/udp")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let local = fields.nth(1)?;
+            let uid: u32 = fields.nth(5)?.parse().ok()?;
+            local.ends_with(":12B7").then_some(uid)
+        })
+        // SAFETY: getuid has no preconditions.
+        .any(|uid| uid != unsafe { libc::getuid() });
+    if taken {
+        eprintln!("skipped: UDP port 4791 is another user's");
+    }
+    !taken
 }
 
 /// A port of this test run's own.
 fn port(offset: u32) -> String {
-    (20_000 + std::process::id() * 8 % 20_000 + offset).to_string()
+    (20_000 + std::process::id() * 16 % 20_000 + offset).to_string()
 }
 
 #[test]
 fn rping_validates_what_comes_back() {
     let port = port(0);
-    let common = ["-a", "127.0.0.1", "-p", &port, "-C", "20", "-V", "-v"];
+    for more in [&["-C", "20"][..], &["-C", "5", "-q", "-S", "4096"]] {
+        let common = ["-a", "127.0.0.1", "-p", &port, "-V", "-v"];
+        let with = |mode| [&["rping", mode], &common[..], more].concat();
+        pair(&with("-s"), &with("-c"));
+    }
+}
+
+#[test]
+fn rping_serves_on() {
+    let port = port(1);
+    let common = ["-a", "127.0.0.1", "-p", &port, "-V"];
+    let with = |modes: &[&'static str]| -> Vec<&str> { [&["rping"], modes, &common].concat() };
+    for wire in [Wire::Direct, Wire::Packets] {
+        meet(
+            wire,
+            End::Ours,
+            &with(&["-s", "-P"]),
+            &with(&["-c", "-C", "10"]),
+        );
+    }
+}
+
+#[test]
+fn rping_over_ipv6() {
+    let port = port(2);
+    let common = ["-a", "::1", "-p", &port, "-C", "10", "-V"];
     let with = |mode| [&["rping", mode], &common[..]].concat();
     pair(&with("-s"), &with("-c"));
 }
 
 #[test]
 fn ucmatose_with_several_connections() {
-    let port = port(1);
-    let common = ["-p", &port, "-c", "5", "-C", "10"];
+    let port = port(3);
+    let common = ["-p", &port, "-c", "5", "-C", "10", "-t", "32"];
     pair(
         &[&["ucmatose", "-b", "127.0.0.1"], &common[..]].concat(),
         &[&["ucmatose", "-s", "127.0.0.1"], &common[..]].concat(),
@@ -108,7 +188,7 @@ fn ucmatose_with_several_connections() {
 /// Identifiers move to another channel once they are connected.
 #[test]
 fn ucmatose_migrates() {
-    let port = port(2);
+    let port = port(4);
     let common = ["-m", "-p", &port, "-c", "3"];
     pair(
         &[&["ucmatose", "-b", "127.0.0.1"], &common[..]].concat(),
@@ -116,19 +196,98 @@ fn ucmatose_migrates() {
     );
 }
 
+/// GIDs for addresses (AF_IB), in the port spaces of TCP and of InfiniBand.
+#[test]
+fn programs_find_each_other_by_gid() {
+    let Some(gid) = native_gid() else {
+        eprintln!("skipped: ibv_devinfo is not installed (apt install ibverbs-utils)");
+        return;
+    };
+    let port = port(5);
+    for space in ["tcp", "ib"] {
+        let common = ["-f", "gid", "-P", space, "-p", &port, "-c", "2", "-C", "3"];
+        meet(
+            Wire::Direct,
+            End::Own,
+            &[&["ucmatose", "-b", &gid], &common[..]].concat(),
+            &[&["ucmatose", "-s", &gid], &common[..]].concat(),
+        );
+    }
+}
+
+/// The GID of the InfiniBand device, as ibv_devinfo prints it.
+fn native_gid() -> Option<String> {
+    let listed = Command::new("ibv_devinfo")
+        .args(["-v", "-d", "ferri0"])
+        .env("LD_LIBRARY_PATH", common::library_dir())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line = text.lines().find(|line| line.contains("GID["))?;
+    Some(line.split_ascii_whitespace().last()?.to_owned())
+}
+
+/// Its port is fixed: one after the other.
 #[test]
 fn udaddy_exchanges_datagrams() {
     pair(
         &["udaddy", "-b", "127.0.0.1", "-c", "2"],
         &["udaddy", "-s", "127.0.0.1", "-c", "2"],
     );
+    if let Some(gid) = native_gid() {
+        meet(
+            Wire::Direct,
+            End::Own,
+            &["udaddy", "-f", "gid", "-b", &gid],
+            &["udaddy", "-f", "gid", "-s", &gid],
+        );
+    }
+}
+
+/// The sender waits three seconds for those who join: a receiver that has begun before is there by then.
+#[test]
+fn mckey_reaches_a_group() {
+    pair(
+        &["mckey", "-m", "239.77.3.4", "-b", "127.0.0.1"],
+        &["mckey", "-m", "239.77.3.4", "-b", "127.0.0.1", "-s"],
+    );
 }
 
 #[test]
 fn rdma_client_and_server_of_endpoints() {
-    let port = port(3);
+    let port = port(6);
     pair(
         &["rdma_server", "-s", "127.0.0.1", "-p", &port],
         &["rdma_client", "-s", "127.0.0.1", "-p", &port],
     );
+}
+
+#[test]
+fn endpoints_with_shared_receive_queues_and_extended_connections() {
+    let port = port(7);
+    pair(
+        &["rdma_xserver", "-p", &port],
+        &["rdma_xclient", "-s", "127.0.0.1", "-p", &port],
+    );
+    meet(
+        Wire::Direct,
+        End::Own,
+        &["rdma_xserver", "-p", &port, "-c", "x"],
+        &["rdma_xclient", "-s", "127.0.0.1", "-p", &port, "-c", "x"],
+    );
+}
+
+/// A burst: what is lost of it comes seconds later.
+#[test]
+fn cmtime_connects_two_hundred_at_once() {
+    let port = port(8);
+    let common = ["-p", &port, "-c", "200"];
+    for wire in [Wire::Direct, Wire::Packets] {
+        meet(
+            wire,
+            End::Ours,
+            &[&["cmtime", "-b", "127.0.0.1"], &common[..]].concat(),
+            &[&["cmtime", "-s", "127.0.0.1"], &common[..]].concat(),
+        );
+    }
 }

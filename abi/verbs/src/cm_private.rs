@@ -5,7 +5,7 @@
 use crate::boundary::{Failure, entry};
 use crate::convert;
 use ferriband_cm_abi as abi;
-use ferriband_hca::cm::{CmChannel, ConnParam, ConnWish, IdOption, News, NewsKind};
+use ferriband_hca::cm::{CmAddress, CmChannel, ConnParam, ConnWish, IdOption, News, NewsKind};
 use ferriband_hca::engine::Engine;
 use ferriband_transport::types::{QpState, QpType};
 use ferriband_verbs_sys as sys;
@@ -96,11 +96,29 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<(), i32> {
     Ok(())
 }
 
+/// `struct sockaddr_ib` of Linux: a GID and a service, big-endian as on the wire.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SockaddrIb {
+    family: libc::sa_family_t,
+    pkey: u16,
+    flowinfo: u32,
+    gid: [u8; 16],
+    service: u64,
+    service_mask: u64,
+    scope: u64,
+}
+
+/// `AF_IB` of Linux.
+const AF_IB: c_int = 27;
+
+const _: () = assert!(size_of::<SockaddrIb>() == 48);
+
 /// Reads an address.
 ///
 /// # Safety
 /// The pointer is NULL or readable for `length` bytes.
-unsafe fn address(from: *const sockaddr, length: socklen_t) -> Result<SocketAddr, i32> {
+unsafe fn address(from: *const sockaddr, length: socklen_t) -> Result<CmAddress, i32> {
     if from.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
         return Err(libc::EINVAL);
     }
@@ -111,28 +129,51 @@ unsafe fn address(from: *const sockaddr, length: socklen_t) -> Result<SocketAddr
             // SAFETY: as above, and as long as the structure.
             let v4 = unsafe { from.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-            Ok(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+            Ok(SocketAddr::from(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))).into())
         }
         libc::AF_INET6 if length as usize >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: as above, and as long as the structure.
             let v6 = unsafe { from.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
-            Ok(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+            Ok(SocketAddr::from(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)).into())
         }
-        libc::AF_INET | libc::AF_INET6 => Err(libc::EINVAL),
+        AF_IB if length as usize >= size_of::<SockaddrIb>() => {
+            // SAFETY: as above, and as long as the structure.
+            let ib = unsafe { from.cast::<SockaddrIb>().read_unaligned() };
+            let (service, mask) = (u64::from_be(ib.service), u64::from_be(ib.service_mask));
+            Ok(CmAddress::native(
+                ferriband_wire::Gid(ib.gid),
+                service,
+                mask,
+            ))
+        }
+        libc::AF_INET | libc::AF_INET6 | AF_IB => Err(libc::EINVAL),
         _ => Err(libc::EAFNOSUPPORT),
     }
 }
 
-/// An address as C has it; family 0 if there is none.
-fn storage(address: Option<SocketAddr>) -> sockaddr_storage {
+/// An address as C has it; family 0 if there is none. `native`: it is of AF_IB, and this is its service without the port.
+fn storage(address: Option<SocketAddr>, native: Option<u64>) -> sockaddr_storage {
     // SAFETY: plain bytes, of which zeros are family 0.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
     let place = &raw mut storage;
-    match address {
-        None => {}
-        Some(SocketAddr::V4(v4)) => {
+    match (address, native) {
+        (None, _) => {}
+        (Some(address), Some(space)) => {
+            let c = SockaddrIb {
+                family: AF_IB as libc::sa_family_t,
+                pkey: ferriband_hca::limits::DEFAULT_PKEY.to_be(),
+                flowinfo: 0,
+                gid: ferriband_wire::Gid::from(address.ip()).0,
+                service: (space | u64::from(address.port())).to_be(),
+                service_mask: u64::MAX,
+                scope: 0,
+            };
+            // SAFETY: the storage is longer and aligned for every address.
+            unsafe { place.cast::<SockaddrIb>().write(c) };
+        }
+        (Some(SocketAddr::V4(v4)), None) => {
             let c = libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
@@ -144,7 +185,7 @@ fn storage(address: Option<SocketAddr>) -> sockaddr_storage {
             // SAFETY: the storage is longer and aligned for every address.
             unsafe { place.cast::<libc::sockaddr_in>().write(c) };
         }
-        Some(SocketAddr::V6(v6)) => {
+        (Some(SocketAddr::V6(v6)), None) => {
             let c = libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
                 sin6_port: v6.port().to_be(),
@@ -502,8 +543,8 @@ pub unsafe extern "C" fn ferriband_cm_query(id: u32, info: *mut abi::fb_cm_info)
             reserved: 0,
             sgid: gid(known.sgid),
             dgid: gid(known.dgid),
-            src_addr: storage(known.src),
-            dst_addr: storage(known.dst),
+            src_addr: storage(known.src, known.native),
+            dst_addr: storage(known.dst, known.native),
             paths: [path; 2],
         };
         // SAFETY: the caller's promise, and its structure is as long as ours.

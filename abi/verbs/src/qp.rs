@@ -115,8 +115,10 @@ unsafe fn create(
     attr: &mut sys::ibv_qp_init_attr_ex,
 ) -> Result<*mut sys::ibv_qp, i32> {
     let has = |flag: u32| attr.comp_mask & flag != 0;
+    // a queue pair never gets its own datagrams back from a group: who asks for that gets what everybody has
+    let known = sys::IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
     if attr.comp_mask & !KNOWN_MASK != 0
-        || has(sys::IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+        || has(sys::IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags & !known != 0
     {
         return Err(libc::EOPNOTSUPP);
     }

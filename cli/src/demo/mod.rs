@@ -4,6 +4,7 @@
 //! Owns: the order of things and the table. The floors are measured in the same run. With `--wire roce` the two sides are on two
 //! hosts, made of network namespaces, and the floors are those of plain UDP between them.
 
+mod cm;
 pub mod parse;
 pub mod programs;
 mod roce;
@@ -16,7 +17,7 @@ use crate::launch;
 use crate::netns::{self, Forbidden, TwoHosts};
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line};
-use programs::{Effort, Figure, Job};
+use programs::{Effort, Figure, Job, Sides};
 use runner::{Output, Place, Words};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -183,9 +184,13 @@ fn check_installed<F>(jobs: &[Job<F>]) -> Result<(), Failure> {
         )
         .status(2));
     }
+    let of_server = |job: &Job<F>| match &job.sides {
+        Sides::Manager(meeting) => meeting.server_program,
+        _ => job.program,
+    };
     let mut missing: Vec<_> = jobs
         .iter()
-        .map(|job| job.program)
+        .flat_map(|job| [job.program, of_server(job)])
         .filter(|name| launch::resolve(OsStr::new(name)).is_none())
         .collect();
     missing.dedup();
@@ -193,7 +198,7 @@ fn check_installed<F>(jobs: &[Job<F>]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!("not installed: {}", missing.join(", ")))
-        .remedy("install them by package name: apt-get install ibverbs-utils perftest    (make demo does that)"))
+        .remedy("install them by package name: apt-get install ibverbs-utils rdmacm-utils perftest    (make demo does that)"))
 }
 
 /// The words of both sides. perftest takes -F so that it does not refuse a machine whose clock
@@ -210,22 +215,52 @@ fn words<F>(job: &Job<F>, port: u16, place: Place<'_>) -> (Words, Words) {
     (server, client)
 }
 
+/// The words of a side that finds the other by the connection manager.
+fn filled(program: &str, template: &str, place: Place<'_>, port: u16, client: bool) -> Words {
+    let fill = |word: &str| match word {
+        "ADDRESS" => place.server_address().to_string(),
+        "IPV6" => place.server_ipv6(false),
+        "LINK" => place.server_ipv6(true),
+        "OWN" => place.own_address(client).to_string(),
+        "OWN6" => place.own_ipv6(client),
+        "PORT" => port.to_string(),
+        word => word.to_owned(),
+    };
+    std::iter::once(program.to_owned())
+        .chain(template.split_whitespace().map(fill))
+        .collect()
+}
+
 fn run<F>(job: &Job<F>, floors: &F, place: Place<'_>, limit: Duration) -> Result<Outcome, Failure> {
-    let (outputs, client_text) = if job.is_pair {
-        let port = runner::free_port(0)?;
-        let (server, client) = words(job, port, place);
-        let (server, client) = runner::run_pair_at(place, &server, &client, port, limit)?;
-        let text = client.text.clone();
-        (vec![server, client], text)
-    } else {
-        let mut words: Words = vec![job.program.to_owned()];
-        words.extend(job.options.iter().cloned());
-        let output = runner::run_single_at(place, &words, limit)?;
-        let text = output.text.clone();
-        (vec![output], text)
+    let (outputs, client_text) = match &job.sides {
+        Sides::Two => {
+            let port = runner::free_port(0)?;
+            let (server, client) = words(job, port, place);
+            let (server, client) = runner::run_pair_at(place, &server, &client, port, limit)?;
+            let text = client.text.clone();
+            (vec![server, client], text)
+        }
+        Sides::Manager(meeting) => {
+            let port = runner::free_port(0)?;
+            let server = filled(meeting.server_program, meeting.server, place, port, false);
+            let client = filled(job.program, meeting.client, place, port, true);
+            let (server, client) =
+                runner::run_meeting_at(place, &server, &client, meeting.stays, limit)?;
+            let text = client.text.clone();
+            (vec![server, client], text)
+        }
+        Sides::One => {
+            let mut words: Words = vec![job.program.to_owned()];
+            words.extend(job.options.iter().cloned());
+            let output = runner::run_single_at(place, &words, limit)?;
+            let text = output.text.clone();
+            (vec![output], text)
+        }
     };
     let parsed = parse::figure(job.report, &client_text);
-    let fine = outputs.iter().all(Output::is_fine);
+    let stays = matches!(&job.sides, Sides::Manager(meeting) if meeting.stays);
+    // a server that serves on was ended by us
+    let fine = outputs[usize::from(stays)..].iter().all(Output::is_fine);
     let problem = match &parsed {
         _ if !fine => Some(describe(&outputs)),
         Err(why) => Some(format!("{why}\n{}", describe(&outputs))),

@@ -4,6 +4,8 @@
 use crate::floor::{Floor, Floors, bytes_per_second};
 use std::iter;
 
+use super::cm::{self, Meeting};
+
 /// How a program's result is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
@@ -33,6 +35,17 @@ pub enum Figure {
     MessagesPerSecond(f64),
 }
 
+/// Who runs a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sides {
+    /// One alone.
+    One,
+    /// A server and a client with the same words, a TCP port for their talk, and for the client the server's address.
+    Two,
+    /// A server and a client that find each other by the connection manager.
+    Manager(Meeting),
+}
+
 /// One run of one program.
 #[derive(Clone)]
 pub struct Job<F: 'static = Floors> {
@@ -44,8 +57,8 @@ pub struct Job<F: 'static = Floors> {
     pub proves: String,
     /// How to read it.
     pub report: Report,
-    /// True when it runs as a server and a client.
-    pub is_pair: bool,
+    /// Who runs it.
+    pub sides: Sides,
     /// The floor of the same quantity, and its name.
     pub floor: fn(&F) -> Option<Figure>,
     /// What the floor is.
@@ -108,7 +121,7 @@ pub fn all(effort: Effort) -> Vec<Job> {
         options: vec![],
         proves: "the adapter is found and its port is active".to_owned(),
         report: Report::DeviceInfo,
-        is_pair: false,
+        sides: Sides::One,
         floor: NO_FLOOR,
         floor_name: "",
     }];
@@ -120,6 +133,8 @@ pub fn all(effort: Effort) -> Vec<Job> {
     for event in [false, true] {
         reads_and_atomics(&mut jobs, effort, event);
     }
+    jobs.extend(cm::all());
+    jobs.extend(cm::native());
     jobs
 }
 
@@ -169,7 +184,7 @@ fn ping_pongs(jobs: &mut Vec<Job>, effort: Effort) {
                 options,
                 proves,
                 report: Report::PingPong,
-                is_pair: true,
+                sides: Sides::Two,
                 // A round trip is two ways. Sixteen queue pairs overlap their round trips: their time
                 // per iteration is no latency, and is shown without a ratio.
                 floor: match (many, event) {
@@ -194,7 +209,7 @@ fn ping_pongs(jobs: &mut Vec<Job>, effort: Effort) {
             options,
             proves,
             report: Report::Silent,
-            is_pair: true,
+            sides: Sides::Two,
             floor: NO_FLOOR,
             floor_name: "",
         });
@@ -219,7 +234,7 @@ fn sends(jobs: &mut Vec<Job>, effort: Effort, event: bool) {
             options,
             proves,
             report: Report::Latency,
-            is_pair: true,
+            sides: Sides::Two,
             floor: if event {
                 |f| ns(f.wake_ns)
             } else {
@@ -250,7 +265,7 @@ fn sends(jobs: &mut Vec<Job>, effort: Effort, event: bool) {
             options,
             proves,
             report: Report::Bandwidth,
-            is_pair: true,
+            sides: Sides::Two,
             // A datagram is matched by the target and so copied by it: no copy is faster than memcpy.
             floor: if datagram {
                 |f| rate_64k(f.memcpy_64k_ns)
@@ -270,7 +285,7 @@ fn writes(jobs: &mut Vec<Job>, effort: Effort) {
             options: words(&["-c", service, "-n", &effort.latency.to_string()]),
             proves: format!("{service} RDMA WRITE of 2 B, target polls its memory"),
             report: Report::Latency,
-            is_pair: true,
+            sides: Sides::Two,
             floor: |f| ns(f.cma_write_ns),
             floor_name: "writev 8 B",
         });
@@ -281,7 +296,7 @@ fn writes(jobs: &mut Vec<Job>, effort: Effort) {
             options: words(&["-c", service, "-n", &effort.bandwidth.to_string()]),
             proves: format!("{service} RDMA WRITE of 64 KiB in a stream"),
             report: Report::Bandwidth,
-            is_pair: true,
+            sides: Sides::Two,
             floor: |f| rate_64k(f.cma_write_64k_ns),
             floor_name: "writev 64 KiB",
         });
@@ -308,7 +323,7 @@ fn reads_and_atomics(jobs: &mut Vec<Job>, effort: Effort, event: bool) {
             options,
             proves,
             report,
-            is_pair: true,
+            sides: Sides::Two,
             floor,
             floor_name,
         });

@@ -1,6 +1,7 @@
 //! The same programs between two hosts: what each proves on the RoCEv2 wire, and the floor of plain UDP that it is compared with.
 
-use super::programs::{Effort, Figure, Job, Report, with_mode, words};
+use super::cm;
+use super::programs::{Effort, Figure, Job, Report, Sides, with_mode, words};
 use crate::floor::udp::UdpFloors;
 
 /// Entry of the GID table that holds the IPv4 address of a host made by [`crate::netns`].
@@ -32,7 +33,7 @@ pub fn all(effort: Effort) -> Vec<Job<UdpFloors>> {
         options: words(&["-v"]),
         proves: "the interface is an adapter and its port is active".to_owned(),
         report: Report::DeviceInfo,
-        is_pair: false,
+        sides: Sides::One,
         floor: NO_FLOOR,
         floor_name: "",
     }];
@@ -49,6 +50,8 @@ pub fn all(effort: Effort) -> Vec<Job<UdpFloors>> {
     for event in [false, true] {
         streams(&mut jobs, effort, event);
     }
+    jobs.extend(cm::all());
+    jobs.extend(cm::between());
     jobs
 }
 
@@ -96,7 +99,7 @@ fn ping_pong(
         options,
         proves,
         report: Report::PingPong,
-        is_pair: true,
+        sides: Sides::Two,
         floor,
         floor_name,
     }
@@ -130,7 +133,7 @@ fn perf(
         options,
         proves,
         report,
-        is_pair: true,
+        sides: Sides::Two,
         floor,
         floor_name,
     }

@@ -11,7 +11,7 @@ use crate::netns::{self, Host, TwoHosts};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,6 +23,8 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the other program may go on after one has ended.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Head start of a server of which nobody sees when it listens.
+const BEFORE_CLIENT: Duration = Duration::from_millis(50);
 
 /// Where the two sides run.
 #[derive(Clone, Copy)]
@@ -39,6 +41,35 @@ impl<'a> Place<'a> {
         match self {
             Place::Here => Ipv4Addr::LOCALHOST,
             Place::Hosts(hosts) => hosts.first.address,
+        }
+    }
+
+    /// The server's IPv6 address; the link-local one with its scope as the client needs it.
+    pub fn server_ipv6(self, link_local: bool) -> String {
+        match (self, link_local) {
+            (Place::Here, _) => Ipv6Addr::LOCALHOST.to_string(),
+            (Place::Hosts(hosts), false) => hosts.first.ipv6().to_string(),
+            (Place::Hosts(hosts), true) => {
+                format!("{}%{}", hosts.first.link_local(), netns::INTERFACE)
+            }
+        }
+    }
+
+    /// The address of either side's own host.
+    pub fn own_address(self, client: bool) -> Ipv4Addr {
+        match self {
+            Place::Here => Ipv4Addr::LOCALHOST,
+            Place::Hosts(hosts) if client => hosts.second.address,
+            Place::Hosts(hosts) => hosts.first.address,
+        }
+    }
+
+    /// The same of IPv6.
+    pub fn own_ipv6(self, client: bool) -> String {
+        match self {
+            Place::Here => Ipv6Addr::LOCALHOST.to_string(),
+            Place::Hosts(hosts) if client => hosts.second.ipv6().to_string(),
+            Place::Hosts(hosts) => hosts.first.ipv6().to_string(),
         }
     }
 
@@ -268,6 +299,35 @@ pub fn run_pair_at(
         first.has_ended() & second.has_ended()
     });
     Ok((first.finish(), second.finish()))
+}
+
+/// Runs a server and a client that find each other by the connection manager. Nothing tells from outside when a server listens, so
+/// a client that is refused tries again. A server that `stays` is ended with the client.
+pub fn run_meeting_at(
+    place: Place<'_>,
+    server: &Words,
+    client: &Words,
+    stays: bool,
+    limit: Duration,
+) -> Result<(Output, Output), Failure> {
+    let environment = place.environment()?;
+    let mut first = Running::start(server, &environment, place.server())?;
+    let begun = Instant::now();
+    thread::sleep(BEFORE_CLIENT);
+    let second = loop {
+        let mut second = Running::start(client, &environment, place.client())?;
+        wait_until(limit, || second.has_ended());
+        let second = second.finish();
+        let again = !second.is_fine() && second.status.is_some() && !first.has_ended();
+        if !again || begun.elapsed() > LISTEN_PATIENCE.min(limit) {
+            break second;
+        }
+        thread::sleep(BEFORE_CLIENT);
+    };
+    if !stays {
+        wait_until(END_PATIENCE.min(limit), || first.has_ended());
+    }
+    Ok((first.finish(), second))
 }
 
 fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) {

@@ -135,6 +135,24 @@ impl Machine {
         Ok(comm)
     }
 
+    /// Sends a request that has not been answered another way from now on, and at once: its service was found elsewhere. In another
+    /// state nothing happens.
+    pub fn redirect(&mut self, comm: CommId, route: Route) {
+        let waits = [State::ReqSent, State::SidrReqSent];
+        if self.in_state(comm, &waits).is_err() {
+            return;
+        }
+        self.reroute(comm, route);
+        let Some(connection) = self.connections.get_mut(&comm.0) else {
+            return;
+        };
+        // nothing was said to whoever it went to before
+        connection.peers = [Some(route.peer()), None];
+        if let Some(mad) = connection.pending.as_ref().map(|pending| pending.mad) {
+            self.send_from(comm, &mad);
+        }
+    }
+
     /// Accepts a request: REP.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! One identifier: what is known of its connection, the message that waits for an answer, and the answers that are kept
 //! for duplicates.
 
-use crate::params::Path;
+use crate::params::{Path, Summary};
 use crate::qp::{ack_timeout, path_vector};
 use crate::table::{Kind, State};
 use crate::types::{LocalEnd, Peer, Route, UserId};
@@ -139,6 +139,19 @@ impl Connection {
             known_by_qpn: false,
             known_by_request: false,
             deadline: None,
+        }
+    }
+
+    /// What others may know of it.
+    pub fn summary(&self, comm: CommId) -> Summary {
+        Summary {
+            comm,
+            remote: self.remote,
+            state: self.state,
+            local_qpn: self.local_qpn,
+            remote_qpn: self.remote_qpn,
+            active: self.active,
+            route: self.route,
         }
     }
 

@@ -128,15 +128,16 @@ impl Machine {
 
     /// Every identifier, in order.
     pub fn summaries(&self) -> impl Iterator<Item = Summary> + '_ {
-        self.connections.iter().map(|(comm, connection)| Summary {
-            comm: CommId(*comm),
-            remote: connection.remote,
-            state: connection.state,
-            local_qpn: connection.local_qpn,
-            remote_qpn: connection.remote_qpn,
-            active: connection.active,
-            route: connection.route,
-        })
+        self.connections
+            .iter()
+            .map(|(comm, connection)| connection.summary(CommId(*comm)))
+    }
+
+    /// What is known of an identifier.
+    pub fn summary(&self, comm: CommId) -> Option<Summary> {
+        self.connections
+            .get(&comm.0)
+            .map(|connection| connection.summary(comm))
     }
 
     pub(crate) fn new_psn(&mut self, wish: Option<Psn>) -> Psn {

@@ -43,7 +43,8 @@ impl Machine {
         self.admit(arrival, req, listener, qp_type)
     }
 
-    /// The listener for a service: of those that fit, the one that is bound most closely.
+    /// The listener for a service: of those that fit, the one that is bound most closely. Without a GID, which a message between
+    /// processes of one host does not have, any fits.
     fn find_listener(
         &self,
         service_id: ServiceId,
@@ -55,7 +56,7 @@ impl Machine {
             .map(|listener| &listener.params)
             .filter(|params| {
                 service_id.0 & params.mask == params.service_id.0 & params.mask
-                    && (params.gid.is_none() || params.gid == to)
+                    && (params.gid.is_none() || to.is_none() || params.gid == to)
                     && (params.ip.is_none() || params.ip == ip)
             })
             .max_by_key(|params| {

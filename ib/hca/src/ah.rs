@@ -38,6 +38,9 @@ impl Ah {
                 "a path in the subnet needs a destination LID",
             ));
         }
+        if av.is_global && av.dgid.is_multicast() && !pd.ctx.device.is_ethernet() {
+            pd.ctx.engine.meet_group(&av.dgid);
+        }
         pd.use_it();
         Ok(Arc::new(Ah {
             pd,

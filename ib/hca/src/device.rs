@@ -218,10 +218,36 @@ pub(crate) fn at_address(address: IpAddr, ifindex: u32) -> Option<(&'static Arc<
         device.is_ethernet() && (!is_link_local(&address) || device.info.ifindex == ifindex)
     };
     all().iter().filter(there).find_map(|device| {
-        (0..ETHERNET_GIDS as u32)
-            .find(|index| device.source(*index) == Some(address))
-            .map(|index| (device, index as u8))
+        let index = device.index_of(address)?;
+        Some((device, index as u8))
     })
+}
+
+/// True if one of this host's interfaces has the address; a link-local one that of link `scope`, if that is known.
+pub(crate) fn is_of_host(address: IpAddr, scope: Option<u32>) -> bool {
+    with_interfaces(|interfaces| {
+        interfaces
+            .iter()
+            .filter(|interface| scope.is_none_or(|link| interface.ifindex == link))
+            .flat_map(|interface| &interface.addresses)
+            .any(|known| known.ip == address)
+    })
+}
+
+/// Looks at the host's interfaces as they were a moment ago: asking the kernel takes longer than what is done with the answer.
+fn with_interfaces<T>(look: impl FnOnce(&[Netdev]) -> T) -> T {
+    static KNOWN: Mutex<(u64, Vec<Netdev>)> = Mutex::new((0, Vec::new()));
+    let mut known = lock(&KNOWN);
+    let now = ferriband_memory::wait::now().0;
+    if known.0 == 0 || now - known.0 > FRESH_NS {
+        *known = (now, net::netdevs().unwrap_or_default());
+    }
+    look(&known.1)
+}
+
+/// True for the GID of a multicast group: one of InfiniBand's or IPv6's own, or an IPv4 group's mapped into IPv6 (annex A17).
+pub(crate) fn is_group(gid: &Gid) -> bool {
+    address_of(gid).is_multicast()
 }
 
 /// The GID of an address: IPv4 is mapped into IPv6 (IBA annex A17).
@@ -370,6 +396,13 @@ impl Device {
         self.with_face(|face| face.gids.get(index as usize).copied().flatten())
     }
 
+    /// The index of an address in an Ethernet device's GID table.
+    pub(crate) fn index_of(&self, address: IpAddr) -> Option<u32> {
+        let place =
+            self.with_face(|face| face.gids.iter().position(|known| *known == Some(address)));
+        place.map(|index| index as u32)
+    }
+
     /// Which kind of number a new queue pair takes: it says for its life which wires it may travel on.
     pub(crate) fn number_kind(&self, qp_type: QpType) -> BlockKind {
         if !self.is_ethernet() {
@@ -390,10 +423,13 @@ impl Device {
         }
         let target = address_of(&av.dgid);
         av.is_global
-            && net::netdevs().unwrap_or_default().iter().any(|interface| {
-                // a link-local address means that of this link
-                usable_addresses(interface).contains(&target)
-                    && (!is_link_local(&target) || interface.ifindex == self.info.ifindex)
+            && with_interfaces(|interfaces| {
+                interfaces.iter().any(|interface| {
+                    // a link-local address means that of this link
+                    let same_link =
+                        !is_link_local(&target) || interface.ifindex == self.info.ifindex;
+                    same_link && usable_addresses(interface).contains(&target)
+                })
             })
     }
 }

@@ -6,12 +6,13 @@
 
 mod ask;
 mod connect;
+mod lives;
 mod progress;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, RwLock, Weak};
 
 use ferriband_memory::Segment;
 use ferriband_memory::host::{BlockKind, Control, HandOver, Host as HostRegistry};
@@ -170,6 +171,7 @@ pub struct Engine {
     fatal: AtomicBool,
     /// Connections that have not said who they are.
     strangers: Mutex<BTreeMap<u64, Control>>,
+    lives: Mutex<lives::Lives>,
     tokens: AtomicU64,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -205,6 +207,8 @@ impl Engine {
             return Ok(engine);
         }
         let engine = Self::start()?;
+        static AT_EXIT: Once = Once::new();
+        AT_EXIT.call_once(|| fork::at_exit(take_leave));
         *current = Some((fork::epoch(), Arc::downgrade(&engine)));
         Ok(engine)
     }
@@ -272,6 +276,7 @@ impl Engine {
             stop: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             strangers: Mutex::default(),
+            lives: Mutex::default(),
             tokens: AtomicU64::new(0),
             thread: Mutex::default(),
         });
@@ -478,6 +483,16 @@ impl Engine {
         })
     }
 
+    /// Acknowledgements that wait for a program's replies go.
+    fn settle_debts(self: &Arc<Self>) {
+        let Ok(qps) = self.qps.try_read().map(|qps| qps.clone()) else {
+            return;
+        };
+        for qp in qps.iter().flatten() {
+            qp.send_last(self);
+        }
+    }
+
     /// The connection manager, if the program has used it.
     #[inline]
     pub(crate) fn used_cm(&self) -> Option<&Cm> {
@@ -588,6 +603,29 @@ impl Engine {
             let _ = thread.join();
         }
     }
+}
+
+/// The process ends without having closed its devices: whoever is connected is told, as by a kernel that cleans up.
+extern "C" fn take_leave() {
+    let leave = || {
+        // another thread may be in the middle of something that never ends
+        let current = CURRENT.try_lock().ok();
+        let engine = current.as_ref().and_then(|current| current.as_ref());
+        if let Some((epoch, engine)) = engine
+            && *epoch == fork::epoch()
+            && let Some(engine) = engine.upgrade()
+        {
+            // what was taken is acknowledged, too: nobody would after this
+            engine.settle_debts();
+            if let Some(cm) = engine.cm.get() {
+                cm.say_goodbye(&engine);
+            }
+            // the process may be the last to hold it, and its end is not this handler's matter
+            std::mem::forget(engine);
+        }
+    };
+    // an ending process has nobody to tell of an error in this
+    let _ = std::panic::catch_unwind(leave);
 }
 
 impl Drop for Engine {

@@ -1,6 +1,6 @@
-//! What fork does to a process that holds the adapter: the child's inherited objects answer EIO.
+//! What fork does to a process that holds the adapter: the child's inherited objects answer EIO. And what exit does.
 //!
-//! Owns the handlers of pthread_atfork. The child may open the device anew and gets an engine of its own.
+//! Owns the handlers of pthread_atfork and atexit. The child may open the device anew and gets an engine of its own.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,4 +35,10 @@ pub fn watch() {
         // forked children without protection; there is nothing better to do with it here.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     });
+}
+
+/// Calls `leave` when the process ends by exit.
+pub fn at_exit(leave: extern "C" fn()) {
+    // SAFETY: a static function. Failure (ENOMEM) leaves peers to find out by themselves.
+    unsafe { libc::atexit(leave) };
 }

@@ -20,6 +20,8 @@ pub mod engine;
 pub mod error;
 mod face_support;
 pub mod fork;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod incident;
 pub mod keys;
 pub mod limits;

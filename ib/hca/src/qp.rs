@@ -214,9 +214,7 @@ impl Qp {
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
-        for (mgid, mlid) in lock(&self.groups).drain(..) {
-            engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn));
-        }
+        self.leave_groups();
         match &self.target {
             // other processes may go on with it
             Some(target) => target.release(engine),

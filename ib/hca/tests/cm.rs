@@ -1,16 +1,267 @@
-//! The connection manager within one process: both sides of a connection, by the address of this host.
+//! The connection manager on one host: both sides of a connection in one process, and in two.
 
 #![allow(clippy::unwrap_used)]
+
+mod common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ferriband_hca::cm::{CmChannel, ConnWish, News, NewsKind};
+use common::process::{self, Channel, Child};
+use ferriband_hca::cm::{CmAddress, CmChannel, ConnWish, News, NewsKind};
 use ferriband_hca::engine::Engine;
 use ferriband_transport::types::{QpState, QpType};
 
 const TCP: u16 = 0x0106;
 const UDP: u16 = 0x0111;
+
+#[test]
+fn child_entry() {
+    process::run_role(&[("accept", accept_all)]);
+}
+
+/// Listens on a port of its choice, says which, and accepts as many connections as it is told; says so when all are established.
+fn accept_all(channel: Channel) {
+    let engine = Engine::get().unwrap();
+    let (cm, events) = (engine.cm(), CmChannel::open().unwrap());
+    let listener = cm.create_id(&events, 1, TCP, QpType::Rc).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    cm.bind(&engine, listener, any).unwrap();
+    cm.listen(&engine, listener, 0).unwrap();
+    let port = cm.query(&engine, listener).unwrap().src.unwrap().port();
+    let count = channel.recv()[0];
+    channel.send(&[port.into()]);
+    let (mut established, mut qpn) = (0, 0x100_000);
+    while established < count {
+        let news = events.next_event().unwrap();
+        match news.kind {
+            NewsKind::ConnectRequest => {
+                qpn += 1;
+                cm.accept(&engine, news.id, 2, &wish(qpn, &[])).unwrap();
+            }
+            NewsKind::Established => established += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    channel.send(&[established]);
+    // until somebody kills it
+    channel.wait_forever();
+    channel.recv();
+}
+
+/// Identifiers on the way to a port of this host, their routes resolved.
+fn resolve_many(engine: &Engine, here: &Arc<CmChannel>, port: u16, count: u64) -> Vec<u32> {
+    let cm = engine.cm();
+    let to = SocketAddr::from(([127, 0, 0, 1], port));
+    let make = |user| {
+        let id = cm.create_id(here, user, TCP, QpType::Rc).unwrap();
+        cm.resolve_addr(engine, id, None, to).unwrap();
+        expect(here, NewsKind::AddrResolved);
+        cm.resolve_route(engine, id).unwrap();
+        expect(here, NewsKind::RouteResolved);
+        id
+    };
+    (1..=count).map(make).collect()
+}
+
+/// A post box takes ten messages on many systems; what is lost is asked for again after seconds only, so that a loss in each
+/// ten would take minutes.
+#[test]
+fn a_burst_of_requests_reaches_another_process_whole() {
+    const COUNT: u64 = 400;
+    let server = Child::spawn("accept");
+    server.channel.send(&[COUNT]);
+    let port = server.channel.recv()[0] as u16;
+    let engine = Engine::get().unwrap();
+    let (cm, here) = (engine.cm(), CmChannel::open().unwrap());
+    let ids = resolve_many(&engine, &here, port, COUNT);
+    for (index, id) in ids.iter().enumerate() {
+        cm.connect(&engine, *id, &wish(0x200_000 + index as u32, &[]))
+            .unwrap();
+    }
+    for _ in 0..COUNT {
+        let response = expect(&here, NewsKind::ConnectResponse);
+        cm.ready(&engine, response.id).unwrap();
+    }
+    assert_eq!(server.channel.recv(), [COUNT]);
+    for id in ids {
+        cm.destroy_id(&engine, id).unwrap();
+    }
+}
+
+#[test]
+fn the_end_of_a_killed_process_ends_its_connections() {
+    let mut server = Child::spawn("accept");
+    server.channel.send(&[3]);
+    let port = server.channel.recv()[0] as u16;
+    let engine = Engine::get().unwrap();
+    let (cm, here) = (engine.cm(), CmChannel::open().unwrap());
+    let ids = resolve_many(&engine, &here, port, 4);
+    for (index, id) in ids[..3].iter().enumerate() {
+        cm.connect(&engine, *id, &wish(0x300_000 + index as u32, &[]))
+            .unwrap();
+        expect(&here, NewsKind::ConnectResponse);
+        cm.ready(&engine, *id).unwrap();
+    }
+    assert_eq!(server.channel.recv(), [3]);
+    server.kill();
+    let next = |past: NewsKind| loop {
+        // nothing of the dead is under way any more: their connections are forgotten at once
+        let news = here.next_event().unwrap();
+        if news.kind != past {
+            break news;
+        }
+    };
+    for _ in 0..3 {
+        assert_eq!(next(NewsKind::TimewaitExit).kind, NewsKind::Disconnected);
+    }
+    // and its service is nobody's any more
+    cm.connect(&engine, ids[3], &wish(0x300_010, &[])).unwrap();
+    let refused = next(NewsKind::TimewaitExit);
+    assert_eq!((refused.kind, refused.status), (NewsKind::Rejected, 8));
+    for id in ids {
+        cm.destroy_id(&engine, id).unwrap();
+    }
+}
+
+/// perftest asks before the other side has bound its second listener.
+#[test]
+fn a_request_waits_a_moment_for_its_listener() {
+    const TRIES: usize = 100;
+    let engine = Engine::get().unwrap();
+    let (cm, here) = (engine.cm(), CmChannel::open().unwrap());
+    let there = CmChannel::open().unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    // a thread that is not scheduled for the time of waiting is too late: that happens, but not always
+    let accepted = (0..TRIES).any(|_| {
+        let listener = cm.create_id(&there, 7, TCP, QpType::Rc).unwrap();
+        cm.bind(&engine, listener, any).unwrap();
+        let port = cm.query(&engine, listener).unwrap().src.unwrap().port();
+        let active = resolve_many(&engine, &here, port, 1)[0];
+        cm.connect(&engine, active, &wish(0x400_000, &[])).unwrap();
+        cm.listen(&engine, listener, 1).unwrap();
+        let found = loop {
+            // whichever comes: a request there, or a refusal here
+            if let Some(id) = pending(&there) {
+                cm.destroy_id(&engine, id).unwrap();
+                break true;
+            }
+            if pending(&here).is_some() {
+                break false;
+            }
+            std::thread::yield_now();
+        };
+        cm.destroy_id(&engine, active).unwrap();
+        cm.destroy_id(&engine, listener).unwrap();
+        found
+    });
+    assert!(accepted);
+}
+
+/// The identifier of the next event of a channel, if there is one.
+fn pending(channel: &Arc<CmChannel>) -> Option<u32> {
+    let mut ready = libc::pollfd {
+        fd: channel.events.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure, which is ours.
+    let count = unsafe { libc::poll(&mut ready, 1, 0) };
+    (count == 1).then(|| channel.next_event().unwrap().id)
+}
+
+/// Who asks and withdraws, again and again, fills neither the listener's channel nor its backlog.
+#[test]
+fn requests_that_are_withdrawn_leave_nothing_behind() {
+    let sides = resolved(TCP, QpType::Rc);
+    let (engine, cm) = (&sides.engine, sides.engine.cm());
+    let port = cm
+        .query(engine, sides.listener)
+        .unwrap()
+        .src
+        .unwrap()
+        .port();
+    for count in 0..50 {
+        let id = resolve_many(engine, &sides.here, port, 1)[0];
+        cm.connect(engine, id, &wish(0x600_000 + count, &[]))
+            .unwrap();
+        cm.destroy_id(engine, id).unwrap();
+        assert_eq!(pending(&sides.there), None);
+    }
+    cm.connect(engine, sides.active, &wish(0x600_100, &[]))
+        .unwrap();
+    let request = expect(&sides.there, NewsKind::ConnectRequest);
+    for id in [sides.active, request.id, sides.listener] {
+        cm.destroy_id(engine, id).unwrap();
+    }
+}
+
+/// GIDs and service IDs instead of IP addresses and ports: no IP header in the private data, and a port space of its own.
+#[test]
+fn native_addresses_need_no_ip() {
+    const IB: u16 = 0x013f;
+    const SPACE: u64 = 0x013f_0000;
+    const ALL: u64 = u64::MAX;
+    let engine = Engine::get().unwrap();
+    let (cm, here) = (engine.cm(), CmChannel::open().unwrap());
+    let there = CmChannel::open().unwrap();
+    let gid = engine.gid();
+    let listener = cm.create_id(&there, 7, IB, QpType::Rc).unwrap();
+    let wrong = CmAddress::native(gid, 0x77_0000, ALL);
+    assert!(cm.bind(&engine, listener, wrong).is_err());
+    cm.bind(&engine, listener, CmAddress::native(gid, SPACE, ALL))
+        .unwrap();
+    cm.listen(&engine, listener, 1).unwrap();
+    let known = cm.query(&engine, listener).unwrap();
+    assert_eq!(known.native, Some(SPACE));
+    let port = known.src.unwrap().port();
+    assert_ne!(port, 0);
+    let active = cm.create_id(&here, 9, IB, QpType::Rc).unwrap();
+    let to = CmAddress::native(gid, SPACE | u64::from(port), ALL);
+    cm.resolve_addr(&engine, active, None, to).unwrap();
+    expect(&here, NewsKind::AddrResolved);
+    cm.resolve_route(&engine, active).unwrap();
+    expect(&here, NewsKind::RouteResolved);
+    let data = [0x5a; 92];
+    cm.connect(&engine, active, &wish(0x500_000, &data))
+        .unwrap();
+    let request = expect(&there, NewsKind::ConnectRequest);
+    assert_eq!(request.conn.private_data[..92], data);
+    let made = cm.query(&engine, request.id).unwrap();
+    assert_eq!((made.native, made.dgid, made.sgid), (Some(SPACE), gid, gid));
+    cm.accept(&engine, request.id, 11, &wish(0x500_001, &[]))
+        .unwrap();
+    expect(&here, NewsKind::ConnectResponse);
+    cm.ready(&engine, active).unwrap();
+    expect(&there, NewsKind::Established);
+    for id in [active, request.id, listener] {
+        cm.destroy_id(&engine, id).unwrap();
+    }
+}
+
+#[test]
+fn a_group_is_joined_by_its_address_without_a_route_to_it() {
+    let engine = Engine::get().unwrap();
+    let (cm, here) = (engine.cm(), CmChannel::open().unwrap());
+    let id = cm.create_id(&here, 9, UDP, QpType::Ud).unwrap();
+    let from: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let group: SocketAddr = "239.1.2.3:0".parse().unwrap();
+    cm.resolve_addr(&engine, id, Some(from.into()), group)
+        .unwrap();
+    expect(&here, NewsKind::AddrResolved);
+    assert!(cm.join(&engine, id, from, 5).is_err(), "no group");
+    let membership = cm.join(&engine, id, group, 5).unwrap();
+    let joined = expect(&here, NewsKind::MulticastJoin);
+    let ud = joined.ud.unwrap();
+    assert_eq!((joined.user, ud.qp_num), (5, 0xff_ffff));
+    let mapped = [
+        0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0x0f, 1, 2, 3,
+    ];
+    assert_eq!(ud.av.dgid.0, mapped);
+    assert!(ud.av.dlid.0 >= 0xc000);
+    assert_eq!(cm.leave(&engine, membership).unwrap(), 1);
+    cm.destroy_id(&engine, id).unwrap();
+}
 
 /// Each connection has queue pairs of its own: a number in use elsewhere would make the other connection stale.
 fn wish(qp_num: u32, private_data: &[u8]) -> ConnWish<'_> {
@@ -151,7 +402,8 @@ fn an_address_is_had_once_and_must_be_ours() {
     let at = cm.query(&engine, first).unwrap().src.unwrap();
     let taken = cm.bind(&engine, second, at).unwrap_err();
     assert_eq!(taken.errno(), libc::EADDRINUSE);
-    let foreign = cm.bind(&engine, second, "203.0.113.9:4000".parse().unwrap());
+    let elsewhere: SocketAddr = "203.0.113.9:4000".parse().unwrap();
+    let foreign = cm.bind(&engine, second, elsewhere);
     assert_eq!(foreign.unwrap_err().errno(), libc::EADDRNOTAVAIL);
     cm.destroy_id(&engine, first).unwrap();
     cm.bind(&engine, second, at).unwrap();

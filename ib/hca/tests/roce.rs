@@ -291,6 +291,96 @@ on_packets!(
     }
 );
 
+on_packets!(
+    who_is_attached_to_an_ip_group_gets_what_is_sent_there_but_the_sender,
+    {
+        let ctx = Context::open(0).unwrap();
+        let setup = Setup {
+            service: QpType::Ud,
+            len: 4 << 10,
+            ..PATIENT
+        };
+        let ends: Vec<Endpoint> = (0..3)
+            .map(|_| Endpoint::new(&ctx, setup).unwrap())
+            .collect();
+        let [a, b, c] = &ends[..] else { unreachable!() };
+        join(a, b);
+        c.connect(a.qp.qpn, 0).unwrap();
+        let lid = ferriband_wire::Lid(0);
+        // IPv4 alone: the kernel has no route to IPv6 groups on the loopback interface (between two hosts: `ferriband demo`)
+        let group: std::net::IpAddr = "239.7.8.9".parse().unwrap();
+        let mgid = ferriband_wire::Gid::from(group);
+        let of_v4 = |index: &u32| {
+            let entry = ctx.query_gid(1, *index);
+            entry.is_ok_and(|entry| entry.gid.ip().is_ipv4())
+        };
+        let sgid_index = (0..64).find(of_v4).unwrap();
+        {
+            let other = ferriband_wire::Gid::from("192.0.2.1".parse::<std::net::IpAddr>().unwrap());
+            assert!(a.qp.attach_mcast(other, lid).is_err(), "no group");
+            a.qp.attach_mcast(mgid, lid).unwrap();
+            b.qp.attach_mcast(mgid, lid).unwrap();
+            // once more changes nothing
+            b.qp.attach_mcast(mgid, lid).unwrap();
+            let ah =
+                a.pd.create_ah(AddressVector {
+                    dgid: mgid,
+                    sgid_index: sgid_index as u8,
+                    hop_limit: 4,
+                    is_global: true,
+                    port_num: 1,
+                    ..AddressVector::default()
+                })
+                .unwrap();
+            let send = || {
+                a.memory.fill(0, 8, 0x6d);
+                let sges = [Sge {
+                    addr: a.base(),
+                    length: 8,
+                    lkey: a.mr.key(),
+                }];
+                a.qp.post_send(&SendRequest {
+                    wr_id: 1,
+                    opcode: SendOpcode::Send,
+                    flags: SendFlags::SIGNALED,
+                    sges: &sges,
+                    imm_or_key: 0,
+                    remote_addr: 0,
+                    rkey: 0,
+                    compare_add: 0,
+                    swap: 0,
+                    ah: Some(&ah),
+                    remote_qpn: 0xff_ffff,
+                    remote_qkey: 0x11,
+                    srqn: 0,
+                    bind: None,
+                })
+                .unwrap();
+                assert_eq!(a.wait().status, 0);
+            };
+            for end in &ends {
+                end.recv(9, 1024, 256, None).unwrap();
+            }
+            b.memory.fill(1024, 256, 0);
+            send();
+            let got = b.wait();
+            assert_eq!((got.status, got.len), (0, 48), "{group}");
+            assert_eq!(b.memory.extremes(1024 + 40, 8), (0x6d, 0x6d));
+            // neither the sender nor who is not attached
+            assert_eq!((a.poll(), c.poll()), (None, None));
+            b.qp.detach_mcast(mgid, lid).unwrap();
+            assert!(b.qp.detach_mcast(mgid, lid).is_err());
+            c.qp.attach_mcast(mgid, lid).unwrap();
+            b.recv(8, 1024, 256, None).unwrap();
+            send();
+            assert_eq!(c.wait().len, 48);
+            assert_eq!(b.poll(), None);
+            a.qp.detach_mcast(mgid, lid).unwrap();
+            c.qp.detach_mcast(mgid, lid).unwrap();
+        }
+    }
+);
+
 on_packets!(queue_pairs_that_share_receives_take_them_in_order, {
     let ctx = Context::open(0).unwrap();
     let target = Endpoint::new(&ctx, PATIENT).unwrap();

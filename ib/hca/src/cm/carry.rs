@@ -2,27 +2,34 @@
 //!
 //! Owns the turn of the machine: messages out, messages of this process to itself, events, the timer. Must not know what a message says.
 
-use std::net::IpAddr;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use ferriband_cm::table::State as Phase;
 use ferriband_cm::{Input, LocalEnd, Machine, Ports, Route};
-use ferriband_memory::host::HAND_OVER_HEAD;
+use ferriband_memory::host::{HAND_OVER_HEAD, ProcessRef};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::RejectReason;
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
 use super::route::{self, Place};
+use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, HOP_LIMIT, State};
-use crate::device::gid_of;
 use crate::engine::Engine;
 use crate::lock;
 
 /// Bytes of a management datagram.
 pub(crate) const MAD: usize = 256;
+/// How long a process that ends tries to say so.
+const GOODBYE_NS: u64 = 50_000_000;
 /// What is taken from the post box at once.
 const POSTS_AT_ONCE: usize = 64;
 /// First byte of the head of what is handed over: a message of the connection manager.
 pub(crate) const HEAD_MAD: u8 = b'M';
+/// Where a request goes while nobody listens for it: nowhere.
+pub(super) const NOBODY: Route = Route::Host { slot: u32::MAX };
 
 /// The ports of this host, for the machine.
 struct HostPorts;
@@ -47,16 +54,22 @@ pub(super) fn route_to(
     place: &Place,
     dgid: Gid,
     service: ServiceId,
-    address: IpAddr,
+    address: &SocketAddr,
 ) -> Route {
-    let here =
-        !place.device.is_ethernet() || !crate::roce::forced() && route::place_of(address).is_some();
-    if here {
-        let listener = engine.registry.service_find(service.0, &gid_of(address));
-        return Route::Host {
-            // nobody: this process's own machine refuses
-            slot: listener.map_or(engine.slot, |entry| entry.process.slot),
-        };
+    let ethernet = place.device.is_ethernet();
+    let here = || {
+        !ethernet
+            || !crate::roce::forced()
+                && (route::place_of(address).is_some()
+                    || route::place_of_gid(&dgid, Lid(0)).is_some())
+    };
+    if here() {
+        let listener = engine
+            .registry
+            .service_find(service.0, &route::gid_at(address));
+        return listener.map_or(NOBODY, |entry| Route::Host {
+            slot: entry.process.slot,
+        });
     }
     Route::Gsi {
         device: place.device.info.index as u16,
@@ -79,8 +92,11 @@ impl Cm {
         loop {
             while let Some(route) = state.machine.poll_transmit(&mut mad) {
                 match route {
+                    NOBODY => {}
                     Route::Host { slot } if slot == engine.slot => state.local.push_back(mad),
-                    Route::Host { slot } => hand(engine, slot, &mad),
+                    Route::Host { slot } => {
+                        engine.hand_to(slot, &mad_head(), &mad);
+                    }
                     Route::Gsi {
                         device,
                         sgid_index: _,
@@ -89,7 +105,7 @@ impl Cm {
                 }
             }
             while let Some(event) = state.machine.poll_event() {
-                state.translate(event);
+                state.translate(engine, event);
             }
             let Some(own) = state.local.pop_front() else {
                 break;
@@ -101,8 +117,17 @@ impl Cm {
             };
             let _ = state.machine.handle(Engine::now(), input, &HostPorts);
         }
-        let deadline = state.machine.poll_timeout().map_or(u64::MAX, |at| at.0);
+        self.set_deadline(engine, state);
+    }
+
+    /// When the timer is due: for the machine, for what waits for room, for who waits for a listener.
+    fn set_deadline(&self, engine: &Engine, state: &State) {
+        let machine = state.machine.poll_timeout().map_or(u64::MAX, |at| at.0);
+        // held over the store: who puts something in brings the deadline forward under the same lock
+        let outbox = lock(&self.outbox);
+        let deadline = machine.min(outbox.due()).min(state.unheard.due());
         let before = engine.cm_deadline.swap(deadline, Ordering::AcqRel);
+        drop(outbox);
         if deadline < before {
             engine.kick(false);
         }
@@ -121,52 +146,163 @@ impl Cm {
     /// The timer.
     pub(crate) fn tick(&self, engine: &Engine) {
         let mut state = lock(&self.state);
-        state.machine.handle_timeout(Engine::now());
+        let now = Engine::now();
+        state.machine.handle_timeout(now);
+        lock(&self.outbox).again(engine, now.0);
+        let mut packets = VecDeque::new();
+        if state.unheard.due() <= now.0 {
+            packets = state.look_for_listeners(engine, now.0);
+        }
         self.pump(engine, &mut state);
+        drop(state);
+        for (until, packet) in packets {
+            let last = Unheard::time(until, now.0) == Time::Over;
+            if !crate::roce::rx::ask_again(engine, &packet.head, &packet.datagram, last) {
+                let mut state = lock(&self.state);
+                state.unheard.wait_on(until, packet, now.0);
+                self.set_deadline(engine, &state);
+            }
+        }
+    }
+
+    /// A packet asks for a service that nobody listens on: it is looked at again soon. False if too many wait.
+    pub(crate) fn keep_packet(
+        &self,
+        engine: &Engine,
+        head: &[u8; HAND_OVER_HEAD],
+        datagram: &[u8],
+    ) -> bool {
+        let mut state = lock(&self.state);
+        let packet = Packet {
+            head: *head,
+            datagram: datagram.to_vec(),
+        };
+        let kept = state.unheard.keep(Engine::now().0, packet).is_ok();
+        self.set_deadline(engine, &state);
+        kept
     }
 
     /// A process of this host is gone.
-    pub(crate) fn process_gone(&self, engine: &Engine, slot: u32) {
+    pub(crate) fn process_gone(&self, engine: &Engine, process: ProcessRef) {
         let mut state = lock(&self.state);
-        let _ = state
-            .machine
-            .handle(Engine::now(), Input::ProcessGone(slot), &HostPorts);
+        // told once: the slot may be another's by the second time
+        let known = state.gone.insert(process.slot, process.generation);
+        if known != Some(process.generation) {
+            let _ =
+                state
+                    .machine
+                    .handle(Engine::now(), Input::ProcessGone(process.slot), &HostPorts);
+        }
         self.pump(engine, &mut state);
     }
 
-    /// The process leaves: whoever is connected is told.
+    /// The process leaves: whoever is connected is told. Not if another thread is at it and does not come to an end.
     pub(crate) fn say_goodbye(&self, engine: &Engine) {
-        let mut state = lock(&self.state);
+        let patience = Engine::now().0 + GOODBYE_NS;
+        // a thread that ends the process out of a signal may be the one that holds them
+        let Some(mut state) = try_for(&self.state, patience) else {
+            return;
+        };
+        if try_for(&self.outbox, patience).is_none() {
+            return;
+        }
+        for id in state.ids.values_mut() {
+            id.close_record(engine);
+        }
         let all: Vec<CommId> = state.machine.summaries().map(|one| one.comm).collect();
         for comm in all {
             state.machine.destroy(Engine::now(), comm);
         }
         self.pump(engine, &mut state);
+        // post boxes that are full now will be emptied, but there is nobody then to try again
+        while lock(&self.outbox).due() != u64::MAX && Engine::now().0 < patience {
+            std::thread::yield_now();
+            lock(&self.outbox).again(engine, Engine::now().0);
+        }
     }
 }
 
-/// The process whose a message is by its identifiers or its service: None if it is nobody's or this one's own.
-pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Option<u32> {
+impl State {
+    /// Own requests that nobody listened to: those whose service somebody has now go there, others wait on, or hear that nobody has.
+    /// Gives the packets that wait, for which nothing must be held.
+    fn look_for_listeners(&mut self, engine: &Engine, now: u64) -> Waiting<Packet> {
+        let (asked, packets) = self.unheard.take();
+        for (until, number) in asked {
+            let Some(id) = self.ids.get(&number) else {
+                continue;
+            };
+            let (Some(comm), Some(place), Some(dst)) = (id.comm, id.place.as_ref(), id.dst) else {
+                continue;
+            };
+            let waits = matches!(
+                self.machine.state(comm),
+                Phase::ReqSent | Phase::SidrReqSent
+            );
+            if !waits {
+                continue;
+            }
+            let service = id.service(dst.port());
+            let route = match route_to(engine, place, id.dgid, service, &dst) {
+                NOBODY if Unheard::time(until, now) == Time::Left => {
+                    self.unheard.ask_on(until, number, now);
+                    continue;
+                }
+                // this process's own machine says that nobody listens
+                NOBODY => Route::Host { slot: engine.slot },
+                somebody => somebody,
+            };
+            self.machine.redirect(comm, route);
+        }
+        packets
+    }
+}
+
+/// A lock, if it is to be had by then.
+fn try_for<T>(mutex: &Mutex<T>, until: u64) -> Option<MutexGuard<'_, T>> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if Engine::now().0 > until => return None,
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Whose a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// This process's, or nobody's who could be found.
+    Here,
+    /// That of the process in this slot.
+    Other(u32),
+    /// A request for a service that nobody listens on.
+    Unheard,
+}
+
+/// The process whose a message is, by its identifiers or its service.
+pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner {
     use ferriband_wire::cm::{CmMad, Message};
-    let parsed = CmMad::parse(mad).ok()?;
-    let slot = match parsed.message {
-        Message::Req(req) => {
-            engine
-                .registry
-                .service_find(req.service_id.0, to)?
-                .process
-                .slot
-        }
-        Message::SidrReq(req) => {
-            engine
-                .registry
-                .service_find(req.service_id.0, to)?
-                .process
-                .slot
-        }
-        message => Machine::slot_of(recipient(&message)),
+    let Ok(parsed) = CmMad::parse(mad) else {
+        return Owner::Here;
     };
-    (slot != engine.slot).then_some(slot)
+    let service = match &parsed.message {
+        Message::Req(req) => Some(req.service_id),
+        Message::SidrReq(req) => Some(req.service_id),
+        _ => None,
+    };
+    let slot = match service {
+        Some(service) => match engine.registry.service_find(service.0, to) {
+            Some(entry) => entry.process.slot,
+            None => return Owner::Unheard,
+        },
+        None => Machine::slot_of(recipient(&parsed.message)),
+    };
+    if slot == engine.slot {
+        Owner::Here
+    } else {
+        Owner::Other(slot)
+    }
 }
 
 /// Whose identifier an answer is for.
@@ -186,25 +322,29 @@ fn recipient(message: &ferriband_wire::cm::Message) -> CommId {
     }
 }
 
-/// To another process of this host. What is lost is sent again.
-pub(crate) fn hand(engine: &Engine, slot: u32, mad: &[u8; MAD]) {
+/// The head of a management datagram that is handed over.
+fn mad_head() -> [u8; HAND_OVER_HEAD] {
     let mut head = [0; HAND_OVER_HEAD];
     head[0] = HEAD_MAD;
-    engine.hand_to(slot, &head, mad);
+    head
 }
 
 impl Engine {
-    /// Puts something into another process's post box. False if it is lost.
+    /// Puts something into another process's post box, now or as soon as it has room. False if it is lost.
     pub(crate) fn hand_to(&self, slot: u32, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
-        let member = self
-            .registry
-            .members()
-            .into_iter()
-            .find(|member| member.process.slot == slot);
-        match (member, self.post_box()) {
-            (Some(member), Ok(post)) => post.send(member.process, head, body).is_ok(),
-            _ => false,
+        let mut outbox = lock(&self.cm().outbox);
+        let handed = outbox.hand(self, slot, head, body);
+        let due = outbox.due();
+        let before = self.cm_deadline.fetch_min(due, Ordering::AcqRel);
+        drop(outbox);
+        if due < before {
+            self.kick(false);
         }
+        if let Some(member) = self.registry.member_in(slot) {
+            // whoever is talked to may end without a word
+            self.watch_life(member.process);
+        }
+        handed
     }
 
     /// Takes what others have put into the post box, by the progress thread.
@@ -223,7 +363,8 @@ impl Engine {
                 }
                 continue;
             }
-            if let (Some(slot), Ok(mad)) = (came.from, <&[u8; MAD]>::try_from(body)) {
+            let Some(slot) = came.from else { continue };
+            for mad in body.as_chunks().0 {
                 self.cm().message(self, Route::Host { slot }, None, mad);
             }
         }

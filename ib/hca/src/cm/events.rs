@@ -2,7 +2,7 @@
 //!
 //! Owns the translation, and the making of identifiers for requests. Must not know how events are waited for.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,11 +10,12 @@ use ferriband_admin::ConnectionFailure;
 use ferriband_cm::table::Kind;
 use ferriband_cm::{CmEvent, Enhanced, Event, Request, SidrRequest, UserId, ip_request};
 use ferriband_transport::types::{AddressVector, QpType};
-use ferriband_wire::cm::{ApStatus, Info, SidrStatus};
-use ferriband_wire::{CommId, Gid, Lid};
+use ferriband_wire::cm::{ApStatus, Info, IpCmHeader, SidrStatus};
+use ferriband_wire::{CommId, Gid, Lid, ServiceId};
 
 use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, State};
+use crate::engine::Engine;
 use crate::{incident, lock};
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.
@@ -129,7 +130,7 @@ impl Cm {
 
 impl State {
     /// Passes on what the machine says.
-    pub(super) fn translate(&mut self, event: Event) {
+    pub(super) fn translate(&mut self, engine: &Engine, event: Event) {
         let number = event.user.0 as u32;
         match event.kind {
             CmEvent::Request(request) => self.request(number, event.comm, &request),
@@ -145,15 +146,31 @@ impl State {
                 );
             }
             CmEvent::AlternateAnswer { .. } => {}
-            kind => self.about(number, kind),
+            kind => self.about(engine, number, kind),
         }
     }
 
     /// An event of an identifier that exists.
-    fn about(&mut self, number: u32, kind: CmEvent) {
+    fn about(&mut self, engine: &Engine, number: u32, kind: CmEvent) {
+        let over = matches!(
+            kind,
+            CmEvent::Rejected { .. } | CmEvent::Unreachable(_) | CmEvent::DeviceGone
+        );
+        if over && self.withdraw(number) {
+            return;
+        }
         let Some(id) = self.ids.get_mut(&number) else {
             return;
         };
+        match kind {
+            CmEvent::Established(_) => id.open_record(engine, &self.machine),
+            CmEvent::Rejected { .. }
+            | CmEvent::DisconnectRequest(_)
+            | CmEvent::Disconnected(_)
+            | CmEvent::TimewaitExit
+            | CmEvent::DeviceGone => id.close_record(engine),
+            _ => {}
+        }
         let mut ud = None;
         let mut enhanced = Enhanced::default();
         let (kind, status, conn) = match kind {
@@ -260,8 +277,37 @@ impl State {
         });
     }
 
+    /// A request ends of which the consumer has not heard yet: it never does. So who asks and withdraws, again and again, fills neither
+    /// the channel nor the table. False if the consumer knows of it.
+    fn withdraw(&mut self, number: u32) -> bool {
+        let Some(id) = self.ids.get(&number).filter(|id| id.passive) else {
+            return false;
+        };
+        let unread = |news: &News| news.kind == NewsKind::ConnectRequest && news.id == number;
+        let withdrawn = id.channel.events.retract(unread) > 0;
+        if withdrawn {
+            self.ids.remove(&number);
+        }
+        withdrawn
+    }
+
+    /// The IP header of a request, unless its listener is one of native addresses.
+    fn header<'a>(
+        &self,
+        listener: u32,
+        service: ServiceId,
+        data: &'a [u8],
+    ) -> Option<(IpCmHeader, &'a [u8])> {
+        let native = self.ids.get(&listener).is_some_and(|at| at.native);
+        ip_request(service, data).filter(|_| !native)
+    }
+
     fn request(&mut self, listener: u32, comm: CommId, request: &Request) {
-        let ip = ip_request(request.service_id, request.private_data.as_bytes());
+        let ip = self.header(
+            listener,
+            request.service_id,
+            request.private_data.as_bytes(),
+        );
         let place = route::place_of_gid(&request.primary.1.local_gid, request.primary.1.local_lid);
         let bytes = ip.map_or(&request.private_data.as_bytes()[..], |(_, rest)| rest);
         let conn = ConnParam {
@@ -289,11 +335,18 @@ impl State {
     }
 
     fn sidr_request(&mut self, listener: u32, comm: CommId, request: &SidrRequest) {
-        let ip = ip_request(request.service_id, request.private_data.as_bytes());
+        let ip = self.header(
+            listener,
+            request.service_id,
+            request.private_data.as_bytes(),
+        );
         let bytes = ip.map_or(&request.private_data.as_bytes()[..], |(_, rest)| rest);
-        let place = match request.to {
-            Some(gid) => route::place_of_gid(&gid, Lid(0)),
-            None => ip.and_then(|(header, _)| route::place_of(header.addresses.destination())),
+        let place = match (request.to, ip) {
+            (Some(gid), _) => route::place_of_gid(&gid, Lid(0)),
+            (None, Some((header, _))) => {
+                route::place_of(&SocketAddr::new(header.addresses.destination(), 0))
+            }
+            (None, None) => self.ids.get(&listener).and_then(|at| at.place.clone()),
         };
         let dgid = match (ip, &place) {
             (Some((header, _)), Some(place)) => place.towards(header.addresses.source()),
@@ -335,27 +388,28 @@ impl State {
         };
         let number = self.next;
         self.next = self.next.checked_add(1).unwrap_or(1);
+        let native = |gid: Gid, port: u16| SocketAddr::new(Ipv6Addr::from(gid.0).into(), port);
+        let port = at.src.map_or(0, |src| src.port());
+        let (src, dst) = match (ends, &place) {
+            (Some((there, here)), _) => (Some(here), Some(there)),
+            (None, Some(place)) if at.native => {
+                (Some(native(place.gid(), port)), Some(native(dgid, 0)))
+            }
+            _ => (None, None),
+        };
         let made = Id {
-            channel: at.channel.clone(),
-            user: 0,
-            space: at.space,
-            qp_type,
-            src: ends.map(|(_, here)| here),
-            dst: ends.map(|(there, _)| there),
+            src,
+            dst,
+            native: at.native,
             place,
             dgid,
             routed: true,
-            claim: None,
-            listening: false,
             comm: Some(comm),
             passive: true,
-            flags: 0,
             tos: at.tos,
             ack_timeout: at.ack_timeout,
-            psn: super::random_psn(),
-            ended: false,
             qkey: at.qkey,
-            reported: Arc::default(),
+            ..Id::new(&at.channel, 0, at.space, qp_type)
         };
         if self.machine.adopt(comm, UserId(number.into())).is_err() {
             return;

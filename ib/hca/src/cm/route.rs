@@ -2,11 +2,10 @@
 //!
 //! Owns nothing. The kernel's routing table is asked by connecting a datagram socket, which sends nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::Arc;
 
 use ferriband_cm::{LocalEnd, Path};
-use ferriband_memory::net;
 use ferriband_wire::{Gid, Lid, TimeCode};
 
 use super::{HOP_LIMIT, PACKET_LIFE};
@@ -73,30 +72,45 @@ impl Place {
     }
 }
 
+/// The GID in an address of AF_IB.
+pub(super) fn gid_at(address: &SocketAddr) -> Gid {
+    gid_of(address.ip())
+}
+
+/// The link of an address that means something on one link only.
+fn scope_of(address: &SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() != 0 => {
+            Some(v6.scope_id())
+        }
+        _ => None,
+    }
+}
+
 /// The place of one of this host's addresses: that of the Ethernet device that has it, else the InfiniBand device; None for an
 /// address that is not this host's.
-pub(super) fn place_of(address: IpAddr) -> Option<Place> {
+pub(super) fn place_of(address: &SocketAddr) -> Option<Place> {
     let devices = device::all();
+    let (ip, scope) = (address.ip(), scope_of(address));
+    let on_link = |device: &&Arc<Device>| scope.is_none_or(|link| device.info.ifindex == link);
     let ethernet = devices.iter().filter(|device| device.is_ethernet());
-    for device in ethernet {
-        let table = device.port().gid_table;
-        let index = (0..table).find(|index| device.source(*index) == Some(address));
-        if let Some(index) = index {
+    for device in ethernet.filter(on_link) {
+        if let Some(index) = device.index_of(ip) {
             return Some(Place {
                 device: device.clone(),
                 sgid_index: index as u8,
             });
         }
     }
-    let local = address.is_loopback()
-        || net::netdevs()
-            .unwrap_or_default()
-            .iter()
-            .flat_map(|interface| &interface.addresses)
-            .any(|known| known.ip == address);
-    let native = devices.iter().find(|device| !device.is_ethernet())?;
-    local.then(|| Place {
-        device: native.clone(),
+    let local = ip.is_loopback() || device::is_of_host(ip, scope);
+    native().filter(|_| local)
+}
+
+/// The InfiniBand device, if there is one.
+fn native() -> Option<Place> {
+    let device = device::all().iter().find(|device| !device.is_ethernet())?;
+    Some(Place {
+        device: device.clone(),
         sgid_index: 0,
     })
 }
@@ -104,12 +118,12 @@ pub(super) fn place_of(address: IpAddr) -> Option<Place> {
 /// The place of a GID of this host, if it is one.
 pub(super) fn place_of_gid(gid: &Gid, lid: Lid) -> Option<Place> {
     device::all().iter().find_map(|device| {
-        let table = device.port().gid_table;
-        let index = (0..table)
-            .find(|index| device.gid(*index).is_some_and(|entry| entry.gid == *gid))
-            .or_else(|| {
-                (!device.is_ethernet() && lid.0 != 0 && device.port().lid == lid).then_some(0)
-            })?;
+        let index = if device.is_ethernet() {
+            device.index_of(device::address_of(gid))?
+        } else {
+            let named = device.gid(0).is_some_and(|entry| entry.gid == *gid);
+            (named || lid.0 != 0 && device.port().lid == lid).then_some(0)?
+        };
         Some(Place {
             device: device.clone(),
             sgid_index: index as u8,
@@ -118,26 +132,111 @@ pub(super) fn place_of_gid(gid: &Gid, lid: Lid) -> Option<Place> {
 }
 
 /// The address from which the kernel reaches `to`, and its place. The error is an errno.
-pub(super) fn resolve(from: Option<IpAddr>, to: SocketAddr) -> Result<(IpAddr, Place), i32> {
+pub(super) fn resolve(
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> Result<(SocketAddr, Place), i32> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let bound = from.filter(|from| !from.is_unspecified()).unwrap_or(any);
-    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::ENETUNREACH);
-    let socket = UdpSocket::bind(SocketAddr::new(bound, 0)).map_err(errno)?;
-    let port = if to.port() == 0 { 9 } else { to.port() };
-    socket
-        .connect(SocketAddr::new(to.ip(), port))
-        .map_err(errno)?;
-    let source = socket.local_addr().map_err(errno)?.ip();
+    let group = to.ip().is_multicast();
+    let source = match (
+        ask_kernel(from.unwrap_or(SocketAddr::new(any, 0)), to),
+        from,
+    ) {
+        (Ok(source), _) => source,
+        // no route is needed to a group: it is where its senders are
+        (Err(_), Some(from)) if group => from,
+        (Err(errno), _) if group => first_address(to).ok_or(errno)?,
+        (Err(errno), _) => return Err(errno),
+    };
     // a destination of this host is reached from its own address, and by its own device
-    let place = place_of(source).ok_or(libc::ENODEV)?;
+    let place = place_of(&source).ok_or(libc::ENODEV)?;
     let native = !place.device.is_ethernet();
-    if native && place_of(to.ip()).is_none() {
+    if native && !group && place_of(&to).is_none() {
         return Err(libc::ENETUNREACH);
     }
     Ok((source, place))
+}
+
+/// The source that the routing table has for a destination.
+fn ask_kernel(from: SocketAddr, to: SocketAddr) -> Result<SocketAddr, i32> {
+    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+    let mut from = from;
+    from.set_port(0);
+    let socket = UdpSocket::bind(from).map_err(errno)?;
+    let mut to = to;
+    if to.port() == 0 {
+        to.set_port(9);
+    }
+    socket.connect(to).map_err(errno)?;
+    let mut source = socket.local_addr().map_err(errno)?;
+    source.set_port(0);
+    // what getsockname says of a link-local address has its link; it may be missing where none was asked for
+    if let (SocketAddr::V6(known), SocketAddr::V6(asked)) = (&mut source, to)
+        && known.scope_id() == 0
+    {
+        known.set_scope_id(asked.scope_id());
+    }
+    Ok(source)
+}
+
+/// An address of the family of `like` from which one can send to a group without a route: the first Ethernet device's, or this host's
+/// own where the InfiniBand device is the only one.
+fn first_address(like: SocketAddr) -> Option<SocketAddr> {
+    let ethernet = device::all().iter().filter(|device| device.is_ethernet());
+    let mut known = ethernet.flat_map(|device| {
+        let scope = device.info.ifindex;
+        let table = (0..device.port().gid_table).filter_map(|index| device.source(index));
+        table.map(move |ip| match ip {
+            IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, scope).into(),
+            v4 => SocketAddr::new(v4, 0),
+        })
+    });
+    let own = match like {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
+    };
+    known
+        .find(|address| address.is_ipv4() == like.is_ipv4())
+        .or_else(|| native().map(|_| SocketAddr::new(own, 0)))
+}
+
+/// The same for an address of AF_IB, whose IP is a GID: the InfiniBand device reaches its own GID, Ethernet devices what IP reaches.
+pub(super) fn resolve_native(
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> Result<(SocketAddr, Place), i32> {
+    let target = gid_at(&to);
+    let bound = from.and_then(|from| place_of_gid(&gid_at(&from), Lid(0)));
+    let here = |place: Place| {
+        (
+            SocketAddr::new(Ipv6Addr::from(place.gid().0).into(), 0),
+            place,
+        )
+    };
+    match (bound, place_of_gid(&target, Lid(0))) {
+        (Some(place), other) if !place.device.is_ethernet() => match other {
+            Some(other) if !other.device.is_ethernet() => Ok(here(place)),
+            _ => Err(libc::ENETUNREACH),
+        },
+        (None, Some(place)) => Ok(here(place)),
+        (bound, _) => {
+            let like = |gid: Gid, scope: u32| match device::address_of(&gid) {
+                IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, scope).into(),
+                v4 => SocketAddr::new(v4, 0),
+            };
+            let link = match (&bound, to) {
+                (Some(place), _) => place.device.info.ifindex,
+                (None, SocketAddr::V6(to)) => to.scope_id(),
+                (None, SocketAddr::V4(_)) => 0,
+            };
+            let from = bound.as_ref().map(|place| like(place.gid(), link));
+            let (_, place) = resolve(from, like(target, link))?;
+            Ok(here(place))
+        }
+    }
 }
 
 /// The GID by which a service at an address is claimed: zeros for every address, of every family or IPv4 alone.
@@ -148,28 +247,46 @@ pub(super) fn service_gid(address: IpAddr) -> Gid {
     }
 }
 
-/// MGID and MLID of an IP multicast group on InfiniBand (the mapping of IP over InfiniBand, RFC 4391): prefix, scope, signature, P_Key,
-/// and the address's low bits.
-pub(super) fn group(address: IpAddr) -> Option<(Gid, Lid)> {
+/// MGID and MLID of a multicast group as a device has it; None for what is no group's address. `native`: it is the MGID itself.
+pub(super) fn group(device: &Device, address: IpAddr, native: bool) -> Option<(Gid, Lid)> {
+    let itself = gid_of(address);
+    if native || device.is_ethernet() {
+        // on Ethernet the IP group's own address, IPv4 mapped into IPv6 (annex A17), and no LID
+        let lid = if device.is_ethernet() {
+            Lid(0)
+        } else {
+            multicast_lid(&itself)
+        };
+        return device::is_group(&itself).then_some((itself, lid));
+    }
+    let mapped = over_infiniband(address)?;
+    Some((mapped, multicast_lid(&mapped)))
+}
+
+/// Multicast LIDs lie above the unicast ones; which one it is makes no difference on one host.
+fn multicast_lid(mgid: &Gid) -> Lid {
+    Lid(0xc000 | u16::from_be_bytes([mgid.0[14], mgid.0[15]]) & 0x3ffe)
+}
+
+/// The MGID of an IP multicast group in the mapping of IP over InfiniBand (RFC 4391): prefix, scope, signature, P_Key, and the
+/// address's low bits.
+fn over_infiniband(address: IpAddr) -> Option<Gid> {
     if !address.is_multicast() {
         return None;
     }
     let mut gid = [0; 16];
     (gid[0], gid[1]) = (0xff, 0x12);
     (gid[4], gid[5]) = (0xff, 0xff);
-    let low = match address {
+    match address {
         IpAddr::V4(v4) => {
             (gid[2], gid[3]) = (0x40, 0x1b);
             gid[12..].copy_from_slice(&v4.octets());
             gid[12] &= 0x0f;
-            u16::from_be_bytes([gid[14], gid[15]])
         }
         IpAddr::V6(v6) => {
             (gid[2], gid[3]) = (0x60, 0x1b);
             gid[6..].copy_from_slice(&v6.octets()[6..]);
-            u16::from_be_bytes([gid[14], gid[15]])
         }
-    };
-    // multicast LIDs lie above the unicast ones; which one it is makes no difference on one host
-    Some((Gid(gid), Lid(0xc000 | low & 0x3ffe)))
+    }
+    Some(Gid(gid))
 }

@@ -226,7 +226,10 @@ impl Engine {
     /// Something arrived on a connection.
     pub(super) fn control_ready(&self, token: u64, epoll: &Epoll) {
         if token > u64::from(u32::MAX) {
-            return self.hear_stranger(token, epoll);
+            if !self.hear_life(token, epoll) {
+                self.hear_stranger(token, epoll);
+            }
+            return;
         }
         let Some(link) = self
             .peer_list()
@@ -263,7 +266,7 @@ impl Engine {
         if link.0.channel.get().is_some() {
             self.bury(link);
             // whether it is dead or only hung up, the registry finds out for itself
-            let _ = self.registry.reap_process(ProcessRef {
+            self.life_ended(ProcessRef {
                 slot: link.slot(),
                 generation: link.0.generation,
             });
@@ -286,6 +289,10 @@ impl Engine {
         drop(strangers);
         let _ = epoll.remove(&control);
         let Ok(Some((length, fds))) = received else {
+            // somebody who watched this process's life has ended its own
+            if let Some(process) = control.peer() {
+                self.life_ended(process);
+            }
             return;
         };
         match buffer[0] {
@@ -463,7 +470,7 @@ impl Engine {
         mark::in_flight(&**self.own, link.slot(), Revoked::Everything)
     }
 
-    fn next_token(&self) -> u64 {
+    pub(super) fn next_token(&self) -> u64 {
         // above every slot, below the fixed tokens
         (1 << 32)
             + (self

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrayvec::ArrayVec;
 use ferriband_memory::AliveWord;
-use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
+use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, ProcessRef};
 use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_transport::direct::layout::{
     PROC_ALIVE, PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY,
@@ -186,14 +186,15 @@ impl Engine {
     #[inline]
     fn with_peers(&self, look: impl FnOnce(&[PeerLink])) {
         let version = self.peers_version.load(Ordering::Acquire);
-        let mut copy = PEERS.take();
+        // a thread that ends, in a destructor of the program, has no copy any more
+        let mut copy = PEERS.try_with(Cell::take).unwrap_or((0, None));
         if copy.0 != version {
             copy = (version, Some(self.peer_list()));
         }
         if let Some(peers) = &copy.1 {
             look(peers);
         }
-        PEERS.set(copy);
+        let _ = PEERS.try_with(|kept| kept.set(copy));
     }
 
     fn serve_all(&self, peers: &[PeerLink]) -> bool {
@@ -658,6 +659,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             }
         }
         connecting = engine.connect_pending(epoll);
+        connecting |= engine.tend_lives(epoll);
         if let Some(roce) = engine.roce.get() {
             roce.repair(&engine);
         }
@@ -851,7 +853,8 @@ impl Engine {
         self.peers_changed();
         drop(peers);
         if let Some(cm) = self.used_cm() {
-            cm.process_gone(self, link.0.slot);
+            let (slot, generation) = (link.0.slot, link.0.generation);
+            cm.process_gone(self, ProcessRef { slot, generation });
         }
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();

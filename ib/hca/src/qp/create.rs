@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Bytes of a scatter/gather element in an adapter's work request.
+const SGE_BYTES: u32 = 16;
+
 impl Qp {
     pub(crate) fn create(
         ctx: &Arc<Context>,
@@ -93,7 +96,15 @@ impl Qp {
 
 /// Checks what is asked for; the capacities granted.
 fn check_init(init: &QpInit) -> Result<QpCap, Error> {
-    let cap = init.cap;
+    let mut cap = init.cap;
+    // room for elements is room for bytes: adapters keep both in one place, and programs use it unasked (rdma_xclient does)
+    let inline = cap
+        .max_send_sge
+        .saturating_mul(SGE_BYTES)
+        .min(limits::MAX_INLINE);
+    if cap.max_send_wr > 0 {
+        cap.max_inline_data = cap.max_inline_data.max(inline);
+    }
     if cap.max_send_wr > limits::MAX_QP_WR || cap.max_recv_wr > limits::MAX_QP_WR {
         return Err(Error::Invalid("more work requests than max_qp_wr"));
     }

@@ -1,6 +1,7 @@
 //! Multicast groups that a datagram queue pair is attached to.
 
 use super::*;
+use crate::device::address_of;
 
 impl Qp {
     /// Attaches the queue pair to a multicast group.
@@ -9,11 +10,22 @@ impl Qp {
     /// `Invalid` unless it is a datagram queue pair and the GID is a multicast one.
     pub fn attach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.check_group(mgid)?;
-        self.ctx
-            .engine
-            .registry
-            .multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
-        lock(&self.groups).push((mgid, mlid));
+        let mut groups = lock(&self.groups);
+        if groups.contains(&(mgid, mlid)) {
+            return Ok(());
+        }
+        let engine = &self.ctx.engine;
+        if self.ctx.device.is_ethernet() {
+            let link = self.ctx.device.info.ifindex;
+            engine.roce()?.attach(address_of(&mgid), link, self.qpn)?;
+        } else {
+            engine
+                .registry
+                .multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
+            // whoever is attached may send, and need not wait then until both know each other
+            engine.meet_group(&mgid);
+        }
+        groups.push((mgid, mlid));
         Ok(())
     }
 
@@ -23,18 +35,36 @@ impl Qp {
     /// `Invalid` if it was not attached.
     pub fn detach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.check_group(mgid)?;
-        if !self
-            .ctx
-            .engine
-            .registry
-            .multicast_detach(&mgid, mlid, Qpn(self.qpn))
-        {
-            return Err(Error::Invalid(
-                "the queue pair is not attached to the multicast group",
-            ));
-        }
-        lock(&self.groups).retain(|group| *group != (mgid, mlid));
+        let mut groups = lock(&self.groups);
+        let at = groups.iter().position(|group| *group == (mgid, mlid));
+        groups.swap_remove(at.ok_or(Error::Invalid(
+            "the queue pair is not attached to the multicast group",
+        ))?);
+        // on Ethernet LIDs mean nothing: the group is one, with however many of them the queue pair was attached
+        let last = !groups.iter().any(|(other, _)| *other == mgid);
+        self.leave_group(mgid, mlid, last);
         Ok(())
+    }
+
+    /// The queue pair goes: it leaves its groups.
+    pub(super) fn leave_groups(&self) {
+        for (mgid, mlid) in lock(&self.groups).drain(..) {
+            self.leave_group(mgid, mlid, true);
+        }
+    }
+
+    fn leave_group(&self, mgid: Gid, mlid: Lid, last: bool) {
+        let engine = &self.ctx.engine;
+        if !self.ctx.device.is_ethernet() {
+            engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn));
+        } else if let Some(roce) = engine.roce.get().filter(|_| last) {
+            roce.detach(address_of(&mgid), self.ctx.device.info.ifindex, self.qpn);
+        }
+    }
+
+    /// True if an address is one of its port's.
+    pub(crate) fn has_address(&self, address: std::net::IpAddr) -> bool {
+        self.ctx.device.index_of(address).is_some()
     }
 
     fn check_group(&self, mgid: Gid) -> Result<(), Error> {
@@ -44,9 +74,25 @@ impl Qp {
                 "only datagram queue pairs join multicast groups",
             ));
         }
-        if !mgid.is_multicast() {
+        let is_group = if self.ctx.device.is_ethernet() {
+            crate::device::is_group(&mgid)
+        } else {
+            mgid.is_multicast()
+        };
+        if !is_group {
             return Err(Error::Invalid("the GID is no multicast GID"));
         }
         Ok(())
+    }
+}
+
+impl Engine {
+    /// Begins the channels to the members of a group: what is sent there goes at once, also from a queue pair that ends right after.
+    pub(crate) fn meet_group(&self, mgid: &Gid) {
+        let mut members = Vec::new();
+        self.registry.multicast_members(mgid, &mut members);
+        for member in members {
+            self.link_to_process(member.process);
+        }
     }
 }

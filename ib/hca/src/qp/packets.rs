@@ -186,6 +186,10 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
+        if side.owes {
+            // what was taken is acknowledged before the queue pair stops: nobody would after it
+            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        }
         side.machine.modify(new, mask)?;
         if mask.contains(QpAttrMask::PATH_MTU) {
             side.machine.set_window(roce.window());
@@ -338,6 +342,17 @@ impl Qp {
             && side.owes
         {
             side.replies = 0;
+            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        }
+    }
+
+    /// The same at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
+    pub(crate) fn send_last(self: &Arc<Self>, engine: &Engine) {
+        let _handling = crate::roce::handling();
+        if let Some(mut guard) = self.packets.try_lock()
+            && let Some(side) = guard.as_deref_mut()
+            && side.owes
+        {
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
     }

@@ -4,6 +4,7 @@
 //! packet does to a queue pair (`ferriband-transport`).
 
 pub(crate) mod env;
+mod groups;
 pub mod join;
 pub(crate) mod rx;
 pub mod steer;
@@ -54,6 +55,7 @@ pub(crate) struct Roce {
     port: SharedPort,
     rx: FastMutex<RxSide>,
     counters: RxCounters,
+    attached: groups::Attached,
     mad_psn: AtomicU32,
     rounds: AtomicU32,
     /// The last packet came over IPv6.
@@ -100,6 +102,7 @@ impl Roce {
             port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
+            attached: Default::default(),
             mad_psn: AtomicU32::new(0),
             rounds: AtomicU32::new(0),
             family: AtomicBool::new(false),

@@ -13,16 +13,16 @@ use ferriband_admin::Counter;
 use ferriband_cm::Route;
 use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_memory::net::{RxMeta, RxRing, RxSocket};
-use ferriband_transport::types::AddressVector;
+use ferriband_transport::types::{AddressVector, Instant};
 use ferriband_transport::{GRH_BYTES, PacketMeta};
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, RunIcrc,
+    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, RunIcrc, check_datagram,
 };
 
 use super::join::Probe;
 use super::{GSI, Roce};
-use crate::cm::{MAD, owner_of_mad};
+use crate::cm::{MAD, Owner, owner_of_mad};
 use crate::cq::Catch;
 use crate::device::{self, address_of, gid_of};
 use crate::engine::Engine;
@@ -35,6 +35,8 @@ const ROUND_DATAGRAMS: usize = 8;
 const CE: u8 = 3;
 /// A UDP header.
 const UDP_BYTES: usize = 8;
+/// The queue pair number of packets for a group.
+const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Queue pairs whose answers wait for the end of a round.
 const TOUCHED: usize = 16;
 
@@ -180,13 +182,24 @@ impl Inner {
                 continue;
             }
             if qpn == GSI.0 {
+                let patience = if may_hand_over {
+                    Patience::Fresh
+                } else {
+                    Patience::Handed
+                };
                 let taken = self
                     .icrc
                     .check(&headers, 0, datagram)
-                    .is_ok_and(|(packet, _)| {
-                        general_services(engine, meta, datagram, packet, may_hand_over)
+                    .is_ok_and(|(transport, _)| {
+                        general_services(engine, meta, datagram, transport, patience)
                     });
                 if !taken {
+                    port.add(Counter::UnknownQp, 1);
+                }
+                continue;
+            }
+            if qpn == MULTICAST_QPN {
+                if !self.deliver_to_group(engine, roce, (&headers, meta), now, datagram, catch) {
                     port.add(Counter::UnknownQp, 1);
                 }
                 continue;
@@ -240,13 +253,8 @@ impl Inner {
             let marked = meta.tos & 3 == CE;
             // what it makes of the packet it counts itself
             qp.packet_in(engine, now, meta.source, marked, &about, &packet);
-            if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
-                let qp = qp.clone();
-                if self.touched.is_full() {
-                    self.turn(engine, catch);
-                }
-                self.touched.push(qp);
-            }
+            let qp = qp.clone();
+            self.touch(engine, qp, catch);
         }
         count(&roce.counters.packets, packets);
         if !may_hand_over {
@@ -260,9 +268,101 @@ impl Inner {
         port.add(Counter::RcvData, length as u64 / 4);
     }
 
+    /// A packet has reached a queue pair: its answers and completions come at the end of the batch.
+    fn touch(&mut self, engine: &Engine, qp: Arc<Qp>, catch: &mut Catch<'_>) {
+        if self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
+            return;
+        }
+        if self.touched.is_full() {
+            self.turn(engine, catch);
+        }
+        self.touched.push(qp);
+    }
+
+    /// A packet for a group: the kernel gives each process that has joined it a copy, and here each queue pair that is attached gets
+    /// one, but the one that has sent it. False if nobody wants it.
+    fn deliver_to_group(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        (headers, meta): (&RoceHeaders, &RxMeta),
+        now: Instant,
+        datagram: &[u8],
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let members = roce.attached(meta.destination, meta.ifindex);
+        if members.is_empty() {
+            return false;
+        }
+        // a sender's runs to groups are of one packet each
+        let Ok((transport, _)) = self.icrc.check(headers, 0, datagram) else {
+            return false;
+        };
+        let Ok(packet) = Packet::parse(transport) else {
+            return false;
+        };
+        let grh = network_header(headers, meta, datagram.len());
+        let about = PacketMeta {
+            grh: Some(&grh),
+            ..PacketMeta::default()
+        };
+        let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
+        let mut taken = false;
+        for qpn in members {
+            let Some(qp) = engine.qp_by_number(qpn) else {
+                continue;
+            };
+            let own = sender == Some(qpn) && qp.has_address(meta.source);
+            if own {
+                continue;
+            }
+            let marked = meta.tos & 3 == CE;
+            qp.packet_in(engine, now, meta.source, marked, &about, &packet);
+            taken = true;
+            self.touch(engine, qp, catch);
+        }
+        taken
+    }
+
     fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {
         turn(engine, &mut self.touched, &mut self.owing, catch);
     }
+}
+
+/// What may still be done with a packet for queue pair 1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// It has just come.
+    Fresh,
+    /// Another process handed it over: going round once is enough.
+    Handed,
+    /// It has waited for a listener, and waits on if there is none.
+    Waiting,
+    /// It has waited long enough.
+    Over,
+}
+
+/// Looks again whether somebody listens for a request that was kept. False if nobody does and it is to wait on; never if this is the
+/// last time.
+pub(crate) fn ask_again(
+    engine: &Engine,
+    head: &[u8; HAND_OVER_HEAD],
+    datagram: &[u8],
+    last: bool,
+) -> bool {
+    let patience = if last {
+        Patience::Over
+    } else {
+        Patience::Waiting
+    };
+    let Some(meta) = read_meta(head) else {
+        return true;
+    };
+    let whole = headers_of(&meta).and_then(|headers| check_datagram(&headers, datagram).ok());
+    let Some((transport, _)) = whole else {
+        return true;
+    };
+    general_services(engine, &meta, datagram, transport, patience) || last
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
@@ -271,7 +371,7 @@ fn general_services(
     meta: &RxMeta,
     datagram: &[u8],
     transport: &[u8],
-    may_hand_over: bool,
+    patience: Patience,
 ) -> bool {
     let Ok(packet) = Packet::parse(transport) else {
         return false;
@@ -288,10 +388,18 @@ fn general_services(
         return false;
     }
     let to = gid_of(meta.destination);
-    if let Some(slot) = owner_of_mad(engine, &to, mad).filter(|_| may_hand_over) {
-        // the datagram as it is: the answer goes back over the network
-        let head = write_meta(meta, datagram.len() as u16);
-        return engine.hand_to(slot, &head, datagram);
+    // the datagram as it is: the answer goes back over the network
+    let head = || write_meta(meta, datagram.len() as u16);
+    match (owner_of_mad(engine, &to, mad), patience) {
+        (_, Patience::Handed) | (Owner::Here, _) | (Owner::Unheard, Patience::Over) => {}
+        (Owner::Other(slot), _) => return engine.hand_to(slot, &head(), datagram),
+        (Owner::Unheard, Patience::Waiting) => return false,
+        (Owner::Unheard, Patience::Fresh) => {
+            // refused at once if too many wait already
+            if engine.cm().keep_packet(engine, &head(), datagram) {
+                return true;
+            }
+        }
     }
     let Some((device, index)) = device::at_address(meta.destination, meta.ifindex) else {
         return false;

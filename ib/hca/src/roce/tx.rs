@@ -139,7 +139,7 @@ impl TxPath {
             _ => return Err(Error::Invalid("the GIDs are of different address families")),
         };
         let to = match target {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
                 SocketAddrV6::new(v6, ROCE_PORT, 0, device.info.ifindex).into()
             }
             other => SocketAddr::new(other, ROCE_PORT),
@@ -261,11 +261,11 @@ thread_local! {
 
 /// Gives this thread's run, empty, to `fill`.
 pub(crate) fn with_run<T>(fill: impl FnOnce(&mut Run) -> T) -> T {
-    let mut run = RUN
-        .with_borrow_mut(Option::take)
-        .unwrap_or_else(|| Box::new(Run::new()));
+    // a thread that ends, in a destructor of the program, has none any more
+    let kept = RUN.try_with(|place| place.borrow_mut().take());
+    let mut run = kept.ok().flatten().unwrap_or_else(|| Box::new(Run::new()));
     let value = fill(&mut run);
-    RUN.with_borrow_mut(|place| *place = Some(run));
+    let _ = RUN.try_with(|place| *place.borrow_mut() = Some(run));
     value
 }
 

@@ -292,6 +292,11 @@ impl Registry {
             .filter(|m| m.process == process)
     }
 
+    /// The same of whoever has a slot now.
+    pub fn member_in(&self, slot: u32) -> Option<Member> {
+        self.member_at(slot as usize)
+    }
+
     pub(super) fn member_at(&self, slot: usize) -> Option<Member> {
         if slot >= PROCESS_LIMIT {
             return None;

@@ -1,0 +1,106 @@
+//! Memberships of identifiers in multicast groups.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferriband_cm::Enhanced;
+use ferriband_transport::types::AddressVector;
+
+use super::events::{ConnParam, News, NewsKind, UdParam};
+use super::{Cm, CmAddress, HOP_LIMIT, State, route};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::lock;
+
+/// The queue pair number of everybody who is attached to a group.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// A membership of a multicast group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub id: u32,
+    pub reported: Arc<AtomicU32>,
+}
+
+impl Cm {
+    /// Joins a multicast group; MULTICAST_JOIN follows with the group's address vector.
+    ///
+    /// # Errors
+    /// `Invalid` without a device or for an address that is no group's.
+    pub fn join(
+        &self,
+        engine: &Engine,
+        id: u32,
+        address: impl Into<CmAddress>,
+        user: u64,
+    ) -> Result<u32, Error> {
+        engine.check_alive()?;
+        let address: CmAddress = address.into();
+        let mut state = lock(&self.state);
+        let State {
+            ids, groups, next, ..
+        } = &mut *state;
+        let found = ids.get(&id).ok_or(Error::NotFound("no such identifier"))?;
+        let place = found
+            .place
+            .as_ref()
+            .ok_or(Error::Invalid("the identifier has no device yet"))?;
+        let native = address.service.is_some();
+        let (mgid, mlid) = route::group(&place.device, address.at.ip(), native)
+            .ok_or(Error::Invalid("no multicast address"))?;
+        let number = *next;
+        *next = next.checked_add(1).unwrap_or(1);
+        let group = Group {
+            id,
+            reported: Arc::default(),
+        };
+        found.channel.events.push(News {
+            kind: NewsKind::MulticastJoin,
+            user,
+            id,
+            listener: None,
+            group: Some(number),
+            status: 0,
+            enhanced: Enhanced::default(),
+            conn: ConnParam::default(),
+            ud: Some(UdParam {
+                qp_num: MULTICAST_QPN,
+                qkey: found.qkey,
+                av: AddressVector {
+                    dgid: mgid,
+                    dlid: mlid,
+                    sgid_index: place.sgid_index,
+                    hop_limit: if place.device.is_ethernet() {
+                        HOP_LIMIT
+                    } else {
+                        1
+                    },
+                    traffic_class: found.tos,
+                    is_global: true,
+                    port_num: 1,
+                    ..AddressVector::default()
+                },
+            }),
+            reported: group.reported.clone(),
+        });
+        groups.insert(number, group);
+        Ok(number)
+    }
+
+    /// Leaves a group. Gives the number of its events that were handed out.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn leave(&self, engine: &Engine, group: u32) -> Result<u32, Error> {
+        engine.check_epoch()?;
+        let mut state = lock(&self.state);
+        let gone = state
+            .groups
+            .remove(&group)
+            .ok_or(Error::NotFound("no such membership"))?;
+        if let Some(id) = state.ids.get(&gone.id) {
+            id.channel.events.retract(|news| news.group == Some(group));
+        }
+        Ok(gone.reported.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,163 @@
+//! Connections to other hosts as the host's registry has them, and what is said for those who were killed.
+//!
+//! A process that ends in order takes leave of its peers; one that is killed cannot. Who it was connected to on this host notices by
+//! itself; a peer on another host would hear nothing. So each connection over the network is written down, and the process that finds
+//! another one dead sends the DREQ that it owes. Owns the form of such a record. Must not know how a death is noticed.
+
+use ferriband_cm::{Machine, Route, Summary};
+use ferriband_memory::host::{CONNECTION_WORDS, Inherited};
+use ferriband_transport::types::AddressVector;
+use ferriband_wire::cm::{CmMad, Dreq, PrivateData};
+use ferriband_wire::{CommId, Gid, Lid, Qpn, TransactionId};
+
+use super::id::Id;
+use super::{Cm, HOP_LIMIT, MAD, route};
+use crate::engine::Engine;
+
+/// Connections of the dead that one look takes over at the most: what the registry's table holds.
+const MOST_INHERITED: usize = 8192;
+
+fn halves(gid: &Gid) -> [u64; 2] {
+    let whole = u128::from_be_bytes(gid.0);
+    [(whole >> 64) as u64, whole as u64]
+}
+
+fn whole(high: u64, low: u64) -> Gid {
+    Gid((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+}
+
+/// A connection in the registry's words; None for one that does not leave this host.
+fn words(connection: &Summary, sgid: &Gid) -> Option<[u64; CONNECTION_WORDS]> {
+    let Route::Gsi { av, .. } = connection.route else {
+        return None;
+    };
+    let [d_high, d_low] = halves(&av.dgid);
+    let [s_high, s_low] = halves(sgid);
+    let remote = connection.remote?;
+    Some([
+        u64::from(connection.comm.0) | u64::from(remote.0) << 32,
+        connection.remote_qpn.0.into(),
+        d_high,
+        d_low,
+        s_high,
+        s_low,
+        0,
+    ])
+}
+
+/// The last word of a dead process, where it goes, and from which of our GIDs.
+fn last_word(dead: &Inherited) -> Option<(Gid, Gid, [u8; MAD])> {
+    let [ids, qpn, d_high, d_low, s_high, s_low, _] = dead.words;
+    let message = Dreq {
+        local_comm_id: CommId(ids as u32),
+        remote_comm_id: CommId((ids >> 32) as u32),
+        remote_qpn: Qpn(qpn as u32 & 0xff_ffff),
+        private_data: PrivateData::default(),
+    };
+    let mut mad = [0; MAD];
+    // any transaction does: a DREQ begins an exchange
+    CmMad::new(TransactionId(ids), message)
+        .emit(&mut mad)
+        .ok()?;
+    Some((whole(d_high, d_low), whole(s_high, s_low), mad))
+}
+
+impl Id {
+    /// Writes the connection down, if it leads to another host.
+    pub(super) fn open_record(&mut self, engine: &Engine, machine: &Machine) {
+        let (Some(comm), Some(place), None) = (self.comm, &self.place, &self.record) else {
+            return;
+        };
+        let Some(connection) = machine.summary(comm) else {
+            return;
+        };
+        let Some(words) = words(&connection, &place.gid()) else {
+            return;
+        };
+        // a full table costs the peer the news of our death, nothing else
+        self.record = engine.registry.connection_open(&words).ok();
+        // with packets forced the other end may be a process of this host
+        if let Some(owner) = engine.registry.owner_of_qpn(connection.remote_qpn)
+            && route::place_of_gid(&self.dgid, Lid(0)).is_some()
+        {
+            engine.watch_life(owner);
+        }
+    }
+
+    /// The connection has ended in order.
+    pub(super) fn close_record(&mut self, engine: &Engine) {
+        if let Some(record) = self.record.take() {
+            engine.registry.connection_close(record);
+        }
+    }
+}
+
+impl Cm {
+    /// Takes leave for the processes of this host that could not.
+    pub(crate) fn speak_for_the_dead(engine: &Engine) {
+        for _ in 0..MOST_INHERITED {
+            let Some(dead) = engine.registry.connection_inherit() else {
+                return;
+            };
+            let Some((dgid, sgid, mad)) = last_word(&dead) else {
+                continue;
+            };
+            let (Some(place), Ok(roce)) = (route::place_of_gid(&sgid, Lid(0)), engine.roce())
+            else {
+                continue;
+            };
+            let av = AddressVector {
+                dgid,
+                sgid_index: place.sgid_index,
+                hop_limit: HOP_LIMIT,
+                is_global: true,
+                port_num: 1,
+                ..AddressVector::default()
+            };
+            roce.send_mad(&place.device, &av, &mad);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferriband_memory::host::ProcessRef;
+    use ferriband_wire::cm::Message;
+
+    #[test]
+    fn what_is_written_down_becomes_a_dreq() {
+        let (here, there) = (whole(1, 2), whole(3, 4));
+        let connection = Summary {
+            comm: CommId(0x0030_1234),
+            remote: Some(CommId(0x0050_9876)),
+            state: ferriband_cm::table::State::Established,
+            local_qpn: Qpn(7),
+            remote_qpn: Qpn(0x123),
+            active: true,
+            route: Route::Gsi {
+                device: 1,
+                sgid_index: 0,
+                av: AddressVector {
+                    dgid: there,
+                    is_global: true,
+                    ..AddressVector::default()
+                },
+            },
+        };
+        let process = ProcessRef {
+            slot: 3,
+            generation: 1,
+        };
+        let words = words(&connection, &here).expect("it leaves the host");
+        let (to, from, mad) = last_word(&Inherited { process, words }).expect("a message");
+        assert_eq!((to, from), (there, here));
+        let Message::Dreq(dreq) = CmMad::parse(&mad).expect("whole").message else {
+            panic!("no DREQ");
+        };
+        assert_eq!(
+            (dreq.local_comm_id, dreq.remote_comm_id, dreq.remote_qpn),
+            (connection.comm, CommId(0x0050_9876), Qpn(0x123))
+        );
+    }
+}
