@@ -13,6 +13,10 @@ BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest python3-pyverbs
 BENCH_PACKAGES = perftest strace
+# The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
+INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
+# Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
+INTEROP ?=
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 FERRIBAND = $(TARGET)/release/ferriband
@@ -26,7 +30,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak bench lint install uninstall clean
+.PHONY: help build demo test soak bench interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -61,6 +65,10 @@ soak: build ## run many more seeds of the simulator, others each day (five to te
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
 	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+
+interop: build ## run Debian's RDMA programs with the Linux kernel's Soft-RoCE in a guest (the first time ten minutes more)
+	$(need) $(INTEROP_PACKAGES)
+	$(CARGO) xtask interop --ferriband $(FERRIBAND) $(INTEROP)
 
 lint: ## formatting, clippy, our own gates, licences and advisories of the crates that we use
 	@scripts/need-rust

@@ -80,7 +80,7 @@ pub fn run(args: &[String]) -> Outcome {
 }
 
 /// Where cargo puts what it builds.
-fn target_directory() -> PathBuf {
+pub fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }

@@ -1,11 +1,12 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
 //! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings; `gates` checks rules that no compiler does. Nothing here is needed to build the Rust crates, and
+//! bindings; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
 //! no crate depends on it.
 
 mod bindings;
 mod gates;
+mod interop;
 mod libs;
 mod symbols;
 
@@ -23,6 +24,8 @@ usage: cargo xtask COMMAND
         system; with --check only compare
   gates
         check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
+  interop [OPTIONS]
+        run Debian's programs between our adapter and the Linux kernel's Soft-RoCE in a guest; interop --help
 ";
 
 /// What a chore returns: a message for the person at the terminal when it failed.
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "libs" => libs::run(rest),
         Some((command, rest)) if command == "bindings" => bindings::run(rest),
         Some((command, rest)) if command == "gates" => gates::run(rest),
+        Some((command, rest)) if command == "interop" => interop::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

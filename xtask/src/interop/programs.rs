@@ -1,0 +1,433 @@
+//! What is run: Debian's programs, each as a server and a client, and how their figures are read.
+
+use super::lab::{Family, Ready};
+
+/// How a program's result is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// It ends well, and says this.
+    Says(&'static str),
+    /// It ends well.
+    Silent,
+    /// ibv_*_pingpong: microseconds per round trip.
+    PingPong,
+    /// ib_*_lat: a line of microseconds.
+    Latency,
+    /// ib_*_bw: a line of MiB/s and millions of messages per second.
+    Bandwidth,
+    /// The same, read as a message rate.
+    Rate,
+}
+
+/// A figure with its unit.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Figure {
+    /// One way, or a round trip, as the program reports it.
+    Microseconds(f64),
+    /// 10^6 bytes per second.
+    MegabytesPerSecond(f64),
+    /// 10^3 messages per second.
+    KilomessagesPerSecond(f64),
+}
+
+impl Figure {
+    /// Value and unit, for JSON.
+    pub fn parts(self) -> (f64, &'static str) {
+        match self {
+            Figure::Microseconds(value) => (value, "us"),
+            Figure::MegabytesPerSecond(value) => (value, "MB/s"),
+            Figure::KilomessagesPerSecond(value) => (value, "k/s"),
+        }
+    }
+}
+
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (value, unit) = self.parts();
+        let digits = usize::from(value < 10.0);
+        write!(f, "{value:.digits$} {unit}")
+    }
+}
+
+/// A pair of programs, as templates that [`super::lab::Lab::fill`] completes.
+pub struct Program {
+    /// The server's command.
+    pub server: String,
+    /// The client's command.
+    pub client: String,
+    /// The row's title: what a person would type, without devices, ports and addresses.
+    pub title: String,
+    /// What a good end proves.
+    pub proves: String,
+    /// Which addresses are used.
+    pub family: Family,
+    /// When the server may be called.
+    pub ready: Ready,
+    /// How to read the result.
+    pub report: Report,
+    /// False for what does not survive loss by its nature: nobody repeats a packet of UC or UD.
+    pub survives_loss: bool,
+}
+
+/// Everything that is run, in the order of the table.
+pub fn all() -> Vec<Program> {
+    let mut all = Vec::new();
+    ping_pongs(&mut all);
+    connections(&mut all);
+    for managed in [false, true] {
+        perftest(&mut all, managed);
+    }
+    all
+}
+
+fn ping_pongs(all: &mut Vec<Program>) {
+    let cases = [
+        (
+            "rc",
+            "-s 4096 -n 500",
+            "RC SEND of 4 KiB, every byte checked",
+            Family::V4,
+        ),
+        (
+            "rc",
+            "-s 4096 -n 500 -e",
+            "the same, sleeping for events",
+            Family::V4,
+        ),
+        (
+            "uc",
+            "-s 4096 -n 500",
+            "UC SEND of 4 KiB, every byte checked",
+            Family::V4,
+        ),
+        (
+            "ud",
+            "-s 1024 -n 500",
+            "UD SEND of 1 KiB, every byte checked",
+            Family::V4,
+        ),
+        (
+            "srq",
+            "-s 4096 -n 500",
+            "16 RC queue pairs on one SRQ, every byte checked",
+            Family::V4,
+        ),
+        (
+            "rc",
+            "-s 4096 -n 500",
+            "RC SEND of 4 KiB over IPv6",
+            Family::V6,
+        ),
+        (
+            "ud",
+            "-s 1024 -n 500",
+            "UD SEND of 1 KiB over IPv6",
+            Family::V6,
+        ),
+    ];
+    for (service, options, proves, family) in cases {
+        // ibv_srq_pingpong of rdma-core 44 has no check of bytes over a chosen path MTU; -c they all have
+        let common =
+            format!("ibv_{service}_pingpong -d {{dev}} -g {{gid}} -p {{port}} -c {options}");
+        all.push(Program {
+            client: format!("{common} {{server}}"),
+            server: common,
+            title: format!("ibv_{service}_pingpong -g -c {options}{}", version(family)),
+            proves: proves.to_owned(),
+            family,
+            ready: Ready::Tcp,
+            report: Report::PingPong,
+            survives_loss: matches!(service, "rc" | "srq"),
+        });
+    }
+}
+
+fn version(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "",
+        Family::V6 => " (IPv6)",
+    }
+}
+
+/// udaddy takes no other.
+const UDADDY_PORT: u16 = 7174;
+
+/// The programs of rdmacm-utils.
+fn connections(all: &mut Vec<Program>) {
+    let mut push =
+        |server: &str, client: &str, title: &str, proves: &str, report, survives_loss| {
+            let family = if title.contains("IPv6") {
+                Family::V6
+            } else {
+                Family::V4
+            };
+            all.push(Program {
+                server: server.to_owned(),
+                client: client.to_owned(),
+                title: title.to_owned(),
+                proves: proves.to_owned(),
+                family,
+                ready: match title.split_once(' ') {
+                    Some(("mckey", _)) => Ready::Group,
+                    Some(("udaddy", _)) => Ready::CmAt(UDADDY_PORT),
+                    _ => Ready::Cm,
+                },
+                report,
+                survives_loss,
+            });
+        };
+    let rping = "-a {server} -p {port} -C 50 -S 20000 -V";
+    for (title, proves) in [
+        (
+            "rping -C 50 -S 20000 -V",
+            "connected by the connection manager: SEND, READ and WRITE, validated",
+        ),
+        ("rping -C 50 -S 20000 -V (IPv6)", "the same over IPv6"),
+    ] {
+        push(
+            &format!("rping -s {rping}"),
+            &format!("rping -c {rping}"),
+            title,
+            proves,
+            Report::Silent,
+            true,
+        );
+    }
+    let complete = Report::Says("return status 0");
+    push(
+        "ucmatose -b {own} -p {port} -c 5 -C 20 -S 5000",
+        "ucmatose -s {server} -p {port} -c 5 -C 20 -S 5000",
+        "ucmatose -c 5 -C 20 -S 5000",
+        "five connections, data both ways, disconnected in order",
+        complete,
+        true,
+    );
+    push(
+        "udaddy -b {own} -c 5 -C 10 -S 1000",
+        "udaddy -s {server} -c 5 -C 10 -S 1000",
+        "udaddy -c 5 -C 10 -S 1000",
+        "datagram peers resolved by SIDR, data both ways",
+        complete,
+        false,
+    );
+    push(
+        "rdma_server -p {port}",
+        "rdma_client -s {server} -p {port}",
+        "rdma_server, rdma_client",
+        "endpoints of rdma_create_ep, one message each way",
+        Report::Says("end 0"),
+        true,
+    );
+    push(
+        "mckey -m {group} -b {own} -C 10 -S 500",
+        "mckey -m {group} -b {own} -C 10 -S 500 -s",
+        "mckey -C 10 -S 500",
+        "a multicast group, joined by IGMP, datagrams to it",
+        complete,
+        false,
+    );
+}
+
+/// perftest; `managed` with queue pairs that the connection manager connects.
+fn perftest(all: &mut Vec<Program>, managed: bool) {
+    let flag = if managed { " -R" } else { "" };
+    let ready = if managed { Ready::Cm } else { Ready::Tcp };
+    let mut push = |program: &str, options: &str, proves: &str, report, family, survives_loss| {
+        let common = format!("{program} -d {{dev}} -x {{gid}} -p {{port}} -F{flag} {options}");
+        all.push(Program {
+            client: format!("{common} {{server}}"),
+            server: common,
+            title: format!("{program}{flag} {options}{}", version(family)),
+            proves: proves.to_owned(),
+            family,
+            ready,
+            report,
+            survives_loss,
+        });
+    };
+    let (latency, bandwidth, rate) = (Report::Latency, Report::Bandwidth, Report::Rate);
+    let v4 = Family::V4;
+    push(
+        "ib_send_lat",
+        "-s 64 -n 500 -e",
+        "RC SEND of 64 B, asleep",
+        latency,
+        v4,
+        true,
+    );
+    push(
+        "ib_send_bw",
+        "-n 200 -e",
+        "RC SEND of 64 KiB in a stream",
+        bandwidth,
+        v4,
+        true,
+    );
+    push(
+        "ib_write_lat",
+        "-s 64 -n 500",
+        "RDMA WRITE of 64 B, polling",
+        latency,
+        v4,
+        true,
+    );
+    push(
+        "ib_write_bw",
+        "-n 200",
+        "RDMA WRITE of 64 KiB in a stream",
+        bandwidth,
+        v4,
+        true,
+    );
+    push(
+        "ib_read_lat",
+        "-s 64 -n 500 -e",
+        "RDMA READ of 64 B, asleep",
+        latency,
+        v4,
+        true,
+    );
+    push(
+        "ib_read_bw",
+        "-n 200 -e",
+        "RDMA READ of 64 KiB in a stream",
+        bandwidth,
+        v4,
+        true,
+    );
+    push(
+        "ib_atomic_lat",
+        "-A FETCH_AND_ADD -n 500 -e",
+        "fetch-and-add, asleep",
+        latency,
+        v4,
+        true,
+    );
+    push(
+        "ib_atomic_bw",
+        "-A CMP_AND_SWAP -n 500 -e",
+        "compare-and-swap in a stream",
+        rate,
+        v4,
+        true,
+    );
+    if !managed {
+        push(
+            "ib_send_lat",
+            "-c UD -s 64 -n 500 -e",
+            "UD SEND of 64 B, asleep",
+            latency,
+            v4,
+            false,
+        );
+        push(
+            "ib_send_lat",
+            "-c UC -s 64 -n 500 -e",
+            "UC SEND of 64 B, asleep",
+            latency,
+            v4,
+            false,
+        );
+        push(
+            "ib_write_bw",
+            "-n 200",
+            "RDMA WRITE of 64 KiB over IPv6",
+            bandwidth,
+            Family::V6,
+            true,
+        );
+    }
+}
+
+/// perftest's "MB" is 2^20 bytes.
+const MEBIBYTE: f64 = 1.048_576;
+
+/// The figure in what a client printed. `Ok(None)` for a program that prints none; `Err` says what is missing.
+pub fn figure(report: Report, output: &str) -> Result<Option<Figure>, String> {
+    match report {
+        Report::Silent => Ok(None),
+        Report::Says(words) if output.contains(words) => Ok(None),
+        Report::Says(words) => Err(format!("it did not say \"{words}\"")),
+        Report::PingPong => {
+            let line = output.lines().find(|line| line.ends_with("usec/iter"));
+            let number =
+                line.and_then(|line| line.split_ascii_whitespace().rev().nth(1)?.parse().ok());
+            let number = number.ok_or("it printed no time per iteration")?;
+            Ok(Some(Figure::Microseconds(number)))
+        }
+        // bytes, iterations, min, max, typical, average, deviation, 99 %, 99.9 %
+        Report::Latency => row(output, 9).map(|row| Some(Figure::Microseconds(row[4]))),
+        // bytes, iterations, peak, average, millions of messages per second
+        Report::Bandwidth => {
+            row(output, 5).map(|row| Some(Figure::MegabytesPerSecond(row[3] * MEBIBYTE)))
+        }
+        Report::Rate => row(output, 5).map(|row| Some(Figure::KilomessagesPerSecond(row[4] * 1e3))),
+    }
+}
+
+/// The last line that consists of `columns` numbers: perftest's result.
+fn row(output: &str, columns: usize) -> Result<Vec<f64>, String> {
+    let numbers = |line: &str| {
+        line.split_ascii_whitespace()
+            .map(str::parse)
+            .collect::<Result<Vec<f64>, _>>()
+            .ok()
+    };
+    output
+        .lines()
+        .rev()
+        .filter_map(numbers)
+        .find(|row| row.len() == columns)
+        .ok_or_else(|| "it printed no line of results".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_lines_of_numbers() {
+        // rows as perftest 4.5 prints them
+        let latency =
+            " #bytes #iterations t_min\n 64 500 45.0 99.0 51.25 52.0 3.0 80.0 99.0\n----\n";
+        assert_eq!(
+            figure(Report::Latency, latency),
+            Ok(Some(Figure::Microseconds(51.25)))
+        );
+        let bandwidth = " 65536 200 50.00 42.91 0.000687\n";
+        let Ok(Some(Figure::MegabytesPerSecond(value))) = figure(Report::Bandwidth, bandwidth)
+        else {
+            panic!("there is a bandwidth");
+        };
+        assert!((value - 45.0).abs() < 0.01);
+        assert!(figure(Report::Latency, bandwidth).is_err());
+        let pingpong = "4096000 bytes in 0.10 seconds = 320.00 Mbit/sec\n500 iters in 0.10 seconds = 204.80 usec/iter\n";
+        assert_eq!(
+            figure(Report::PingPong, pingpong),
+            Ok(Some(Figure::Microseconds(204.8)))
+        );
+        assert!(figure(Report::Says("status 0"), "return status -1").is_err());
+    }
+
+    #[test]
+    fn every_template_is_completed_by_what_the_lab_knows() {
+        for program in all() {
+            for command in [&program.server, &program.client] {
+                let mut rest = command.clone();
+                for known in ["{dev}", "{gid}", "{own}", "{server}", "{port}", "{group}"] {
+                    rest = rest.replace(known, "");
+                }
+                assert!(!rest.contains('{'), "{command}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_repeats_is_not_run_with_loss() {
+        for program in all() {
+            let unreliable = ["ibv_uc", "ibv_ud", "udaddy", "mckey", "-c UD", "-c UC"];
+            let is_unreliable = unreliable.iter().any(|part| program.server.contains(part));
+            assert_eq!(program.survives_loss, !is_unreliable, "{}", program.title);
+        }
+    }
+}
