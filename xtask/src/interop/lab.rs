@@ -204,7 +204,8 @@ impl Lab {
         })
     }
 
-    /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the command runs, `{server}` and `{port}`.
+    /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the command runs, `{server}`, `{tcp}` (its
+    /// address for programs that exchange theirs over TCP, and listen for IPv4 alone) and `{port}`.
     pub fn fill(
         &self,
         template: &str,
@@ -226,6 +227,7 @@ impl Lab {
             .replace("{gid}", &gid.to_string())
             .replace("{own}", &address(side, family))
             .replace("{server}", &address(server, family))
+            .replace("{tcp}", &address(server, Family::V4))
             .replace("{port}", &port.to_string())
             .replace("{group}", GROUP)
     }

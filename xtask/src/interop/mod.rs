@@ -42,11 +42,15 @@ other, without and with loss of 1 % in both directions. The first time it builds
 /// The longest that a pair of programs may take, with loss.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long the other program may go on after one has ended badly, or well.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+const END_PATIENCE: Duration = Duration::from_secs(15);
 /// The file system of the run.
 const DIRECTORY: &str = "/run";
 /// The first TCP port; each pair has its own, below the range that the kernel gives to clients.
 const FIRST_PORT: u16 = 19_000;
+
+/// What a client says that called where nobody listens (IBA 12.6.7.2, reason 8), and how often it may.
+const TOO_EARLY: &str = "RDMA_CM_EVENT_REJECTED; error: 8";
+const MOST_TRIES: u32 = 5;
 
 #[derive(Default)]
 struct Options {
@@ -363,8 +367,7 @@ fn fill_table(options: &Options, lab: &mut Lab) -> Result<Table, String> {
                 let cell = if lossy && !program.survives_loss {
                     table::Outcome::Left("nothing repeats what is lost")
                 } else {
-                    port += 1;
-                    run_pair(options, lab, program, setting, port)?
+                    run_pair(options, lab, program, setting, &mut port)?
                 };
                 if !matches!(cell, table::Outcome::Left(_)) {
                     say(&format!(
@@ -390,27 +393,66 @@ fn fill_table(options: &Options, lab: &mut Lab) -> Result<Table, String> {
     })
 }
 
+/// Runs a pair of programs, on ports from `port` on.
 fn run_pair(
     options: &Options,
     lab: &mut Lab,
     program: &Program,
     setting: &Setting,
-    port: u16,
+    port: &mut u16,
 ) -> Result<table::Outcome, String> {
-    let fill = |lab: &Lab, template: &str, side| {
-        lab.fill(template, side, setting.server, program.family, port)
-    };
-    let commands = [
-        fill(lab, &program.server, setting.server),
-        fill(lab, &program.client, setting.client),
-    ];
     let capture = match &options.capture {
         Some(directory) => Some(start_capture(directory, program, setting)?),
         None => None,
     };
-    let mut server = lab.start(setting.server, &commands[0])?;
+    let mut tries = 0;
+    let outcome = loop {
+        tries += 1;
+        *port += 1;
+        let commands = [
+            lab.fill(
+                &program.server,
+                setting.server,
+                setting.server,
+                program.family,
+                *port,
+            ),
+            lab.fill(
+                &program.client,
+                setting.client,
+                setting.server,
+                program.family,
+                *port,
+            ),
+        ];
+        let (server, client) = run_commands(lab, program, setting, &commands, *port)?;
+        let came_too_early = program.calls_early && client.text.contains(TOO_EARLY);
+        if !came_too_early || tries == MOST_TRIES {
+            break judge(program, &commands, &server, &client);
+        }
+        say(&format!(
+            "{}: its client called before its server listened, again",
+            program.title
+        ));
+    };
+    if let Some(mut capture) = capture {
+        // An error says that it has ended, and then its file says why.
+        let _ = capture.kill();
+        let _ = capture.wait();
+    }
+    Ok(outcome)
+}
+
+fn run_commands(
+    lab: &mut Lab,
+    program: &Program,
+    setting: &Setting,
+    [server, client]: &[String; 2],
+    port: u16,
+) -> Result<(Output, Output), String> {
+    let mut server = lab.start(setting.server, server)?;
     lab.wait_for_server(setting.server, &mut server, program.ready, port)?;
-    let mut client = lab.start(setting.client, &commands[1])?;
+    let mut client = lab.start(setting.client, client)?;
     lab::until(PATIENCE, || {
         lab.has_ended(&mut client) || lab.has_ended(&mut server)
     });
@@ -418,13 +460,7 @@ fn run_pair(
         lab.has_ended(&mut client) && lab.has_ended(&mut server)
     });
     let client = lab.finish(client)?;
-    let server = lab.finish(server)?;
-    if let Some(mut capture) = capture {
-        // An error says that it has ended, and then its file says why.
-        let _ = capture.kill();
-        let _ = capture.wait();
-    }
-    Ok(judge(program, &commands, &server, &client))
+    Ok((lab.finish(server)?, client))
 }
 
 fn judge(
