@@ -13,7 +13,7 @@ use ferriband_verbs_sys::{ibv_ece, ibv_event_type};
 use std::ffi::{c_int, c_void};
 
 /// Reasons of the CM's REJ (IBA 12.6.7.2).
-const CONSUMER_REJECT: u8 = 28;
+pub const CONSUMER_REJECT: u8 = 28;
 const VENDOR_OPTION_NOT_SUPPORTED: u8 = 35;
 
 /// The limits of the identifier's device; EINVAL if it is bound to none.
@@ -103,7 +103,7 @@ unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
 ///
 /// # Safety
 /// The private data has the length that it says.
-unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
+pub unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
     functions()?;
     let limits = limits(id)?;
     validate(id, param, limits)?;
@@ -132,7 +132,7 @@ unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno>
 ///
 /// # Safety
 /// As for [`connect`].
-unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
+pub unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
     functions()?;
     if param.is_none() && get!(id.qp).is_null() {
         return Err(libc::EINVAL);
@@ -180,7 +180,7 @@ unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> 
 ///
 /// # Safety
 /// `data` is NULL or has `length` bytes.
-unsafe fn reject(
+pub unsafe fn reject(
     id: *mut rdma_cm_id,
     data: *const c_void,
     length: u8,
@@ -190,6 +190,24 @@ unsafe fn reject(
     let (id, data) = unsafe { (Id::of(id)?, bytes(data, length)) };
     // SAFETY: the data has this length.
     call(|f| unsafe { (f.reject)(id.handle(), data.as_ptr(), data.len() as u8, reason) })
+}
+
+/// Listens.
+pub fn listen(id: &Id, backlog: c_int) -> Result<(), Errno> {
+    // SAFETY: numbers only.
+    call(|f| unsafe { (f.listen)(id.handle(), backlog) })?;
+    resolve::query(id, What::Addresses)
+}
+
+/// Ends the connection; the queue pair goes to the error state.
+pub fn disconnect(id: &Id) -> Result<(), Errno> {
+    if get!(id.verbs).is_null() {
+        return Err(libc::EINVAL);
+    }
+    qp::to_error(id)?;
+    // SAFETY: numbers only.
+    call(|f| unsafe { (f.disconnect)(id.handle()) })?;
+    complete(id)
 }
 
 /// `rdma_connect`.
@@ -211,13 +229,8 @@ pub unsafe extern "C" fn rdma_connect(
 /// As the C interface demands.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let id = unsafe { Id::of(id) }?;
-        // SAFETY: numbers only.
-        call(|f| unsafe { (f.listen)(id.handle(), backlog) })?;
-        resolve::query(id, What::Addresses)
-    })
+    // SAFETY: the caller's promise.
+    status(|| listen(unsafe { Id::of(id) }?, backlog))
 }
 
 /// `rdma_accept`.
@@ -289,17 +302,8 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type)
 /// As the C interface demands.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let id = unsafe { Id::of(id) }?;
-        if get!(id.verbs).is_null() {
-            return Err(libc::EINVAL);
-        }
-        qp::to_error(id)?;
-        // SAFETY: numbers only.
-        call(|f| unsafe { (f.disconnect)(id.handle()) })?;
-        complete(id)
-    })
+    // SAFETY: the caller's promise.
+    status(|| disconnect(unsafe { Id::of(id) }?))
 }
 
 /// `rdma_establish`: the program's own queue pair is ready after a CONNECT_RESPONSE; EINVAL if the identifier has one.

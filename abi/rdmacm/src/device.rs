@@ -3,9 +3,10 @@
 //! A device stays open for good: programs keep `id->verbs`. Its domains go with the last identifier that is bound to it.
 
 use crate::boundary::{Errno, entry, object};
-use crate::verbs;
+use crate::{fork, verbs};
 use ferriband_verbs_sys::{ibv_context, ibv_device, ibv_pd, ibv_xrcd};
 use std::ffi::c_int;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Device {
@@ -29,11 +30,41 @@ pub struct Limits {
 }
 
 /// By index in the device list, which is fixed for the process.
-static DEVICES: Mutex<Vec<Option<Device>>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Devices> = Mutex::new(Devices {
+    list: Vec::new(),
+    generation: 0,
+});
 
-fn lock() -> MutexGuard<'static, Vec<Option<Device>>> {
+struct Devices {
+    list: Vec<Option<Device>>,
+    /// The process that opened them, as forks count.
+    generation: u32,
+}
+
+impl Deref for Devices {
+    type Target = Vec<Option<Device>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl DerefMut for Devices {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.list
+    }
+}
+
+fn lock() -> MutexGuard<'static, Devices> {
     // Each update leaves the table whole.
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let generation = fork::generation();
+    if devices.generation != generation {
+        // A forked child opens its own; the parent's stay as they are.
+        devices.generation = generation;
+        devices.list.clear();
+    }
+    devices
 }
 
 /// One use of a device, with its default protection domain if it was asked for.

@@ -87,7 +87,7 @@ unsafe fn destroy(pointer: *mut rdma_cm_id) -> Result<(), Errno> {
 ///
 /// # Safety
 /// `listener` is a synchronous identifier.
-unsafe fn get_request(listener: &Id) -> Result<*mut rdma_cm_id, Errno> {
+pub unsafe fn get_request(listener: &Id) -> Result<*mut rdma_cm_id, Errno> {
     if !listener.lock().is_synchronous {
         return Err(libc::EINVAL);
     }

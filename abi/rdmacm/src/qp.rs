@@ -86,7 +86,7 @@ fn prepare(id: &Id, pair: *mut ibv_qp) -> Result<(), Errno> {
 }
 
 /// A completion queue with its channel, told of `id`.
-fn create_cq(id: &Id, size: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
+pub fn create_cq(id: &Id, size: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
     let context = get!(id.verbs);
     let size = c_int::try_from(size).map_err(|_| libc::EINVAL)?;
     // SAFETY: the identifier's device is open.

@@ -2,7 +2,7 @@
 
 use crate::boundary::{Errno, check, errno, object};
 use ferriband_verbs_sys::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 #[allow(missing_docs)] // documented in the header
 unsafe extern "C" {
@@ -32,6 +32,32 @@ unsafe extern "C" {
     pub fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
     pub fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
     pub fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
+    pub fn ibv_reg_mr(
+        pd: *mut ibv_pd,
+        address: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> *mut ibv_mr;
+    pub fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
+    pub fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) -> c_int;
+    pub fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint);
+    pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+    pub fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
+    pub fn ibv_query_port(
+        context: *mut ibv_context,
+        port: u8,
+        attr: *mut _compat_ibv_port_attr,
+    ) -> c_int;
+    pub fn ibv_query_gid(
+        context: *mut ibv_context,
+        port: u8,
+        index: c_int,
+        gid: *mut ibv_gid,
+    ) -> c_int;
     pub fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
 }
 
@@ -137,4 +163,93 @@ pub unsafe fn query_device(context: *mut ibv_context) -> Result<ibv_device_attr,
         -1 => Err(errno()),
         error => Err(error),
     }
+}
+
+/// Registers memory.
+///
+/// # Safety
+/// `pd` is a protection domain; the memory stays mapped until the region is deregistered.
+pub unsafe fn register(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: u32,
+) -> Result<*mut ibv_mr, Errno> {
+    // SAFETY: the caller's promise.
+    object(unsafe { ibv_reg_mr(pd, address, length, access as c_int) })
+}
+
+/// An operation of a context, or EOPNOTSUPP if it has none.
+macro_rules! operation {
+    ($context:expr, $name:ident) => {{
+        let context: *mut ibv_context = $context;
+        // SAFETY: the caller's promise: an object of an open context.
+        unsafe { (*context).ops.$name }.ok_or(libc::EOPNOTSUPP)
+    }};
+}
+
+/// `ibv_post_send` of one request.
+///
+/// # Safety
+/// `qp` is a queue pair; the request and what it points to are what their types say.
+#[inline]
+pub unsafe fn post_send(qp: *mut ibv_qp, request: &mut ibv_send_wr) -> Result<(), Errno> {
+    let mut bad = std::ptr::null_mut();
+    // SAFETY: the caller's promise.
+    let post = operation!(unsafe { (*qp).context }, post_send)?;
+    // SAFETY: the caller's promise.
+    check(unsafe { post(qp, request, &raw mut bad) })
+}
+
+/// `ibv_post_recv` of a chain of requests.
+///
+/// # Safety
+/// As for [`post_send`].
+#[inline]
+pub unsafe fn post_recv(qp: *mut ibv_qp, first: *mut ibv_recv_wr) -> Result<(), Errno> {
+    let mut bad = std::ptr::null_mut();
+    // SAFETY: the caller's promise.
+    let post = operation!(unsafe { (*qp).context }, post_recv)?;
+    // SAFETY: the caller's promise.
+    check(unsafe { post(qp, first, &raw mut bad) })
+}
+
+/// `ibv_poll_cq`: how many of the places were filled; EIO after an overrun.
+///
+/// # Safety
+/// `cq` is a completion queue.
+#[inline]
+pub unsafe fn poll_cq(cq: *mut ibv_cq, places: &mut [ibv_wc]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let poll = operation!(unsafe { (*cq).context }, poll_cq)?;
+    // SAFETY: the caller's promise; there are as many places.
+    let count = unsafe { poll(cq, places.len() as c_int, places.as_mut_ptr()) };
+    usize::try_from(count).map_err(|_| libc::EIO)
+}
+
+/// `ibv_req_notify_cq`, for any completion.
+///
+/// # Safety
+/// `cq` is a completion queue.
+pub unsafe fn request_notification(cq: *mut ibv_cq) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let request = operation!(unsafe { (*cq).context }, req_notify_cq)?;
+    // SAFETY: the caller's promise.
+    check(unsafe { request(cq, 0) })
+}
+
+/// Takes an event of a completion channel and acknowledges it; false if there is none. The channel's descriptor must be
+/// non-blocking.
+///
+/// # Safety
+/// `channel` is a completion channel, and its completion queues live.
+pub unsafe fn take_cq_event(channel: *mut ibv_comp_channel) -> bool {
+    let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the caller's promise, and the places live during the call.
+    if unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut context) } != 0 {
+        return false;
+    }
+    // SAFETY: the event that was just taken.
+    unsafe { ibv_ack_cq_events(cq, 1) };
+    true
 }

@@ -115,6 +115,26 @@ fn run(name: &str) {
     must_succeed(Command::new(program).env("LD_LIBRARY_PATH", common::library_dir()));
 }
 
+/// The same over both wires, on the loopback interface.
+fn run_on_both_wires(name: &str) {
+    if !has_headers() {
+        return;
+    }
+    let program = compile(name, &[]);
+    for (device, wire) in [("ferri0", "direct"), ("ferri_lo", "roce")] {
+        if wire == "roce" && !common::port_is_to_be_had() {
+            return;
+        }
+        eprintln!("{device}, {wire}");
+        must_succeed(
+            Command::new(&program)
+                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("FERRIBAND_DEVICES", device)
+                .env("FERRIBAND_WIRE", wire),
+        );
+    }
+}
+
 #[test]
 fn connections_with_event_channels() {
     run_with_mock("connect", &["unfit"]);
@@ -194,6 +214,27 @@ fn hundreds_of_connections_stand_and_end() {
     }
     let served = server.wait().expect("waiting for our child");
     assert!(output.status.success() && served.success(), "{said}");
+}
+
+#[test]
+fn stream_sockets() {
+    run_on_both_wires("streams");
+}
+
+#[test]
+fn datagram_sockets() {
+    run_on_both_wires("messages");
+}
+
+/// The other side is spoken by hand.
+#[test]
+fn protocol_of_sockets() {
+    run_on_both_wires("peer");
+}
+
+#[test]
+fn ends_of_sockets() {
+    run_on_both_wires("ends");
 }
 
 /// The system's libibverbs has none of the private functions.

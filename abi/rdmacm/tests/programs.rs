@@ -86,7 +86,7 @@ enum End {
 
 /// Runs a server and a client. Nothing tells when a server listens, so a client that was refused right away tries again.
 fn meet(wire: Wire, end: End, server: &[&str], client: &[&str]) {
-    if !is_installed(server[0]) || wire == Wire::Packets && !port_is_to_be_had() {
+    if !is_installed(server[0]) || wire == Wire::Packets && !common::port_is_to_be_had() {
         return;
     }
     let mut serving = start(wire, server);
@@ -116,25 +116,6 @@ fn pair(server: &[&str], client: &[&str]) {
     for wire in [Wire::Direct, Wire::Packets] {
         meet(wire, End::Own, server, client);
     }
-}
-
-/// False where another user, or the kernel, has the port of RoCEv2.
-fn port_is_to_be_had() -> bool {
-    let taken = std::fs::read_to_string("/proc/net/udp")
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let local = fields.nth(1)?;
-            let uid: u32 = fields.nth(5)?.parse().ok()?;
-            local.ends_with(":12B7").then_some(uid)
-        })
-        // SAFETY: getuid has no preconditions.
-        .any(|uid| uid != unsafe { libc::getuid() });
-    if taken {
-        eprintln!("skipped: UDP port 4791 is another user's");
-    }
-    !taken
 }
 
 /// A port of this test run's own.
@@ -289,5 +270,78 @@ fn cmtime_connects_two_hundred_at_once() {
             &[&["cmtime", "-b", "127.0.0.1"], &common[..]].concat(),
             &[&["cmtime", "-s", "127.0.0.1"], &common[..]].concat(),
         );
+    }
+}
+
+/// A client sends and receives what the server checks, in each way that a program may wait.
+#[test]
+fn rstream_verifies_in_each_mode() {
+    let modes: [&[&str]; 5] = [
+        &[],
+        &["-T", "b"],
+        &["-T", "a"],
+        &["-T", "n"],
+        &["-T", "r", "-T", "a", "-B", "9000"],
+    ];
+    for (number, mode) in modes.iter().enumerate() {
+        let port = port(12);
+        let common = ["-p", &port, "-T", "v", "-S", "30000", "-I", "10", "-C", "5"];
+        eprintln!("mode {number}: {mode:?}");
+        pair(
+            &[&["rstream", "-b", "127.0.0.1"], &common[..], mode].concat(),
+            &[&["rstream", "-s", "127.0.0.1"], &common[..], mode].concat(),
+        );
+    }
+}
+
+/// Bytes go straight into the other side's buffer.
+#[test]
+fn riostream_verifies() {
+    let port = port(13);
+    let common = ["-p", &port, "-T", "v", "-S", "50000", "-I", "5", "-C", "3"];
+    pair(
+        &[&["riostream", "-b", "127.0.0.1"], &common[..]].concat(),
+        &[&["riostream", "-s", "127.0.0.1"], &common[..]].concat(),
+    );
+}
+
+#[test]
+fn udpong_gets_its_datagrams_back() {
+    let port = port(14);
+    let common = ["-p", &port, "-T", "b"];
+    let test = ["-T", "e", "-C", "100", "-S", "500"];
+    for wire in [Wire::Direct, Wire::Packets] {
+        meet(
+            wire,
+            End::Ours,
+            &[&["udpong", "-b", "127.0.0.1"], &common[..]].concat(),
+            &[&["udpong", "-s", "127.0.0.1"], &common[..], &test].concat(),
+        );
+    }
+}
+
+#[test]
+fn rcopy_copies_a_file() {
+    let port = port(15);
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let from = directory.join(format!("rcopy-from-{port}"));
+    let to = directory.join(format!("rcopy-to-{port}"));
+    let bytes: Vec<u8> = (0..3_000_001u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .collect();
+    std::fs::write(&from, &bytes).expect("a file to copy");
+    let target = format!("127.0.0.1:{}", to.display());
+    let source = from.to_str().expect("a name");
+    for wire in [Wire::Direct, Wire::Packets] {
+        let _ = std::fs::remove_file(&to);
+        let client = ["rcopy", source, &target, "-p", &port];
+        meet(wire, End::Ours, &["rcopy", "-p", &port], &client);
+        // Nothing was copied where the program, or the port of the wire, is not to be had.
+        if let Ok(copy) = std::fs::read(&to) {
+            assert!(copy == bytes, "{wire:?}: the copy differs");
+        }
+    }
+    for path in [from, to] {
+        let _ = std::fs::remove_file(path);
     }
 }

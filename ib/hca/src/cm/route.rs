@@ -2,7 +2,8 @@
 //!
 //! Owns nothing. The kernel's routing table is asked by connecting a datagram socket, which sends nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use ferriband_cm::{LocalEnd, Path};
@@ -162,16 +163,24 @@ pub(super) fn resolve(
 
 /// The source that the routing table has for a destination.
 fn ask_kernel(from: SocketAddr, to: SocketAddr) -> Result<SocketAddr, i32> {
-    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+    let errno = rustix::io::Errno::raw_os_error;
     let mut from = from;
     from.set_port(0);
-    let socket = UdpSocket::bind(from).map_err(errno)?;
+    let family = match from {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    // a system call of our own: the C library's `socket` may be a preload's that makes sockets over queue pairs, and asks us
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(errno)?;
+    rustix::net::bind(&socket, &from).map_err(errno)?;
     let mut to = to;
     if to.port() == 0 {
         to.set_port(9);
     }
-    socket.connect(to).map_err(errno)?;
-    let mut source = socket.local_addr().map_err(errno)?;
+    rustix::net::connect(&socket, &to).map_err(errno)?;
+    let name = rustix::net::getsockname(&socket).map_err(errno)?;
+    let mut source = SocketAddr::try_from(name).map_err(errno)?;
     source.set_port(0);
     // what getsockname says of a link-local address has its link; it may be missing where none was asked for
     if let (SocketAddr::V6(known), SocketAddr::V6(asked)) = (&mut source, to)
