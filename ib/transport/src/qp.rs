@@ -34,7 +34,7 @@ use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
 use crate::rc::window::WindowLimit;
 use crate::recv_queue::RecvQueue;
-use crate::send_queue::{Datagram, PostError, SendQueue, SendWr};
+use crate::send_queue::{PostError, SendQueue, SendWr};
 use crate::types::{
     Instant, MigState, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendOpcode, Sge,
 };
@@ -65,8 +65,8 @@ pub struct QpConfig {
 pub enum Path {
     /// Along `QpAttr::av`. The driver may cache what it made of it until the next modify or PATH_MIG event.
     Connected,
-    /// To this destination (UD): path, remote queue pair, and the handle given when posting.
-    Datagram(Datagram),
+    /// To the destination that [`QueuePair::datagram`] says (UD).
+    Datagram,
 }
 
 /// A packet to send: `buf[..len]` holds it from BTH to pad; link and network headers and CRCs are the driver's.

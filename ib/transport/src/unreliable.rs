@@ -40,6 +40,8 @@ pub(crate) struct UnreliableSender {
     cur_packet: u32,
     draining: bool,
     counters: QpCounters,
+    /// Where the last datagram goes. Kept here and not returned with it: what is moved for each packet counts.
+    pub sent_to: Option<Datagram>,
 }
 
 impl UnreliableSender {
@@ -50,6 +52,7 @@ impl UnreliableSender {
             cur_packet: 0,
             draining: false,
             counters: QpCounters::default(),
+            sent_to: None,
         }
     }
 
@@ -95,17 +98,18 @@ impl UnreliableSender {
         self.draining && self.cur_packet == 0
     }
 
-    /// The next packet and, for a datagram, where it goes. A request completes with its last packet.
+    /// The next packet. A request completes with its last packet.
+    /// [`Self::sent_to`] says where a datagram goes.
     pub fn poll_transmit(
         &mut self,
         ctx: &Context<'_>,
         env: &mut dyn Environment,
         buf: &mut [u8],
-    ) -> (Step, Option<Datagram>) {
+    ) -> Step {
         loop {
             let done = self.sq.done();
             if done == self.sq.tail() || self.is_drained() {
-                return (Step::Idle, None);
+                return Step::Idle;
             }
             let wqe = *self.sq.get(done);
             if wqe.is_local() {
@@ -148,15 +152,16 @@ impl UnreliableSender {
                 self.cur_packet = 0;
                 self.sq.finish(WcStatus::Success, 0);
             }
-            return (Step::Packet(len), to);
+            self.sent_to = to;
+            return Step::Packet(len);
         }
     }
 
     #[cold]
-    fn fail(&mut self, status: WcStatus) -> (Step, Option<Datagram>) {
+    fn fail(&mut self, status: WcStatus) -> Step {
         self.sq.finish(status, 0);
         self.cur_packet = 0;
-        (Step::Failed, None)
+        Step::Failed
     }
 }
 

@@ -107,6 +107,49 @@ impl PacketSide {
     }
 }
 
+/// A queue pair that takes packets from one source.
+pub(crate) struct Incoming<'a> {
+    qp: &'a Qp,
+    engine: &'a Engine,
+    now: Instant,
+    side: &'a mut PacketSide,
+    /// The source is not the queue pair's peer.
+    stranger: bool,
+}
+
+impl Incoming<'_> {
+    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way.
+    pub(crate) fn take(&mut self, marked: bool, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
+        if self.stranger {
+            self.side.oddities.strangers += 1;
+            return;
+        }
+        if packet.opcode() == Opcode::Cnp {
+            self.side.oddities.notices_in += 1;
+            self.side.machine.congested(self.now);
+            return;
+        }
+        self.side.marked |= marked;
+        self.side.oddities.marked += u64::from(marked);
+        let PacketSide {
+            machine,
+            scratch,
+            told,
+            ..
+        } = &mut *self.side;
+        let mut env = PacketEnv {
+            engine: self.engine,
+            qp: self.qp,
+            scratch,
+        };
+        // what it drops it counts
+        let _ = machine.handle_packet(self.now, &mut env, meta, packet);
+        while let Some(news) = machine.poll_completion() {
+            told.push(news);
+        }
+    }
+}
+
 impl Qp {
     /// The wire was found to be packets: makes the machine in the state that the queue pair is in, INIT.
     pub(super) fn begin_packets(&self, attr: &QpAttr) {
@@ -273,48 +316,27 @@ impl Qp {
         self.qp_type == QpType::Ud
     }
 
-    /// A packet for this queue pair, its ICRC checked. What it brings is told by [`Qp::turn_packets`], soon.
-    pub(crate) fn packet_in(
+    /// Packets from `source` for this queue pair come in: what `run` hands to [`Incoming::take`], all under one lock. What they bring
+    /// is told by [`Qp::turn_packets`], soon. Without a machine nothing runs.
+    pub(crate) fn packets_in(
         self: &Arc<Self>,
         engine: &Engine,
         now: Instant,
         source: IpAddr,
-        marked: bool,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
+        run: impl FnOnce(&mut Incoming<'_>),
     ) {
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return;
         };
         let connected = !matches!(self.qp_type, QpType::Ud | QpType::XrcRecv);
-        if connected && !side.sources.contains(&Some(source)) {
-            side.oddities.strangers += 1;
-            return;
-        }
-        if packet.opcode() == Opcode::Cnp {
-            side.oddities.notices_in += 1;
-            side.machine.congested(now);
-            return;
-        }
-        side.marked |= marked;
-        side.oddities.marked += u64::from(marked);
-        let PacketSide {
-            machine,
-            scratch,
-            told,
-            ..
-        } = side;
-        let mut env = PacketEnv {
-            engine,
+        run(&mut Incoming {
+            stranger: connected && !side.sources.contains(&Some(source)),
             qp: self,
-            scratch,
-        };
-        // what it drops it counts
-        let _ = machine.handle_packet(now, &mut env, meta, packet);
-        while let Some(news) = machine.poll_completion() {
-            told.push(news);
-        }
+            engine,
+            now,
+            side,
+        });
     }
 
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
@@ -461,13 +483,16 @@ impl Qp {
                         run.push(path, packet.len);
                     }
                 }
-                Path::Datagram(to) => {
+                Path::Datagram => {
+                    let Some(to) = machine.datagram() else {
+                        continue;
+                    };
                     let same = datagram
                         .as_ref()
                         .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
                     if !same {
                         *datagram = self
-                            .datagram_path(engine, &to)
+                            .datagram_path(engine, to)
                             .map(|path| (to.av, to.qpn.0, path));
                     }
                     if let Some((_, _, path)) = datagram {

@@ -23,6 +23,7 @@ use ferriband_wire::{
 use super::join::Probe;
 use super::{GSI, Roce};
 use crate::cm::{MAD, Owner, owner_of_mad};
+use crate::counters::PortCounts;
 use crate::cq::Catch;
 use crate::device::{self, address_of, gid_of};
 use crate::engine::Engine;
@@ -232,29 +233,24 @@ impl Inner {
                 }
                 continue;
             };
-            let likely = identification.wrapping_add(1);
-            let Ok((transport, found)) = self.icrc.check(&headers, likely, datagram) else {
-                port.add(Counter::RcvErrors, 1);
-                port.add(Counter::IcrcErrors, 1);
+            let (more, bytes) = take_run(
+                engine,
+                (qp, &mut self.icrc, port),
+                (&headers, meta, now),
+                &mut identification,
+                whole.chunks(segment),
+            );
+            let Some(beyond) = more.checked_sub(1) else {
+                // it has not been connected yet, or not any more
+                port.add(Counter::UnknownQp, 1);
                 continue;
             };
-            identification = found;
-            let Ok(packet) = Packet::parse(transport) else {
-                port.add(Counter::RcvErrors, 1);
-                continue;
-            };
-            let grh = qp
-                .is_datagram()
-                .then(|| network_header(&headers, meta, datagram.len()));
-            let about = PacketMeta {
-                grh: grh.as_ref(),
-                ..PacketMeta::default()
-            };
-            let marked = meta.tos & 3 == CE;
-            // what it makes of the packet it counts itself
-            qp.packet_in(engine, now, meta.source, marked, &about, &packet);
-            let qp = qp.clone();
-            self.touch(engine, qp, catch);
+            (rest, packets) = (&whole[bytes..], packets + beyond);
+            length += bytes - datagram.len();
+            if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
+                let qp = qp.clone();
+                self.touch(engine, qp, catch);
+            }
         }
         count(&roce.counters.packets, packets);
         if !may_hand_over {
@@ -317,7 +313,9 @@ impl Inner {
                 continue;
             }
             let marked = meta.tos & 3 == CE;
-            qp.packet_in(engine, now, meta.source, marked, &about, &packet);
+            qp.packets_in(engine, now, meta.source, |incoming| {
+                incoming.take(marked, &about, &packet);
+            });
             taken = true;
             self.touch(engine, qp, catch);
         }
@@ -363,6 +361,47 @@ pub(crate) fn ask_again(
         return true;
     };
     general_services(engine, &meta, datagram, transport, patience) || last
+}
+
+/// The packets at the head of a run that are for one queue pair: how many, and of how many bytes.
+fn take_run<'a>(
+    engine: &Engine,
+    (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
+    (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
+    identification: &mut u16,
+    datagrams: impl Iterator<Item = &'a [u8]>,
+) -> (u64, usize) {
+    let (mut packets, mut length) = (0, 0);
+    let marked = meta.tos & 3 == CE;
+    let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
+    qp.packets_in(engine, now, meta.source, |incoming| {
+        for datagram in theirs {
+            packets += 1;
+            length += datagram.len();
+            let likely = identification.wrapping_add(1);
+            let Ok((transport, found)) = icrc.check(headers, likely, datagram) else {
+                port.add(Counter::RcvErrors, 1);
+                port.add(Counter::IcrcErrors, 1);
+                continue;
+            };
+            *identification = found;
+            // looked at where it lies: a move costs as much as its parsing
+            let parsed = Packet::parse(transport);
+            let Ok(packet) = &parsed else {
+                port.add(Counter::RcvErrors, 1);
+                continue;
+            };
+            let grh = qp
+                .is_datagram()
+                .then(|| network_header(headers, meta, datagram.len()));
+            let about = PacketMeta {
+                grh: grh.as_ref(),
+                ..PacketMeta::default()
+            };
+            incoming.take(marked, &about, packet);
+        }
+    });
+    (packets, length)
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.

@@ -9,6 +9,7 @@ use crate::migration::{self, Migration};
 use crate::rc::requester::{Outcome, Step};
 use crate::rc::responder::{AnswerDue, Verdict};
 use crate::recv_queue::CompletionTarget;
+use crate::send_queue::Datagram;
 use crate::types::{Completion, Instant, MigState, QpState, QpType, WcStatus};
 use crate::unreliable::PacketMeta;
 use ferriband_wire::{Kind, Mtu, Packet};
@@ -232,15 +233,24 @@ impl QueuePair {
             return None;
         }
         let ctx = context!(self);
-        let (step, datagram) = match &mut self.sender {
-            Sender::None => (Step::Idle, None),
-            Sender::Reliable(requester) => (requester.poll_transmit(now, &ctx, env, buf), None),
-            Sender::Unreliable(sender) => sender.poll_transmit(&ctx, env, buf),
+        let (step, path) = match &mut self.sender {
+            Sender::None => (Step::Idle, Path::Connected),
+            Sender::Reliable(requester) => {
+                let step = requester.poll_transmit(now, &ctx, env, buf);
+                (step, Path::Connected)
+            }
+            Sender::Unreliable(sender) => {
+                let step = sender.poll_transmit(&ctx, env, buf);
+                let path = match sender.sent_to {
+                    Some(_) => Path::Datagram,
+                    None => Path::Connected,
+                };
+                (step, path)
+            }
         };
         match (step, &self.sender) {
             (Step::Packet(len), _) => {
                 self.tell_if_drained();
-                let path = datagram.map_or(Path::Connected, Path::Datagram);
                 Some(Transmit { len, path })
             }
             (Step::Idle, _) => {
@@ -255,6 +265,14 @@ impl QueuePair {
                 self.enter_error(None, false);
                 None
             }
+        }
+    }
+
+    /// Where the datagram goes that [`Self::poll_request`] gave last (UD): path, remote queue pair, and the handle given when posting.
+    pub fn datagram(&self) -> Option<&Datagram> {
+        match &self.sender {
+            Sender::Unreliable(sender) => sender.sent_to.as_ref(),
+            _ => None,
         }
     }
 

@@ -120,7 +120,8 @@ fn a_datagram_goes_where_its_own_request_says() {
     let mut buf = vec![0; a.qp.max_packet_bytes()];
     for (qpn, handle) in [(11, 1), (0xff_ffff, 2)] {
         let sent = a.qp.poll_request(now, &mut a.memory, &mut buf).unwrap();
-        assert_eq!(sent.path, Path::Datagram(to(qpn, handle)));
+        assert_eq!(sent.path, Path::Datagram);
+        assert_eq!(a.qp.datagram(), Some(&to(qpn, handle)));
         let packet = Packet::parse(&buf[..sent.len]).unwrap();
         assert_eq!(packet.bth().dest_qpn, Qpn(qpn));
     }
