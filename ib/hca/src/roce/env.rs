@@ -81,6 +81,26 @@ impl PacketEnv<'_> {
         }
     }
 
+    /// What `offset..offset + len` of a list of one element is as process addresses: most lists are, and their key is looked up once.
+    fn whole_piece(
+        &self,
+        pd: u32,
+        sge: &Sge,
+        offset: u32,
+        len: usize,
+        need: Access,
+    ) -> Result<Sge, MemoryError> {
+        if offset as usize + len > sge.length as usize {
+            return Err(MemoryError::Range);
+        }
+        let addr = keys::local(&self.engine.own, pd, sge, need).ok_or(MemoryError::Key)?;
+        Ok(Sge {
+            addr: addr.wrapping_add(offset.into()),
+            length: len as u32,
+            lkey: 0,
+        })
+    }
+
     /// The process address behind a remote key.
     fn remote(
         &self,
@@ -113,6 +133,11 @@ fn at(addr: u64, length: usize) -> [Sge; 1] {
 impl Environment for PacketEnv<'_> {
     fn gather(&mut self, sges: &[Sge], offset: u32, out: &mut [u8]) -> Result<(), MemoryError> {
         let (pd, len) = (self.pd(), out.len());
+        if let ([one], true) = (sges, len > 0) {
+            let piece = self.whole_piece(pd, one, offset, len, Access::empty())?;
+            app().gather_bytes(&[piece], 0, out);
+            return Ok(());
+        }
         // all of it is allowed before any of it moves
         self.each_piece(pd, sges, offset, len, Access::empty(), |_, _| {})?;
         self.each_piece(pd, sges, offset, len, Access::empty(), |piece, done| {
@@ -129,6 +154,11 @@ impl Environment for PacketEnv<'_> {
         data: &[u8],
     ) -> Result<(), MemoryError> {
         let (pd, need) = (self.owner_pd(owner), Access::LOCAL_WRITE);
+        if let ([one], true) = (sges, !data.is_empty()) {
+            let piece = self.whole_piece(pd, one, offset, data.len(), need)?;
+            app().scatter_bytes(&[piece], 0, data);
+            return Ok(());
+        }
         self.each_piece(pd, sges, offset, data.len(), need, |_, _| {})?;
         self.each_piece(pd, sges, offset, data.len(), need, |piece, done| {
             let end = done + piece.length as usize;
