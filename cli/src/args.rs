@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
 #[derive(Parser)]
@@ -40,6 +42,9 @@ pub enum Command {
         /// Which device, and which wire.
         #[command(flatten)]
         adapter: AdapterArgs,
+        /// Let the program's packets fail: a rule as of `fault add`, such as "drop probability=0.01". May be repeated.
+        #[arg(long, value_name = "RULE")]
+        fault: Vec<String>,
         /// The program and its arguments.
         #[arg(
             required = true,
@@ -129,6 +134,35 @@ pub enum Command {
     Demo(DemoArgs),
     /// Compare the adapter with this machine's floors, as ratios with targets
     Bench(BenchArgs),
+    /// Capture the packets that this host's adapters send and receive
+    ///
+    /// Listens in on all adapters of this user in this network namespace: programs that run and programs that start
+    /// later. Prints a line for each packet, or writes a file for Wireshark (-w), which shows what became of a packet
+    /// (dropped by a fault, no such queue pair) as its comment. A capture never slows an adapter down: what we are too
+    /// slow for is lost, and counted.
+    ///
+    /// Queue pairs of one host use no packets (the direct wire). While a capture runs, those that are created on an
+    /// Ethernet device take packets, so that they are seen; --leave-direct leaves them alone.
+    #[command(
+        after_help = "Examples:\n  ferriband dump -c 20\n  ferriband dump -w trace.pcapng & ferriband run -- ibv_rc_pingpong -g 1 HOST\n  \
+        ferriband dump -w - | wireshark -k -i -\n  ferriband dump --opcode ack,rc-send --peer 192.0.2.2 --json\n  \
+        ferriband dump -w trace.pcapng -- ib_write_bw HOST"
+    )]
+    Dump(DumpArgs),
+    /// Make packets fail: drop, duplicate, delay, reorder, corrupt; take links down; fail a device
+    ///
+    /// For the adapters of this user in this network namespace, while they run: what the programs make of it is what they
+    /// would make of a bad cable. Rules last until they are cleared or the last program ends.
+    #[command(
+        after_help = "Examples:\n  ferriband fault add drop --probability 0.01\n  ferriband fault add corrupt --opcode rc-send --count 3\n  \
+        ferriband fault list\n  ferriband fault clear all\n  ferriband fault link down ferri_eth0\n  \
+        ferriband run --fault 'delay probability=0.1 delay-us=500' -- ib_send_bw HOST"
+    )]
+    Fault {
+        /// What to do.
+        #[command(subcommand)]
+        command: FaultCommand,
+    },
     /// Run the transport in the deterministic simulator, with faults, over many seeds
     Sim(SimArgs),
     /// Print a shell completion script
@@ -364,6 +398,189 @@ pub struct BenchArgs {
     /// Output format.
     #[command(flatten)]
     pub json: JsonFlag,
+}
+
+/// The subcommands of `fault`.
+#[derive(Subcommand)]
+pub enum FaultCommand {
+    /// Add a rule: the first that is about a packet and hits it decides
+    Add(Box<FaultArgs>),
+    /// List the rules, with how often each was hit, and the links that are down
+    List(JsonFlag),
+    /// Clear rules
+    Clear {
+        /// Numbers of rules, as `list` shows them, or `all`.
+        #[arg(required = true, value_name = "ID|all")]
+        rules: Vec<String>,
+    },
+    /// Take a device's link down, or bring it up again: its packets are lost, programs get PORT_ERR and PORT_ACTIVE
+    Link {
+        /// down or up.
+        #[arg(value_enum)]
+        state: LinkState,
+        /// The device.
+        device: String,
+    },
+    /// Let a device's port fail and recover at once: programs get PORT_ERR, then PORT_ACTIVE
+    PortError {
+        /// The device.
+        device: String,
+    },
+    /// Let a device fail for good in every program that has it open: DEVICE_FATAL, and all its queue pairs are flushed
+    Fatal {
+        /// The device.
+        device: String,
+    },
+}
+
+/// State of a link.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkState {
+    /// No packet gets through.
+    Down,
+    /// As it was.
+    Up,
+}
+
+/// What a fault does.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum FaultAction {
+    Drop,
+    Duplicate,
+    Delay,
+    Reorder,
+    Corrupt,
+}
+
+/// A fault rule: all that is said has to hold for a packet.
+#[derive(Args, Clone)]
+pub struct FaultArgs {
+    /// What happens to the packet.
+    #[arg(value_enum)]
+    pub action: FaultAction,
+    /// Only these opcodes: codes (0x04) or beginnings of the words of their names (rc-send-only, ack), separated by commas.
+    #[arg(long)]
+    pub opcode: Option<String>,
+    /// Only packets from or to this queue pair.
+    #[arg(long)]
+    pub qpn: Option<String>,
+    /// Only these sequence numbers: one, or first-last.
+    #[arg(long)]
+    pub psn: Option<String>,
+    /// Only what goes, or only what comes [default: both].
+    #[arg(long, value_enum)]
+    pub direction: Option<Way>,
+    /// Only this device.
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// How likely each packet is hit, from 0 to 1 [default: 1].
+    #[arg(short, long)]
+    pub probability: Option<String>,
+    /// Hit so many packets and no more.
+    #[arg(short, long)]
+    pub count: Option<String>,
+    /// How long a delay lasts; how long a reordered packet waits for another to overtake it [default: 1000].
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub delay_us: Option<String>,
+}
+
+/// Whether packets come or go.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// What this host's adapters send.
+    Tx,
+    /// What they receive.
+    Rx,
+}
+
+impl Way {
+    /// As captures say it.
+    pub fn direction(self) -> ferriband_wire::pcapng::Direction {
+        match self {
+            Way::Tx => ferriband_wire::pcapng::Direction::Outbound,
+            Way::Rx => ferriband_wire::pcapng::Direction::Inbound,
+        }
+    }
+}
+
+/// Capture files.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DumpFormat {
+    /// With devices, directions and comments.
+    Pcapng,
+    /// The classic format: packets alone.
+    Pcap,
+}
+
+/// What `dump` captures, and how it shows it.
+#[derive(Args, Clone)]
+pub struct DumpArgs {
+    /// Write a capture file instead of lines; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Format of the file [default: pcapng, or pcap for a FILE.pcap].
+    #[arg(long, value_enum)]
+    pub format: Option<DumpFormat>,
+    /// End after so many packets.
+    #[arg(short, long)]
+    pub count: Option<u64>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+    /// Only packets from or to these queue pairs.
+    #[arg(long, value_delimiter = ',', value_parser = parse_qpn)]
+    pub qpn: Vec<u32>,
+    /// Only these opcodes: codes (0x04) or beginnings of the words of their names (rc-send-only, ack), separated by commas.
+    #[arg(long)]
+    pub opcode: Option<String>,
+    /// Only packets from or to these addresses.
+    #[arg(long, value_delimiter = ',', value_name = "ADDRESS")]
+    pub peer: Vec<IpAddr>,
+    /// Only what goes, or only what comes.
+    #[arg(long, value_enum)]
+    pub direction: Option<Way>,
+    /// Only these devices.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub device: Vec<String>,
+    /// Take at most so many bytes of each packet, from its BTH on [default: all].
+    #[arg(
+        short,
+        long,
+        default_value_t = 0,
+        hide_default_value = true,
+        value_name = "BYTES"
+    )]
+    pub snap: u16,
+    /// MiB of memory in which each process keeps packets until we have taken them.
+    #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub buffer: u16,
+    /// Leave queue pairs of one host on the direct wire, where there are no packets to see.
+    #[arg(long)]
+    pub leave_direct: bool,
+    /// Print one JSON object for each packet.
+    #[arg(long, conflicts_with_all = ["write", "format"])]
+    pub json: bool,
+    /// Start this program as `ferriband run` does, and end with it, and with its status.
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// A number of 24 bits, decimal or 0x hexadecimal.
+fn parse_qpn(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed
+        .ok()
+        .filter(|&qpn| qpn < 1 << 24)
+        .ok_or_else(|| format!("'{text}' is no queue pair number"))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// The simulator's two worlds.

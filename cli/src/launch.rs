@@ -6,6 +6,7 @@
 
 use crate::args::{AdapterArgs, Wire};
 use crate::failure::Failure;
+use crate::fault;
 use crate::text;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -25,6 +26,8 @@ const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
 /// How peers of the same host are reached.
 const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
+/// Fault rules that the program brings along, separated by semicolons.
+const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
 
 /// The directory of the drop-in libraries, absolute.
 pub fn lib_dir() -> Result<PathBuf, Failure> {
@@ -158,12 +161,19 @@ pub fn quote(word: &str) -> String {
 }
 
 /// `ferriband run`: becomes the program. Returns only when that failed.
-pub fn run(adapter: &AdapterArgs, command: &[OsString]) -> Result<ExitCode, Failure> {
+pub fn run(
+    adapter: &AdapterArgs,
+    faults: &[String],
+    command: &[OsString],
+) -> Result<ExitCode, Failure> {
     let (program, arguments) = command
         .split_first()
         .expect("clap demands at least one word");
     let mut settings = settings()?;
     settings.extend(adapter_settings(adapter));
+    if !faults.is_empty() {
+        settings.push((FAULTS_VARIABLE, fault::for_program(faults)?.into()));
+    }
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }
@@ -172,7 +182,7 @@ pub fn run(adapter: &AdapterArgs, command: &[OsString]) -> Result<ExitCode, Fail
 }
 
 /// What to say of a program that could not be executed, with the status that a shell would give.
-fn explain(program: &OsStr, error: &io::Error) -> Failure {
+pub fn explain(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
     match (error.raw_os_error(), resolve(program)) {
         (Some(libc::ENOENT | libc::ENOTDIR), None) => Failure::new(format!("cannot run {name}: no such program"))

@@ -1,15 +1,18 @@
 //! `ferriband`: runs unmodified RDMA programs on the software adapter, shows what the adapter and
 //! this machine can do, and measures both.
 //!
-//! Owns: the command line. It reaches the adapter only as any program does, through the C verbs
-//! API of a library opened at run time, so that everything here also works on a system's own
-//! libibverbs. What running processes do is found in their registry ([`members`]).
+//! Owns: the command line. What measures and lists reaches the adapter only as any program does,
+//! through the C verbs API of a library opened at run time, so that it also works on a system's own
+//! libibverbs. What looks into running processes (`why`, `dump`, `fault`) finds them in their registry.
 
 mod args;
 mod bench;
 mod demo;
 mod doctor;
+mod domain;
+mod dump;
 mod failure;
+mod fault;
 mod floor;
 mod launch;
 mod members;
@@ -41,7 +44,11 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Run { adapter, command } => launch::run(&adapter, &command),
+        Command::Run {
+            adapter,
+            fault,
+            command,
+        } => launch::run(&adapter, &fault, &command),
         Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),
@@ -51,6 +58,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::PerfPeer { adapter, system } => perf::peer_command(&adapter, system),
         Command::Demo(args) => demo::command(&args),
         Command::Doctor(flag) => doctor::command(flag.json),
+        Command::Dump(args) => dump::command(&args),
+        Command::Fault { command } => fault::command(&command),
         Command::Bench(args) => bench::command(&args),
         Command::QpMemory {
             count,

@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use ferriband_admin::{ANSWER, ASK, Member};
-use ferriband_memory::host::{Control, Host, HostError, MESSAGE_BYTES};
+use ferriband_memory::host::{Control, Host, HostError, MESSAGE_BYTES, Tool};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
@@ -49,7 +49,8 @@ pub fn ask(host: &Host) -> Result<Vec<Asked>, Failure> {
     let mut asked = Vec::new();
     for member in host.members() {
         let identity = member.identity;
-        if identity == own {
+        // a capture has nothing to say
+        if identity == own || Tool::of(&member).is_some() {
             continue;
         }
         let control = match host.connect(member.process) {

@@ -2,9 +2,10 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use ferriband_admin::Counter;
+use ferriband_memory::host::PORT_STOPS;
 use ferriband_transport::types::{Access, AddressVector};
 
 use crate::ah::Ah;
@@ -65,6 +66,8 @@ pub struct Context {
     /// The device.
     pub device: Arc<Device>,
     events: EventQueue<AsyncEvent>,
+    /// The device has failed while this was open: an administrator wanted it.
+    failed: AtomicBool,
 }
 
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
@@ -80,17 +83,36 @@ impl Context {
             .ok_or(Error::NotFound("no such device"))?
             .clone();
         let engine = Engine::get()?;
-        Ok(Arc::new(Context {
+        let context = Arc::new(Context {
             engine,
             cookie: AtomicUsize::new(0),
             device,
             events: EventQueue::new()?,
-        }))
+            failed: AtomicBool::new(false),
+        });
+        context.engine.keep_context(&context);
+        Ok(context)
     }
 
     /// Index of the device.
     pub fn device_index(&self) -> usize {
         self.device.info.index
+    }
+
+    /// Err in a forked child, and after the device failed.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn check_alive(&self) -> Result<(), Error> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::Gone("it failed, as an administrator wanted"));
+        }
+        self.engine.check_alive()
+    }
+
+    /// The device fails: nothing new is made by this context.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
     }
 
     /// A port's attributes.
@@ -101,7 +123,10 @@ impl Context {
         if port == 0 || port > limits::PORTS {
             return Err(Error::Invalid("no such port"));
         }
-        Ok(self.device.port())
+        let mut port = self.device.port();
+        let word = self.engine.registry.port_word(self.device.info.ifindex);
+        port.active &= word & PORT_STOPS == 0;
+        Ok(port)
     }
 
     /// An entry of a port's GID table.
@@ -159,7 +184,7 @@ impl Context {
 
     /// A protection domain.
     pub fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Pd>, Error> {
-        self.engine.check_alive()?;
+        self.check_alive()?;
         let id = NEXT_PD.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Pd {
             ctx: self.clone(),
@@ -172,13 +197,13 @@ impl Context {
 
     /// A completion channel.
     pub fn create_comp_channel(self: &Arc<Self>) -> Result<Arc<CompChannel>, Error> {
-        self.engine.check_alive()?;
+        self.check_alive()?;
         CompChannel::new(self.clone())
     }
 
     /// A completion queue.
     pub fn create_cq(self: &Arc<Self>, init: CqInit) -> Result<Arc<Cq>, Error> {
-        self.engine.check_alive()?;
+        self.check_alive()?;
         Cq::new(self.clone(), init)
     }
 
@@ -189,7 +214,7 @@ impl Context {
 
     /// An XRC domain.
     pub fn open_xrcd(self: &Arc<Self>, file: XrcFile) -> Result<Arc<Xrcd>, Error> {
-        self.engine.check_alive()?;
+        self.check_alive()?;
         Xrcd::open(self, file)
     }
 }
@@ -245,6 +270,7 @@ impl Pd {
 
     /// Registers memory.
     pub fn reg_mr(self: &Arc<Self>, init: MrInit) -> Result<Arc<Mr>, Error> {
+        self.ctx.check_alive()?;
         Mr::register(self, init)
     }
 
@@ -261,25 +287,25 @@ impl Pd {
 
     /// A memory window.
     pub fn alloc_mw(self: &Arc<Self>, kind: MwKind) -> Result<Arc<Mw>, Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.check_alive()?;
         Mw::allocate(self, kind)
     }
 
     /// A queue pair.
     pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.check_alive()?;
         Qp::create(&self.ctx, Some(self.clone()), init, None)
     }
 
     /// A shared receive queue.
     pub fn create_srq(self: &Arc<Self>, init: SrqInit) -> Result<Arc<Srq>, Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.check_alive()?;
         Srq::new(self.clone(), init)
     }
 
     /// An address handle.
     pub fn create_ah(self: &Arc<Self>, av: AddressVector) -> Result<Arc<Ah>, Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.check_alive()?;
         Ah::new(self.clone(), av)
     }
 }

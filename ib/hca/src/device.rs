@@ -403,12 +403,19 @@ impl Device {
         place.map(|index| index as u32)
     }
 
-    /// Which kind of number a new queue pair takes: it says for its life which wires it may travel on.
-    pub(crate) fn number_kind(&self, qp_type: QpType) -> BlockKind {
+    /// Which kind of number a new queue pair takes: it says for its life which wires it may travel on. `packets_wanted`: a tool wants
+    /// to see its packets, or to meddle with them.
+    pub(crate) fn number_kind(
+        &self,
+        qp_type: QpType,
+        packets_wanted: impl FnOnce() -> bool,
+    ) -> BlockKind {
         if !self.is_ethernet() {
             BlockKind::Native
         } else if qp_type == QpType::Ud || crate::roce::forced() {
             // datagrams go to this host and to others in one order
+            BlockKind::Packets
+        } else if matches!(qp_type, QpType::Rc | QpType::Uc) && packets_wanted() {
             BlockKind::Packets
         } else {
             BlockKind::Auto

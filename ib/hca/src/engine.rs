@@ -4,6 +4,7 @@
 //! programs and the progress thread. While a program polls, it drives everything itself, without a system call; when
 //! it stops, the progress thread notices within a tick, sets the sleeping word that makes peers ring, and waits.
 
+pub(crate) mod admin;
 mod ask;
 mod connect;
 mod lives;
@@ -26,6 +27,7 @@ use ferriband_transport::types::Instant;
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::cm::Cm;
+use crate::context::Context;
 use crate::error::Error;
 use crate::keys::KeyTable;
 use crate::mr::WindowState;
@@ -148,6 +150,8 @@ pub struct Engine {
     cm: OnceLock<Cm>,
     /// When the connection manager's timer goes off.
     pub(crate) cm_deadline: AtomicU64,
+    contexts: Mutex<Vec<Weak<Context>>>,
+    ports_seen: Mutex<admin::Ports>,
     /// The RoCE wire, once a queue pair or a listener needs it.
     pub(crate) roce: OnceLock<Roce>,
     roce_opening: Mutex<()>,
@@ -215,6 +219,8 @@ impl Engine {
 
     fn start() -> Result<Arc<Self>, Error> {
         let registry = HostRegistry::join(Default::default())?;
+        admin::bring_faults(&registry);
+        let ports_seen = Mutex::new(admin::Ports::now(&registry));
         let own = Arc::new(Segment::create("ferriband-process", PROC_LEN)?);
         own.commit(0, qp_offset(0))?;
         let me = registry.me();
@@ -259,6 +265,8 @@ impl Engine {
             post_box: OnceLock::new(),
             cm: OnceLock::new(),
             cm_deadline: AtomicU64::new(u64::MAX),
+            contexts: Mutex::default(),
+            ports_seen,
             roce: OnceLock::new(),
             roce_opening: Mutex::new(()),
             post_opening: Mutex::new(()),
@@ -430,7 +438,7 @@ impl Engine {
         }
         let _one = lock(&self.roce_opening);
         if self.roce.get().is_none() {
-            let opened = Roce::open(&self.registry)?;
+            let opened = Roce::open(&self.registry, &self.waker)?;
             let _ = self.roce.set(opened);
             // the thread waits for its sockets from now on
             self.waker.signal(1);

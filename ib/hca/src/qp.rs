@@ -151,7 +151,7 @@ pub struct Qp {
     /// Multicast groups that it is attached to.
     groups: Mutex<Vec<(Gid, Lid)>>,
     /// Its wire is packets: the machine below has both halves, those of the direct wire rest.
-    on_packets: AtomicBool,
+    pub(crate) on_packets: AtomicBool,
     packets: FastMutex<Option<Box<packets::PacketSide>>>,
     /// When the timer is set to go off for its packets.
     armed_at: AtomicU64,

@@ -147,6 +147,11 @@ impl<W: Write> PcapWriter<W> {
         self.out.write_all(packet)
     }
 
+    /// Passes on what the output holds back.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Gives the output back, flushed.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;

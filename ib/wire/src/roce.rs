@@ -151,6 +151,36 @@ impl RoceHeaders {
         Ok(begun.expect("the headers were just written").0)
     }
 
+    /// Writes IP and UDP headers, the UDP checksum among them, and a datagram as it is (BTH to ICRC) to the start of `out`; returns the
+    /// headers' length. `whole_len` is the datagram's length if `datagram` is only its beginning: then there is no checksum.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; a length that a datagram cannot have.
+    pub fn emit_datagram(
+        &self,
+        datagram: &[u8],
+        whole_len: usize,
+        out: &mut [u8],
+    ) -> Result<usize, EmitError> {
+        let at = self.wire_len();
+        let (needed, got) = (at + datagram.len(), out.len());
+        let out = out
+            .get_mut(..needed)
+            .ok_or(EmitError::BufferTooSmall { needed, got })?;
+        self.emit(whole_len, out)?;
+        out[at..].copy_from_slice(datagram);
+        if whole_len == datagram.len() {
+            let udp_bytes = &mut out[self.ip.wire_len()..];
+            let checksum = self.ip.udp_checksum(udp_bytes);
+            Udp {
+                source_port: self.source_port,
+                checksum,
+            }
+            .emit(whole_len, udp_bytes)?;
+        }
+        Ok(at)
+    }
+
     /// Writes IP and UDP headers, UDP checksum 0, of a datagram of `payload_len` bytes.
     fn emit<'a>(&self, payload_len: usize, out: &'a mut [u8]) -> Result<&'a mut [u8], EmitError> {
         let rest = self.ip.emit(payload_len.saturating_add(Udp::LEN), out)?;

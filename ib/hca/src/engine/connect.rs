@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::{Control, HostError, ProcessRef};
+use ferriband_memory::host::{Control, HostError, MSG_LOOK, ProcessRef};
 use ferriband_memory::mapping::{Backing, PeerMapping};
 use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::segment::Access;
@@ -298,6 +298,7 @@ impl Engine {
         match buffer[0] {
             MSG_HELLO => {}
             ferriband_admin::ASK => return self.answer(&control),
+            MSG_LOOK => return self.look_around(&control),
             _ => return,
         }
         let Some(greeting) = Greeting::decode(&buffer[..length]) else {

@@ -60,6 +60,8 @@ pub(super) const TOKEN_WAKER: u64 = u64::MAX;
 pub(super) const TOKEN_LISTENER: u64 = u64::MAX - 1;
 /// The RoCE wire's sockets: there is nothing to do for them but to look.
 const TOKEN_ROCE: u64 = u64::MAX - 2;
+/// A tool that listens in has ended.
+const TOKEN_TOOL: u64 = u64::MAX - 3;
 /// Looks in vain after which the thread leaves packets to the polling program again.
 const LINGER_LOOKS: u32 = 256;
 /// Packets that lie for so long while the program polls are not polled for.
@@ -150,6 +152,14 @@ impl Engine {
         self.work_count.load(Ordering::Acquire) > 0
             || self.next_timer.load(Ordering::Acquire) != u64::MAX
             || self.cm_deadline.load(Ordering::Acquire) != u64::MAX
+            || self.held_until() != u64::MAX
+    }
+
+    /// When a packet that a fault holds back goes on.
+    fn held_until(&self) -> u64 {
+        self.roce
+            .get()
+            .map_or(u64::MAX, |roce| roce.hooks.deadline())
     }
 
     /// One round over everything. True if anything was done.
@@ -655,6 +665,11 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
                 }
                 TOKEN_LISTENER => engine.accept(epoll),
                 TOKEN_ROCE => {}
+                TOKEN_TOOL => {
+                    if let Some(roce) = engine.roce.get() {
+                        roce.hooks.tool_ended();
+                    }
+                }
                 token => engine.control_ready(token, epoll),
             }
         }
@@ -662,6 +677,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         connecting |= engine.tend_lives(epoll);
         if let Some(roce) = engine.roce.get() {
             roce.repair(&engine);
+            roce.hooks.watch_tools(epoll, TOKEN_TOOL);
         }
         if let Some(post) = engine.open_post_box() {
             if post_room.is_empty() {
@@ -725,7 +741,8 @@ impl Engine {
         let first = self
             .next_timer
             .load(Ordering::Acquire)
-            .min(self.cm_deadline.load(Ordering::Acquire));
+            .min(self.cm_deadline.load(Ordering::Acquire))
+            .min(self.held_until());
         match first {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0)),

@@ -18,7 +18,12 @@ impl Qp {
         let engine = &ctx.engine;
         let (qpn, index) = match &target {
             Some(target) => (target.qpn(), NO_INDEX),
-            None => engine.claim_qpn(ctx.device.number_kind(init.qp_type))?,
+            None => {
+                let kind = ctx
+                    .device
+                    .number_kind(init.qp_type, || engine.packets_wanted());
+                engine.claim_qpn(kind)?
+            }
         };
         let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
         let (recv_pd, recv_sge) = match &init.srq {

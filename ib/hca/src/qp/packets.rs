@@ -118,16 +118,22 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way.
-    pub(crate) fn take(&mut self, marked: bool, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
+    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
+    /// it changes nothing.
+    pub(crate) fn take(
+        &mut self,
+        marked: bool,
+        meta: &PacketMeta<'_>,
+        packet: &Packet<'_>,
+    ) -> bool {
         if self.stranger {
             self.side.oddities.strangers += 1;
-            return;
+            return false;
         }
         if packet.opcode() == Opcode::Cnp {
             self.side.oddities.notices_in += 1;
             self.side.machine.congested(self.now);
-            return;
+            return true;
         }
         self.side.marked |= marked;
         self.side.oddities.marked += u64::from(marked);
@@ -143,10 +149,13 @@ impl Incoming<'_> {
             scratch,
         };
         // what it drops it counts
-        let _ = machine.handle_packet(self.now, &mut env, meta, packet);
+        let taken = machine
+            .handle_packet(self.now, &mut env, meta, packet)
+            .is_ok();
         while let Some(news) = machine.poll_completion() {
             told.push(news);
         }
+        taken
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod env;
 mod groups;
+pub(crate) mod hooks;
 pub mod join;
 pub(crate) mod rx;
 pub mod steer;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use ferriband_memory::host::Host;
 use ferriband_memory::net::RxSocket;
+use ferriband_memory::wait::EventFd;
 use ferriband_transport::WindowLimit;
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::mad::GSI_QKEY;
@@ -30,6 +32,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::qp::Qp;
 use crate::{FastMutex, limits, lock};
+use hooks::Hooks;
 use join::{SETTLED, SharedPort};
 use rx::{RxCounters, RxSide};
 use tx::{PortPool, TxPath};
@@ -52,6 +55,7 @@ pub(crate) const GSI: Qpn = Qpn(1);
 #[derive(Debug)]
 pub(crate) struct Roce {
     pub(crate) ports: PortPool,
+    pub(crate) hooks: Arc<Hooks>,
     port: SharedPort,
     rx: FastMutex<RxSide>,
     counters: RxCounters,
@@ -96,9 +100,11 @@ impl Roce {
     ///
     /// # Errors
     /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
-    pub(crate) fn open(host: &Host) -> Result<Self, Error> {
+    pub(crate) fn open(host: &Host, waker: &Arc<EventFd>) -> Result<Self, Error> {
+        let hooks = Arc::new(Hooks::new(host.lookout(), waker.clone()));
         Ok(Roce {
-            ports: PortPool::new(AllCounts::open(host)),
+            ports: PortPool::new(AllCounts::open(host), hooks.clone()),
+            hooks,
             port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
@@ -125,6 +131,7 @@ impl Roce {
 
     /// Leaves the port in good order.
     pub(crate) fn leave(self, host: &Host) {
+        self.hooks.close();
         // if others are stopped in the middle of a change, closing the sockets has to do: the others find out
         let _ = self.port.leave(host, LOCK_WAIT);
     }
@@ -201,6 +208,9 @@ impl Roce {
 
     /// Handles what has arrived. True if anything had.
     pub(crate) fn round(&self, engine: &Engine, catch: &mut Catch<'_>) -> bool {
+        if self.hooks.deadline() != u64::MAX && self.hooks.deadline() <= Engine::now().0 {
+            self.hooks.fire(engine, self);
+        }
         let Some(mut rx) = self.rx.try_lock() else {
             return false;
         };

@@ -15,12 +15,14 @@ use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_memory::net::{RxMeta, RxRing, RxSocket};
 use ferriband_transport::types::{AddressVector, Instant};
 use ferriband_transport::{GRH_BYTES, PacketMeta};
+use ferriband_wire::capture::Fate;
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
     Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, RunIcrc, check_datagram,
 };
 
 use super::join::Probe;
+use super::tx::ICRC_BYTES;
 use super::{GSI, Roce};
 use crate::cm::{MAD, Owner, owner_of_mad};
 use crate::counters::PortCounts;
@@ -128,10 +130,24 @@ impl RxSide {
             self.inner.turn(engine, catch);
         }
     }
+
+    /// Takes a packet that a fault had held back.
+    pub fn take_held(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        meta: &RxMeta,
+        packet: &[u8],
+        catch: &mut Catch<'_>,
+    ) -> Fate {
+        let fate = self.inner.deliver(engine, roce, meta, packet, true, catch);
+        self.inner.turn(engine, catch);
+        fate
+    }
 }
 
 impl Inner {
-    /// A run of packets from one source.
+    /// A run of packets from one source, by the hooks if there are any.
     fn run(
         &mut self,
         engine: &Engine,
@@ -141,6 +157,26 @@ impl Inner {
         may_hand_over: bool,
         catch: &mut Catch<'_>,
     ) {
+        if !roce.hooks.active() {
+            self.deliver(engine, roce, meta, bytes, may_hand_over, catch);
+            return;
+        }
+        roce.hooks
+            .receive(engine, meta, bytes, &mut |meta, datagram| {
+                self.deliver(engine, roce, meta, datagram, may_hand_over, catch)
+            });
+    }
+
+    /// Gives a run of packets to their queue pairs. Says what became of the last one.
+    fn deliver(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        meta: &RxMeta,
+        bytes: &[u8],
+        may_hand_over: bool,
+        catch: &mut Catch<'_>,
+    ) -> Fate {
         let port = roce.ports.counts.of(meta.ifindex);
         let version = engine.qps_version.load(Ordering::Acquire);
         if self
@@ -153,18 +189,20 @@ impl Inner {
         let segment = usize::from(meta.segment.max(1));
         let Some(headers) = headers_of(meta) else {
             port.add(Counter::RcvErrors, 1);
-            return;
+            return Fate::Malformed;
         };
         let now = Engine::now();
         // the sender's kernel counts the packets of a run
         let mut identification = u16::MAX;
         let (mut rest, mut packets, mut length) = (bytes, 0, 0);
+        let mut fate = Fate::Passed;
         while !rest.is_empty() {
             let whole = rest;
             let (datagram, after) = rest.split_at(segment.min(rest.len()));
             rest = after;
             packets += 1;
             length += datagram.len();
+            fate = Fate::Malformed;
             let Some(qpn) = destination(datagram) else {
                 port.add(Counter::RcvErrors, 1);
                 continue;
@@ -194,13 +232,16 @@ impl Inner {
                     .is_ok_and(|(transport, _)| {
                         general_services(engine, meta, datagram, transport, patience)
                     });
+                fate = if taken { Fate::Passed } else { Fate::Refused };
                 if !taken {
                     port.add(Counter::UnknownQp, 1);
                 }
                 continue;
             }
             if qpn == MULTICAST_QPN {
+                fate = Fate::Passed;
                 if !self.deliver_to_group(engine, roce, (&headers, meta), now, datagram, catch) {
+                    fate = Fate::NoQueuePair;
                     port.add(Counter::UnknownQp, 1);
                 }
                 continue;
@@ -231,15 +272,17 @@ impl Inner {
                     }
                     None => port.add(Counter::UnknownQp, 1),
                 }
+                fate = Fate::NoQueuePair;
                 continue;
             };
-            let (more, bytes) = take_run(
+            let (more, bytes, became) = take_run(
                 engine,
                 (qp, &mut self.icrc, port),
                 (&headers, meta, now),
                 &mut identification,
                 whole.chunks(segment),
             );
+            fate = became;
             let Some(beyond) = more.checked_sub(1) else {
                 // it has not been connected yet, or not any more
                 port.add(Counter::UnknownQp, 1);
@@ -255,13 +298,14 @@ impl Inner {
         count(&roce.counters.packets, packets);
         if !may_hand_over {
             // whoever took it from the socket has counted it
-            return;
+            return fate;
         }
         // what a host sends to itself comes by another interface than its device's
         let device = self.last.as_ref().map(|(_, qp)| &qp.ctx.device.info);
         let port = device.map_or(port, |info| roce.ports.counts.of(info.ifindex));
         port.add(Counter::RcvPackets, packets);
         port.add(Counter::RcvData, length as u64 / 4);
+        fate
     }
 
     /// A packet has reached a queue pair: its answers and completions come at the end of the batch.
@@ -363,21 +407,22 @@ pub(crate) fn ask_again(
     general_services(engine, &meta, datagram, transport, patience) || last
 }
 
-/// The packets at the head of a run that are for one queue pair: how many, and of how many bytes.
+/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, and what became of the last one.
 fn take_run<'a>(
     engine: &Engine,
     (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
     (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
     identification: &mut u16,
     datagrams: impl Iterator<Item = &'a [u8]>,
-) -> (u64, usize) {
-    let (mut packets, mut length) = (0, 0);
+) -> (u64, usize, Fate) {
+    let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     qp.packets_in(engine, now, meta.source, |incoming| {
         for datagram in theirs {
             packets += 1;
             length += datagram.len();
+            fate = Fate::Malformed;
             let likely = identification.wrapping_add(1);
             let Ok((transport, found)) = icrc.check(headers, likely, datagram) else {
                 port.add(Counter::RcvErrors, 1);
@@ -398,10 +443,11 @@ fn take_run<'a>(
                 grh: grh.as_ref(),
                 ..PacketMeta::default()
             };
-            incoming.take(marked, &about, packet);
+            let taken = incoming.take(marked, &about, packet);
+            fate = if taken { Fate::Passed } else { Fate::Refused };
         }
     });
-    (packets, length)
+    (packets, length, fate)
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
@@ -460,8 +506,28 @@ fn general_services(
     true
 }
 
+/// True if a packet is to be handed over to another process.
+#[cold]
+pub(super) fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bool {
+    match destination(datagram) {
+        Some(qpn) if qpn == GSI.0 => {
+            let to = gid_of(meta.destination);
+            let mad = datagram
+                .get(..datagram.len().saturating_sub(ICRC_BYTES))
+                .and_then(|transport| Packet::parse(transport).ok())
+                .and_then(|packet| <&[u8; MAD]>::try_from(packet.payload).ok());
+            mad.is_some_and(|mad| matches!(owner_of_mad(engine, &to, mad), Owner::Other(_)))
+        }
+        Some(qpn) => {
+            let owner = engine.registry.owner_of_qpn(Qpn(qpn));
+            owner.is_some_and(|owner| owner != engine.registry.me())
+        }
+        None => false,
+    }
+}
+
 /// The destination queue pair in a packet's base transport header.
-fn destination(datagram: &[u8]) -> Option<u32> {
+pub(super) fn destination(datagram: &[u8]) -> Option<u32> {
     let bytes = datagram.get(5..8)?;
     Some(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]))
 }

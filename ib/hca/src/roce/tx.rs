@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use ferriband_admin::Counter;
 use ferriband_memory::net::{SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::{ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
+use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
+use super::hooks::Hooks;
 use crate::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
 use crate::error::Error;
@@ -26,7 +27,7 @@ const RUN_BYTES: usize = 65_000;
 const RUN_PACKETS: usize = 64;
 /// Room that must be left for a packet before it is made: the largest with its ICRC.
 const PACKET_ROOM: usize = ferriband_transport::MAX_PACKET_BYTES + ICRC_BYTES;
-const ICRC_BYTES: usize = 4;
+pub(super) const ICRC_BYTES: usize = 4;
 /// Ports of a process, each a socket; beyond it flows share.
 const MOST_PORTS: usize = 64;
 /// Source ports lie above this (annex A17 and the kernel: flow label to port).
@@ -37,19 +38,21 @@ const ECT0: u8 = 2;
 /// What tells sending sockets apart: source address, interface, port, traffic class, hop limit.
 type PortKey = (IpAddr, u32, u16, u8, u8);
 
-/// The sockets that send.
+/// The sockets that send, and what stands in the way of packets.
 #[derive(Debug)]
 pub(crate) struct PortPool {
     ports: Mutex<BTreeMap<PortKey, Arc<TxPort>>>,
     /// What goes and comes is counted here.
     pub counts: AllCounts,
+    hooks: Arc<Hooks>,
 }
 
 impl PortPool {
-    pub fn new(counts: AllCounts) -> Self {
+    pub fn new(counts: AllCounts, hooks: Arc<Hooks>) -> Self {
         PortPool {
             ports: Mutex::default(),
             counts,
+            hooks,
         }
     }
 
@@ -81,6 +84,9 @@ pub(crate) struct TxPath {
     port: Arc<TxPort>,
     headers: RoceHeaders,
     counts: PortCounts,
+    hooks: Arc<Hooks>,
+    ifindex: u32,
+    local_qpn: u32,
 }
 
 /// The source port of a flow: from the flow label if one is given, else from both queue pair numbers (the rule of the Linux
@@ -133,10 +139,18 @@ impl TxPath {
             tos: av.traffic_class & !3 | ECT0,
             hop_limit,
         })?;
-        let ip = match (source, target) {
+        let plain = match (source, target) {
             (IpAddr::V4(from), IpAddr::V4(to)) => RoceIp::v4(from, to, 0),
             (IpAddr::V6(from), IpAddr::V6(to)) => RoceIp::v6(from, to),
             _ => return Err(Error::Invalid("the GIDs are of different address families")),
+        };
+        // what a capture shows; the ICRC covers neither
+        let ip = match plain.with_traffic_class(av.traffic_class & !3 | ECT0) {
+            RoceIp::V4(ip) => RoceIp::V4(Ipv4 {
+                ttl: hop_limit,
+                ..ip
+            }),
+            RoceIp::V6(ip) => RoceIp::V6(Grh { hop_limit, ..ip }),
         };
         let to = match target {
             IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
@@ -152,12 +166,54 @@ impl TxPath {
             },
             counts: pool.counts.of(device.info.ifindex).clone(),
             port,
+            hooks: pool.hooks.clone(),
+            ifindex: device.info.ifindex,
+            local_qpn,
         })
     }
 
     /// The peer's address.
     pub fn target(&self) -> IpAddr {
         self.to.ip()
+    }
+
+    /// IP and UDP headers, whatever the identification.
+    pub fn headers(&self) -> &RoceHeaders {
+        &self.headers
+    }
+
+    /// The interface of its device.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// The queue pair whose it is.
+    pub fn local_qpn(&self) -> u32 {
+        self.local_qpn
+    }
+
+    /// Gives a run to the kernel. False if it does not take it.
+    pub fn transmit(&self, bytes: &[u8], segment: usize) -> bool {
+        let send = || self.port.send(&self.to, bytes, segment as u16);
+        match send() {
+            Ok(()) => true,
+            Err(SendError::Again) => false,
+            // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
+            Err(_) => send().is_ok(),
+        }
+    }
+
+    /// Writes the ICRC behind a packet that is the `place`-th of its run.
+    pub fn seal(&self, place: usize, packet: &mut [u8], len: usize) {
+        let mut headers = self.headers;
+        if let RoceIp::V4(ip) = &mut headers.ip {
+            ip.identification = place as u16;
+        }
+        let icrc = headers
+            .icrc(len)
+            .expect("a packet fits a datagram")
+            .finish_with(&packet[..len]);
+        packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
     }
 }
 
@@ -232,24 +288,24 @@ impl Run {
         }
         self.calls += 1;
         self.packets += self.count as u64;
-        if let Err(error) = path
-            .port
-            .send(&path.to, &self.bytes[..self.len], self.segment as u16)
-        {
-            // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
-            let again = error != SendError::Again
-                && path
-                    .port
-                    .send(&path.to, &self.bytes[..self.len], self.segment as u16)
-                    .is_ok();
-            if !again {
-                self.lost += self.count as u64;
-                path.counts.add(Counter::SendErr, 1);
-                path.counts.add(Counter::XmitDiscards, self.count as u64);
-                (self.len, self.count) = (0, 0);
-            }
+        let bytes = &mut self.bytes[..self.len];
+        let lost = if path.hooks.active() {
+            path.hooks.send(path, bytes, self.segment)
+        } else if path.transmit(bytes, self.segment) {
+            0
+        } else {
+            self.count as u64
+        };
+        if lost > 0 {
+            self.lost += lost;
+            path.counts.add(Counter::SendErr, 1);
+            path.counts.add(Counter::XmitDiscards, lost);
+            self.len = self.len.saturating_sub(lost as usize * self.segment);
         }
-        path.counts.add(Counter::XmitPackets, self.count as u64);
+        path.counts.add(
+            Counter::XmitPackets,
+            (self.count as u64).saturating_sub(lost),
+        );
         path.counts.add(Counter::XmitData, self.len as u64 / 4);
         (self.len, self.count, self.closed) = (0, 0, false);
     }

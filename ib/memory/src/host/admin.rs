@@ -1,7 +1,8 @@
 //! What an administrator asks of all processes of the domain: hooks in the way of packets, faults to inject, ports switched off.
 //!
 //! Owns: one word that is read for each packet, and two small tables behind it that belong to nobody: they last as long as the
-//! domain does. Must not know: what a rule or a port's word means.
+//! domain does. Must not know: what a rule means, nor more of a port's word than whether it
+//! stops packets.
 
 use super::layout::{FAULTS, PORTS, State, header};
 use super::registry::{Held, Registry};
@@ -13,6 +14,11 @@ pub const HOOK_CAPTURE: u32 = 1;
 pub const HOOK_FAULTS: u32 = 2;
 /// New queue pairs shall take packets although a direct wire would do.
 pub const HOOK_PACKETS: u32 = 4;
+/// A port's word has [`PORT_STOPS`] set.
+pub const HOOK_PORTS: u32 = 8;
+
+/// Bit of a port's word: its packets are stopped. The others are the adapter's.
+pub const PORT_STOPS: u64 = 1;
 
 /// 64-bit words of a fault rule that are the adapter's.
 pub const FAULT_WORDS: usize = 14;
@@ -25,6 +31,11 @@ impl Hooks {
     /// True if any of the [`HOOK_CAPTURE`], [`HOOK_FAULTS`], [`HOOK_PACKETS`] in `bits` is set.
     pub const fn any(self, bits: u32) -> bool {
         self.0 as u32 & bits != 0
+    }
+
+    /// All that are set.
+    pub(super) const fn bits(self) -> u32 {
+        self.0 as u32
     }
 
     /// Changes with every change of hooks, rules or ports: what was read of those is good as long as this is the same.
@@ -49,24 +60,36 @@ impl Host {
     ///
     /// # Errors
     /// `Forked`, `Expelled`.
-    pub fn change_hooks(&self, set: u32, clear: u32) -> Result<(), HostError> {
+    pub(super) fn change_hooks(&self, set: u32, clear: u32) -> Result<(), HostError> {
         self.check_member()?;
         self.registry.change_hooks(set, clear);
         Ok(())
     }
 
-    /// Adds a fault rule. It is nobody's, and lasts until it is removed or the domain's last process ends. Gives its number.
+    /// Adds a fault rule. It lasts until it is removed or the domain's last process ends. Gives its number.
     ///
     /// # Errors
     /// `Full`, `Forked`, `Expelled`.
     pub fn fault_add(&self, words: &[u64; FAULT_WORDS]) -> Result<usize, HostError> {
+        self.add_rule(words, State::Shared)
+    }
+
+    /// As [`Host::fault_add`], but the rule ends with this process.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn fault_add_own(&self, words: &[u64; FAULT_WORDS]) -> Result<usize, HostError> {
+        self.add_rule(words, State::Live)
+    }
+
+    fn add_rule(&self, words: &[u64; FAULT_WORDS], state: State) -> Result<usize, HostError> {
         self.check_member()?;
         let held = self.registry.claim(&FAULTS, self.me, 0..FAULTS.count)?;
         self.registry.fill(&FAULTS, held, words);
         self.registry
             .store(FAULTS.at(held.index, 1 + FAULT_WORDS), 0);
-        self.registry.publish(&FAULTS, held, State::Shared)?;
-        self.registry.change_hooks(HOOK_FAULTS, 0);
+        self.registry.publish(&FAULTS, held, state)?;
+        self.registry.change_hooks(HOOK_FAULTS | HOOK_PACKETS, 0);
         Ok(held.index)
     }
 
@@ -76,17 +99,10 @@ impl Host {
             return false;
         }
         let claim = self.registry.claim_word(&FAULTS, index);
-        let removed = claim.is(State::Shared) && self.registry.free(&FAULTS, Held { index, claim });
-        let clear = if self.registry.fault_rules().is_empty() {
-            HOOK_FAULTS
-        } else {
-            0
-        };
-        self.registry.change_hooks(0, clear);
-        if clear != 0 && !self.registry.fault_rules().is_empty() {
-            // Somebody added one between the look and the change.
-            self.registry.change_hooks(HOOK_FAULTS, 0);
-        }
+        let in_use = claim.is(State::Shared) || claim.is(State::Live);
+        let removed = in_use && self.registry.free(&FAULTS, Held { index, claim });
+        self.registry.change_hooks(0, 0);
+        self.settle_hooks();
         removed
     }
 
@@ -104,7 +120,8 @@ impl Host {
             // If somebody made an entry for the same interface at the same time, both say the same.
             self.registry.store_port_word(ifindex, word);
         }
-        self.registry.change_hooks(0, 0);
+        self.registry.change_hooks(HOOK_PORTS, 0);
+        self.settle_hooks();
         Ok(())
     }
 }
@@ -132,6 +149,21 @@ impl Registry {
         }
     }
 
+    /// Sets all hooks anew, unless they or what is behind them have changed since `seen`.
+    pub(super) fn replace_hooks(&self, seen: Hooks, bits: u32) -> bool {
+        let epoch = seen.epoch().wrapping_add(1);
+        let new = u64::from(bits) | u64::from(epoch) << 32;
+        self.cas(header::HOOKS, seen.0, new).is_ok()
+    }
+
+    /// True if packets of any port are stopped.
+    pub(super) fn stops_a_port(&self) -> bool {
+        (0..self.used(&PORTS)).any(|index| {
+            self.read::<2>(&PORTS, index)
+                .is_some_and(|(_, [_, word])| word & PORT_STOPS != 0)
+        })
+    }
+
     /// The fault rules, in the order of their numbers.
     pub fn fault_rules(&self) -> Vec<FaultRule> {
         (0..self.used(&FAULTS))
@@ -141,6 +173,11 @@ impl Registry {
                 Some(FaultRule { index, words, hits })
             })
             .collect()
+    }
+
+    /// How often a rule was hit, in all processes.
+    pub fn fault_hits(&self, index: usize) -> u64 {
+        self.load(FAULTS.at(index, 1 + FAULT_WORDS))
     }
 
     /// Counts a hit of a rule: gives how many there were before, in all processes.

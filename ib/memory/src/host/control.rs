@@ -12,6 +12,7 @@ use super::fork_fd::ForkFd;
 use super::identity::HostKey;
 use super::names::{self, Dialled};
 use super::registry::{ProcessRef, Registry};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -66,6 +67,18 @@ impl Listener {
     /// # Errors
     /// `System` (EMFILE and the like: the connection waits on), `Full`, `Forked`.
     pub fn accept(&self) -> Result<Option<Control>, HostError> {
+        self.accept_with(false)
+    }
+
+    /// As [`Listener::accept`], for a tool, which wants to hear what a process said that has ended since.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn accept_last_words(&self) -> Result<Option<Control>, HostError> {
+        self.accept_with(true)
+    }
+
+    fn accept_with(&self, last_words: bool) -> Result<Option<Control>, HostError> {
         for _ in 0..REFUSALS {
             let listener = self.fd.get()?;
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -88,9 +101,16 @@ impl Listener {
             if names::credentials(fd.get()?)?.uid != self.key.uid {
                 continue;
             }
-            let greeting = greeting(WELCOME, self.me, self.nonce);
-            if send_message(fd.get()?, &greeting, &[self.registry.fd()])? == Sent::Done {
-                let end = Greeting::AwaitHello(Arc::clone(&self.registry));
+            // whoever speaks at once is a member and needs no welcome; one that has ended since would lose its words by it: the kernel
+            // empties a queue when it finds that there is nobody to send to
+            let welcomed = last_words && has_message(fd.get()?)
+                || send_message(
+                    fd.get()?,
+                    &greeting(WELCOME, self.me, self.nonce),
+                    &[self.registry.fd()],
+                )? == Sent::Done;
+            if welcomed {
+                let end = Greeting::AwaitHello(Arc::clone(&self.registry), last_words);
                 return Ok(Some(Control {
                     fd,
                     peer: OnceLock::new(),
@@ -105,8 +125,8 @@ impl Listener {
 /// What the first message must be.
 #[derive(Debug)]
 enum Greeting {
-    /// As the side that accepted.
-    AwaitHello(Arc<Registry>),
+    /// As the side that accepted; from members that have left, too.
+    AwaitHello(Arc<Registry>, bool),
     /// As the side that connected.
     AwaitWelcome,
     Done,
@@ -187,7 +207,7 @@ impl Control {
     /// open. `Forked`; `System` for errors that are not the peer's.
     pub fn recv(&self, bytes: &mut [u8]) -> Result<Option<(usize, Vec<OwnedFd>)>, HostError> {
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*greeting, Greeting::AwaitHello(_) | Greeting::AwaitWelcome) {
+        if matches!(*greeting, Greeting::AwaitHello(..) | Greeting::AwaitWelcome) {
             let mut first = [0; GREETING_BYTES];
             *greeting = match receive_message(self.fd.get()?, &mut first)? {
                 Taken::Message(length, _) => self.check_greeting(&greeting, &first[..length]),
@@ -219,12 +239,13 @@ impl Control {
         let good = match awaited {
             Greeting::AwaitWelcome => parse_greeting(WELCOME, message)
                 .is_some_and(|(process, _)| Some(process) == self.peer()),
-            Greeting::AwaitHello(registry) => {
-                parse_greeting(HELLO, message).is_some_and(|(process, nonce)| {
-                    registry.member(process).is_some_and(|m| m.nonce == nonce)
+            Greeting::AwaitHello(registry, last_words) => parse_greeting(HELLO, message)
+                .is_some_and(|(process, nonce)| {
+                    registry
+                        .member(process)
+                        .map_or(*last_words, |m| m.nonce == nonce)
                         && self.peer.set(process).is_ok()
-                })
-            }
+                }),
             Greeting::Done | Greeting::Broken => false,
         };
         if good {
@@ -300,6 +321,11 @@ fn send_message(
         Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Sent::Closed),
         Err(e) => Err(HostError::system("sendmsg", e)),
     }
+}
+
+fn has_message(fd: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 #[derive(PartialEq, Eq)]

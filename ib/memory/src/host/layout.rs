@@ -120,8 +120,8 @@ pub(super) const PORTS: Table = Table::after(FAULTS, "administered ports", 32, 6
 /// Counters of ports: claim, number of the interface, [`super::PORT_COUNTERS`] words of the adapter.
 pub(super) const COUNTERS: Table = Table::after(PORTS, "counters of ports", 384, 1024);
 
-/// Tables whose entries belong to a process and go with it.
-pub(super) const OWNED: [Table; 9] = [
+/// Tables whose entries belong to a process and go with it, unless they are shared.
+pub(super) const OWNED: [Table; 10] = [
     QPN_BLOCKS,
     MULTICAST,
     XRC_OPENINGS,
@@ -131,6 +131,7 @@ pub(super) const OWNED: [Table; 9] = [
     SERVICES,
     CONNECTIONS,
     COUNTERS,
+    FAULTS,
 ];
 
 /// Bytes of the segment.

@@ -35,11 +35,15 @@ mod names;
 mod registry;
 mod services;
 mod steering;
+mod tap;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tools;
 mod xrc;
 
-pub use admin::{FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, Hooks};
+pub use admin::{
+    FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, HOOK_PORTS, Hooks, PORT_STOPS,
+};
 pub use blocks::BlockKind;
 pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};
 pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
@@ -54,6 +58,8 @@ pub use services::{
     SERVICE_LISTENS, SERVICE_ONE_FAMILY, SERVICE_SHARED, Service, ServiceClaim, ServiceEntry,
 };
 pub use steering::SteeringEntry;
+pub use tap::{TAP_RECORD_BYTES, TAP_RING_BYTES, TapReader, TapWriter};
+pub use tools::{Lookout, MSG_LOOK, MSG_TAP, Tool};
 pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
 
 use ferriband_wire::{Gid, Lid, Qpn};

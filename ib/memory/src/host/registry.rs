@@ -10,7 +10,7 @@
 use super::HostError;
 use super::identity::{HostKey, ProcessIdentity};
 use super::layout::{
-    self, CONNECTIONS, COUNTERS, Claim, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, SERVICES,
+    self, CONNECTIONS, COUNTERS, Claim, FAULTS, MULTICAST, OWNED, PROCESSES, QPN_BLOCKS, SERVICES,
     STEERING, State, Table, XRC_OPENINGS, header,
 };
 use crate::segment::{Access, Segment};
@@ -420,6 +420,9 @@ impl Registry {
             }
             if freed && table.offset == SERVICES.offset {
                 self.add(header::SERVICE_EPOCH, 1);
+            }
+            if freed && table.offset == FAULTS.offset {
+                self.change_hooks(0, 0);
             }
         }
     }

@@ -320,7 +320,13 @@ fn hooks_rules_and_ports_are_everybodys_until_taken_back() {
     let options = options();
     let (a, b) = (join(&options), join(&options));
     assert!(!a.hooks().any(u32::MAX));
-    a.change_hooks(HOOK_PACKETS, 0).unwrap();
+    let wants_packets = Tool {
+        captures: false,
+        wants_packets: true,
+        ring_bytes: 1,
+        snap_bytes: 0,
+    };
+    a.become_tool(&wants_packets).unwrap();
     assert!(b.hooks().any(HOOK_PACKETS) && !b.hooks().any(HOOK_FAULTS | HOOK_CAPTURE));
     let epoch = b.hooks().epoch();
     let mut numbers: Vec<usize> = (0..64)
@@ -339,7 +345,8 @@ fn hooks_rules_and_ports_are_everybodys_until_taken_back() {
     let last = numbers.pop().unwrap();
     assert!(numbers.iter().all(|&n| b.fault_remove(n)) && b.hooks().any(HOOK_FAULTS));
     assert!(b.fault_remove(last) && !b.fault_remove(last) && !b.fault_remove(64));
-    assert!(!b.hooks().any(HOOK_FAULTS) && b.hooks().any(HOOK_PACKETS));
+    // The tool is gone as well.
+    assert!(!b.hooks().any(u32::MAX));
     // A number that is used again begins without hits.
     let again = b.fault_add(&[7; FAULT_WORDS]).unwrap();
     assert_eq!(
@@ -357,4 +364,71 @@ fn hooks_rules_and_ports_are_everybodys_until_taken_back() {
     b.set_port_word(3, 7).unwrap();
     assert_eq!([0, 3, 4].map(|ifindex| b.port_word(ifindex)), [6, 7, 0]);
     assert_ne!(b.hooks().epoch(), epoch);
+    assert!(b.hooks().any(HOOK_PORTS));
+    b.set_port_word(3, 6).unwrap();
+    assert!(!b.hooks().any(HOOK_PORTS));
+}
+
+#[test]
+fn hooks_last_as_long_as_the_tools_that_want_them() {
+    let options = options();
+    let adapter = join(&options);
+    let tool = Tool {
+        captures: true,
+        wants_packets: true,
+        ring_bytes: 1 << 20,
+        snap_bytes: 96,
+    };
+    let (first, second) = (join(&options), join(&options));
+    for host in [&first, &second] {
+        host.become_tool(&tool).unwrap();
+    }
+    let seen = adapter.lookout().capturing();
+    assert_eq!(
+        seen,
+        [(first.me(), tool), (second.me(), tool)],
+        "what they said of themselves"
+    );
+    assert_eq!(Tool::of(&adapter.member(adapter.me()).unwrap()), None);
+    drop(first);
+    adapter.settle_hooks();
+    assert!(adapter.hooks().any(HOOK_CAPTURE) && adapter.hooks().any(HOOK_PACKETS));
+    let epoch = adapter.hooks().epoch();
+    adapter.settle_hooks();
+    assert_eq!(adapter.hooks().epoch(), epoch, "nothing was to be done");
+    second.set_flags(0).unwrap();
+    adapter.settle_hooks();
+    assert!(!adapter.hooks().any(u32::MAX));
+}
+
+#[test]
+fn a_process_takes_its_own_rules_along_when_it_ends() {
+    let options = options();
+    let (a, b) = (join(&options), join(&options));
+    a.fault_add(&[1; FAULT_WORDS]).unwrap();
+    a.fault_add_own(&[2; FAULT_WORDS]).unwrap();
+    assert_eq!(b.fault_rules().len(), 2);
+    let epoch = b.hooks().epoch();
+    drop(a);
+    let words: Vec<_> = b.fault_rules().iter().map(|rule| rule.words[0]).collect();
+    assert_eq!(words, [1]);
+    assert_ne!(b.hooks().epoch(), epoch, "others read the rules again");
+}
+
+#[test]
+fn a_tool_hears_what_a_process_said_before_it_ended() {
+    let options = options();
+    let (tool, process) = (join(&options), join(&options));
+    let call = process.lookout().connect(tool.me()).unwrap();
+    call.send(b"last words", &[]).unwrap();
+    drop((call, process));
+    let mut bytes = [0; 32];
+    // The joiner asked for the registry, too, and went.
+    let joiner = tool.listener().accept_last_words().unwrap().unwrap();
+    assert!(joiner.recv(&mut bytes).is_err());
+    let heard = tool.listener().accept_last_words().unwrap().unwrap();
+    let (length, _) = heard.recv(&mut bytes).unwrap().unwrap();
+    assert_eq!(&bytes[..length], b"last words");
+    assert!(heard.recv(&mut bytes).is_err());
+    assert!(tool.listener().accept().unwrap().is_none());
 }

@@ -1,0 +1,123 @@
+//! This host's adapters as a tool meets them: the domain of this user and network namespace, its members and its devices.
+//!
+//! Owns: what a device is called, and asking processes to look at once. Must not know: what a tool does with it.
+
+use crate::failure::Failure;
+use ferriband_memory::host::{Control, Host, HostError, MSG_LOOK, ProcessRef, Tool};
+use ferriband_memory::net::{Netdev, netdevs};
+use std::time::{Duration, Instant};
+
+/// The InfiniBand device.
+pub const NATIVE: &str = "ferri0";
+/// What the names of Ethernet devices begin with.
+const PREFIX: &str = "ferri_";
+/// How long processes are waited for that are asked something: one may be stopped.
+const ANSWER_WAIT: Duration = Duration::from_millis(500);
+/// Between two looks for answers.
+const ANSWER_TICK: Duration = Duration::from_millis(2);
+
+/// What to say of an error of the domain.
+pub fn explain(what: &str, error: &HostError) -> Failure {
+    Failure::new(format!("cannot {what}: {error}"))
+        .remedy("ferriband doctor says what this machine allows")
+}
+
+/// The processes with an adapter.
+pub fn adapters(host: &Host) -> Vec<ProcessRef> {
+    let members = host.members().into_iter();
+    members
+        .filter(|member| member.process != host.me() && Tool::of(member).is_none())
+        .map(|member| member.process)
+        .collect()
+}
+
+/// The interfaces of this namespace, by which devices are named.
+pub struct Devices(Vec<Netdev>);
+
+impl Devices {
+    /// As they are now.
+    pub fn now() -> Self {
+        Devices(netdevs().unwrap_or_default())
+    }
+
+    /// The interface of a device; 0 for the InfiniBand device, None for a device that cannot be.
+    pub fn interface(&self, name: &str) -> Option<u32> {
+        if name == NATIVE {
+            return Some(0);
+        }
+        let interface = name.strip_prefix(PREFIX)?;
+        let known = self.0.iter().find(|known| known.name == interface)?;
+        Some(known.ifindex)
+    }
+
+    /// The interfaces of all devices that there can be.
+    pub fn interfaces(&self) -> Vec<u32> {
+        let known = self.0.iter().map(|known| known.ifindex);
+        std::iter::once(0).chain(known).collect()
+    }
+
+    /// The device of an interface.
+    pub fn name(&self, ifindex: u32) -> String {
+        match self.0.iter().find(|known| known.ifindex == ifindex) {
+            _ if ifindex == 0 => NATIVE.to_owned(),
+            Some(known) => format!("{PREFIX}{}", known.name),
+            None => format!("{PREFIX}?{ifindex}"),
+        }
+    }
+}
+
+/// What processes say when they are asked to look at rules and ports.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Answers {
+    /// How many have said that they have looked.
+    pub processes: usize,
+    /// How many have not, in time.
+    pub silent: usize,
+    /// Their connected queue pairs on the direct wire.
+    pub direct: u64,
+    /// Their queue pairs on packets.
+    pub packets: u64,
+}
+
+/// Makes every process look at rules and ports now.
+pub fn ask_to_look(host: &Host) -> Answers {
+    let mut answers = Answers::default();
+    let mut asked: Vec<Control> = Vec::new();
+    for process in adapters(host) {
+        let control = host.connect(process).ok();
+        match control.filter(|control| control.send(&[MSG_LOOK], &[]).is_ok()) {
+            Some(control) => asked.push(control),
+            // dead, which nobody has noticed yet, or too busy to be asked
+            None => answers.silent += usize::from(host.is_live(process)),
+        }
+    }
+    let deadline = Instant::now() + ANSWER_WAIT;
+    while !asked.is_empty() && Instant::now() < deadline {
+        asked.retain(|control| {
+            let mut bytes = [0; 16];
+            match control.recv(&mut bytes) {
+                Ok(None) => true,
+                Ok(Some((16, _))) if bytes[0] == MSG_LOOK => {
+                    let word = |at: usize| {
+                        u64::from(u32::from_le_bytes([
+                            bytes[at],
+                            bytes[at + 1],
+                            bytes[at + 2],
+                            bytes[at + 3],
+                        ]))
+                    };
+                    answers.processes += 1;
+                    answers.direct += word(4);
+                    answers.packets += word(8);
+                    false
+                }
+                _ => false,
+            }
+        });
+        if !asked.is_empty() {
+            std::thread::sleep(ANSWER_TICK);
+        }
+    }
+    answers.silent += asked.len();
+    answers
+}

@@ -1,0 +1,31 @@
+//! Signals that end a capture: they set a flag, so that what was captured is written and the adapters are told.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_signal: libc::c_int) {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+/// The flag.
+pub struct Stop(());
+
+impl Stop {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on. A closed pipe is an error of the writer.
+    pub fn install() -> Self {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: plain data, of which zeros are a value: no flags (waiting is interrupted), no signals blocked.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = note as *const () as usize;
+            // SAFETY: the handler stores to an atomic and nothing else; the structure lives through the call.
+            unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        }
+        Stop(())
+    }
+
+    /// True once one has come.
+    pub fn asked(&self) -> bool {
+        ASKED.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,589 @@
+//! `ferriband dump` and `ferriband fault` upon a running adapter: this test is the program, with queue pairs of its own on device
+//! `ferri_lo`, in a network of its own; the tools are the real ones. Where the system allows no network namespaces the tests
+//! say so and pass, because rules would meet everybody else's packets there.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../ib/hca/tests/common/mod.rs"]
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::memory::Kind;
+use common::party::*;
+use common::{eventually, process};
+use ferriband_hca::*;
+use ferriband_transport::types::*;
+use ferriband_wire::pcap::{LinkType, PcapReader};
+use ferriband_wire::{Opcode, RocePacket};
+
+#[test]
+fn child_entry() {
+    process::run_role(&[("obey", obey)]);
+}
+
+/// A test whose body runs in a process that has `ferri_lo` and sends packets to everybody.
+macro_rules! on_packets {
+    ($name:ident, $body:block) => {
+        #[test]
+        fn $name() {
+            inside(stringify!($name), Some("roce"), || $body);
+        }
+    };
+}
+
+fn inside(name: &str, wire: Option<&str>, body: impl FnOnce()) {
+    const INSIDE: &str = "FERRIBAND_CLI_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .env("FERRIBAND_DEVICES", "ferri_lo")
+        .env_remove("FERRIBAND_WIRE");
+    if let Some(wire) = wire {
+        command.env("FERRIBAND_WIRE", wire);
+    }
+    // SAFETY: neither has preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let text = |text: String| CString::new(text).unwrap();
+    let maps = [
+        (c"/proc/self/setgroups", text("deny".into())),
+        (c"/proc/self/gid_map", text(format!("{group} {group} 1"))),
+        (c"/proc/self/uid_map", text(format!("{user} {user} 1"))),
+    ];
+    let begin = move || {
+        // SAFETY: changes only when this process is to die; the test that starts it waits for it.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: unshare takes a number.
+        if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        maps.iter().for_each(|(file, text)| write(file, text));
+        loopback_up()
+    };
+    // SAFETY: the closure makes only async-signal-safe calls.
+    unsafe { command.pre_exec(begin) };
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("{name} is left out: no network namespace of its own ({error})");
+            return;
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn write(file: &std::ffi::CStr, text: &CString) {
+    // SAFETY: C strings; open, write and close are async-signal-safe.
+    unsafe {
+        let fd = libc::open(file.as_ptr(), libc::O_WRONLY);
+        libc::write(fd, text.as_ptr().cast(), text.as_bytes().len());
+        libc::close(fd);
+    }
+}
+
+fn loopback_up() -> io::Result<()> {
+    // SAFETY: an ifreq is plain data; socket, ioctl and close are async-signal-safe.
+    let done = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let done = libc::ioctl(fd, libc::SIOCSIFFLAGS, &request);
+        libc::close(fd);
+        done
+    };
+    if done == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+const SETUP: Setup = Setup {
+    service: QpType::Rc,
+    memory: Kind::Private,
+    len: (4 << 20) + 4096,
+    mr_access: ALL,
+    qp_access: ALL,
+    send_wr: 64,
+    recv_wr: 64,
+    sge: 4,
+    inline: 512,
+    cqe: 256,
+    timeout: 14,
+    retry: 7,
+    rnr_retry: 7,
+    min_rnr: 1,
+    events: false,
+};
+
+fn here() -> Pair {
+    Pair::alike(Party::here(), Party::here(), SETUP)
+}
+
+/// A message of so many bytes arrives.
+fn write_and_see(Pair { a, b, ai, bi }: &mut Pair, len: u32, fill: u8) {
+    a.fill(ai, 0, len as usize, fill);
+    b.fill(bi, 0, len as usize + 1, 0x77);
+    a.post(ai, &Ask::new(SendOpcode::RdmaWrite, len, bi).id(1));
+    a.expect(ai, 1, WcStatus::Success);
+    b.expect_bytes(bi, 0, len as usize, fill);
+    b.expect_bytes(bi, len as usize, 1, 0x77);
+}
+
+fn ferriband(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferriband"));
+    command.args(arguments);
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    ferriband(arguments).output().expect("ferriband runs")
+}
+
+/// What a command prints that has to succeed.
+#[track_caller]
+fn done(arguments: &[&str]) -> String {
+    let output = output(arguments);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+#[track_caller]
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&done(arguments)).expect("JSON")
+}
+
+fn rule(list: &serde_json::Value, at: usize) -> (u64, u64) {
+    let rule = &list["rules"][at];
+    (
+        rule["id"].as_u64().expect("a number"),
+        rule["hits"].as_u64().expect("a number"),
+    )
+}
+
+/// A file of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("ferriband-{}-{name}", std::process::id());
+        Scratch(std::env::temp_dir().join(name))
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A dump that listens.
+struct Dump {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Dump {
+    /// Returns when it listens.
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = ferriband(&["dump"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        Dump { child, stderr }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: our own child, which nobody has waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Ends it in good order; what it says then.
+    fn stop(mut self) -> String {
+        self.signal(libc::SIGINT);
+        self.said()
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+fn lost(said: &str) -> u64 {
+    let before = said.split(" lost because").next().unwrap();
+    before.rsplit(' ').next().unwrap().parse().expect(said)
+}
+
+/// Rings that this process has.
+fn rings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.matches("ferriband-tap").count()
+}
+
+on_packets!(
+    a_capture_holds_every_packet_whole_with_right_lengths_and_checksums,
+    {
+        let mut pair = here();
+        // the program ran before the capture began
+        write_and_see(&mut pair, 5000, 1);
+        let file = Scratch::new("whole.pcap");
+        let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
+        let len = 1 << 20;
+        write_and_see(&mut pair, len, 2);
+        pair.exchange();
+        let said = dump.stop();
+        assert_eq!(lost(&said), 0, "{said}");
+        let bytes = std::fs::read(&file.0).unwrap();
+        let reader = PcapReader::new(&bytes).unwrap();
+        assert_eq!(reader.link_type(), LinkType::Raw as u32);
+        let (mut written, mut sent, mut acknowledged) = (BTreeSet::new(), 0, 0);
+        for record in reader {
+            let record = record.unwrap();
+            // checks IP, UDP and ICRC
+            let roce = RocePacket::parse(record.bytes).unwrap();
+            let bth = roce.packet.bth();
+            use Opcode::*;
+            match bth.opcode {
+                RcWriteFirst | RcWriteMiddle | RcWriteLast => {
+                    _ = written.insert((bth.psn.get(), roce.packet.payload.len()));
+                }
+                RcSendOnly => sent += 1,
+                RcAcknowledge => acknowledged += 1,
+                other => panic!("{other:?} was not sent"),
+            }
+        }
+        let total: usize = written.iter().map(|(_, len)| len).sum();
+        assert_eq!(total, len as usize, "each byte once, tries again left out");
+        // of each packet two are seen, one that goes and one that comes
+        assert!(sent >= 2 && acknowledged >= 4, "{sent} {acknowledged}");
+        eventually("the ring to be unmapped", || rings() == 0);
+    }
+);
+
+on_packets!(filters_and_json_show_what_is_asked_for, {
+    let mut pair = here();
+    let mut dump = ferriband(&[
+        "dump",
+        "--json",
+        "-c",
+        "3",
+        "--opcode",
+        "rc-send",
+        "--direction",
+        "tx",
+    ])
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    // it says nothing until packets come: messages go on until it has seen enough
+    let mut status = None;
+    eventually("three packets to be seen", || {
+        pair.exchange();
+        status = dump.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+    let mut text = String::new();
+    dump.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one object for each packet"))
+        .collect();
+    assert_eq!(lines.len(), 3);
+    for line in &lines {
+        assert_eq!(line["opcode"], "RC SEND Only");
+        assert_eq!(line["direction"], "tx");
+        assert_eq!(line["device"], "ferri_lo");
+        assert_eq!(line["payload"], 8);
+        assert_eq!(line["icrc_ok"], true);
+        assert_eq!(line["fate"], "passed");
+        assert_eq!(line["local_qpn"], pair.ai.qpn);
+        assert_eq!(line["qpn"], pair.bi.qpn);
+    }
+});
+
+on_packets!(
+    a_stopped_dump_costs_its_own_records_and_a_killed_one_leaves_nothing,
+    {
+        let mut pair = here();
+        let file = Scratch::new("stopped.pcapng");
+        let dump = Dump::start(&["-w", file.text(), "--buffer", "1"]);
+        dump.signal(libc::SIGSTOP);
+        for round in 1..4 {
+            // far more than the ring holds
+            write_and_see(&mut pair, 4 << 20, round);
+        }
+        assert!(rings() > 0, "it was listened to");
+        dump.signal(libc::SIGCONT);
+        let said = dump.stop();
+        assert!(lost(&said) > 1000, "{said}");
+
+        let mut dump = Dump::start(&["-w", file.text()]);
+        pair.exchange();
+        assert!(rings() > 0);
+        dump.signal(libc::SIGKILL);
+        dump.child.wait().unwrap();
+        eventually("the ring to be unmapped", || rings() == 0);
+        // the next capture finds all in order
+        let dump = Dump::start(&["-w", file.text()]);
+        pair.exchange();
+        assert_eq!(lost(&dump.stop()), 0);
+    }
+);
+
+on_packets!(rules_meet_what_they_say_and_count_it, {
+    let mut pair = here();
+    let text = done(&[
+        "fault",
+        "add",
+        "drop",
+        "--opcode",
+        "rc-send",
+        "--count",
+        "2",
+        "--direction",
+        "tx",
+    ]);
+    assert!(text.starts_with("rule 0: drop opcode="), "{text}");
+    let file = Scratch::new("fate.json");
+    let seen = std::fs::File::create(&file.0).unwrap();
+    let mut dump = ferriband(&[
+        "dump",
+        "--json",
+        "-c",
+        "2",
+        "--opcode",
+        "rc-send",
+        "--direction",
+        "tx",
+    ])
+    .stdout(seen)
+    .spawn()
+    .unwrap();
+    eventually("the dump to listen", || {
+        done(&["fault", "list"]);
+        // a hook that a test cannot see is seen by its ring
+        write_and_see(&mut pair, 64, 3);
+        rings() > 0
+    });
+    pair.exchange();
+    assert!(dump.wait().unwrap().success());
+    let text = std::fs::read_to_string(&file.0).unwrap();
+    assert_eq!(text.matches("dropped by a fault").count(), 2, "{text}");
+    assert_eq!(rule(&json(&["fault", "list", "--json"]), 0), (0, 2));
+    // it is used up
+    pair.exchange();
+    assert_eq!(rule(&json(&["fault", "list", "--json"]), 0), (0, 2));
+    assert_eq!(done(&["fault", "clear", "0"]), "1 rules cleared\n");
+    assert!(!output(&["fault", "clear", "0"]).status.success());
+    assert_eq!(done(&["fault", "list"]), "no fault rules\n");
+});
+
+on_packets!(what_faults_do_is_overcome_but_for_losing_everything, {
+    let mut pair = here();
+    for (round, action) in ["duplicate", "corrupt", "reorder", "delay", "drop"]
+        .iter()
+        .enumerate()
+    {
+        done(&[
+            "fault",
+            "add",
+            action,
+            "--probability",
+            "0.1",
+            "--delay-us",
+            "300",
+        ]);
+        for len in [1, 100, 5000, 70_000] {
+            write_and_see(&mut pair, len, round as u8 + 1);
+            pair.exchange();
+        }
+        let mut hits = 0;
+        eventually("the rule to hit", || {
+            write_and_see(&mut pair, 20_000, 0x40);
+            hits = rule(&json(&["fault", "list", "--json"]), 0).1;
+            hits > 0
+        });
+        done(&["fault", "clear", "all"]);
+    }
+    let patience = Setup {
+        timeout: 8,
+        retry: 1,
+        ..SETUP
+    };
+    let Pair {
+        mut a,
+        mut b,
+        ai,
+        bi,
+    } = Pair::alike(Party::here(), Party::here(), patience);
+    done(&["fault", "add", "drop", "--qpn", &bi.qpn.to_string()]);
+    a.post(&ai, &Ask::new(SendOpcode::RdmaWrite, 8, &bi).id(7));
+    a.expect(&ai, 7, WcStatus::RetryExcErr);
+    // others go on
+    pair.exchange();
+    b.destroy(&bi);
+    a.destroy(&ai);
+});
+
+on_packets!(links_go_down_and_up_and_a_device_ends, {
+    let (down, up) = (AsyncKind::PortErr as u64, AsyncKind::PortActive as u64);
+    // tries that last longer than the commands take on a busy machine
+    let patience = Setup {
+        timeout: 19,
+        ..SETUP
+    };
+    let mut pair = Pair::alike(Party::here(), Party::here(), patience);
+    let active = |pair: &Pair| pair.a.agent().end(0).qp.ctx.query_port(1).unwrap().active;
+    write_and_see(&mut pair, 64, 1);
+    done(&["fault", "link", "down", "ferri_lo"]);
+    assert_eq!(next_event(&mut pair), Some(down));
+    assert!(!active(&pair));
+    assert!(json(&["fault", "list", "--json"])["links_down"][0] == "ferri_lo");
+    pair.a.post(
+        &pair.ai,
+        &Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(1),
+    );
+    pair.a.expect_quiet(&pair.ai, 30);
+    done(&["fault", "link", "up", "ferri_lo"]);
+    assert_eq!(next_event(&mut pair), Some(up));
+    assert!(active(&pair));
+    pair.a.expect(&pair.ai, 1, WcStatus::Success);
+    done(&["fault", "port-error", "ferri_lo"]);
+    assert_eq!(next_event(&mut pair), Some(down));
+    assert_eq!(next_event(&mut pair), Some(up));
+    pair.b.recv(&pair.bi, 5, 0, 8);
+    done(&["fault", "fatal", "ferri_lo"]);
+    assert_eq!(next_event(&mut pair), Some(AsyncKind::DeviceFatal as u64));
+    pair.b.expect(&pair.bi, 5, WcStatus::WrFlushErr);
+    pair.a.post(
+        &pair.ai,
+        &Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(2),
+    );
+    pair.a.expect(&pair.ai, 2, WcStatus::WrFlushErr);
+    let ctx = &pair.a.agent().end(0).qp.ctx;
+    assert_eq!(ctx.alloc_pd().unwrap_err().errno(), libc::EIO);
+    // opened again it works
+    Context::open(0).unwrap().alloc_pd().unwrap();
+    assert!(
+        !output(&["fault", "link", "down", "ferri_none"])
+            .status
+            .success()
+    );
+});
+
+/// The next event that is not about a connection's first packet.
+fn next_event(pair: &mut Pair) -> Option<u64> {
+    let patience = common::PATIENCE.as_millis() as u64;
+    loop {
+        let event = pair.a.event(&pair.ai, patience);
+        if event != Some(AsyncKind::CommEst as u64) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them() {
+    inside(
+        "queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them",
+        None,
+        || {
+            let mut before = here();
+            before.exchange();
+            let file = Scratch::new("wanted.pcapng");
+            let dump = Dump::start(&["-w", file.text()]);
+            let mut during = here();
+            during.exchange();
+            before.exchange();
+            let said = dump.stop();
+            assert!(
+                said.contains("queue pairs are up on the direct wire"),
+                "{said}"
+            );
+            assert!(!said.contains("\nferriband: 0 packets"), "{said}");
+            // on its wire for life
+            during.exchange();
+            let mut after = here();
+            let dump = Dump::start(&["-w", file.text(), "--leave-direct"]);
+            after.exchange();
+            let said = dump.stop();
+            assert!(said.contains("ferriband: 0 packets"), "{said}");
+        },
+    );
+}
+
+#[test]
+fn where_nothing_runs_faults_say_so() {
+    inside("where_nothing_runs_faults_say_so", Some("roce"), || {
+        let refused = output(&["fault", "add", "drop"]);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            said.contains("nothing runs") && said.contains("ferriband run --fault"),
+            "{said}"
+        );
+        assert_eq!(done(&["fault", "list"]), "no fault rules\n");
+        for wrong in [
+            &["fault", "add", "lose"][..],
+            &["fault", "add", "drop", "--probability", "2"],
+            &["run", "--fault", "drop opcode=none", "--", "true"],
+        ] {
+            assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");
+        }
+    });
+}
+
+#[test]
+fn a_program_brings_its_own_faults_along() {
+    inside(
+        "a_program_brings_its_own_faults_along",
+        Some("roce"),
+        || {
+            // SAFETY: this process has one thread yet that reads the environment.
+            unsafe { std::env::set_var("FERRIBAND_FAULTS", "delay probability=0.5;drop psn=5") };
+            let _pair = here();
+            let list = json(&["fault", "list", "--json"]);
+            assert_eq!(list["rules"].as_array().unwrap().len(), 2, "{list}");
+            assert_eq!(
+                list["rules"][0]["rule"],
+                "delay probability=0.5 delay-us=1000"
+            );
+        },
+    );
+}

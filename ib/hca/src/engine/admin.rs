@@ -1,0 +1,180 @@
+//! What an administrator's tools ask of a running process: to look at rules and ports at once, and to say what it has.
+//!
+//! Owns: the answer. Must not know: who asks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
+use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
+use ferriband_wire::fault::Rule;
+
+use super::Engine;
+use crate::context::{AsyncKind, Context};
+use crate::device;
+use crate::lock;
+
+/// Fault rules that a program brings along, separated by semicolons; devices by the numbers of their interfaces.
+const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
+/// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
+pub(crate) const RULE_OWNER_WORD: usize = 10;
+/// A port's word counts failures that pass from this bit on, 24 bits, and final ones from the next.
+const ERRORS: std::ops::Range<u32> = 8..32;
+const FATALS_SHIFT: u32 = 32;
+/// The only port.
+const PORT: usize = 1;
+
+/// Bytes of the answer: the message's first byte, then from byte 4 on the number of connected queue pairs on the direct wire, and of
+/// those on packets.
+const ANSWER_BYTES: usize = 16;
+
+/// What administrators said of the devices' ports when it was last looked at, by interface.
+#[derive(Debug)]
+pub(crate) struct Ports(BTreeMap<u32, u64>);
+
+impl Ports {
+    /// As it is: what was said before this process began concerns it only as far as it lasts.
+    pub fn now(host: &Host) -> Self {
+        let interfaces = device::all().iter().map(|device| device.info.ifindex);
+        Ports(
+            interfaces
+                .map(|ifindex| (ifindex, host.port_word(ifindex)))
+                .collect(),
+        )
+    }
+}
+
+/// Adds the fault rules of the environment, for this process alone.
+pub(super) fn bring_faults(host: &Host) {
+    let Ok(text) = std::env::var(FAULTS_VARIABLE) else {
+        return;
+    };
+    for rule in text.split(';').filter(|rule| !rule.trim().is_empty()) {
+        let added = Rule::parse(rule, |ifindex| ifindex.parse().ok())
+            .map_err(|error| error.to_string())
+            .and_then(|rule| {
+                let mut words = rule.to_words();
+                words[RULE_OWNER_WORD] = host.me().to_word();
+                host.fault_add_own(&words)
+                    .map_err(|error| error.to_string())
+            });
+        if let Err(error) = added {
+            eprintln!("ferriband: {FAULTS_VARIABLE}: the rule '{rule}' does not hold: {error}");
+        }
+    }
+}
+
+impl Engine {
+    /// A context was opened.
+    pub(crate) fn keep_context(&self, context: &Arc<Context>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|other| other.strong_count() > 0);
+        contexts.push(Arc::downgrade(context));
+    }
+
+    fn contexts_of(&self, ifindex: u32) -> Vec<Arc<Context>> {
+        let contexts = lock(&self.contexts);
+        contexts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|context| context.device.info.ifindex == ifindex)
+            .collect()
+    }
+
+    /// Tells programs of what has become of ports.
+    fn look_at_ports(&self) {
+        let now = Ports::now(&self.registry);
+        let before = std::mem::replace(&mut *lock(&self.ports_seen), Ports(now.0.clone())).0;
+        for (ifindex, word) in now.0 {
+            let old = before.get(&ifindex).copied().unwrap_or(0);
+            let changed = |from: u32, bits: u32| (old ^ word) >> from & ((1 << bits) - 1) != 0;
+            let contexts = self.contexts_of(ifindex);
+            let tell = |kind| {
+                contexts
+                    .iter()
+                    .for_each(|context| context.raise(kind, PORT))
+            };
+            match (old & PORT_STOPS, word & PORT_STOPS) {
+                (0, 0) if changed(ERRORS.start, ERRORS.end - ERRORS.start) => {
+                    tell(AsyncKind::PortErr);
+                    tell(AsyncKind::PortActive);
+                }
+                (0, PORT_STOPS) => tell(AsyncKind::PortErr),
+                (PORT_STOPS, 0) => tell(AsyncKind::PortActive),
+                _ => {}
+            }
+            if changed(FATALS_SHIFT, u64::BITS - FATALS_SHIFT) {
+                contexts.iter().for_each(|context| self.end_device(context));
+            }
+        }
+    }
+
+    /// The device has failed, as far as this context is concerned: everything is flushed, nothing new can be made.
+    #[cold]
+    fn end_device(&self, context: &Arc<Context>) {
+        context.fail();
+        let qps = self
+            .qps
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        let failed = QpAttr {
+            state: QpState::Err,
+            ..QpAttr::default()
+        };
+        for qp in qps.iter().flatten() {
+            if Arc::ptr_eq(&qp.ctx, context) && qp.state() != QpState::Reset {
+                // one that a program destroys at this moment needs no flush
+                let _ = qp.modify(&failed, QpAttrMask::STATE);
+            }
+        }
+        context.raise(AsyncKind::DeviceFatal, 0);
+    }
+
+    /// A tool wants this process to look at what it changed.
+    #[cold]
+    pub(super) fn look_around(&self, control: &Control) {
+        self.look_at_ports();
+        let (mut direct, mut packets) = (0u32, 0u32);
+        let qps = self
+            .qps
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        for qp in qps.iter().flatten() {
+            let up = matches!(
+                qp.state(),
+                QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+            );
+            match up {
+                true if qp.is_on_packets() => packets += 1,
+                true => direct += 1,
+                false => {}
+            }
+        }
+        let mut answer = [0; ANSWER_BYTES];
+        answer[0] = MSG_LOOK;
+        answer[4..8].copy_from_slice(&direct.to_le_bytes());
+        answer[8..12].copy_from_slice(&packets.to_le_bytes());
+        // who does not wait for the answer does without
+        let _ = control.send(&answer, &[]);
+    }
+
+    /// True if a new queue pair shall take packets although a direct wire would do. Asked when one is created, so a tool that was
+    /// killed is found out here at the latest.
+    pub(crate) fn packets_wanted(&self) -> bool {
+        if !self.registry.hooks().any(HOOK_PACKETS) {
+            return false;
+        }
+        self.registry.settle_hooks();
+        self.registry.hooks().any(HOOK_PACKETS)
+    }
+}
+
+impl crate::qp::Qp {
+    /// True if its wire is packets.
+    pub(crate) fn is_on_packets(&self) -> bool {
+        self.on_packets.load(Ordering::Acquire)
+    }
+}
