@@ -15,7 +15,7 @@ use ferriband_transport::types::*;
 
 #[test]
 fn child_entry() {
-    process::run_role(&[("obey", obey), ("pong", pong_role)]);
+    process::run_role(&[("obey", obey), ("pong", pong_role), ("accept", accept_role)]);
 }
 
 /// A test whose body runs in a process that has `ferri_lo` and sends packets to everybody.
@@ -701,3 +701,131 @@ fn readable(fd: i32) -> bool {
     // SAFETY: one entry, ours.
     unsafe { libc::poll(&mut poll, 1, common::PATIENCE.as_millis() as i32) == 1 }
 }
+
+/// Port space of TCP.
+const TCP: u16 = 0x0106;
+
+fn wish(qp_num: u32) -> cm::ConnWish<'static> {
+    cm::ConnWish {
+        qp_num,
+        qkey: 0,
+        responder_resources: 1,
+        initiator_depth: 1,
+        flow_control: false,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        srq: false,
+        enhanced: Default::default(),
+        private_data: &[],
+    }
+}
+
+/// The next event, which must be of this kind.
+#[track_caller]
+fn told(channel: &Arc<cm::CmChannel>, kind: cm::NewsKind) -> cm::News {
+    let news = channel.next_event().unwrap();
+    assert_eq!(news.kind, kind, "{news:?}");
+    news
+}
+
+/// Binds an identifier to a port of this host's choice; gives both.
+fn bound(engine: &engine::Engine, channel: &Arc<cm::CmChannel>) -> (u32, u16) {
+    let (cm, any) = (engine.cm(), std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let id = cm.create_id(channel, 1, TCP, QpType::Rc).unwrap();
+    cm.bind(engine, id, any).unwrap();
+    let port = cm.query(engine, id).unwrap().src.unwrap().port();
+    (id, port)
+}
+
+/// An identifier with a path to a port of this host.
+fn on_the_way(engine: &engine::Engine, channel: &Arc<cm::CmChannel>, port: u16) -> u32 {
+    let cm = engine.cm();
+    let id = cm.create_id(channel, 1, TCP, QpType::Rc).unwrap();
+    let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    cm.resolve_addr(engine, id, None, to).unwrap();
+    told(channel, cm::NewsKind::AddrResolved);
+    cm.resolve_route(engine, id).unwrap();
+    told(channel, cm::NewsKind::RouteResolved);
+    id
+}
+
+/// Accepts one connection, says so, and goes on until it is killed.
+fn accept_role(channel: Channel) {
+    let engine = engine::Engine::get().unwrap();
+    let events = cm::CmChannel::open().unwrap();
+    let (listener, port) = bound(&engine, &events);
+    engine.cm().listen(&engine, listener, 1).unwrap();
+    channel.send(&[port.into()]);
+    let request = told(&events, cm::NewsKind::ConnectRequest);
+    engine
+        .cm()
+        .accept(&engine, request.id, 2, &wish(0x700_001))
+        .unwrap();
+    told(&events, cm::NewsKind::Established);
+    channel.send(&[1]);
+    channel.wait_forever();
+    channel.recv();
+}
+
+on_packets!(
+    a_request_of_the_network_waits_for_its_listener_and_is_refused_without_one,
+    {
+        const TRIES: u32 = 100;
+        let engine = engine::Engine::get().unwrap();
+        let cm = engine.cm();
+        let (here, there) = (
+            cm::CmChannel::open().unwrap(),
+            cm::CmChannel::open().unwrap(),
+        );
+        let (_, nobodys) = bound(&engine, &there);
+        let asks = on_the_way(&engine, &here, nobodys);
+        cm.connect(&engine, asks, &wish(0x700_100)).unwrap();
+        assert_eq!(told(&here, cm::NewsKind::Rejected).status, 8);
+        let readable = |channel: &Arc<cm::CmChannel>| {
+            let mut ready = libc::pollfd {
+                fd: channel.events.fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one structure, which is ours.
+            unsafe { libc::poll(&mut ready, 1, 0) == 1 }
+        };
+        // a thread that is not scheduled for the time of waiting is too late: that happens, but not always
+        let accepted = (0..TRIES).any(|count| {
+            let (listener, port) = bound(&engine, &there);
+            let asks = on_the_way(&engine, &here, port);
+            cm.connect(&engine, asks, &wish(0x700_200 + count)).unwrap();
+            cm.listen(&engine, listener, 1).unwrap();
+            while !readable(&there) && !readable(&here) {
+                std::thread::yield_now();
+            }
+            let found = readable(&there);
+            if found {
+                let request = told(&there, cm::NewsKind::ConnectRequest);
+                cm.destroy_id(&engine, request.id).unwrap();
+            }
+            cm.destroy_id(&engine, asks).unwrap();
+            cm.destroy_id(&engine, listener).unwrap();
+            found
+        });
+        assert!(accepted);
+    }
+);
+
+on_packets!(another_process_takes_leave_for_one_that_was_killed, {
+    let engine = engine::Engine::get().unwrap();
+    let here = cm::CmChannel::open().unwrap();
+    let mut server = Child::spawn("accept");
+    let port = server.channel.recv()[0] as u16;
+    let asks = on_the_way(&engine, &here, port);
+    engine
+        .cm()
+        .connect(&engine, asks, &wish(0x700_300))
+        .unwrap();
+    told(&here, cm::NewsKind::ConnectResponse);
+    engine.cm().ready(&engine, asks).unwrap();
+    assert_eq!(server.channel.recv(), [1]);
+    server.kill();
+    told(&here, cm::NewsKind::Disconnected);
+    engine.cm().destroy_id(&engine, asks).unwrap();
+});
