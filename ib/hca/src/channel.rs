@@ -43,23 +43,15 @@ impl<T> EventQueue<T> {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Looks at the events that `wanted` names, in order, and leaves them.
-    pub fn collect<U>(&self, wanted: impl Fn(&T) -> bool, look: impl Fn(&T) -> U) -> Vec<U> {
-        lock(&self.queue)
-            .iter()
-            .filter(|event| wanted(event))
-            .map(look)
-            .collect()
-    }
-
-    /// Takes back events that `gone` names; the descriptor's count follows.
-    pub fn retract(&self, gone: impl Fn(&T) -> bool) -> usize {
+    /// Takes out the events that `wanted` names, in order; the descriptor's count follows.
+    pub fn drain(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = lock(&self.queue);
-        let before = queue.len();
-        queue.retain(|event| !gone(event));
-        let removed = before - queue.len();
+        let (out, rest) = std::mem::take(&mut *queue)
+            .into_iter()
+            .partition::<VecDeque<T>, _>(|event| wanted(event));
+        *queue = rest;
         drop(queue);
-        for _ in 0..removed {
+        for _ in 0..out.len() {
             // without waiting: a reader that took the count already looks for its entry, and goes on waiting
             let mut count = [0; 8];
             let slice = &mut [std::io::IoSliceMut::new(&mut count)];
@@ -70,11 +62,21 @@ impl<T> EventQueue<T> {
                 rustix::io::ReadWriteFlags::NOWAIT,
             );
         }
-        removed
+        out.into()
+    }
+
+    /// Takes back the events that `gone` names; gives their number.
+    pub fn retract(&self, gone: impl Fn(&T) -> bool) -> usize {
+        self.drain(gone).len()
     }
 
     /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking.
     pub fn next(&self) -> Result<T, Error> {
+        self.next_counted(|_| {})
+    }
+
+    /// The same; `taken` is called before anybody can find that the event is not in the queue any more.
+    pub fn next_counted(&self, taken: impl Fn(&T)) -> Result<T, Error> {
         loop {
             let mut count = [0; 8];
             rustix::io::read(&self.fd, &mut count).map_err(|errno| match errno {
@@ -82,7 +84,9 @@ impl<T> EventQueue<T> {
                 rustix::io::Errno::INTR => Error::Interrupted,
                 _ => Error::Gone("the event channel's descriptor was closed"),
             })?;
-            if let Some(event) = lock(&self.queue).pop_front() {
+            let mut queue = lock(&self.queue);
+            if let Some(event) = queue.pop_front() {
+                taken(&event);
                 return Ok(event);
             }
         }

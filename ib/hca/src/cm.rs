@@ -79,7 +79,10 @@ impl CmChannel {
     pub fn next_event(&self) -> Result<News, Error> {
         self.engine.check_alive()?;
         self.engine.hand_over();
-        let news = self.events.next()?;
+        // whoever destroys or moves the identifier waits for as many acknowledgements as were counted
+        let news = self.events.next_counted(|news| {
+            news.reported.fetch_add(1, Ordering::AcqRel);
+        })?;
         self.engine.cm().told(&news);
         Ok(news)
     }
@@ -189,21 +192,17 @@ impl Cm {
             .ok_or(Error::NotFound("no such identifier"))?;
         let now = Engine::now();
         // requests that nobody has seen yet go with their listener
-        let orphans: Vec<u32> = found
+        let unseen = found
             .channel
             .events
-            .collect(|news| news.listener == Some(id), |news| news.id);
-        for orphan in orphans {
-            if let Some(gone) = state.ids.remove(&orphan)
+            .drain(|news| news.id == id || news.listener == Some(id));
+        for orphan in unseen.iter().filter(|news| news.listener == Some(id)) {
+            if let Some(gone) = state.ids.remove(&orphan.id)
                 && let Some(comm) = gone.comm
             {
                 state.machine.destroy(now, comm);
             }
         }
-        found
-            .channel
-            .events
-            .retract(|news| news.id == id || news.listener == Some(id));
         if found.listening {
             let _ = state.machine.unlisten(now, UserId(id.into()));
         }
@@ -277,9 +276,7 @@ impl Cm {
             let old = std::mem::replace(&mut found.channel, channel.clone());
             let of_id =
                 |news: &News| news.id == id && news.listener.is_none() || news.listener == Some(id);
-            let waiting = old.events.collect(of_id, News::clone);
-            old.events.retract(of_id);
-            for news in waiting {
+            for news in old.events.drain(of_id) {
                 channel.events.push(news);
             }
             Ok(found.reported.load(Ordering::Acquire))

@@ -372,7 +372,14 @@ impl Engine {
             Ordering::Release,
         );
         let first = ordinal as u32 * BLOCK_QPS;
-        numbers.fresh[kind as usize] = first..first + BLOCK_QPS;
+        // A process that is killed and started again gets the same block: with the same numbers in the same order it would look, to peers
+        // on other hosts that have not heard of its end, like the one before (a stale connection, IBA 12.9.8).
+        let begin = match kind {
+            BlockKind::Native => first,
+            BlockKind::Auto | BlockKind::Packets => first + random_below(BLOCK_QPS),
+        };
+        numbers.fresh[kind as usize] = begin..first + BLOCK_QPS;
+        numbers.free[kind as usize].extend((first..begin).rev());
         if kind != BlockKind::Native
             && let Some(roce) = self.roce.get()
         {
@@ -611,6 +618,14 @@ impl Engine {
             let _ = thread.join();
         }
     }
+}
+
+/// A number that differs from process to process.
+fn random_below(bound: u32) -> u32 {
+    let mut bytes = [0; 4];
+    // without randomness it is 0, as good as any
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u32::from_ne_bytes(bytes) % bound
 }
 
 /// The process ends without having closed its devices: whoever is connected is told, as by a kernel that cleans up.

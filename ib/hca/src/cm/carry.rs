@@ -226,7 +226,8 @@ impl State {
     /// Own requests that nobody listened to: those whose service somebody has now go there, others wait on, or hear that nobody has.
     /// Gives the packets that wait, for which nothing must be held.
     fn look_for_listeners(&mut self, engine: &Engine, now: u64) -> Waiting<Packet> {
-        let (asked, packets) = self.unheard.take();
+        let epoch = engine.registry.service_epoch();
+        let (asked, packets) = self.unheard.take(now, epoch);
         for (until, number) in asked {
             let Some(id) = self.ids.get(&number) else {
                 continue;

@@ -4,7 +4,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use ferriband_admin::ConnectionFailure;
 use ferriband_cm::table::Kind;
@@ -118,7 +118,6 @@ pub struct News {
 impl Cm {
     /// The consumer was given an event.
     pub(super) fn told(&self, news: &News) {
-        news.reported.fetch_add(1, Ordering::AcqRel);
         if news.kind == NewsKind::ConnectRequest {
             let mut state = lock(&self.state);
             if let Some(comm) = state.ids.get(&news.id).and_then(|id| id.comm) {

@@ -33,6 +33,15 @@ pub(super) struct Unheard {
     /// From the network.
     packets: Waiting<Packet>,
     look_at: Option<u64>,
+    /// The registry's services when all of it was looked at last.
+    epoch: u64,
+}
+
+/// Those at the front whose time is over: they came in order.
+fn over<T>(waiting: &mut Waiting<T>, now: u64) -> Waiting<T> {
+    let count = waiting.iter().take_while(|(until, _)| *until <= now);
+    let count = count.count();
+    waiting.drain(..count).collect()
 }
 
 /// What became of the time of a request.
@@ -71,13 +80,21 @@ impl Unheard {
         self.look_at.get_or_insert(now + LOOK_NS);
     }
 
-    /// Takes everything out, to be looked at; what may go on waiting comes back by [`Unheard::wait_on`].
-    pub fn take(&mut self) -> (Waiting<u32>, Waiting<Packet>) {
+    /// Takes out what is to be looked at: everything if services have come or gone since the last time, else those whose time is over.
+    /// What may go on waiting comes back by [`Unheard::ask_on`] and [`Unheard::wait_on`].
+    pub fn take(&mut self, now: u64, epoch: u64) -> (Waiting<u32>, Waiting<Packet>) {
         self.look_at = None;
-        (
-            std::mem::take(&mut self.asked),
-            std::mem::take(&mut self.packets),
-        )
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            return (
+                std::mem::take(&mut self.asked),
+                std::mem::take(&mut self.packets),
+            );
+        }
+        let taken = (over(&mut self.asked, now), over(&mut self.packets, now));
+        if !self.asked.is_empty() || !self.packets.is_empty() {
+            self.look_soon(now);
+        }
+        taken
     }
 
     /// Whether a request whose time ends at `until` may wait on.
@@ -100,5 +117,41 @@ impl Unheard {
     /// When it is to be looked again; never if nothing waits.
     pub fn due(&self) -> u64 {
         self.look_at.unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(byte: u8) -> Packet {
+        Packet {
+            head: [byte; HAND_OVER_HEAD],
+            datagram: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn few_wait_and_are_looked_at_when_services_change_or_their_time_is_over() {
+        let mut unheard = Unheard::default();
+        assert_eq!(unheard.due(), u64::MAX);
+        for count in 0..MOST {
+            assert!(unheard.keep(count as u64, packet(1)).is_ok());
+        }
+        assert!(unheard.keep(0, packet(2)).is_err(), "a flood is refused");
+        assert_eq!(unheard.due(), LOOK_NS);
+        // the first look is at everything
+        let (asked, packets) = unheard.take(LOOK_NS, 7);
+        assert_eq!((asked.len(), packets.len()), (0, MOST));
+        for (until, packet) in packets {
+            assert_eq!(Unheard::time(until, LOOK_NS), Time::Left);
+            unheard.wait_on(until, packet, LOOK_NS);
+        }
+        // nothing has changed: nothing is looked at but what has waited long enough
+        assert_eq!(unheard.take(2 * LOOK_NS, 7).1.len(), 0);
+        assert_eq!(unheard.due(), 3 * LOOK_NS);
+        assert_eq!(unheard.take(PATIENCE_NS + 9, 7).1.len(), 10);
+        assert_eq!(unheard.take(PATIENCE_NS + 9, 8).1.len(), MOST - 10);
+        assert_eq!(unheard.due(), u64::MAX);
     }
 }

@@ -658,6 +658,14 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             return;
         }
         let Some(engine) = weak.upgrade() else { return };
+        // before anybody's end is noticed: what the dead have said came first
+        if let Some(post) = engine.open_post_box() {
+            if post_room.is_empty() {
+                post_room = vec![0; HAND_OVER_HEAD + HAND_OVER_BODY];
+                let _ = epoll.add(post, TOKEN_ROCE, false);
+            }
+            engine.empty_post_box(&mut post_room);
+        }
         for event in &ready {
             match event.token {
                 TOKEN_WAKER => {
@@ -678,13 +686,6 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         if let Some(roce) = engine.roce.get() {
             roce.repair(&engine);
             roce.hooks.watch_tools(epoll, TOKEN_TOOL);
-        }
-        if let Some(post) = engine.open_post_box() {
-            if post_room.is_empty() {
-                post_room = vec![0; HAND_OVER_HEAD + HAND_OVER_BODY];
-                let _ = epoll.add(post, TOKEN_ROCE, false);
-            }
-            engine.empty_post_box(&mut post_room);
         }
     }
 }
