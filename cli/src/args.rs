@@ -76,6 +76,17 @@ pub enum Command {
     ///
     /// Exit status: 0 everything is there, 1 it works but something costs speed, 2 it cannot work.
     Doctor(JsonFlag),
+    /// Name and configure a device, for all programs that start from now on
+    ///
+    /// Every usable interface is a device, ferri_INTERFACE, by itself; this is for other names, for interfaces that are not
+    /// usable by themselves (lo), and for limits. Settings are kept in ~/.config/ferriband/devices.toml (XDG_CONFIG_HOME); what is
+    /// not named here stays as it is there.
+    #[command(
+        after_help = "Examples:\n  ferriband up storage --interface eth1 --mtu 1024 --dscp 26 --rate 10Gbit\n  ferriband up ferri_lo\n  ferriband down ferri_eth0"
+    )]
+    Up(UpArgs),
+    /// Take a device from the list, for all programs that start from now on
+    Down(DownArgs),
     /// Show devices, the programs that use them, and what went through
     ///
     /// Programs are those of this user in this network namespace. Packets and troubles are the sums of all of them since
@@ -184,6 +195,53 @@ pub struct JsonFlag {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `up` sets.
+#[derive(Args, Clone)]
+pub struct UpArgs {
+    /// The device.
+    pub name: String,
+    /// Its interface [default: eth0 for ferri_eth0].
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Its GIDs: only these addresses of the interface, in this order.
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub gid: Vec<std::net::IpAddr>,
+    /// Largest path MTU.
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub mtu: Option<u32>,
+    /// DSCP of packets whose program names no traffic class.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub dscp: Option<u8>,
+    /// What all packets of a process may take: 10Gbit, 500Mbit.
+    #[arg(long, value_parser = parse_rate)]
+    pub rate: Option<String>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// What `down` takes away.
+#[derive(Args, Clone)]
+pub struct DownArgs {
+    /// The device.
+    pub name: String,
+    /// Forget its settings, too: its interface is a device by itself again, if it is usable.
+    #[arg(long)]
+    pub forget: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    let bytes = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    ferriband_admin::config::check_mtu(bytes)
+}
+
+fn parse_rate(text: &str) -> Result<String, String> {
+    ferriband_admin::config::parse_rate(text).map(|_| text.to_owned())
 }
 
 /// Seconds between two looks.

@@ -23,6 +23,7 @@ mod progress;
 mod sim;
 mod status;
 mod text;
+mod updown;
 mod verbs;
 mod why;
 
@@ -68,6 +69,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         } => verbs::many::command(count, system, json.json),
         Command::Sim(args) => sim::command(&args),
         Command::Why(args) => why::command(&args),
+        Command::Up(args) => updown::up(&args),
+        Command::Down(args) => updown::down(&args),
         Command::Status(args) => status::status(&args),
         Command::Counters(args) => status::counters(&args),
     }

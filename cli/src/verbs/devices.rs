@@ -3,6 +3,7 @@
 use super::{Context, Library, Source};
 use crate::failure::Failure;
 use crate::text::{Table, print_json, print_line};
+use ferriband_admin::config::{self, Config, PREFIX};
 use ferriband_verbs_sys::*;
 use serde::Serialize;
 use std::net::Ipv6Addr;
@@ -54,16 +55,23 @@ pub struct Port {
 /// The devices of Ferriband's own library, each with the name of its interface if it has one.
 pub fn list() -> Result<Vec<(Device, Option<String>)>, Failure> {
     let library = Library::open(Source::Ours)?;
+    // the library has said what is wrong with the file
+    let config = config::path()
+        .and_then(|path| Config::load(&path).ok())
+        .unwrap_or_default();
     library
         .contexts(None)?
         .iter()
-        .map(|context| Ok((describe(context)?, interface_of(&context.name))))
+        .map(|context| Ok((describe(context)?, interface_of(&config, &context.name))))
         .collect()
 }
 
-/// The interface that a device's name stands for.
-fn interface_of(name: &str) -> Option<String> {
-    name.strip_prefix("ferri_").map(str::to_owned)
+/// The interface that a device's name stands for: as the file of devices says, else by its name.
+fn interface_of(config: &Config, name: &str) -> Option<String> {
+    match config.devices.get(name) {
+        Some(device) => Some(device.interface.clone()).filter(|interface| !interface.is_empty()),
+        None => name.strip_prefix(PREFIX).map(str::to_owned),
+    }
 }
 
 /// `ferriband devices`.

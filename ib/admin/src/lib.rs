@@ -1,6 +1,6 @@
-//! What the adapter tells whoever runs it, and what it is told: incidents, counters, reports of running processes.
+//! What the adapter tells whoever runs it, and what it is told: incidents, counters, reports of running processes, the file of devices.
 //!
-//! Owns: the shape of these as JSON, and the file in which incidents are kept. Must not know: how the adapter finds any of it
+//! Owns: the shape of these as JSON and TOML, and the files in which they are kept. Must not know: how the adapter finds any of it
 //! out, nor how a person reads it. Both ends depend on this room: the adapter writes, `ferriband` reads.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub const ANSWER: u8 = 10;
 /// Queue pairs of a report at the most.
 pub const REPORTED_QPS: usize = 4096;
 
+pub mod config;
 pub mod counters;
 pub mod incident;
 pub mod report;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use ferriband_admin::config::{Config, NATIVE, PREFIX, Settings};
 use ferriband_memory::host::{BlockKind, HostKey};
 use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
@@ -16,10 +17,6 @@ use crate::{limits, lock};
 
 /// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
-/// The InfiniBand device.
-const NATIVE: &str = "ferri0";
-/// What the names of Ethernet devices begin with.
-const PREFIX: &str = "ferri_";
 /// Entries of an Ethernet device's GID table.
 const ETHERNET_GIDS: usize = 64;
 /// Headers and trailer of the largest packet around its payload, with IPv6: 40 + 8 + 12 + 4 + 16 + 4 + 4.
@@ -51,6 +48,8 @@ pub struct DeviceInfo {
     pub ifindex: u32,
     /// Name of its interface, empty if it has none.
     pub interface: String,
+    /// What the file of devices says of it.
+    pub settings: Settings,
 }
 
 /// The port.
@@ -125,6 +124,7 @@ pub(crate) fn all() -> &'static [Arc<Device>] {
             &net::netdevs().unwrap_or_default(),
             named.as_deref(),
             key.guid(),
+            &crate::config::load(),
         )
         .into_iter()
         .map(|info| Arc::new(Device::new(info)))
@@ -132,8 +132,13 @@ pub(crate) fn all() -> &'static [Arc<Device>] {
     })
 }
 
-/// What a host's interfaces and a choice of names make. Names that nothing answers to are left out.
-fn plan(interfaces: &[Netdev], named: Option<&str>, guid: Guid) -> Vec<DeviceInfo> {
+/// What a host's interfaces, the file of devices and a choice of names make. Names that nothing answers to are left out.
+fn plan(
+    interfaces: &[Netdev],
+    named: Option<&str>,
+    guid: Guid,
+    config: &Config,
+) -> Vec<DeviceInfo> {
     let mut sorted: Vec<&Netdev> = interfaces.iter().collect();
     sorted.sort_by_key(|interface| interface.ifindex);
     let native = || DeviceInfo {
@@ -143,36 +148,57 @@ fn plan(interfaces: &[Netdev], named: Option<&str>, guid: Guid) -> Vec<DeviceInf
         link_layer: LinkLayer::InfiniBand,
         ifindex: 0,
         interface: String::new(),
+        settings: Settings::default(),
     };
-    let ethernet = |interface: &Netdev| DeviceInfo {
-        name: format!("{PREFIX}{}", interface.name),
-        guid: interface_guid(interface, guid),
+    // devices of one interface have GUIDs of their own
+    let ethernet = |name: &str, place: usize, interface: &Netdev, settings: &Settings| DeviceInfo {
+        name: name.into(),
+        guid: Guid(interface_guid(interface, guid).0 ^ (place as u64) << 24),
         index: 0,
         link_layer: LinkLayer::Ethernet,
         ifindex: interface.ifindex,
         interface: interface.name.clone(),
+        settings: settings.clone(),
+    };
+    let plain = |interface: &Netdev| {
+        let name = format!("{PREFIX}{}", interface.name);
+        ethernet(&name, 0, interface, &Settings::default())
+    };
+    let mut known = Vec::new();
+    let listed = config.devices.get(NATIVE);
+    known.extend(listed.is_none_or(|device| device.enabled).then(native));
+    for interface in &sorted {
+        let all = config.devices.iter();
+        let configured: Vec<_> = all
+            .filter(|(_, device)| device.interface == interface.name)
+            .collect();
+        if configured.is_empty() && usable(interface) {
+            known.push(plain(interface));
+        }
+        for (place, (name, device)) in configured.into_iter().enumerate() {
+            if device.enabled {
+                known.push(ethernet(name, place, interface, &device.settings));
+            }
+        }
+    }
+    let by_name = |name: &str| {
+        let found = known.iter().find(|device| device.name == name).cloned();
+        found.or_else(|| match name.strip_prefix(PREFIX) {
+            _ if name == NATIVE => Some(native()),
+            Some(interface) => sorted
+                .iter()
+                .find(|known| known.name == interface)
+                .map(|known| plain(known)),
+            None => None,
+        })
     };
     let mut list: Vec<DeviceInfo> = match named {
         Some(names) => names
             .split(',')
             .map(str::trim)
-            .filter_map(|name| match name.strip_prefix(PREFIX) {
-                _ if name == NATIVE => Some(native()),
-                Some(interface) => sorted
-                    .iter()
-                    .find(|known| known.name == interface)
-                    .map(|known| ethernet(known)),
-                None => None,
-            })
+            .filter_map(by_name)
             .collect(),
-        None => std::iter::once(native())
-            .chain(
-                sorted
-                    .iter()
-                    .filter(|interface| usable(interface))
-                    .map(|interface| ethernet(interface)),
-            )
-            .collect(),
+        None => known,
     };
     for (index, info) in list.iter_mut().enumerate() {
         info.index = index;
@@ -338,12 +364,33 @@ impl Device {
                     face.up = interface.up;
                     face.mtu = interface.mtu;
                     face.speed_mbps = interface.speed_mbps.unwrap_or(0);
-                    update(&mut face.gids, &usable_addresses(interface));
+                    let there = usable_addresses(interface);
+                    match self.info.settings.gids.as_slice() {
+                        [] => update(&mut face.gids, &there),
+                        // their places are the file's
+                        chosen => {
+                            let gid = |chosen: &IpAddr| there.contains(chosen).then_some(*chosen);
+                            face.gids = chosen.iter().take(ETHERNET_GIDS).map(gid).collect();
+                        }
+                    }
                 }
                 None => face.up = false,
             }
         }
         look(&face)
+    }
+
+    /// The smaller of an MTU and what the file of devices allows.
+    fn limited(&self, mtu: Mtu) -> Mtu {
+        match self
+            .info
+            .settings
+            .mtu
+            .and_then(|bytes| mtu_of(bytes + OVERHEAD_BYTES))
+        {
+            Some(limit) if limit.bytes() < mtu.bytes() => limit,
+            _ => mtu,
+        }
     }
 
     /// Its port's attributes.
@@ -367,7 +414,7 @@ impl Device {
             sm_lid: Lid(0),
             link_layer: LinkLayer::Ethernet,
             active: face.up,
-            mtu: mtu_of(face.mtu).unwrap_or(Mtu::M256),
+            mtu: self.limited(mtu_of(face.mtu).unwrap_or(Mtu::M256)),
             speed_mbps: face.speed_mbps,
             gid_table: ETHERNET_GIDS as u32,
             ..native

@@ -51,15 +51,17 @@ impl Budget {
     }
 }
 
+/// The program runs with its user's rights and no others, so its environment is its user's.
+pub(crate) fn is_own_user() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    getuid() == geteuid() && getgid() == getegid()
+}
+
 /// Where to; None in a program that runs with other rights than its user's, whose environment is not to be trusted.
 fn directory() -> Option<&'static PathBuf> {
     static DIRECTORY: OnceLock<Option<PathBuf>> = OnceLock::new();
     DIRECTORY
-        .get_or_init(|| {
-            use rustix::process::{getegid, geteuid, getgid, getuid};
-            let own = getuid() == geteuid() && getgid() == getegid();
-            incident::directory().filter(|_| own)
-        })
+        .get_or_init(|| incident::directory().filter(|_| is_own_user()))
         .as_ref()
 }
 

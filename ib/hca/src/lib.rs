@@ -11,6 +11,7 @@
 pub mod ah;
 pub mod channel;
 pub mod cm;
+mod config;
 pub mod context;
 mod counters;
 pub mod cq;

@@ -45,6 +45,7 @@ fn the_native_device_comes_first_then_usable_interfaces_by_index() {
         ],
         None,
         Guid(7),
+        &Config::default(),
     );
     assert_eq!(names(&list), ["ferri0", "ferri_eth0", "ferri_eth2"]);
     assert_eq!(
@@ -64,8 +65,51 @@ fn names_choose_and_order_and_may_name_what_is_not_usable_by_itself() {
         &interfaces,
         Some("ferri_lo, ferri0,ferri_none,nonsense"),
         Guid(7),
+        &Config::default(),
     );
     assert_eq!(names(&list), ["ferri_lo", "ferri0"]);
+}
+
+fn config(text: &str) -> Config {
+    Config::parse(text).unwrap()
+}
+
+#[test]
+fn the_file_names_replaces_and_switches_off_devices() {
+    let interfaces = [
+        interface(1, "lo", &["127.0.0.1"]),
+        interface(2, "eth0", &["10.0.0.1"]),
+        interface(3, "eth1", &["10.0.1.1"]),
+        interface(4, "eth2", &["10.0.2.1"]),
+    ];
+    let file = config(
+        "[device.ferri_eth0]\nenabled = false\n[device.storage]\ninterface = \"eth1\"\nmtu = 512\n\
+         [device.also]\ninterface = \"eth1\"\n[device.loop]\ninterface = \"lo\"\n\
+         [device.absent]\ninterface = \"eth9\"\n",
+    );
+    let list = plan(&interfaces, None, Guid(7), &file);
+    assert_eq!(
+        names(&list),
+        ["ferri0", "loop", "also", "storage", "ferri_eth2"]
+    );
+    assert_eq!(list[3].settings.mtu, Some(512));
+    assert_ne!(list[2].guid, list[3].guid);
+    assert_eq!(list[2].interface, "eth1");
+    // names choose among them; what was switched off is there for who names it
+    let named = plan(
+        &interfaces,
+        Some("storage,ferri_eth0,absent"),
+        Guid(7),
+        &file,
+    );
+    assert_eq!(names(&named), ["storage", "ferri_eth0"]);
+    let without = plan(
+        &interfaces,
+        None,
+        Guid(7),
+        &config("[device.ferri0]\nenabled = false\n"),
+    );
+    assert_eq!(names(&without), ["ferri_eth0", "ferri_eth1", "ferri_eth2"]);
 }
 
 #[test]

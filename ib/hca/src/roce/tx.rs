@@ -132,11 +132,15 @@ impl TxPath {
             // few sockets: the flows that nobody named share sixteen ports
             wanted = FIRST_PORT | wanted & 0xf;
         }
+        let class = match (av.traffic_class, device.info.settings.dscp) {
+            (0, Some(dscp)) => dscp << 2,
+            (class, _) => class,
+        };
         let port = pool.get(&TxOptions {
             source,
             ifindex: device.info.ifindex,
             port: wanted,
-            tos: av.traffic_class & !3 | ECT0,
+            tos: class & !3 | ECT0,
             hop_limit,
         })?;
         let plain = match (source, target) {
