@@ -362,9 +362,11 @@ mod tests {
 
     #[test]
     fn every_program_of_the_issue_runs_in_every_mode_that_it_offers() {
+        // perftest by the connection manager (-R) comes on top
         let titles: Vec<String> = programs::all(Effort::QUICK)
             .iter()
             .map(Job::title)
+            .filter(|title| !title.contains(" -R"))
             .collect();
         let count = |name: &str, flag: &str| {
             titles

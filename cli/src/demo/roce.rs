@@ -276,7 +276,12 @@ mod tests {
 
     #[test]
     fn every_service_and_both_modes_run_between_hosts() {
-        let titles: Vec<String> = all(Effort::QUICK).iter().map(Job::title).collect();
+        // perftest by the connection manager (-R) comes on top
+        let titles: Vec<String> = all(Effort::QUICK)
+            .iter()
+            .map(Job::title)
+            .filter(|title| !title.contains(" -R"))
+            .collect();
         let count = |name: &str, flag: &str| {
             titles
                 .iter()
