@@ -1,7 +1,7 @@
 //! The function tables of a context.
 //!
 //! Inlined callers treat a NULL in `verbs_context` as "not supported" and answer EOPNOTSUPP themselves, so what is not
-//! offered stays NULL there: flow steering, receive work queues of raw Ethernet, counters, rate limits, tag
+//! offered stays NULL there: flow steering, receive work queues of raw Ethernet, counters, tag
 //! matching, null regions. The slots that old programs called directly (`_compat_*`) are NULL but for the two
 //! queries, which are exported functions of the same signature.
 
@@ -24,6 +24,7 @@ pub fn verbs_context() -> sys::verbs_context {
         query_rt_values: Some(query::query_rt_values),
         query_device_ex: Some(query::query_device_ex),
         create_qp_ex: Some(qp::create_qp_ex),
+        modify_qp_rate_limit: Some(qp::modify_qp_rate_limit),
         get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
         open_qp: Some(qp::open_qp),

@@ -334,6 +334,33 @@ pub unsafe extern "C" fn ibv_modify_qp(
     })
 }
 
+/// `ibv_modify_qp_rate_limit`: bursts and typical sizes are not offered.
+///
+/// # Safety
+/// `qp` is a live queue pair and `attr` readable.
+pub unsafe extern "C" fn modify_qp_rate_limit(
+    qp: *mut sys::ibv_qp,
+    attr: *mut sys::ibv_qp_rate_limit_attr,
+) -> c_int {
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let queue_pair = unsafe { of(qp) }?;
+        // SAFETY: the caller's promise.
+        let attr = unsafe { input(attr) }?;
+        if attr.comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
+        if attr.max_burst_sz != 0 || attr.typical_pkt_sz != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        queue_pair
+            .hca
+            .limit_rate(attr.rate_limit)
+            .map_err(|error| error.errno())?;
+        Ok(0)
+    })
+}
+
 /// `ibv_query_qp`: every attribute is filled, whatever the mask names.
 ///
 /// # Safety

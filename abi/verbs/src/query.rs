@@ -81,6 +81,13 @@ fn device_attr_ex(context: &Context) -> sys::ibv_device_attr_ex {
         phys_port_cnt_ex: limits::PORTS.into(),
         ..Default::default()
     };
+    if context.hca().device.is_ethernet() {
+        attr.packet_pacing_caps = sys::ibv_packet_pacing_caps {
+            qp_rate_limit_min: 1,
+            qp_rate_limit_max: u32::MAX,
+            supported_qpts: 1 << sys::IBV_QPT_RC | 1 << sys::IBV_QPT_UC | 1 << sys::IBV_QPT_UD,
+        };
+    }
     attr.odp_caps.general_caps = (sys::IBV_ODP_SUPPORT | sys::IBV_ODP_SUPPORT_IMPLICIT).into();
     attr.odp_caps.per_transport_caps.rc_odp_caps = reliable;
     attr.odp_caps.per_transport_caps.uc_odp_caps = connected;

@@ -13,6 +13,7 @@ use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
 
+use crate::qp::packets::pace::SharedPace;
 use crate::{limits, lock};
 
 /// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
@@ -104,6 +105,8 @@ pub struct Device {
     pub info: DeviceInfo,
     /// The host's LID, once the device was opened.
     lid: AtomicU32,
+    /// What the packets of all its queue pairs have used of its rate.
+    pub(crate) pace: SharedPace,
     face: Mutex<Face>,
 }
 
@@ -330,6 +333,7 @@ impl Device {
         Device {
             info,
             lid: AtomicU32::new(0),
+            pace: SharedPace::default(),
             face: Mutex::default(),
         }
     }

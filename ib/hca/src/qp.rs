@@ -6,7 +6,7 @@
 mod create;
 mod groups;
 mod modify;
-mod packets;
+pub(crate) mod packets;
 mod receive;
 mod report;
 mod send;
@@ -153,6 +153,8 @@ pub struct Qp {
     /// Its wire is packets: the machine below has both halves, those of the direct wire rest.
     pub(crate) on_packets: AtomicBool,
     packets: FastMutex<Option<Box<packets::PacketSide>>>,
+    /// What the program allows its packets, in kbit/s; 0: everything.
+    rate_kbps: AtomicU32,
     /// When the timer is set to go off for its packets.
     armed_at: AtomicU64,
     /// An XRC target: its state is the domain's.
@@ -173,7 +175,8 @@ impl Qp {
     /// Its attributes. The sequence numbers are those of the next packet.
     pub fn query(&self) -> QpAttr {
         let mut attr = *lock(&self.attr);
-        if let Some(of_packets) = self.query_packets() {
+        if let Some(mut of_packets) = self.query_packets() {
+            of_packets.rate_limit = self.rate_kbps.load(Ordering::Acquire);
             return of_packets;
         }
         attr.state = self.state();

@@ -89,6 +89,7 @@ impl Qp {
             groups: Mutex::default(),
             on_packets: AtomicBool::new(false),
             packets: FastMutex::new(None),
+            rate_kbps: AtomicU32::new(0),
             armed_at: AtomicU64::new(u64::MAX),
             target,
         });

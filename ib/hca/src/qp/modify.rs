@@ -54,6 +54,7 @@ impl Qp {
         match (from, to) {
             (_, QpState::Reset) => {
                 self.end_packets();
+                self.rate_kbps.store(0, Ordering::Release);
                 self.reset().inspect_err(|_| *attr = old)?;
             }
             _ if on_packets && to != QpState::Err => {

@@ -17,12 +17,14 @@ use ferriband_transport::{
 };
 use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
 
+use self::pace::Pace;
 use super::*;
 use crate::device::address_of;
 use crate::incident;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, TxPath};
 
+pub(crate) mod pace;
 mod report;
 
 /// Packets that one turn of a queue pair sends before others have theirs.
@@ -30,6 +32,8 @@ const TURN_PACKETS: usize = 256;
 
 /// Between two notices of congestion to one peer: DCQCN's 50 us.
 const NOTIFY_NS: u64 = 50_000;
+/// Around a packet: ICRC, UDP and IPv4. A rate counts them.
+const BELOW_BYTES: usize = 4 + 8 + 20;
 /// A post so soon after an acknowledgement would have carried it.
 const REPLY_NS: u64 = 20_000;
 /// Replies in a row after which acknowledgements wait for the next.
@@ -79,6 +83,9 @@ pub(crate) struct PacketSide {
     oddities: Oddities,
     /// What the port's counters have of this queue pair's.
     published: report::Counts,
+    pace: Pace,
+    /// When packets may go on that its limit held back.
+    held_until: Option<u64>,
     scratch: Vec<Sge>,
     told: Vec<(CompletionTarget, Completion)>,
 }
@@ -186,6 +193,8 @@ impl Qp {
             owes: false,
             acknowledged_at: 0,
             replies: 0,
+            pace: Pace::default(),
+            held_until: None,
             oddities: Oddities::default(),
             published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
@@ -246,6 +255,42 @@ impl Qp {
         if mask.contains(QpAttrMask::PATH_MTU) {
             side.machine.set_window(roce.window());
         }
+        self.set_pace(side);
+        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        Ok(())
+    }
+
+    /// Limits of the program, of the path and of the device.
+    fn set_pace(&self, side: &mut PacketSide) {
+        let device = &self.ctx.device;
+        let path = match side.machine.query().av.static_rate {
+            0 => 0,
+            code => pace::static_rate_kbps(code, device.port().speed_mbps),
+        };
+        let own = u64::from(self.rate_kbps.load(Ordering::Acquire));
+        side.pace.set(
+            pace::least(own, path).unwrap_or(0),
+            device.info.settings.rate_kbps.unwrap_or(0),
+        );
+    }
+
+    /// Limits how fast packets go, in kbit/s; 0 takes the limit away.
+    ///
+    /// # Errors
+    /// `Unsupported` where no packets go, `Invalid` before RTS.
+    pub fn limit_rate(self: &Arc<Self>, kbps: u32) -> Result<(), Error> {
+        let engine = &*self.ctx.engine;
+        engine.check_alive()?;
+        if !matches!(self.state(), QpState::Rts | QpState::Sqd) {
+            return Err(Error::Invalid("a rate is limited in RTS"));
+        }
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let side = guard.as_deref_mut().ok_or(Error::Unsupported(
+            "the direct wire has no packets to hold back",
+        ))?;
+        self.rate_kbps.store(kbps, Ordering::Release);
+        self.set_pace(side);
         self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
@@ -432,7 +477,9 @@ impl Qp {
         if self.follow_state(side) || failed {
             self.flush_receives();
         }
-        if let Some(Instant(at)) = side.machine.poll_timeout()
+        let timeout = side.machine.poll_timeout().map(|Instant(at)| at);
+        let due = timeout.into_iter().chain(side.held_until).min();
+        if let Some(at) = due
             && at < self.armed_at.load(Ordering::Acquire)
         {
             self.armed_at.store(at, Ordering::Release);
@@ -455,6 +502,8 @@ impl Qp {
             path,
             datagram,
             scratch,
+            pace,
+            held_until,
             ..
         } = side;
         let mut env = PacketEnv {
@@ -462,11 +511,18 @@ impl Qp {
             qp: self,
             scratch,
         };
+        let limit = &self.ctx.device.pace;
+        *held_until = None;
         let (mut count, mut answers) = (0, true);
         while count < TURN_PACKETS {
             // requests first: an acknowledgement, which is shorter, ends a run of packets of one size
             let urgent = answers && machine.answer_due() == AnswerDue::More;
-            let request = match urgent {
+            *held_until = pace.wait(limit, now.0);
+            if held_until.is_some() && urgent {
+                // responses of a READ are data, too; an acknowledgement goes at any time
+                break;
+            }
+            let request = match urgent || held_until.is_some() {
                 true => None,
                 false => machine.poll_request(now, &mut env, run.room()),
             };
@@ -486,8 +542,10 @@ impl Qp {
                 },
             };
             count += 1;
+            let length = packet.len + BELOW_BYTES;
             match packet.path {
                 Path::Connected => {
+                    pace.charge(limit, now.0, length, 0);
                     if let Some(path) = path {
                         run.push(path, packet.len);
                     }
@@ -496,6 +554,11 @@ impl Qp {
                     let Some(to) = machine.datagram() else {
                         continue;
                     };
+                    let rate = match to.av.static_rate {
+                        0 => 0,
+                        code => pace::static_rate_kbps(code, self.ctx.device.port().speed_mbps),
+                    };
+                    pace.charge(limit, now.0, length, rate);
                     let same = datagram
                         .as_ref()
                         .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
