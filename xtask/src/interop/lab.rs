@@ -205,7 +205,8 @@ impl Lab {
     }
 
     /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the command runs, `{server}`, `{tcp}` (its
-    /// address for programs that exchange theirs over TCP, and listen for IPv4 alone) and `{port}`.
+    /// address for programs that exchange theirs over TCP, and listen for IPv4 alone) and `{port}`,
+    /// `{e}` for `-e` in a guest alone.
     pub fn fill(
         &self,
         template: &str,
@@ -230,6 +231,7 @@ impl Lab {
             .replace("{tcp}", &address(server, Family::V4))
             .replace("{port}", &port.to_string())
             .replace("{group}", GROUP)
+            .replace("{e}", if side == Side::Ours { "" } else { "-e" })
     }
 
     /// Starts a program. Words are parted by blanks, there is no quoting.

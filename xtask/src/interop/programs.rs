@@ -110,8 +110,8 @@ fn ping_pongs(all: &mut Vec<Program>) {
         ),
         (
             "rc",
-            "-s 4096 -n 100",
-            "RC SEND of 4 KiB, polling",
+            "-s 4096 -n 500 {e}",
+            "RC SEND of 4 KiB, our side polling",
             Family::V4,
         ),
         (
@@ -128,13 +128,12 @@ fn ping_pongs(all: &mut Vec<Program>) {
         ),
     ];
     for (service, options, proves, family) in cases {
-        // ibv_srq_pingpong of rdma-core 44 has no check of bytes over a chosen path MTU; -c they all have
         let common =
             format!("ibv_{service}_pingpong -d {{dev}} -g {{gid}} -p {{port}} -c {options}");
         all.push(Program {
             client: format!("{common} {{tcp}}"),
             server: common,
-            title: format!("ibv_{service}_pingpong -g -c {options}{}", version(family)),
+            title: title(&format!("ibv_{service}_pingpong -g -c {options}"), family),
             proves: proves.to_owned(),
             family,
             ready: Ready::Tcp,
@@ -145,11 +144,16 @@ fn ping_pongs(all: &mut Vec<Program>) {
     }
 }
 
-fn version(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "",
-        Family::V6 => " (IPv6)",
+/// What a person would type, and what is unusual about it.
+fn title(command: &str, family: Family) -> String {
+    let mut title = command.replace("{e}", "-e");
+    if command.contains("{e}") {
+        title += " (we poll)";
     }
+    if family == Family::V6 {
+        title += " (IPv6)";
+    }
+    title
 }
 
 /// udaddy takes no other.
@@ -244,7 +248,7 @@ fn perftest(all: &mut Vec<Program>, managed: bool) {
         all.push(Program {
             client: format!("{common} {{tcp}}"),
             server: common,
-            title: format!("{program}{flag} {options}{}", version(family)),
+            title: title(&format!("{program}{flag} {options}"), family),
             proves: proves.to_owned(),
             family,
             ready: Ready::Tcp,
@@ -255,96 +259,93 @@ fn perftest(all: &mut Vec<Program>, managed: bool) {
     };
     let (latency, bandwidth, rate) = (Report::Latency, Report::Bandwidth, Report::Rate);
     let v4 = Family::V4;
+    for (program, options, proves, report) in [
+        (
+            "ib_send_lat",
+            "-s 64 -n 500 -e",
+            "RC SEND of 64 B, asleep",
+            latency,
+        ),
+        (
+            "ib_send_bw",
+            "-n 200 -e",
+            "RC SEND of 64 KiB in a stream",
+            bandwidth,
+        ),
+        (
+            "ib_write_lat",
+            "-s 64 -n 100",
+            "RDMA WRITE of 64 B, polling",
+            latency,
+        ),
+        (
+            "ib_write_bw",
+            "-n 200",
+            "RDMA WRITE of 64 KiB in a stream",
+            bandwidth,
+        ),
+        (
+            "ib_read_lat",
+            "-s 64 -n 500 -e",
+            "RDMA READ of 64 B, asleep",
+            latency,
+        ),
+        (
+            "ib_read_bw",
+            "-n 200 -e",
+            "RDMA READ of 64 KiB in a stream",
+            bandwidth,
+        ),
+        (
+            "ib_atomic_lat",
+            "-A FETCH_AND_ADD -n 500 -e",
+            "fetch-and-add, asleep",
+            latency,
+        ),
+        (
+            "ib_atomic_bw",
+            "-A CMP_AND_SWAP -n 500 -e",
+            "compare-and-swap in a stream",
+            rate,
+        ),
+    ] {
+        push(program, options, proves, report, v4, true);
+    }
+    if managed {
+        return;
+    }
     push(
         "ib_send_lat",
-        "-s 64 -n 500 -e",
-        "RC SEND of 64 B, asleep",
+        "-s 64 -n 500 {e}",
+        "RC SEND of 64 B, our side polling",
         latency,
         v4,
         true,
     );
     push(
-        "ib_send_bw",
-        "-n 200 -e",
-        "RC SEND of 64 KiB in a stream",
-        bandwidth,
-        v4,
-        true,
-    );
-    push(
-        "ib_write_lat",
-        "-s 64 -n 100",
-        "RDMA WRITE of 64 B, polling",
+        "ib_send_lat",
+        "-c UD -s 64 -n 500 -e",
+        "UD SEND of 64 B, asleep",
         latency,
         v4,
-        true,
+        false,
+    );
+    push(
+        "ib_send_lat",
+        "-c UC -s 64 -n 500 -e",
+        "UC SEND of 64 B, asleep",
+        latency,
+        v4,
+        false,
     );
     push(
         "ib_write_bw",
         "-n 200",
-        "RDMA WRITE of 64 KiB in a stream",
+        "RDMA WRITE of 64 KiB over IPv6",
         bandwidth,
-        v4,
+        Family::V6,
         true,
     );
-    push(
-        "ib_read_lat",
-        "-s 64 -n 500 -e",
-        "RDMA READ of 64 B, asleep",
-        latency,
-        v4,
-        true,
-    );
-    push(
-        "ib_read_bw",
-        "-n 200 -e",
-        "RDMA READ of 64 KiB in a stream",
-        bandwidth,
-        v4,
-        true,
-    );
-    push(
-        "ib_atomic_lat",
-        "-A FETCH_AND_ADD -n 500 -e",
-        "fetch-and-add, asleep",
-        latency,
-        v4,
-        true,
-    );
-    push(
-        "ib_atomic_bw",
-        "-A CMP_AND_SWAP -n 500 -e",
-        "compare-and-swap in a stream",
-        rate,
-        v4,
-        true,
-    );
-    if !managed {
-        push(
-            "ib_send_lat",
-            "-c UD -s 64 -n 500 -e",
-            "UD SEND of 64 B, asleep",
-            latency,
-            v4,
-            false,
-        );
-        push(
-            "ib_send_lat",
-            "-c UC -s 64 -n 500 -e",
-            "UC SEND of 64 B, asleep",
-            latency,
-            v4,
-            false,
-        );
-        push(
-            "ib_write_bw",
-            "-n 200",
-            "RDMA WRITE of 64 KiB over IPv6",
-            bandwidth,
-            Family::V6,
-            true,
-        );
-    }
 }
 
 /// perftest's "MB" is 2^20 bytes.
@@ -436,7 +437,7 @@ mod tests {
             for command in [&program.server, &program.client] {
                 let mut rest = command.clone();
                 for known in [
-                    "{dev}", "{gid}", "{own}", "{server}", "{tcp}", "{port}", "{group}",
+                    "{dev}", "{gid}", "{own}", "{server}", "{tcp}", "{port}", "{group}", "{e}",
                 ] {
                     rest = rest.replace(known, "");
                 }
