@@ -6,6 +6,7 @@
 
 use super::guest::{Guest, Parts, Task};
 use std::fs::{self, File};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -19,6 +20,9 @@ const KERNEL_DEVICE: &str = "rxe0";
 const LISTEN_PATIENCE: Duration = Duration::from_secs(20);
 /// UDP port 4791, as in /proc/net/udp.
 const ROCE_PORT: u16 = 4791;
+/// Where nobody listens (the service "discard").
+const DISCARD: u16 = 9;
+const AWAKE_EVERY: Duration = Duration::from_millis(5);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Where a program runs.
@@ -153,8 +157,9 @@ impl Lab {
                 addresses: addresses(Side::Kernel(number)),
             })?);
         }
-        for guest in &mut started {
+        for (number, guest) in started.iter_mut().enumerate() {
             guest.wait_until_ready()?;
+            keep_awake(&address(Side::Kernel(number), Family::V4))?;
         }
         let nothing = Device { v4: 0, v6: 0 };
         let mut lab = Lab {
@@ -265,6 +270,17 @@ impl Lab {
         }
     }
 
+    /// What a program has printed until now.
+    pub fn output(&self, running: &Running) -> String {
+        match running {
+            Running::Ours(_, path) => {
+                let bytes = fs::read(path).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            Running::Kernel(number, task) => self.guests[*number].output(*task),
+        }
+    }
+
     /// Waits for a program's end, no longer than `limit`.
     pub fn wait(&mut self, running: &mut Running, limit: Duration) {
         until(limit, || self.has_ended(running));
@@ -353,6 +369,22 @@ impl Lab {
     pub fn kernel_version(&mut self) -> Result<String, String> {
         Ok(self.guests[0].ask("uname -r")?.trim().to_owned())
     }
+}
+
+/// Sends a guest a small datagram now and then, for as long as this process lives. User-Mode Linux loses the signal of a packet once in
+/// thousands, and then sleeps until the next packet, which for datagrams is a question of its neighbours seconds later.
+fn keep_awake(guest: &str) -> Result<(), String> {
+    let failed = |error| format!("a UDP socket to the guest {guest}: {error}");
+    let socket = UdpSocket::bind((address(Side::Ours, Family::V4), 0)).map_err(failed)?;
+    let to = (guest.to_owned(), DISCARD);
+    thread::spawn(move || {
+        loop {
+            // Nobody listens there; that the guest says so now and then is no matter.
+            let _ = socket.send_to(&[0], (to.0.as_str(), to.1));
+            thread::sleep(AWAKE_EVERY);
+        }
+    });
+    Ok(())
 }
 
 /// Waits until `done`, no longer than `limit`.

@@ -426,8 +426,7 @@ fn run_pair(
             ),
         ];
         let (server, client) = run_commands(lab, program, setting, &commands, *port)?;
-        let came_too_early = program.calls_early && client.text.contains(TOO_EARLY);
-        if !came_too_early || tries == MOST_TRIES {
+        if !is_too_early(program, &client.text) || tries == MOST_TRIES {
             break judge(program, &commands, &server, &client);
         }
         say(&format!(
@@ -456,11 +455,18 @@ fn run_commands(
     lab::until(PATIENCE, || {
         lab.has_ended(&mut client) || lab.has_ended(&mut server)
     });
-    lab::until(END_PATIENCE, || {
-        lab.has_ended(&mut client) && lab.has_ended(&mut server)
-    });
+    // a server that was called too early does not end by itself
+    if !is_too_early(program, &lab.output(&client)) {
+        lab::until(END_PATIENCE, || {
+            lab.has_ended(&mut client) && lab.has_ended(&mut server)
+        });
+    }
     let client = lab.finish(client)?;
     Ok((lab.finish(server)?, client))
+}
+
+fn is_too_early(program: &Program, client_said: &str) -> bool {
+    program.calls_early && client_said.contains(TOO_EARLY)
 }
 
 fn judge(
