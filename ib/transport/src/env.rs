@@ -170,6 +170,11 @@ pub trait Environment {
     /// elements to the start of `sges`.
     fn take_shared_receive(&mut self, xrc_srq: Option<u32>, sges: &mut [Sge]) -> SharedReceive;
 
+    /// True if packets may name the XRC shared receive queue `number`: it is there, and of the target's domain.
+    fn has_xrc_srq(&mut self, _number: u32) -> bool {
+        true
+    }
+
     /// The P_Key at an index of the port's table.
     fn pkey(&self, _index: u16) -> PKey {
         PKey(0xffff)

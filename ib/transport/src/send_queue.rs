@@ -12,6 +12,8 @@ use ferriband_wire::{Psn, QKey, Qpn, RKey};
 
 /// Largest message: 2^31 bytes (IBA 9.7.6).
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
+/// What an atomic operates on and answers with.
+const ATOMIC_BYTES: u64 = 8;
 
 /// Destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -344,6 +346,13 @@ impl SendQueue {
             (_, Some(datagram), _) => Extra::Datagram(datagram),
             _ => Extra::None,
         };
+        // The answer to an atomic is eight bytes: without room for it the peer must not execute it. Told in its turn.
+        let atomic = matches!(wr.opcode, SendOpcode::CmpSwap | SendOpcode::FetchAdd);
+        let status = if atomic && length != ATOMIC_BYTES {
+            WcStatus::LocLenErr
+        } else {
+            WcStatus::Success
+        };
         let slot = self.slot(self.tail);
         self.slots[slot] = SendWqe {
             wr_id: wr.wr_id,
@@ -359,6 +368,7 @@ impl SendQueue {
             swap: wr.swap,
             xrc_srq: wr.xrc_srq,
             extra,
+            status,
             ..SendWqe::EMPTY
         };
         match wr.payload {

@@ -78,7 +78,7 @@ impl Requester {
                     return self.implied_nak(now);
                 }
                 match syndrome {
-                    Syndrome::RnrNak(code) => self.receiver_not_ready(now, code),
+                    Syndrome::RnrNak(code) => self.receiver_not_ready(now, ctx, code),
                     Syndrome::Nak(NakCode::PsnSequenceError) => self.gap(now, Cause::Gap),
                     _ => self.refused(now, syndrome),
                 }
@@ -118,10 +118,13 @@ impl Requester {
         self.gap(now, Cause::ResponseLost)
     }
 
-    fn receiver_not_ready(&mut self, now: Instant, code: u8) -> Outcome {
+    /// The peer lives and has seen the packet, so the tries that went unanswered before do not count any more: RNR NAKs
+    /// have a count of their own (IBA 9.9.2.1).
+    fn receiver_not_ready(&mut self, now: Instant, ctx: &Context<'_>, code: u8) -> Outcome {
         if self.timers.is_set(Timer::Rnr) {
             return Outcome::Continue;
         }
+        self.retries_left = ctx.attr.retry_cnt;
         self.counters.rnr_naks_heard += 1;
         self.journal
             .note(now, Cause::ReceiverNotReady(code), self.una);

@@ -257,6 +257,11 @@ impl Responder {
         {
             return Err(Refusal::Invalid);
         }
+        if let Some(eth) = packet.ext().xrceth
+            && !env.has_xrc_srq(eth.xrc_srq)
+        {
+            return Err(Refusal::Invalid);
+        }
         match info.operation {
             Operation::Send => {
                 let done = receive_send(&mut self.rq, &mut self.message, ctx, env, packet)?;

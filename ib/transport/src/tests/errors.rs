@@ -168,6 +168,51 @@ fn i10_the_ack_timer_runs_retry_cnt_times_and_then_the_request_fails() {
 }
 
 #[test]
+fn i10_a_refusal_for_want_of_a_receive_restores_the_retries() {
+    let mut pair = Pair::new(Setup {
+        attr: |attr| attr.rnr_retry = 7,
+        ..RC
+    });
+    pair.ends[0].post(1, SendOpcode::Send, 9);
+    // three tries are lost, the last is refused: more losses in all than retry_cnt, but never in a row
+    for _ in 0..4 {
+        for try_ in 0..4 {
+            pair.exchange(&mut |from, _| usize::from(from == 1 || try_ == 3));
+            pair.now = pair.ends[0].qp.poll_timeout().unwrap();
+            let now = pair.now;
+            pair.ends[0].qp.handle_timeout(now);
+        }
+    }
+    assert_eq!(pair.ends[0].statuses(), []);
+    pair.ends[1].post_recv(7, 9);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, OK)]);
+}
+
+#[test]
+fn an_atomic_without_room_for_its_answer_fails_before_anything_is_sent() {
+    for (opcode, len) in [
+        (SendOpcode::FetchAdd, 0),
+        (SendOpcode::FetchAdd, 7),
+        (SendOpcode::CmpSwap, 4),
+        (SendOpcode::CmpSwap, 9),
+    ] {
+        let mut pair = Pair::new(RC);
+        pair.ends[0].post(1, SendOpcode::RdmaWrite, 4);
+        pair.ends[0].post(2, opcode, len);
+        pair.ends[0].post(3, SendOpcode::RdmaWrite, 4);
+        pair.run();
+        assert_eq!(
+            pair.ends[0].statuses(),
+            [(1, OK), (2, WcStatus::LocLenErr), (3, FLUSH)],
+            "{opcode:?} {len}"
+        );
+        assert_eq!(pair.ends[1].memory.atomics, 0);
+        assert_eq!(pair.ends[1].qp.state(), QpState::Rts, "it heard nothing");
+    }
+}
+
+#[test]
 fn i10_timeout_zero_never_runs_out() {
     let mut pair = Pair::new(Setup {
         attr: |attr| attr.timeout = 0,

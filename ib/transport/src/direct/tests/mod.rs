@@ -1,5 +1,6 @@
 //! Two processes over plain memory, without threads: every behaviour of the machine, one at a time.
 
+mod hostile;
 mod loom;
 mod receiving;
 mod recovery;
