@@ -40,6 +40,16 @@ impl ProcessIdentity {
     }
 }
 
+impl ProcessIdentity {
+    /// True if /proc says that the process is stopped. To be asked in its own pid namespace.
+    pub(super) fn is_stopped(&self) -> bool {
+        std::fs::read(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
+            start_time_of(&stat) == Some(self.start_time)
+                && matches!(state_of(&stat), Some(b'T' | b't'))
+        })
+    }
+}
+
 /// The key of a host domain: processes with equal keys share a registry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostKey {
@@ -134,6 +144,15 @@ fn start_time_of(stat: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(&stat[after..]).ok()?;
     // Field 3 is the first one after the command.
     text.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+/// State letter out of a stat line: field 3.
+fn state_of(stat: &[u8]) -> Option<u8> {
+    let after = stat.iter().rposition(|&b| b == b')')? + 1;
+    stat[after..]
+        .iter()
+        .copied()
+        .find(|byte| !byte.is_ascii_whitespace())
 }
 
 fn uuid_of(text: &[u8]) -> Option<u128> {

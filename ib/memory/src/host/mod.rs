@@ -244,6 +244,18 @@ impl Host {
         Ok(work(&self.registry))
     }
 
+    /// True if a member is known to be stopped (by a signal, or by a debugger): it answers nothing until it goes on. False also where that
+    /// cannot be seen.
+    pub fn is_stopped(&self, process: ProcessRef) -> bool {
+        let members = self.registry.members();
+        let member = members.iter().find(|member| member.process == process);
+        member.is_some_and(|member| {
+            member.identity.pid_namespace == self.identity.pid_namespace
+                && identity::proc_is_of_our_namespace()
+                && member.identity.is_stopped()
+        })
+    }
+
     // Death.
 
     /// Finds out whether a member is dead, and if so frees all that it owned. For whoever saw a connection end or refused: where

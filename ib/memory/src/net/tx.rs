@@ -57,12 +57,11 @@ pub struct TxPort {
 }
 
 impl TxPort {
-    /// Binds source address and port, which other sockets of the same user may have too: nothing is received here. A port that the
-    /// kernel chooses is nobody else's: an address takes what comes for it from those who have bound only the port. Datagrams carry
-    /// "don't fragment", and with it the IPv4 identification 0 (in a batch 0, 1, 2..).
+    /// Binds source address and port, for this socket alone: nothing is received here, so a port that it shared would take from others
+    /// what is theirs. Datagrams carry "don't fragment", and with it the IPv4 identification 0 (in a batch 0, 1, 2..).
     ///
     /// # Errors
-    /// `System`: EADDRINUSE if another user has the port, EADDRNOTAVAIL if the address is not ours, EMFILE and the like.
+    /// `System`: EADDRINUSE if somebody has the port, EADDRNOTAVAIL if the address is not ours, EMFILE and the like.
     pub fn bind(how: &TxOptions) -> Result<TxPort, Error> {
         let v6 = how.source.is_ipv6();
         let mut port = how.port;
@@ -196,12 +195,9 @@ fn classify(errno: i32, batch: bool) -> SendError {
 }
 
 fn prepare(fd: &OwnedFd, how: &TxOptions) -> Result<(), Error> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
+    use libc::{IPPROTO_IP, IPPROTO_IPV6};
     let fd = fd.as_fd();
     let (tos, hops) = (i32::from(how.tos), i32::from(how.hop_limit));
-    if how.port != 0 {
-        options::set(fd, SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
-    }
     // Whatever somebody sends here is dropped before it takes memory. RET 0.
     let nothing = [FilterStep {
         code: 0x06,
