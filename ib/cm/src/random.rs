@@ -68,6 +68,33 @@ const fn siphash_word(key: [u64; 2], word: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// What peers see of it, PSNs and identifiers: each bit is set in half of the numbers (six standard deviations), whatever the key, and
+    /// so is each bit of the difference from one number to the next.
+    #[test]
+    fn numbers_say_nothing_of_the_next() {
+        const COUNT: u32 = 10_000;
+        let balanced = |values: &[u32]| {
+            for bit in 0..32 {
+                let set = values.iter().filter(|value| *value >> bit & 1 == 1).count() as f64;
+                let off = (set - f64::from(COUNT) / 2.0).abs();
+                assert!(off < 3.0 * f64::from(COUNT).sqrt(), "bit {bit}: {set}");
+            }
+        };
+        for key in [[0, 0], [1, 0], [u64::MAX, 7]] {
+            let mut random = Random::new(key);
+            let numbers: Vec<u32> = (0..=COUNT).map(|_| random.next_u32()).collect();
+            balanced(&numbers[1..]);
+            let steps: Vec<u32> = numbers
+                .windows(2)
+                .map(|pair| pair[1].wrapping_sub(pair[0]))
+                .collect();
+            balanced(&steps);
+        }
+        // processes that draw keys draw other numbers
+        let first = |key| Random::new(key).next();
+        assert_ne!(first([1, 2]), first([2, 1]));
+    }
+
     /// The vector for eight bytes (00 01 .. 07 under the key 00 01 .. 0f) of the function's reference vectors.
     #[test]
     fn the_function_is_siphash() {

@@ -134,6 +134,8 @@ pub struct Engine {
     pub(crate) qps_version: AtomicU64,
     pub(crate) srqs: RwLock<BTreeMap<u32, Arc<Srq>>>,
     pub(crate) xrc_targets: Mutex<BTreeMap<u32, Arc<crate::xrc::TargetProxy>>>,
+    /// XRC targets whose packets this process executes, by number.
+    pub(crate) xrc_carried: Mutex<BTreeMap<u32, Arc<Qp>>>,
     pub(crate) peers: RwLock<Arc<Vec<PeerLink>>>,
     /// The first peers, each looked at in every round; a dead one keeps its place while the device is open.
     pub(crate) watched: [OnceLock<PeerLink>; WATCHED_PEERS],
@@ -255,6 +257,7 @@ impl Engine {
             qps_version: AtomicU64::new(0),
             srqs: RwLock::default(),
             xrc_targets: Mutex::default(),
+            xrc_carried: Mutex::default(),
             peers: RwLock::new(Arc::new(vec![self_link.clone()])),
             watched: [const { OnceLock::new() }; WATCHED_PEERS],
             many_peers: AtomicBool::new(false),
@@ -503,7 +506,9 @@ impl Engine {
         let Ok(qps) = self.qps.try_read().map(|qps| qps.clone()) else {
             return;
         };
-        for qp in qps.iter().flatten() {
+        let carried = self.xrc_carried.try_lock();
+        let targets: Vec<_> = carried.map_or(Vec::new(), |all| all.values().cloned().collect());
+        for qp in qps.iter().flatten().chain(&targets) {
             qp.send_last(self);
         }
     }

@@ -136,6 +136,34 @@ mod tests {
         assert!(table.claim(&segment).is_err());
     }
 
+    /// Each of these bits is set in about half of the values: six standard deviations, so that a right one fails once in 10^9 runs.
+    fn expect_balanced(values: &[u32], bits: std::ops::Range<u32>) {
+        let count = values.len() as f64;
+        for bit in bits {
+            let set = values.iter().filter(|value| *value >> bit & 1 == 1).count() as f64;
+            let off = (set - count / 2.0).abs();
+            assert!(off < 3.0 * count.sqrt(), "bit {bit}: {set} of {count}");
+        }
+    }
+
+    #[test]
+    fn a_key_says_nothing_of_other_processes_keys_and_little_of_the_next() {
+        // the first key of many processes: 18 bits of slot, 8 of variant
+        let first: Vec<u32> = (0..1000).map(|_| keys(1)[0]).collect();
+        expect_balanced(&first, 0..26);
+        let distinct: BTreeSet<u32> = first.iter().copied().collect();
+        assert!(distinct.len() > 990, "{} of 1,000", distinct.len());
+        // within a process: which slot of a page, and which variant
+        let many = keys(20_000);
+        expect_balanced(&many, 0..14);
+        let mut steps = std::collections::BTreeMap::<u32, u32>::new();
+        for pair in many.windows(2) {
+            *steps.entry(pair[1].wrapping_sub(pair[0])).or_default() += 1;
+        }
+        let most = steps.values().max().copied();
+        assert!(most.is_some_and(|most| most < 40), "a step is too common: {most:?}");
+    }
+
     #[test]
     fn keys_of_two_processes_are_not_alike_and_a_key_given_back_is_never_valid_again() {
         assert_ne!(keys(8), keys(8));

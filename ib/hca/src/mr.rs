@@ -397,11 +397,12 @@ impl Engine {
     /// Waits until no access to what was revoked is in flight, here or in a peer.
     pub(crate) fn wait_for_marks(&self, what: Revoked) -> Result<(), Error> {
         if let Some(roce) = self.roce.get() {
-            let qps = self
+            let mut qps = self
                 .qps
                 .read()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .clone();
+            qps.extend(lock(&self.xrc_carried).values().cloned().map(Some));
             roce.quiesce(&qps);
         }
         // records of peers are executed under the ring's consumer lock: having held it is having waited

@@ -158,7 +158,7 @@ pub struct Qp {
     /// When the timer is set to go off for its packets.
     armed_at: AtomicU64,
     /// An XRC target: its state is the domain's.
-    target: Option<Arc<TargetProxy>>,
+    pub(crate) target: Option<Arc<TargetProxy>>,
 }
 
 impl Qp {
@@ -220,7 +220,10 @@ impl Qp {
         self.leave_groups();
         match &self.target {
             // other processes may go on with it
-            Some(target) => target.release(engine),
+            Some(target) => {
+                self.send_owed(engine);
+                target.release(engine);
+            }
             None => {
                 self.send_owed(engine);
                 self.end_packets();

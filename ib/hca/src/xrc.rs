@@ -4,11 +4,11 @@
 //! the process that owns the shared receive queue they name: that process takes the state from the registry, executes,
 //! and puts the sequence number back. The initiator never has requests under way to two processes at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 pub use ferriband_memory::host::XrcOpen;
-use ferriband_memory::host::{XrcDomain, XrcTarget};
+use ferriband_memory::host::{ProcessRef, XrcDomain, XrcTarget};
 use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{Consumer, Handled, Receiver, Record, Response, TargetEvent};
 use ferriband_transport::types::{Access, QpAttr, QpState, QpType};
@@ -158,6 +158,7 @@ impl Xrcd {
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queues belong to the XRC domain"));
         }
+        self.ctx.engine.stop_carrying_domain(self);
         self.ctx.engine.registry.xrc_domain_close(self.domain);
         Ok(())
     }
@@ -183,6 +184,8 @@ pub struct TargetProxy {
     target: XrcTarget,
     recv: Mutex<Receiver>,
     handles: Mutex<Vec<Weak<Qp>>>,
+    /// On packets: the protection domain of the shared receive queue that the last request named.
+    packets_pd: AtomicU32,
 }
 
 impl TargetProxy {
@@ -233,7 +236,36 @@ impl TargetProxy {
             self.refuse(engine, false);
             engine.registry.xrc_tgt_free(self.target);
             lock(&engine.xrc_targets).remove(&self.qpn());
+            engine.drop_carried(|qp| qp.qpn == self.qpn());
         }
+    }
+
+    /// True if this process made it: then its packets are steered here.
+    pub(crate) fn was_made_here(&self, engine: &Engine) -> bool {
+        self.target.creator() == engine.registry.me()
+    }
+
+    /// True while it takes requests, whoever has a say in that.
+    pub(crate) fn accepts(&self, engine: &Engine) -> bool {
+        let registry = &engine.registry;
+        registry.xrc_tgt_is_current(&self.target)
+            && registry.xrc_tgt_load(&self.target, WORD_STATE) & STATE_RECEIVES != 0
+    }
+
+    /// A shared receive queue of the domain that this process owns.
+    pub(crate) fn srq(&self, engine: &Engine, number: u32) -> Option<Arc<Srq>> {
+        engine
+            .srq_by_number(number)
+            .filter(|srq| srq.in_domain(self.target.domain))
+    }
+
+    /// The protection domain that packets work in. Written and read under the queue pair's packet lock.
+    pub(crate) fn packets_pd(&self) -> u32 {
+        self.packets_pd.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_packets_pd(&self, pd: u32) {
+        self.packets_pd.store(pd, Ordering::Relaxed);
     }
 
     /// A request failed here: the target is in error for everybody; handles of this process hear of it.
@@ -303,9 +335,69 @@ impl Engine {
                 crate::limits::MAX_SGE,
             )),
             handles: Mutex::default(),
+            packets_pd: AtomicU32::new(0),
         });
         targets.insert(qpn, proxy.clone());
         Some(proxy)
+    }
+
+    /// From now on packets for this handle's target are executed by its machine. They are steered here, for this process made the
+    /// target; the machine stays until the target ends or this process leaves the domain.
+    pub(crate) fn carry(&self, qp: &Arc<Qp>) {
+        let before = lock(&self.xrc_carried).insert(qp.qpn, qp.clone());
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, qp)) {
+            before.end_packets();
+        }
+        self.qps_version.fetch_add(1, Ordering::AcqRel);
+        if let Some(roce) = self.roce.get() {
+            roce.steer(self);
+        }
+    }
+
+    /// The handle goes back to its beginning.
+    pub(crate) fn stop_carrying(&self, qp: &Arc<Qp>) {
+        if qp.target.is_some() {
+            self.drop_carried(|other| Arc::ptr_eq(other, qp));
+        }
+    }
+
+    fn stop_carrying_domain(&self, domain: &Xrcd) {
+        self.drop_carried(|qp| {
+            let of = qp.xrcd.as_ref();
+            of.is_some_and(|xrcd| std::ptr::eq(&**xrcd, domain))
+        });
+    }
+
+    fn drop_carried(&self, which: impl Fn(&Arc<Qp>) -> bool) {
+        let mut dropped = Vec::new();
+        lock(&self.xrc_carried).retain(|_, qp| {
+            let goes = which(qp);
+            if goes {
+                dropped.push(qp.clone());
+            }
+            !goes
+        });
+        if !dropped.is_empty() {
+            self.qps_version.fetch_add(1, Ordering::AcqRel);
+        }
+        for qp in dropped {
+            qp.end_packets();
+        }
+    }
+
+    /// The queue pair of this process that takes the packets for a number.
+    pub(crate) fn qp_of_packets(&self, qpn: u32) -> Option<Arc<Qp>> {
+        self.qp_by_number(qpn)
+            .or_else(|| lock(&self.xrc_carried).get(&qpn).cloned())
+    }
+
+    /// The process that takes the packets for a number.
+    pub(crate) fn owner_of_packets(&self, qpn: u32) -> Option<ProcessRef> {
+        let registry = &self.registry;
+        let target = || registry.xrc_tgt_find(Qpn(qpn));
+        registry
+            .owner_of_qpn(Qpn(qpn))
+            .or_else(|| target().map(|target| target.creator()))
     }
 
     /// Executes a record for a target queue pair.

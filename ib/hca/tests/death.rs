@@ -91,8 +91,8 @@ fn killed_under(op: SendOpcode, memory: Kind, len: u32) {
         common::PATIENCE,
         || {
             if shot.is_none() && begin.elapsed() > Duration::from_millis(5) {
-                victim.shoot();
                 shot = Some(Instant::now());
+                victim.shoot();
             }
         },
     );
@@ -107,16 +107,24 @@ fn killed_under(op: SendOpcode, memory: Kind, len: u32) {
         "too early: {after:?}"
     );
     assert!(
-        after < TIMEOUT + Duration::from_secs(2),
+        after < TIMEOUT + Duration::from_secs(10),
         "too late: {after:?}"
     );
     assert_eq!(pair.a.state(&pair.ai), QpState::Err);
     // the idle queue pair hears nothing, until it asks for something
     pair.a.expect_quiet(&idle_here, 20);
     assert_eq!(pair.a.state(&idle_here), QpState::Rts);
-    pair.a.post(&idle_here, &Ask::new(op, 8, &idle_there).id(5));
+    // the memory of a process that is killed may outlive the first of its threads for a while
+    let end = Instant::now() + common::PATIENCE;
+    loop {
+        pair.a.post(&idle_here, &Ask::new(op, 8, &idle_there).id(5));
+        match pair.a.wait(&idle_here).status {
+            0 => {}
+            status => break assert_eq!(status, WcStatus::RetryExcErr as u32),
+        }
+        assert!(Instant::now() < end, "a dead peer answers");
+    }
     pair.a.post(&idle_here, &Ask::new(op, 8, &idle_there).id(6));
-    pair.a.expect(&idle_here, 5, WcStatus::RetryExcErr);
     let mut rest =
         [pair.a.wait(&idle_here), pair.a.wait(&idle_here)].map(|got| (got.wr_id, got.status));
     rest.sort_unstable();

@@ -113,6 +113,9 @@ fn channel_is_over(channel: &Channel, round: u64) -> bool {
     round % 64 == 63 && channel.try_recv().is_none_or(|more| more == [0])
 }
 
+/// Messages without which a run says nothing.
+const ENOUGH: u64 = 320;
+
 /// Sends for a while; gives the rounds and how many messages were torn.
 fn send(memory: Kind, forbidden: bool) -> (u64, u64) {
     let child = Child::spawn_ordinary("receiver");
@@ -137,7 +140,8 @@ fn send(memory: Kind, forbidden: bool) -> (u64, u64) {
         poll_byte(&end, ACK + 1, stamp(round));
         torn += u64::from(end.memory.byte(ACK));
         if round % 64 == 63 {
-            let more = begin.elapsed() < TIME * rounds(1) as u32;
+            // on a busy machine it takes longer until enough were looked at
+            let more = round + 1 < ENOUGH || begin.elapsed() < TIME * rounds(1) as u32;
             child.channel.send(&[more.into()]);
             if !more {
                 end.close();
@@ -164,6 +168,5 @@ fn the_last_byte_of_a_write_comes_last_in_every_kind_of_memory() {
         let (count, torn) = send(memory, forbidden);
         println!("{memory:?}, forbidden {forbidden}: {count} messages");
         assert_eq!(torn, 0, "{memory:?}, {count} messages");
-        assert!(count >= 320, "{memory:?}: only {count} messages");
     }
 }

@@ -18,16 +18,6 @@ fn child_entry() {
     process::run_role(&[("obey", obey), ("pong", pong_role), ("accept", accept_role)]);
 }
 
-/// A test whose body runs in a process that has `ferri_lo` and sends packets to everybody.
-macro_rules! on_packets {
-    ($name:ident, $body:block) => {
-        #[test]
-        fn $name() {
-            common::namespace::run_on_packets(stringify!($name), &[], || $body);
-        }
-    };
-}
-
 /// Timers that no load of the machine sets off.
 const PATIENT: Setup = Setup {
     service: QpType::Rc,
@@ -462,7 +452,7 @@ on_packets!(queue_pairs_that_share_receives_take_them_in_order, {
 on_packets!(
     a_peer_that_is_killed_ends_requests_with_status_12_after_their_retries,
     {
-        // 4.096 us << 12, four times: 67 ms; but no try waits less than 20 ms
+        // 4.096 us << 12, four times: 67 ms; but no try waits less than 100 ms
         let timed = Setup {
             timeout: 12,
             retry: 3,
@@ -486,8 +476,8 @@ on_packets!(
             let ask = Ask::new(op, len, &pair.bi);
             let flow = stream(agent.end(pair.ai.at), &ask, 8, common::PATIENCE, || {
                 if shot.is_none() && begin.elapsed() > Duration::from_millis(10) {
-                    victim.shoot();
                     shot = Some(Instant::now());
+                    victim.shoot();
                 }
             });
             let after = shot.unwrap().elapsed();
@@ -498,11 +488,11 @@ on_packets!(
             );
             assert_eq!(flow.flushed, 7, "{op:?} {flow:?}");
             assert!(
-                after > Duration::from_millis(60),
+                after > Duration::from_millis(350),
                 "{op:?}: too early: {after:?}"
             );
             assert!(
-                after < Duration::from_secs(3),
+                after < Duration::from_secs(10),
                 "{op:?}: too late: {after:?}"
             );
             assert_eq!(pair.a.state(&pair.ai), QpState::Err);
@@ -625,15 +615,7 @@ on_packets!(
         // acknowledgements wait for replies once these have come at once; the last has no reply
         for _ in 0..10 {
             let ctx = Context::open(0).unwrap();
-            let end = Endpoint::new(
-                &ctx,
-                Setup {
-                    timeout: 12,
-                    retry: 2,
-                    ..PATIENT
-                },
-            )
-            .unwrap();
+            let end = Endpoint::new(&ctx, PATIENT).unwrap();
             let child = Child::spawn("pong");
             let peer = meet(&end, &child.channel, 50);
             for round in 0..51u64 {

@@ -47,6 +47,8 @@ const ASSIST_TICK_NS: u64 = 100_000;
 const BLOCKED_TICK_NS: u64 = 10_000_000;
 /// Rounds that a program makes before it waits; the thread makes the others.
 const HAND_OVER_ROUNDS: usize = 16;
+/// How soon the thread looks again at a timer that is due and could not go off, because another thread was handling packets.
+const LATE_TIMER_NS: u64 = 20_000;
 /// How soon a connection that could not be made is tried again.
 const CONNECT_RETRY_NS: u64 = 2_000_000;
 /// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
@@ -527,7 +529,8 @@ impl Engine {
     /// The connection manager's timer.
     #[cold]
     fn connection_timer(&self) -> bool {
-        let due = self.cm_deadline.load(Ordering::Acquire) <= Self::now().0;
+        let due = self.cm_deadline.load(Ordering::Acquire) <= Self::now().0
+            && self.roce.get().is_none_or(|roce| roce.catch_up(self));
         if due && let Some(cm) = self.used_cm() {
             cm.tick(self);
         }
@@ -537,6 +540,12 @@ impl Engine {
     fn fire_timers(&self) -> bool {
         let now = Self::now().0;
         if self.next_timer.load(Ordering::Acquire) > now {
+            return false;
+        }
+        if let Some(roce) = self.roce.get()
+            && !roce.catch_up(self)
+        {
+            // nobody is late until it is known what has arrived: soon again
             return false;
         }
         let mut timers = lock(&self.timers);
@@ -746,7 +755,7 @@ impl Engine {
             .min(self.held_until());
         match first {
             u64::MAX => None,
-            at => Some(at.saturating_sub(Self::now().0)),
+            at => Some(at.saturating_sub(Self::now().0).max(LATE_TIMER_NS)),
         }
     }
 

@@ -24,9 +24,9 @@ impl Qp {
         if (from, to) == (QpState::Init, QpState::Rtr)
             && self.travels_in_packets(&now.av, now.dest_qpn)
         {
-            let ready = match self.qp_type {
-                QpType::XrcSend | QpType::XrcRecv => Err(Error::Unsupported(
-                    "extended connections between hosts: their targets would end with the process that made them",
+            let ready = match &self.target {
+                Some(target) if !target.was_made_here(engine) => Err(Error::Unsupported(
+                    "a connection over packets to an XRC target that another process made: connect it there",
                 )),
                 _ => engine.roce().map(|_| ()),
             };
@@ -53,12 +53,19 @@ impl Qp {
         }
         match (from, to) {
             (_, QpState::Reset) => {
+                engine.stop_carrying(self);
                 self.end_packets();
                 self.rate_kbps.store(0, Ordering::Release);
                 self.reset().inspect_err(|_| *attr = old)?;
             }
             _ if on_packets && to != QpState::Err => {
                 self.state.store(to as u32, Ordering::Release);
+                if to == QpState::Rtr
+                    && let Some(target) = &self.target
+                {
+                    target.accept(engine, &now, u32::MAX);
+                    engine.carry(self);
+                }
                 return Ok(());
             }
             (_, QpState::Err) => self.enter_error(),

@@ -7,13 +7,12 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use ferriband_memory::host::BlockKind;
-use ferriband_transport::direct::sender::TIMEOUT_FLOOR_NS;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
 use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, PacketMeta, Path, Payload, QpConfig, QpEvent, QueuePair,
-    SendWr, Transmit, Tuning,
+    AnswerDue, CompletionTarget, Datagram, PacketMeta, Path, Payload, QpConfig, QpCounters,
+    QpEvent, QueuePair, SendWr, Transmit, Tuning,
 };
 use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
 
@@ -21,6 +20,7 @@ use self::pace::Pace;
 use super::*;
 use crate::device::address_of;
 use crate::incident;
+use crate::roce::Roce;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, TxPath};
 
@@ -29,6 +29,10 @@ mod report;
 
 /// Packets that one turn of a queue pair sends before others have theirs.
 const TURN_PACKETS: usize = 256;
+
+/// No try waits less for its answer, whatever was asked for. A peer in software has to get a processor to answer: on one that is
+/// busy it waits for several time slices, tens of milliseconds, and is as alive as ever. Losses do not wait for this timer.
+const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
 
 /// Between two notices of congestion to one peer: DCQCN's 50 us.
 const NOTIFY_NS: u64 = 50_000;
@@ -116,7 +120,7 @@ impl PacketSide {
 
 /// A queue pair that takes packets from one source.
 pub(crate) struct Incoming<'a> {
-    qp: &'a Qp,
+    qp: &'a Arc<Qp>,
     engine: &'a Engine,
     now: Instant,
     side: &'a mut PacketSide,
@@ -136,6 +140,11 @@ impl Incoming<'_> {
         if self.stranger {
             self.side.oddities.strangers += 1;
             return false;
+        }
+        if let Some(target) = &self.qp.target
+            && !self.qp.enter_domain(self.engine, self.side, target, packet)
+        {
+            return;
         }
         if packet.opcode() == Opcode::Cnp {
             self.side.oddities.notices_in += 1;
@@ -383,9 +392,8 @@ impl Qp {
         let Some(side) = guard.as_deref_mut() else {
             return;
         };
-        let connected = !matches!(self.qp_type, QpType::Ud | QpType::XrcRecv);
         run(&mut Incoming {
-            stranger: connected && !side.sources.contains(&Some(source)),
+            stranger: !self.is_datagram() && !side.sources.contains(&Some(source)),
             qp: self,
             engine,
             now,
@@ -435,13 +443,15 @@ impl Qp {
 
     /// The timer, or work that was left.
     pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
+        // what is late is judged by the time until which packets were looked at
+        let judged = engine.roce().map_or(Instant(0), Roce::caught_up_at);
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return false;
         };
         self.armed_at.store(u64::MAX, Ordering::Release);
-        side.machine.handle_timeout(Engine::now());
+        side.machine.handle_timeout(judged);
         self.add_to_port(side);
         self.turn(engine, side, Turn::Due, &mut Catch::nobody())
     }
@@ -459,7 +469,7 @@ impl Qp {
             self.notify(side, now);
         }
         // whoever hears of a failure by the packets that follow finds this side's state changed
-        let failed = self.follow_state(side);
+        let failed = self.follow_state(engine, side);
         let keeps = side.keeps_back(why, now);
         let sent = tx::with_run(|run| self.transmit(engine, side, now, keeps, run));
         side.owes = keeps;
@@ -472,9 +482,9 @@ impl Qp {
         let moved = sent > 0 || !side.told.is_empty();
         self.tell(engine, side, catch);
         while let Some(event) = side.machine.poll_event() {
-            self.packet_event(event);
+            self.packet_event(engine, event);
         }
-        if self.follow_state(side) || failed {
+        if self.follow_state(engine, side) || failed {
             self.flush_receives();
         }
         let timeout = side.machine.poll_timeout().map(|Instant(at)| at);
@@ -645,7 +655,42 @@ impl Qp {
         side.told.clear();
     }
 
-    fn packet_event(&self, event: QpEvent) {
+    /// Before a packet of an XRC target: it works in the protection domain of the shared receive queue that it names. False if it is
+    /// not to be taken (now).
+    #[cold]
+    fn enter_domain(
+        self: &Arc<Self>,
+        engine: &Engine,
+        side: &mut PacketSide,
+        target: &TargetProxy,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let number = packet.ext().xrceth.map(|eth| eth.xrc_srq);
+        let pd = number
+            .and_then(|number| target.srq(engine, number))
+            .map_or(0, |srq| srq.pd.id);
+        if pd != target.packets_pd() && side.machine.answer_due() == AnswerDue::More {
+            // what was asked for in the other domain is read there
+            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+            if side.machine.answer_due() == AnswerDue::More {
+                return false;
+            }
+        }
+        target.set_packets_pd(pd);
+        target.accepts(engine)
+    }
+
+    fn packet_event(&self, engine: &Engine, event: QpEvent) {
+        if let Some(target) = &self.target {
+            // it has handles in other places, which hear of errors alone
+            let failed = match event {
+                QpEvent::QpFatal => TargetEvent::ReceiveError,
+                QpEvent::QpReqErr => TargetEvent::RequestError,
+                QpEvent::QpAccessErr => TargetEvent::AccessError,
+                _ => return,
+            };
+            return target.fail(engine, failed);
+        }
         match event {
             QpEvent::CommEst => self.raise(AsyncKind::CommEst),
             QpEvent::SqDrained => self.raise(AsyncKind::SqDrained),
@@ -666,8 +711,14 @@ impl Qp {
 
     /// The machine goes to the error states by itself. True if it has gone to ERR: receives are to be flushed, behind what the
     /// machine has completed.
-    fn follow_state(&self, side: &PacketSide) -> bool {
+    fn follow_state(&self, engine: &Engine, side: &PacketSide) -> bool {
         let state = side.machine.state();
+        if let Some(target) = &self.target
+            && state == QpState::Err
+            && target.accepts(engine)
+        {
+            target.refuse(engine, true);
+        }
         if state == self.state() || !matches!(state, QpState::Err | QpState::Sqe) {
             return false;
         }
@@ -687,6 +738,13 @@ impl Qp {
             .map(|side| side.machine.query())
     }
 
+    /// What it has done on packets; None on another wire.
+    pub fn packet_counters(&self) -> Option<QpCounters> {
+        lock(&self.packets)
+            .as_deref()
+            .map(|side| side.machine.counters())
+    }
+
     /// True if what goes to this path and queue pair goes in packets. Both sides come to the same answer without talking: it
     /// depends on where the other is and on the kinds of both numbers.
     pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
@@ -695,12 +753,16 @@ impl Qp {
             return false;
         }
         let registry = &self.ctx.engine.registry;
-        let directly = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Auto);
+        // an XRC target takes the wire that its initiator's number stands for
+        let directly = |qpn| match registry.kind_of_qpn(qpn) {
+            Some(kind) => kind == BlockKind::Auto,
+            None => registry.xrc_tgt_find(qpn).is_some(),
+        };
         !(directly(Qpn(self.qpn)) && device.is_local(av) && directly(dest))
     }
 
     /// The machine ends: no packet is handled any more when this returns.
-    pub(super) fn end_packets(&self) {
+    pub(crate) fn end_packets(&self) {
         if self.on_packets.swap(false, Ordering::AcqRel) {
             let ended = lock(&self.packets).take();
             if let Some(mut side) = ended {

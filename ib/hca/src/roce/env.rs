@@ -3,6 +3,8 @@
 //! Owns nothing; a view of one queue pair for one call. Must not know: packets. Every access looks at the key table anew, so what
 //! was revoked before the call is refused (I7); deregistration waits for the wire's lock, under which all this runs.
 
+use std::sync::Arc;
+
 use ferriband_transport::direct::layout::{KeyEntry, key_index};
 use ferriband_transport::direct::{self, BindRequest};
 use ferriband_transport::env::{
@@ -15,6 +17,7 @@ use crate::direct::app;
 use crate::engine::Engine;
 use crate::limits;
 use crate::qp::Qp;
+use crate::srq::Srq;
 use crate::{keys, lock};
 
 /// The surroundings of a queue pair.
@@ -27,7 +30,17 @@ pub(crate) struct PacketEnv<'a> {
 
 impl PacketEnv<'_> {
     fn pd(&self) -> u32 {
-        self.qp.pd.as_ref().map_or(0, |pd| pd.id)
+        match (&self.qp.pd, &self.qp.target) {
+            (Some(pd), _) => pd.id,
+            (None, Some(target)) => target.packets_pd(),
+            (None, None) => 0,
+        }
+    }
+
+    /// A shared receive queue that the packets of an XRC target may name.
+    fn extended_srq(&self, number: u32) -> Option<Arc<Srq>> {
+        let target = self.qp.target.as_ref()?;
+        target.srq(self.engine, number)
     }
 
     /// The domain of a list's elements.
@@ -230,7 +243,7 @@ impl Environment for PacketEnv<'_> {
 
     fn take_shared_receive(&mut self, xrc_srq: Option<u32>, sges: &mut [Sge]) -> SharedReceive {
         let taken = match (xrc_srq, &self.qp.srq) {
-            (Some(number), _) => match self.engine.srq_by_number(number) {
+            (Some(number), _) => match self.extended_srq(number) {
                 Some(srq) => {
                     let taken = lock(&srq.queue).take(self.scratch);
                     srq.check_limit();
@@ -254,6 +267,10 @@ impl Environment for PacketEnv<'_> {
             wr_id: wqe.wr_id,
             num_sge: count,
         }
+    }
+
+    fn has_xrc_srq(&mut self, number: u32) -> bool {
+        self.extended_srq(number).is_some()
     }
 
     fn pkey(&self, _index: u16) -> PKey {

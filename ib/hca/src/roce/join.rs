@@ -30,6 +30,8 @@ const SOURCES: usize = 3;
 const STRANGERS: u16 = 8;
 /// How long a probe waits for answers: members that run need microseconds.
 const PATIENCE: Duration = Duration::from_millis(40);
+/// How often who waits looks whether those who are silent are stopped.
+const LOOK: Duration = Duration::from_millis(2);
 /// After this long whoever probes has written down what it found.
 pub const SETTLED: Duration = Duration::from_millis(200);
 /// What a probe holds: BTH, a word that says what it is, its number.
@@ -154,7 +156,7 @@ impl SharedPort {
             host.steering_reap()?;
             // The program must know probes, and no place is too far for it.
             self.attach_here(registry)?;
-            self.find_out(registry, &mut pump);
+            self.find_out(host, &mut pump);
             self.attach_here(registry)
         })?
     }
@@ -232,7 +234,7 @@ impl SharedPort {
                 .iter()
                 .all(|&v6| self.confirm(registry, me, v6, number, &mut pump));
         if !sure {
-            self.find_out(registry, &mut pump);
+            self.find_out(host, &mut pump);
             self.attach_here(registry)?;
         }
         Ok(())
@@ -296,16 +298,17 @@ impl SharedPort {
     // Finding out.
 
     /// Probes every place of both families and writes down who answers.
-    fn find_out(&self, registry: &Registry, pump: &mut impl FnMut()) {
-        let number = registry.begin_steering_probe();
+    fn find_out(&self, host: &Host, pump: &mut impl FnMut()) {
+        let number = host.begin_steering_probe();
         for v6 in [false, true] {
             if self.rx(v6).is_some() {
-                self.find_out_family(registry, v6, number, pump);
+                self.find_out_family(host, v6, number, pump);
             }
         }
     }
 
-    fn find_out_family(&self, registry: &Registry, v6: bool, number: u32, pump: &mut impl FnMut()) {
+    fn find_out_family(&self, host: &Host, v6: bool, number: u32, pump: &mut impl FnMut()) {
+        let registry: &Registry = host;
         let family = usize::from(v6);
         let members = count(&registry.steering_entries(), v6);
         let prober = Prober::new(v6, self.port, 1);
@@ -313,9 +316,18 @@ impl SharedPort {
             let sent = range.clone().all(|index| prober.send(0, index, number));
             let end = Instant::now() + PATIENCE;
             let mut again = Some(Instant::now() + PATIENCE / 2);
-            while sent && !self.all_answered(registry, v6, number) && Instant::now() < end {
+            let mut look = Instant::now() + LOOK;
+            while sent && !silent(registry, v6, number).is_empty() && Instant::now() < end {
                 pump();
                 std::thread::yield_now();
+                if Instant::now() >= look {
+                    look = Instant::now() + LOOK;
+                    let mut silent = silent(registry, v6, number).into_iter();
+                    if silent.all(|process| host.is_stopped(process)) {
+                        // There is nothing to wait for, and others wait for us.
+                        break;
+                    }
+                }
                 if again.is_some_and(|at| Instant::now() >= at) {
                     // A full socket may have dropped the first. Who has answered answers no more.
                     again = None;
@@ -324,7 +336,8 @@ impl SharedPort {
                         .for_each(|index| _ = prober.send(0, index, number));
                 }
             }
-            if self.all_answered(registry, v6, number) {
+            let mut silent = silent(registry, v6, number).into_iter();
+            if silent.all(|process| host.is_stopped(process)) {
                 break;
             }
         }
@@ -332,15 +345,6 @@ impl SharedPort {
         for (process, index) in places(&entries, family, number) {
             registry.set_steering_index(process, v6, Some(index));
         }
-    }
-
-    fn all_answered(&self, registry: &Registry, v6: bool, number: u32) -> bool {
-        let family = usize::from(v6);
-        registry
-            .steering_entries()
-            .iter()
-            .filter(|e| e.index[family].is_some())
-            .all(|e| e.answer[family].is_some_and(|(n, _)| n == number))
     }
 
     // Steering.
@@ -463,6 +467,17 @@ fn count(entries: &[SteeringEntry], v6: bool) -> u16 {
         .iter()
         .filter(|e| e.index[usize::from(v6)].is_some());
     known.count() as u16
+}
+
+/// Members that have not answered probe `number`.
+fn silent(registry: &Registry, v6: bool, number: u32) -> Vec<ProcessRef> {
+    let family = usize::from(v6);
+    let answered = |e: &SteeringEntry| e.answer[family].is_some_and(|(n, _)| n == number);
+    let entries = registry.steering_entries().into_iter();
+    entries
+        .filter(|e| e.index[family].is_some() && !answered(e))
+        .map(|e| e.process)
+        .collect()
 }
 
 /// Where everybody is by the answers to probe `number`. Those who did not answer share what is left: who is still at a place that

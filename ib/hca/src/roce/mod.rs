@@ -20,7 +20,7 @@ use ferriband_memory::host::Host;
 use ferriband_memory::net::RxSocket;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::WindowLimit;
-use ferriband_transport::types::AddressVector;
+use ferriband_transport::types::{AddressVector, Instant};
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
@@ -46,6 +46,11 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile are handed over.
 const STEER_WAIT: Duration = Duration::from_millis(100);
+/// Rounds after which whatever lay in a socket when they began has been taken: a socket holds no more runs of packets than eight
+/// times as many, whatever buffer an administrator allows.
+const BACKLOG_ROUNDS: usize = 4096;
+/// How often it is looked whether as many bytes were taken as a socket holds.
+const SOME_ROUNDS: usize = 16;
 /// Rounds of a polling program between two looks at the address family that brought nothing last.
 const OTHER_FAMILY_EVERY: u32 = 16;
 /// The general services' queue pair.
@@ -64,6 +69,8 @@ pub(crate) struct Roce {
     rounds: AtomicU32,
     /// The last packet came over IPv6.
     family: AtomicBool,
+    /// Everything that had arrived by then was handled.
+    caught_up_at: AtomicU64,
     /// Packets come that are another process's: the steering is not what the registry says.
     astray: AtomicBool,
     /// The registry's steering when packets last went astray, and since when it is so.
@@ -112,6 +119,7 @@ impl Roce {
             mad_psn: AtomicU32::new(0),
             rounds: AtomicU32::new(0),
             family: AtomicBool::new(false),
+            caught_up_at: AtomicU64::new(0),
             astray: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
@@ -234,6 +242,38 @@ impl Roce {
             rx.idle(engine);
         }
         worked
+    }
+
+    /// Handles all that has arrived by now. A time-out may be judged only after that: to a process that was stopped, or had to wait
+    /// for a core, its peers seem silent although their answers lie in its sockets. False if another thread is handling packets,
+    /// which had better be asked again soon.
+    pub(crate) fn catch_up(&self, engine: &Engine) -> bool {
+        let now = Engine::now().0;
+        let Some(mut rx) = self.rx.try_lock() else {
+            return false;
+        };
+        let _handling = handling();
+        for socket in self.sockets() {
+            let (begun, mut rounds) = (rx.bytes, 0);
+            while rx.take(engine, self, socket, &mut Catch::nobody()) {
+                rounds += 1;
+                // first in, first out: what comes meanwhile, be it without end, lies behind what was there
+                let taken = rx.bytes - begun;
+                if rounds == BACKLOG_ROUNDS
+                    || rounds.is_multiple_of(SOME_ROUNDS)
+                        && taken > 2 * socket.buffer_bytes() as u64
+                {
+                    break;
+                }
+            }
+        }
+        self.caught_up_at.fetch_max(now, Relaxed);
+        true
+    }
+
+    /// When [`Roce::catch_up`] last began and came to its end: what has not arrived until a deadline before is late.
+    pub(crate) fn caught_up_at(&self) -> Instant {
+        Instant(self.caught_up_at.load(Relaxed))
     }
 
     /// Handles a run of packets that another process got and handed over. Hold nothing.

@@ -18,7 +18,7 @@ use ferriband_transport::{GRH_BYTES, PacketMeta};
 use ferriband_wire::capture::Fate;
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, Qpn, RoceHeaders, RoceIp, RunIcrc, check_datagram,
+    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, RoceHeaders, RoceIp, RunIcrc, check_datagram,
 };
 
 use super::join::Probe;
@@ -59,6 +59,8 @@ fn count(counter: &AtomicU64, by: u64) {
 pub(crate) struct RxSide {
     ring: RxRing,
     inner: Inner,
+    /// Bytes that were ever taken from the sockets.
+    pub bytes: u64,
 }
 
 /// What a round knows of queue pairs.
@@ -83,6 +85,7 @@ impl RxSide {
         RxSide {
             ring: RxRing::new(),
             inner: Inner::default(),
+            bytes: 0,
         }
     }
 
@@ -107,8 +110,13 @@ impl RxSide {
         if messages == 0 {
             return false;
         }
-        let RxSide { ring, inner, .. } = self;
+        let RxSide {
+            ring,
+            inner,
+            bytes: taken,
+        } = self;
         for (meta, bytes) in ring.messages() {
+            *taken += bytes.len() as u64;
             inner.run(engine, roce, meta, bytes, true, catch);
         }
         inner.turn(engine, catch);
@@ -247,10 +255,10 @@ impl Inner {
                 continue;
             }
             if self.last.as_ref().is_none_or(|(_, qp)| qp.qpn != qpn) {
-                self.last = engine.qp_by_number(qpn).map(|qp| (version, qp));
+                self.last = engine.qp_of_packets(qpn).map(|qp| (version, qp));
             }
             let Some((_, qp)) = &self.last else {
-                let owner = engine.registry.owner_of_qpn(Qpn(qpn));
+                let owner = engine.owner_of_packets(qpn);
                 match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
                     Some(owner) => {
                         // what came together goes together: a post box takes few messages
@@ -623,4 +631,41 @@ fn network_header(
     };
     debug_assert!(written.is_ok(), "a datagram's length fits its headers");
     grh
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_head_of_a_hand_over_is_read_or_refused_and_a_right_one_comes_back() {
+        let mut state = 7u64;
+        let mut next = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        let (mut read, mut refused) = (0, 0);
+        for round in 0..100_000 {
+            let mut head = [0; HAND_OVER_HEAD];
+            head.fill_with(&mut next);
+            if round % 2 == 0 {
+                // addresses of the family that it says, both or one of them
+                head[0] = 4;
+                for at in [16, 32] {
+                    head[at..at + 12].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255]);
+                }
+                head[16] = u8::from(round % 4 == 0);
+            }
+            match read_meta(&head) {
+                Some(meta) => {
+                    read += 1;
+                    assert_eq!(read_meta(&write_meta(&meta, meta.segment)), Some(meta));
+                }
+                None => refused += 1,
+            }
+        }
+        assert!(read > 10_000 && refused > 10_000, "{read} {refused}");
+    }
 }

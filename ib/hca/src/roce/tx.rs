@@ -32,6 +32,9 @@ pub(super) const ICRC_BYTES: usize = 4;
 const MOST_PORTS: usize = 64;
 /// Source ports lie above this (annex A17 and the kernel: flow label to port).
 const FIRST_PORT: u16 = 0xC000;
+/// Ports that are tried when one is taken, and how far apart: programs tend to take neighbours.
+const NEAR_PORTS: u16 = 8;
+const PORT_STRIDE: u16 = 1009;
 /// ECT(0): this sender reacts to congestion marks.
 const ECT0: u8 = 2;
 
@@ -71,10 +74,23 @@ impl PortPool {
                 return Ok(port.clone());
             }
         }
-        let port = Arc::new(TxPort::bind(how)?);
+        let port = Arc::new(bind_near(how)?);
         ports.insert(key, port.clone());
         Ok(port)
     }
+}
+
+/// Another process may have the port: the next one tells flows apart as well, and so does any that the kernel has left.
+fn bind_near(how: &TxOptions) -> Result<TxPort, Error> {
+    let near = (1..NEAR_PORTS).map(|step| FIRST_PORT | how.port.wrapping_add(step * PORT_STRIDE));
+    let mut result = TxPort::bind(how);
+    for port in near.chain([0]) {
+        if !matches!(&result, Err(error) if error.errno() == libc::EADDRINUSE) {
+            break;
+        }
+        result = TxPort::bind(&TxOptions { port, ..*how });
+    }
+    Ok(result?)
 }
 
 /// Where a queue pair's packets go, and how they look below the transport header.
@@ -129,8 +145,8 @@ impl TxPath {
         let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
         let mut wanted = source_port(av.flow_label, local_qpn, remote_qpn);
         if av.flow_label & 0xf_ffff == 0 {
-            // few sockets: the flows that nobody named share sixteen ports
-            wanted = FIRST_PORT | wanted & 0xf;
+            // few sockets: the flows that nobody named share sixteen ports, which other processes hardly want
+            wanted = FIRST_PORT | (std::process::id() << 4) as u16 | wanted & 0xf;
         }
         let class = match (av.traffic_class, device.info.settings.dscp) {
             (0, Some(dscp)) => dscp << 2,
@@ -332,6 +348,43 @@ pub(crate) fn with_run<T>(fill: impl FnOnce(&mut Run) -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_processes_that_want_one_port_get_one_each() {
+        let how = TxOptions {
+            source: "127.0.0.77".parse().unwrap(),
+            ifindex: 0,
+            port: 0xebe2,
+            tos: 0,
+            hop_limit: 64,
+        };
+        let pools: Vec<PortPool> = (0..12)
+            .map(|_| PortPool::new(AllCounts::default()))
+            .collect();
+        let mut ports: Vec<u16> = pools
+            .iter()
+            .map(|pool| pool.get(&how).unwrap().port())
+            .collect();
+        assert_eq!(ports[0], pools[0].get(&how).unwrap().port());
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 12);
+        // nor does any of them take what is another program's
+        let other = std::net::UdpSocket::bind(("127.0.0.78", 0)).unwrap();
+        let taken = other.local_addr().unwrap().port();
+        let near = TxOptions {
+            source: "127.0.0.78".parse().unwrap(),
+            port: taken,
+            ..how
+        };
+        assert_ne!(
+            PortPool::new(AllCounts::default())
+                .get(&near)
+                .unwrap()
+                .port(),
+            taken
+        );
+    }
 
     #[test]
     fn the_source_port_follows_the_kernels_rule() {

@@ -353,24 +353,9 @@ impl Endpoint {
         self.qp.modify(&attr, mask | last)
     }
 
-    /// The way to another endpoint of this host: by LID, or by the device's own address where there are none.
+    /// The way to another endpoint of this host.
     pub fn path(&self, lid: u16) -> AddressVector {
-        let port = self.ctx.query_port(1).unwrap();
-        if port.link_layer == LinkLayer::InfiniBand {
-            return AddressVector {
-                dlid: Lid(lid),
-                port_num: 1,
-                ..AddressVector::default()
-            };
-        }
-        AddressVector {
-            is_global: true,
-            dgid: self.ctx.query_gid(1, 0).unwrap().gid,
-            sgid_index: 0,
-            hop_limit: 64,
-            port_num: 1,
-            ..AddressVector::default()
-        }
+        path(&self.ctx, lid)
     }
 
     pub fn to_rtr(&self, qpn: u32, lid: u16) -> Result<(), Error> {
@@ -506,6 +491,36 @@ impl Endpoint {
             channel.destroy().unwrap();
         }
         self.pd.dealloc().unwrap();
+    }
+}
+
+impl Drop for Endpoint {
+    /// Its memory goes now; what packets it would still send from there, again and again, must not be.
+    fn drop(&mut self) {
+        if self.qp.packet_counters().is_some() {
+            // refused only where the device has failed
+            let _ = self.set_state(QpState::Err);
+        }
+    }
+}
+
+/// The way to a queue pair of this host: by LID, or by the device's own address where there are none.
+pub fn path(ctx: &Context, lid: u16) -> AddressVector {
+    let port = ctx.query_port(1).unwrap();
+    if port.link_layer == LinkLayer::InfiniBand {
+        return AddressVector {
+            dlid: Lid(lid),
+            port_num: 1,
+            ..AddressVector::default()
+        };
+    }
+    AddressVector {
+        is_global: true,
+        dgid: ctx.query_gid(1, 0).unwrap().gid,
+        sgid_index: 0,
+        hop_limit: 64,
+        port_num: 1,
+        ..AddressVector::default()
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod endpoint;
+pub mod extended;
 pub mod memory;
 pub mod namespace;
 pub mod party;

@@ -7,6 +7,17 @@ use std::process::Command;
 
 use ferriband_hca::*;
 
+/// A test whose body runs in a process that has `ferri_lo` and sends packets to everybody.
+#[macro_export]
+macro_rules! on_packets {
+    ($name:ident, $body:block) => {
+        #[test]
+        fn $name() {
+            common::namespace::run_on_packets(stringify!($name), &[], || $body);
+        }
+    };
+}
+
 /// Runs the body of the test `name` in a process of its own that has `ferri_lo` alone and sends packets to everybody, in a network
 /// of its own where the system allows one. `also` is set in its environment.
 pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
@@ -48,7 +59,8 @@ pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains("1 passed"),
-        "{said}{}",
+        "{:?}: {said}{}",
+        output.status,
         String::from_utf8_lossy(&output.stderr)
     );
 }

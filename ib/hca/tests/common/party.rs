@@ -32,6 +32,7 @@ enum Cmd {
     NotDumpable,
     SpinPolls,
     Stream,
+    Counters,
 }
 
 impl Cmd {
@@ -56,6 +57,7 @@ impl Cmd {
             NotDumpable,
             SpinPolls,
             Stream,
+            Counters,
         ];
         all[word as usize]
     }
@@ -183,6 +185,15 @@ impl Agent {
                     flow.done,
                     flow.status.map_or(u64::MAX, u64::from),
                     flow.flushed,
+                ]
+            }
+            Cmd::Counters => {
+                let counters = end.qp.packet_counters().unwrap_or_default();
+                vec![
+                    counters.requests_sent,
+                    counters.requests_repeated,
+                    counters.gaps_heard,
+                    counters.timeouts,
                 ]
             }
             Cmd::New | Cmd::NotDumpable | Cmd::Destroy => unreachable!(),
@@ -435,6 +446,12 @@ impl Party {
             status: (w[1] != u64::MAX).then_some(w[1] as u32),
             flushed: w[2],
         }
+    }
+
+    /// What a queue pair on packets has sent: requests, of them again, and for how many gaps and time-outs.
+    pub fn counters(&mut self, end: &Info) -> [u64; 4] {
+        let words = self.call(Cmd::Counters, &[end.at as u64]);
+        words.try_into().unwrap()
     }
 
     /// Polls without a pause for a while; nothing may complete.

@@ -1,0 +1,149 @@
+//! The shared port under traffic: processes join it, leave it, die, stop and fork beside two that talk all the time, whose packets must
+//! not suffer.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::memory::Kind;
+use common::party::*;
+use common::process::{self, Channel, Child};
+use ferriband_admin::Counter;
+use ferriband_hca::*;
+use ferriband_transport::types::*;
+
+#[test]
+fn child_entry() {
+    process::run_role(&[("obey", obey), ("fork", fork_role)]);
+}
+
+const SETUP: Setup = Setup {
+    service: QpType::Rc,
+    memory: Kind::Private,
+    len: 64 << 10,
+    mr_access: ALL,
+    qp_access: ALL,
+    send_wr: 64,
+    recv_wr: 64,
+    sge: 4,
+    inline: 64,
+    cqe: 256,
+    timeout: 17,
+    retry: 7,
+    rnr_retry: 7,
+    min_rnr: 1,
+    events: false,
+};
+/// How long the bystanders talk.
+const TALK: Duration = Duration::from_secs(3);
+
+/// Two processes that talk, while `disturb` goes on; they are told of nothing, and see nothing.
+fn beside_traffic(mut disturb: impl FnMut()) {
+    let mut pairs: Vec<Pair> = [SendOpcode::RdmaWrite, SendOpcode::RdmaRead]
+        .into_iter()
+        .map(|op| {
+            let mut pair = Pair::alike(Party::there(), Party::there(), SETUP);
+            let ask = Ask::new(op, 16 << 10, &pair.bi);
+            pair.a.start_stream(&pair.ai, &ask, 4, TALK);
+            pair
+        })
+        .collect();
+    let begin = Instant::now();
+    while begin.elapsed() < TALK {
+        disturb();
+    }
+    for pair in &mut pairs {
+        let flow = pair.a.end_stream();
+        let [sent, again, gaps, timeouts] = pair.a.counters(&pair.ai);
+        eprintln!("{flow:?}: {sent} packets, {again} again, {gaps} gaps, {timeouts} time-outs");
+        assert_eq!(flow.status, None, "{flow:?}");
+        assert!(flow.done > 0);
+    }
+    // nothing came to the wrong one and was nobody's there, and no socket was full
+    let counters = Context::open(0).unwrap().port_counters();
+    let handed_over = counters[Counter::HandedOver as usize];
+    eprintln!("{handed_over} packets came to the wrong process first");
+    assert_eq!(counters[Counter::UnknownQp as usize], 0);
+    assert_eq!(full_sockets(), 0);
+}
+
+/// Datagrams that found a socket of this network full.
+fn full_sockets() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|name| name == "RcvbufErrors");
+    values.split(' ').nth(at.unwrap()).unwrap().parse().unwrap()
+}
+
+on_packets!(joining_and_leaving_disturbs_nobody, {
+    beside_traffic(|| {
+        let mut pair = Pair::alike(Party::there(), Party::there(), SETUP);
+        pair.exchange();
+        pair.a.destroy(&pair.ai);
+        pair.b.destroy(&pair.bi);
+    });
+});
+
+on_packets!(dying_disturbs_nobody, {
+    beside_traffic(|| {
+        let mut pair = Pair::alike(Party::there(), Party::there(), SETUP);
+        pair.exchange();
+        pair.a.child().kill();
+        pair.b.child().kill();
+    });
+});
+
+on_packets!(who_is_stopped_holds_up_nobody, {
+    let mut stopped = Pair::alike(Party::there(), Party::there(), SETUP);
+    stopped.exchange();
+    stopped.a.child().stop();
+    beside_traffic(|| {
+        // a death makes the next who joins find out where everybody is: the stopped one does not say
+        let mut pair = Pair::alike(Party::there(), Party::there(), SETUP);
+        pair.exchange();
+        pair.a.child().kill();
+    });
+    stopped.a.child().resume();
+    stopped.exchange();
+});
+
+on_packets!(a_child_of_a_member_takes_nothing_from_it, {
+    let forking = Child::spawn("fork");
+    beside_traffic(|| {
+        forking.channel.send(&[]);
+        assert_eq!(forking.channel.recv(), [1]);
+    });
+});
+
+/// Has a queue pair with itself, forks children that live for a while, and sees that its own packets come.
+fn fork_role(channel: Channel) {
+    let ctx = Context::open(0).unwrap();
+    let (a, b) = (
+        Endpoint::new(&ctx, SETUP).unwrap(),
+        Endpoint::new(&ctx, SETUP).unwrap(),
+    );
+    join(&a, &b);
+    let info = b.info(0);
+    while channel.try_recv().is_some() {
+        // SAFETY: the child makes async-signal-safe calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe {
+                libc::usleep(20_000);
+                libc::_exit(0);
+            }
+        }
+        for wr_id in 0..20 {
+            a.post(&Ask::new(SendOpcode::RdmaWrite, 4096, &info).id(wr_id))
+                .unwrap();
+            let got = a.wait();
+            assert_eq!((got.wr_id, got.status), (wr_id, 0));
+        }
+        // SAFETY: our own child.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        channel.send(&[1]);
+    }
+}
