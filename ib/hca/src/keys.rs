@@ -161,7 +161,10 @@ mod tests {
             *steps.entry(pair[1].wrapping_sub(pair[0])).or_default() += 1;
         }
         let most = steps.values().max().copied();
-        assert!(most.is_some_and(|most| most < 40), "a step is too common: {most:?}");
+        assert!(
+            most.is_some_and(|most| most < 40),
+            "a step is too common: {most:?}"
+        );
     }
 
     #[test]

@@ -15,7 +15,11 @@ use ferriband_transport::types::*;
 
 #[test]
 fn child_entry() {
-    process::run_role(&[("obey", obey), ("fork", fork_role)]);
+    process::run_role(&[
+        ("obey", obey),
+        ("fork", fork_role),
+        ("stranger", stranger_role),
+    ]);
 }
 
 const SETUP: Setup = Setup {
@@ -146,4 +150,30 @@ fn fork_role(channel: Channel) {
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         channel.send(&[1]);
     }
+}
+
+#[test]
+fn a_second_user_is_refused_the_port_and_takes_nothing() {
+    common::namespace::run_among_users(
+        "a_second_user_is_refused_the_port_and_takes_nothing",
+        || {
+            beside_traffic(|| {
+                let stranger = Child::spawn("stranger");
+                assert_eq!(stranger.channel.recv(), [libc::EADDRINUSE as u64]);
+            });
+        },
+    );
+}
+
+/// Becomes somebody else, and tries to get on the port.
+fn stranger_role(channel: Channel) {
+    const NOBODY: u32 = 65_534;
+    // SAFETY: both take numbers; this process has one thread that matters.
+    let changed = unsafe { (libc::setgid(NOBODY), libc::setuid(NOBODY)) };
+    assert_eq!(changed, (0, 0));
+    let end = Endpoint::new(&Context::open(0).unwrap(), SETUP).unwrap();
+    let errno = end
+        .connect(0x101, 0)
+        .map_or_else(|error| error.errno(), |()| 0);
+    channel.send(&[errno as u64]);
 }

@@ -21,6 +21,20 @@ macro_rules! on_packets {
 /// Runs the body of the test `name` in a process of its own that has `ferri_lo` alone and sends packets to everybody, in a network
 /// of its own where the system allows one. `also` is set in its environment.
 pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
+    run(name, also, libc::CLONE_NEWUSER | libc::CLONE_NEWNET, body);
+}
+
+/// The same with a network of its own alone, so that there are other users in it. Only root may; others skip the test, and say so.
+pub fn run_among_users(name: &str, body: impl FnOnce()) {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED {name}: only root can be two users");
+        return;
+    }
+    run(name, &[], libc::CLONE_NEWNET, body);
+}
+
+fn run(name: &str, also: &[(&str, &str)], unshared: i32, body: impl FnOnce()) {
     const INSIDE: &str = "FERRIBAND_HCA_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         let ctx = Context::open(0).unwrap();
@@ -47,10 +61,12 @@ pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // where namespaces are forbidden the port is shared with whoever else of this user has it
         // SAFETY: unshare takes a number.
-        if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
+        if unsafe { libc::unshare(unshared) } != 0 {
             return Ok(());
         }
-        maps.iter().for_each(|(file, text)| write(file, text));
+        if unshared & libc::CLONE_NEWUSER != 0 {
+            maps.iter().for_each(|(file, text)| write(file, text));
+        }
         loopback_up()
     };
     // SAFETY: the closure makes only async-signal-safe calls.

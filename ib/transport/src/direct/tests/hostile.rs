@@ -1,9 +1,7 @@
 //! A peer that writes anything into the rings: nobody panics, nothing runs without end, and every request completes once.
 
 use super::*;
-use crate::direct::layout::{
-    RECORD_BYTES, RING_HEAD, RING_RECORDS, RING_RECORDS_AT, ring_offset,
-};
+use crate::direct::layout::{RECORD_BYTES, RING_HEAD, RING_RECORDS, RING_RECORDS_AT, ring_offset};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
