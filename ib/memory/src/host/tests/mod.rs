@@ -143,6 +143,10 @@ impl Child {
         assert!(libc::WIFSTOPPED(status));
     }
 
+    fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
     fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         self.wait();

@@ -109,6 +109,30 @@ fn steering_entries_carry_indices_and_answers_and_go_with_their_process() {
 }
 
 #[test]
+fn a_member_that_is_stopped_is_seen_to_be_until_it_goes_on() {
+    let options = options();
+    let host = join(&options);
+    let child_options = options.clone();
+    let mut child = Child::spawn(move |line| {
+        let held = join(&child_options);
+        line.say(&[held.me().to_word()]);
+        line.forever();
+    });
+    let peer = process(child.hear::<1>().unwrap()[0]);
+    assert!(!host.is_stopped(peer) && !host.is_stopped(host.me()));
+    child.stop();
+    assert!(host.is_stopped(peer));
+    child.resume();
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while host.is_stopped(peer) {
+        assert!(std::time::Instant::now() < end, "it goes on");
+        std::thread::yield_now();
+    }
+    child.kill();
+    assert!(!host.is_stopped(peer));
+}
+
+#[test]
 fn only_one_works_under_the_lock_and_a_killed_holder_lets_go() {
     let options = options();
     let host = join(&options);
