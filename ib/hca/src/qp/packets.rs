@@ -144,7 +144,7 @@ impl Incoming<'_> {
         if let Some(target) = &self.qp.target
             && !self.qp.enter_domain(self.engine, self.side, target, packet)
         {
-            return;
+            return false;
         }
         if packet.opcode() == Opcode::Cnp {
             self.side.oddities.notices_in += 1;

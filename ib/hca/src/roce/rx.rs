@@ -527,7 +527,7 @@ pub(super) fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bo
             mad.is_some_and(|mad| matches!(owner_of_mad(engine, &to, mad), Owner::Other(_)))
         }
         Some(qpn) => {
-            let owner = engine.registry.owner_of_qpn(Qpn(qpn));
+            let owner = engine.owner_of_packets(qpn);
             owner.is_some_and(|owner| owner != engine.registry.me())
         }
         None => false,

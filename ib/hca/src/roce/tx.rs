@@ -358,14 +358,8 @@ mod tests {
             tos: 0,
             hop_limit: 64,
         };
-        let pools: Vec<PortPool> = (0..12)
-            .map(|_| PortPool::new(AllCounts::default()))
-            .collect();
-        let mut ports: Vec<u16> = pools
-            .iter()
-            .map(|pool| pool.get(&how).unwrap().port())
-            .collect();
-        assert_eq!(ports[0], pools[0].get(&how).unwrap().port());
+        let bound: Vec<TxPort> = (0..12).map(|_| bind_near(&how).unwrap()).collect();
+        let mut ports: Vec<u16> = bound.iter().map(TxPort::port).collect();
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 12);
@@ -377,13 +371,7 @@ mod tests {
             port: taken,
             ..how
         };
-        assert_ne!(
-            PortPool::new(AllCounts::default())
-                .get(&near)
-                .unwrap()
-                .port(),
-            taken
-        );
+        assert_ne!(bind_near(&near).unwrap().port(), taken);
     }
 
     #[test]
