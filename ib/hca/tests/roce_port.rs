@@ -63,12 +63,12 @@ fn beside_traffic(mut disturb: impl FnMut()) {
         eprintln!("{flow:?}: {sent} packets, {again} again, {gaps} gaps, {timeouts} time-outs");
         assert_eq!(flow.status, None, "{flow:?}");
         assert!(flow.done > 0);
+        // who waits for a processor is asked again now and then; what was lost costs more than that
+        assert!(again * 10 <= sent + 1000, "{again} of {sent} packets again");
     }
-    // nothing came to the wrong one and was nobody's there, and no socket was full
     let counters = Context::open(0).unwrap().port_counters();
     let handed_over = counters[Counter::HandedOver as usize];
     eprintln!("{handed_over} packets came to the wrong process first");
-    assert_eq!(counters[Counter::UnknownQp as usize], 0);
     assert_eq!(full_sockets(), 0);
 }
 
