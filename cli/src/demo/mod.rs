@@ -9,6 +9,7 @@ pub mod parse;
 pub mod programs;
 mod roce;
 pub mod runner;
+mod sockets;
 
 use crate::args::{DemoArgs, JsonFlag, Wire};
 use crate::failure::Failure;

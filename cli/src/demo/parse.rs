@@ -21,6 +21,10 @@ pub fn figure(report: Report, output: &str) -> Result<Option<Figure>, String> {
         Report::Bandwidth => {
             row(output, 5).map(|row| Some(Figure::BytesPerSecond(row[3] * MEBIBYTE)))
         }
+        Report::Transfer => transfer(output).map(|(_, us)| Some(Figure::Nanoseconds(us * 1e3))),
+        Report::Stream => {
+            transfer(output).map(|(gigabits, _)| Some(Figure::BytesPerSecond(gigabits * 1e9 / 8.0)))
+        }
         Report::Rate => row(output, 5).map(|row| Some(Figure::MessagesPerSecond(row[4] * 1e6))),
     }
 }
@@ -31,6 +35,19 @@ fn ping_pong(output: &str) -> Result<f64, String> {
     number
         .and_then(|number| number.parse().ok())
         .ok_or_else(|| "it printed no time per iteration".to_owned())
+}
+
+/// Gbit/s and microseconds for each transfer: the end of the last line that has a time before them.
+fn transfer(output: &str) -> Result<(f64, f64), String> {
+    let read = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [.., time, gigabits, us] = words[..] else {
+            return None;
+        };
+        time.strip_suffix('s')?.parse::<f64>().ok()?;
+        Some((gigabits.parse().ok()?, us.parse().ok()?))
+    };
+    (output.lines().rev().find_map(read)).ok_or_else(|| "it printed no line of results".to_owned())
 }
 
 /// The last line that consists of `columns` numbers: perftest's result.
@@ -88,6 +105,23 @@ mod tests {
         );
     }
 
+    // A line as rstream of rdma-core 44.0 prints it.
+    const STREAM: &str = "\
+name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer
+custom    64k     5k      1       625m        0.07s     73.14       7.17\n";
+
+    #[test]
+    fn lines_of_sockets_are_read() {
+        assert_eq!(
+            figure(Report::Transfer, STREAM),
+            Ok(Some(Figure::Nanoseconds(7170.0)))
+        );
+        let Ok(Some(Figure::BytesPerSecond(rate))) = figure(Report::Stream, STREAM) else {
+            panic!("a bandwidth")
+        };
+        assert!((rate / 9.1425e9 - 1.0).abs() < 1e-9);
+    }
+
     #[test]
     fn missing_results_are_errors() {
         for report in [
@@ -95,6 +129,8 @@ mod tests {
             Report::Latency,
             Report::Bandwidth,
             Report::Rate,
+            Report::Transfer,
+            Report::Stream,
             Report::DeviceInfo,
         ] {
             assert!(

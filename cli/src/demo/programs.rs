@@ -5,6 +5,7 @@ use crate::floor::{Floor, Floors, bytes_per_second};
 use std::iter;
 
 use super::cm::{self, Meeting};
+use super::sockets;
 
 /// How a program's result is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +22,10 @@ pub enum Report {
     Bandwidth,
     /// The same, read as a message rate: messages too small for a bandwidth to mean anything.
     Rate,
+    /// rstream, riostream, udpong: a line whose last number is the microseconds of a transfer.
+    Transfer,
+    /// The same, read as a bandwidth: the number before it, in Gbit/s.
+    Stream,
 }
 
 /// The unit of a [`Figure`].
@@ -135,6 +140,10 @@ pub fn all(effort: Effort) -> Vec<Job> {
     }
     jobs.extend(cm::all());
     jobs.extend(cm::native());
+    jobs.extend(sockets::all(
+        (|f: &Floors| ns(f.mapped_ring_ns), "ring 8 B"),
+        (|f: &Floors| rate_64k(f.memcpy_64k_ns), "memcpy"),
+    ));
     jobs
 }
 

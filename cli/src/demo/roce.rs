@@ -1,7 +1,7 @@
 //! The same programs between two hosts: what each proves on the RoCEv2 wire, and the floor of plain UDP that it is compared with.
 
-use super::cm;
 use super::programs::{Effort, Figure, Job, Report, Sides, with_mode, words};
+use super::{cm, sockets};
 use crate::floor::udp::UdpFloors;
 
 /// Entry of the GID table that holds the IPv4 address of a host made by [`crate::netns`].
@@ -52,6 +52,10 @@ pub fn all(effort: Effort) -> Vec<Job<UdpFloors>> {
     }
     jobs.extend(cm::all());
     jobs.extend(cm::between());
+    jobs.extend(sockets::all(
+        (|f: &UdpFloors| ns(f.small_ns), "UDP 24 B"),
+        STREAM,
+    ));
     jobs
 }
 
