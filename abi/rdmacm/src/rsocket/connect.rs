@@ -17,7 +17,7 @@ use ferriband_verbs_sys::{IBV_QPT_RC, IBV_QPT_UD};
 use libc::{c_int, sockaddr, sockaddr_storage};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// How often a look-up that took too long is tried again, each time with twice the patience.
 const MOST_TRIES: u32 = 6;
@@ -481,7 +481,11 @@ impl Socket {
         if step.is_ok()
             && let Ok(stream) = socket.stream()
         {
-            lock(stream).advance(Ok(()));
+            let mut state = lock(stream);
+            state.advance(Ok(()));
+            // It is told now, and not again when the connection ends: then it is the program's.
+            state.parent = Weak::new();
+            drop(state);
             self.has_come(&socket, true);
         }
         Ok(())
