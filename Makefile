@@ -82,6 +82,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(FERRIBAND) $(DESTDIR)$(PREFIX)/bin/ferriband
 	install -m 755 $(LIB_DIR)/libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so.1
 	install -m 755 $(LIB_DIR)/librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so.1
+	install -m 755 $(LIB_DIR)/libferriband_sysfs.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sysfs.so
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so
 	ln -sf librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so
 	$(FERRIBAND) man --out $(DESTDIR)$(PREFIX)/share/man/man1

@@ -308,6 +308,16 @@ pub enum Wire {
     Roce,
 }
 
+/// Whether a program finds the files that the kernel would have for our devices.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sysfs {
+    /// By a library that is preloaded.
+    #[default]
+    Preload,
+    /// Not at all: nothing is preloaded.
+    None,
+}
+
 /// What a program shall see of the adapter.
 #[derive(Args, Clone, Default)]
 pub struct AdapterArgs {
@@ -317,6 +327,9 @@ pub struct AdapterArgs {
     /// How peers of the same host are reached on an Ethernet device [default: direct].
     #[arg(long, value_enum)]
     pub wire: Option<Wire>,
+    /// How /sys/class/infiniband and /dev/infiniband are shown.
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub sysfs: Sysfs,
 }
 
 /// Transport services of a queue pair.

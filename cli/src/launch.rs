@@ -4,7 +4,7 @@
 //! Owns: the search for the library directory and the environment of a program. The program is
 //! executed in place of this process, so that its pid, signals and exit status are its own.
 
-use crate::args::{AdapterArgs, Wire};
+use crate::args::{AdapterArgs, Sysfs, Wire};
 use crate::failure::Failure;
 use crate::fault;
 use crate::text;
@@ -22,6 +22,9 @@ pub const LIB_DIR_VARIABLE: &str = "FERRIBAND_LIB_DIR";
 /// The library that a directory must hold to be ours.
 pub const VERBS_SONAME: &str = "libibverbs.so.1";
 const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
+const PRELOAD: &str = "LD_PRELOAD";
+/// The library that shows programs the files of our devices under /sys and /dev.
+const SYSFS_LIBRARY: &str = "libferriband_sysfs.so";
 /// The devices that a program finds, in order.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
 /// How peers of the same host are reached.
@@ -86,8 +89,40 @@ fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
     path
 }
 
-/// The variables that a program needs to find our libraries, with their values.
+/// What is preloaded: the files of our devices first and once. A name with a slash is what the loader ignores without a word in programs that gain
+/// privilege; in a directory whose name would end the word there, the bare name does, which the search path leads to.
+fn preload(dir: &Path, inherited: Option<&OsStr>) -> OsString {
+    let full = dir.join(SYSFS_LIBRARY);
+    let ends_word = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
+    let ours: &OsStr = if full
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| ends_word(byte))
+    {
+        OsStr::new(SYSFS_LIBRARY)
+    } else {
+        full.as_os_str()
+    };
+    let mut list = ours.to_owned();
+    let parts = inherited
+        .unwrap_or_default()
+        .as_bytes()
+        .split(|byte| ends_word(byte));
+    for part in parts.filter(|part| !part.is_empty() && *part != ours.as_bytes()) {
+        list.push(":");
+        list.push(OsStr::from_bytes(part));
+    }
+    list
+}
+
+/// The variables that a program needs to find our libraries and the files of our devices, with their values.
 pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
+    settings_with(Sysfs::default())
+}
+
+/// The same; `sysfs` says whether it finds the files.
+fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let dir = lib_dir()?;
     if dir
         .as_os_str()
@@ -103,10 +138,14 @@ pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
             Failure::new(what).remedy("the dynamic loader cannot be told of it: move it elsewhere")
         );
     }
-    Ok(vec![(
+    let mut settings = vec![(
         SEARCH_PATH,
         search_path(&dir, env::var_os(SEARCH_PATH).as_deref()),
-    )])
+    )];
+    if sysfs == Sysfs::Preload && dir.join(SYSFS_LIBRARY).is_file() {
+        settings.push((PRELOAD, preload(&dir, env::var_os(PRELOAD).as_deref())));
+    }
+    Ok(settings)
 }
 
 /// The variables that say what a program shall see of the adapter.
@@ -127,7 +166,7 @@ fn adapter_settings(adapter: &AdapterArgs) -> Vec<(&'static str, OsString)> {
 
 /// `ferriband env`: the settings as shell code, or as JSON.
 pub fn print_settings(adapter: &AdapterArgs, json: bool) -> Result<ExitCode, Failure> {
-    let mut settings = settings()?;
+    let mut settings = settings_with(adapter.sysfs)?;
     settings.extend(adapter_settings(adapter));
     if json {
         let object: serde_json::Map<_, _> = settings
@@ -169,7 +208,7 @@ pub fn run(
     let (program, arguments) = command
         .split_first()
         .expect("clap demands at least one word");
-    let mut settings = settings()?;
+    let mut settings = settings_with(adapter.sysfs)?;
     settings.extend(adapter_settings(adapter));
     if !faults.is_empty() {
         settings.push((FAULTS_VARIABLE, fault::for_program(faults)?.into()));
@@ -266,11 +305,25 @@ mod tests {
     }
 
     #[test]
+    fn the_files_library_is_preloaded_first_and_once() {
+        let list = preload(
+            Path::new("/ours"),
+            Some(OsStr::new("/a.so /b.so:/ours/libferriband_sysfs.so")),
+        );
+        assert_eq!(list, "/ours/libferriband_sysfs.so:/a.so:/b.so");
+        assert_eq!(
+            preload(Path::new("/our dir"), None),
+            "libferriband_sysfs.so"
+        );
+    }
+
+    #[test]
     fn devices_and_wire_become_variables_only_when_asked_for() {
         assert!(adapter_settings(&AdapterArgs::default()).is_empty());
         let adapter = AdapterArgs {
             device: vec!["ferri_eth0".into(), "ferri0".into()],
             wire: Some(Wire::Roce),
+            ..AdapterArgs::default()
         };
         assert_eq!(
             adapter_settings(&adapter),

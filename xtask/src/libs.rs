@@ -1,5 +1,7 @@
 //! Links the drop-in C libraries.
 //!
+//! One library is no drop-in but is preloaded: it has the C library's names, without versions, so that it stands before any version of them.
+//!
 //! A cdylib cannot carry the version nodes that rdma-core's libraries have: rustc passes a version script of its own, and
 //! two scripts either clash or silently lose the nodes. So each library is built as a static archive and linked by the
 //! C compiler with our script. `-Bsymbolic-functions` makes calls inside the library direct; `nodelete` keeps
@@ -16,7 +18,7 @@ struct Library {
     package: &'static str,
     /// The name that programs are linked against.
     soname: &'static str,
-    /// The name that `dlopen` callers and the linker use.
+    /// The name that `dlopen` callers and the linker use; empty for a library that is only preloaded.
     link_name: &'static str,
     /// Directory with `symbols.txt`, and `compat.S` if there are symbols that the code does not have, from the workspace root.
     link_dir: &'static str,
@@ -38,6 +40,13 @@ const LIBRARIES: &[Library] = &[
         link_name: "librdmacm.so",
         link_dir: "abi/rdmacm/link",
         needs: &["libibverbs.so.1"],
+    },
+    Library {
+        package: "ferriband-sysfs",
+        soname: "libferriband_sysfs.so",
+        link_name: "",
+        link_dir: "abi/sysfs/link",
+        needs: &[],
     },
 ];
 
@@ -138,9 +147,13 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
     let list = link_dir.join("symbols.txt");
     let text =
         std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
-    let script = out.join(format!("{}.map", library.link_name));
-    std::fs::write(&script, symbols::version_script(&symbols::parse(&text)?))
-        .map_err(|error| format!("{}: {error}", script.display()))?;
+    let script = out.join(format!("{}.map", library.package));
+    let rules = if library.link_name.is_empty() {
+        symbols::export_script(&text)
+    } else {
+        symbols::version_script(&symbols::parse(&text)?)
+    };
+    std::fs::write(&script, rules).map_err(|error| format!("{}: {error}", script.display()))?;
 
     let fresh = out.join(format!("{}.{}", library.soname, std::process::id()));
     let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -167,6 +180,9 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
         std::fs::rename(from, &to).map_err(|error| format!("{}: {error}", to.display()))
     };
     place(&fresh, out.join(library.soname))?;
+    if library.link_name.is_empty() {
+        return Ok(());
+    }
     let link = out.join(format!("{}.{}", library.link_name, std::process::id()));
     std::os::unix::fs::symlink(library.soname, &link)
         .map_err(|error| format!("{}: {error}", link.display()))?;

@@ -17,7 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   libs [--release | --profile NAME] [--out DIR]
-        build the drop-in libraries (libibverbs.so.1, librdmacm.so.1) into DIR, by default target/ferriband/lib,
+        build the libraries (libibverbs.so.1, librdmacm.so.1, libferriband_sysfs.so) into DIR, by default target/ferriband/lib,
         or target/ferriband/lib-NAME for another profile
   bindings [--bindgen PATH] [--check]
         regenerate src/bindings.rs of abi/verbs-sys and abi/rdmacm-sys from the rdma-core headers of this

@@ -76,6 +76,13 @@ pub fn version_script(symbols: &[Symbol<'_>]) -> String {
     script
 }
 
+/// The script of a library whose symbols have no versions: what is listed, one name a line, is exported, the rest is local.
+pub fn export_script(list: &str) -> String {
+    let names = list.lines().map(str::trim).filter(|name| !name.is_empty());
+    let listed: String = names.map(|name| format!("\t\t{name};\n")).collect();
+    format!("{{\n\tglobal:\n{listed}\tlocal:\n\t\t*;\n}};\n")
+}
+
 /// Orders public nodes by number (1.9 before 1.10) and private ones after them.
 fn sort_key(node: &str) -> (bool, Vec<u32>, &str) {
     let suffix = node.rsplit('_').next().unwrap_or(node);
@@ -95,6 +102,14 @@ mod tests {
         let symbols = parse("a@@V_1.1\na@V_1.0\n").expect("two symbols");
         assert!(symbols[0].is_default && !symbols[1].is_default);
         assert!(parse("unversioned").is_err());
+    }
+
+    #[test]
+    fn a_preloaded_library_has_no_nodes() {
+        let script = export_script("open\n\nstat\n");
+        assert!(
+            script.starts_with('{') && script.contains("\topen;") && script.contains("\tstat;")
+        );
     }
 
     #[test]

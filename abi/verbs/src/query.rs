@@ -179,7 +179,7 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
         max_mtu: port.max_mtu as u32,
         active_mtu: port.mtu as u32,
         gid_tbl_len: port.gid_table as c_int,
-        port_cap_flags: sys::IBV_PORT_SYS_IMAGE_GUID_SUP,
+        port_cap_flags: port_cap_flags(ethernet),
         max_msg_sz: limits::MAX_MESSAGE,
         pkey_tbl_len: port.pkey_table as u16,
         lid: port.lid.0,
@@ -198,10 +198,18 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
     };
     if ethernet {
         attr.link_layer = sys::IBV_LINK_LAYER_ETHERNET as u8;
-        attr.port_cap_flags = sys::IBV_PORT_IP_BASED_GIDS | sys::IBV_PORT_CM_SUP;
         attr.subnet_timeout = 0;
     }
     Ok(attr)
+}
+
+/// What a port says that it can do.
+pub fn port_cap_flags(ethernet: bool) -> u32 {
+    if ethernet {
+        sys::IBV_PORT_IP_BASED_GIDS | sys::IBV_PORT_CM_SUP
+    } else {
+        sys::IBV_PORT_SYS_IMAGE_GUID_SUP
+    }
 }
 
 /// PortInfo encodings (IBA 14.2.5.6).

@@ -3,15 +3,13 @@
 //! Our devices have no kernel part. Their files are made up here from what the adapter knows; every other
 //! path is read from the file system as it is.
 
-use crate::boundary::{MinusOne, try_entry};
-use crate::context::any_adapter;
-use crate::device::{self, Device};
-use crate::query::width_and_speed;
-use ferriband_admin::Counter;
-use ferriband_hca::{LinkLayer, limits};
+use crate::boundary::{Failure, MinusOne, Negated, entry, try_entry};
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use tree::{Kind, Node};
+
+mod tree;
 
 /// Where programs find the tree: the environment is not asked, so that a stray variable cannot hide a device.
 const ROOT: &CStr = c"/sys";
@@ -77,126 +75,93 @@ unsafe fn path(dir: *const c_char, file: *const c_char) -> Result<PathBuf, i32> 
 
 /// The text of a file of one of our devices; None if the path is not one of ours.
 fn of_ours(path: &Path) -> Option<Result<String, i32>> {
-    device::all().iter().find_map(|device| {
-        let info = device.info();
-        let class = Path::new("/sys/class/infiniband").join(&info.name);
-        if let Ok(rest) = path.strip_prefix(class) {
-            return Some(device_file(device, rest));
-        }
-        let verbs = Path::new("/sys/class/infiniband_verbs").join(format!("uverbs{}", info.index));
-        let rest = path.strip_prefix(verbs).ok()?;
-        Some(match rest.to_str() {
-            Some("ibdev") => Ok(info.name.clone()),
-            Some("abi_version") => Ok("1".to_owned()),
-            _ => Err(libc::ENOENT),
-        })
+    tree::find(path).map(|found| match found? {
+        Node::File(text) => text(),
+        Node::Directory(_) => Err(libc::EISDIR),
+        Node::Link { target, below } => std::fs::read_to_string(target.join(below))
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)),
+        Node::Device(..) => Err(libc::ENXIO),
     })
 }
 
-/// Eight groups of four hexadecimal digits.
-fn gid_text(gid: [u8; 16]) -> String {
-    let groups: Vec<String> = gid
-        .chunks(2)
-        .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]))
-        .collect();
-    groups.join(":")
+/// What `ferriband_sysfs` is asked for.
+const WITH_CONTENT: c_int = 1;
+
+/// What lies at a path, for the library that shows these files to programs which do not ask us (`abi/sysfs`). Private: node
+/// FERRIBAND_PRIVATE_1.
+///
+/// The answer's first byte is its kind: `d`, `f`, `l` or `c`. With `WITH_CONTENT` the content follows: of a directory each name with its kind
+/// before it and a NUL behind it, of a file the text. Of a link its target follows always, a NUL, and what came after the link in `path`; of a
+/// device its number as `makedev` makes it, in decimal digits. The result is the answer's length or a negative errno: ENXIO if the path is not
+/// one of ours, ERANGE if the answer is longer than `size`.
+///
+/// # Safety
+/// `path` is a string, and `buffer` is writable for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_sysfs(
+    path: *const c_char,
+    asked: c_int,
+    buffer: *mut u8,
+    size: usize,
+) -> isize {
+    entry(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { CStr::from_ptr(path) };
+        let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+        let answer = match describe(path, asked == WITH_CONTENT) {
+            Ok(answer) if answer.len() > size => return Negated::failure(libc::ERANGE),
+            Ok(answer) => answer,
+            Err(errno) => return Negated::failure(errno),
+        };
+        // SAFETY: the caller's promise, and the answer fits.
+        unsafe { answer.as_ptr().copy_to_nonoverlapping(buffer, answer.len()) };
+        Negated(answer.len() as isize)
+    })
+    .0
 }
 
-/// Four groups of four hexadecimal digits.
-fn guid_text(guid: u64) -> String {
-    let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (guid >> shift) as u16);
-    format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
-}
-
-/// A file under the device's directory.
-fn device_file(device: &'static Device, rest: &Path) -> Result<String, i32> {
-    let info = device.info();
-    let parts: Vec<&str> = rest.iter().filter_map(|part| part.to_str()).collect();
-    match parts.as_slice() {
-        ["node_guid" | "sys_image_guid"] => Ok(guid_text(info.guid.0)),
-        ["node_type"] => Ok("1: CA".to_owned()),
-        ["node_desc"] => Ok(format!("Ferriband {}", info.name)),
-        ["fw_ver"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
-        ["hca_type" | "board_id"] => Ok(format!("FB{:X}", limits::VENDOR_PART_ID)),
-        ["hw_rev"] => Ok("1".to_owned()),
-        ["ports", port, file @ ..] => {
-            port_file(device, port.parse().map_err(|_| libc::ENOENT)?, file)
-        }
-        _ => Err(libc::ENOENT),
-    }
-}
-
-/// The rate as the kernel prints it.
-fn rate_text(width_and_speed: (u8, u8)) -> &'static str {
-    match width_and_speed {
-        (2, 32) => "100 Gb/sec (4X EDR)",
-        (2, _) => "40 Gb/sec (4X QDR)",
-        (_, 32) => "25 Gb/sec (1X EDR)",
-        (_, 4) => "10 Gb/sec (1X QDR)",
-        _ => "2.5 Gb/sec (1X SDR)",
-    }
-}
-
-/// A file under a port's directory.
-fn port_file(device: &'static Device, port: u8, file: &[&str]) -> Result<String, i32> {
-    let adapter = any_adapter(device)?;
-    let attr = adapter.query_port(port).map_err(|_| libc::ENOENT)?;
-    let ethernet = attr.link_layer == LinkLayer::Ethernet;
-    let index = |text: &str| text.parse::<u32>().map_err(|_| libc::ENOENT);
-    match file {
-        ["state"] if attr.active => Ok("4: ACTIVE".to_owned()),
-        ["state"] => Ok("1: DOWN".to_owned()),
-        ["phys_state"] if attr.active => Ok("5: LinkUp".to_owned()),
-        ["phys_state"] => Ok("3: Disabled".to_owned()),
-        ["link_layer"] if ethernet => Ok("Ethernet".to_owned()),
-        ["link_layer"] => Ok("InfiniBand".to_owned()),
-        ["rate"] => Ok(rate_text(width_and_speed(&attr)).to_owned()),
-        ["lid"] => Ok(format!("{:#x}", attr.lid.0)),
-        ["sm_lid"] => Ok(format!("{:#x}", attr.sm_lid.0)),
-        ["lid_mask_count" | "sm_sl"] => Ok("0".to_owned()),
-        ["gids", number] => {
-            let number = index(number)?;
-            match adapter.query_gid(port, number) {
-                Ok(entry) => Ok(gid_text(entry.gid.0)),
-                Err(_) if number < attr.gid_table => Ok(gid_text([0; 16])),
-                Err(_) => Err(libc::ENOENT),
+fn describe(path: &Path, with_content: bool) -> Result<Vec<u8>, i32> {
+    let letter = |kind| match kind {
+        Kind::Directory => b'd',
+        Kind::File => b'f',
+        Kind::Link => b'l',
+        Kind::Device => b'c',
+    };
+    let node = tree::find(path).ok_or(libc::ENXIO)??;
+    let mut answer = Vec::new();
+    match node {
+        Node::Directory(entries) => {
+            answer.push(letter(Kind::Directory));
+            for (kind, name) in entries.into_iter().filter(|_| with_content) {
+                answer.push(letter(kind));
+                answer.extend(name.bytes());
+                answer.push(0);
             }
         }
-        ["pkeys", number] => adapter
-            .query_pkey(port, index(number)?)
-            .map(|pkey| format!("{pkey:#06x}"))
-            .map_err(|_| libc::ENOENT),
-        ["gid_attrs", what @ ("types" | "ndevs"), number] if ethernet => {
-            // an empty entry is EINVAL there, too
-            adapter
-                .query_gid(port, index(number)?)
-                .map_err(|_| libc::EINVAL)?;
-            Ok(match *what {
-                "types" => "RoCE v2".to_owned(),
-                _ => device.info().interface.clone(),
-            })
+        Node::File(text) => {
+            answer.push(letter(Kind::File));
+            if with_content {
+                answer.extend(text()?.bytes());
+                answer.push(b'\n');
+            }
         }
-        [directory @ ("counters" | "hw_counters"), name] if ethernet => Counter::named(name)
-            .filter(|counter| counter.is_standard() == (*directory == "counters"))
-            .map(|counter| adapter.port_counters()[counter as usize].to_string())
-            .ok_or(libc::ENOENT),
-        // The kernel answers reads of this file with EINVAL on InfiniBand ports.
-        ["gid_attrs", "types" | "ndevs", _] => Err(libc::EINVAL),
-        _ => Err(libc::ENOENT),
+        Node::Link { target, below } => {
+            answer.push(letter(Kind::Link));
+            answer.extend(target.as_os_str().as_bytes());
+            answer.push(0);
+            answer.extend(below.as_os_str().as_bytes());
+        }
+        Node::Device(major, minor) => {
+            answer.push(letter(Kind::Device));
+            answer.extend(libc::makedev(major, minor).to_string().bytes());
+        }
     }
+    Ok(answer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn identifiers_look_as_the_kernel_prints_them() {
-        assert_eq!(guid_text(0x0002_c903_0000_1234), "0002:c903:0000:1234");
-        let mut gid = [0; 16];
-        (gid[0], gid[1], gid[15]) = (0xfe, 0x80, 1);
-        assert_eq!(gid_text(gid), "fe80:0000:0000:0000:0000:0000:0000:0001");
-    }
 
     /// Reads into a buffer of 64 bytes of which `size` are offered.
     fn read(dir: &CStr, file: &CStr, size: usize) -> Result<String, i32> {

@@ -115,6 +115,11 @@ pub fn devices() -> Vec<DeviceInfo> {
     all().iter().map(|device| device.info.clone()).collect()
 }
 
+/// A device by its index in the list, whether or not it is open. The InfiniBand device's LID is 0 until a process has joined its host.
+pub fn device_at(index: usize) -> Option<&'static Device> {
+    all().get(index).map(|device| &**device)
+}
+
 /// The devices themselves: found out once, so that a program's list stays as it was.
 pub(crate) fn all() -> &'static [Arc<Device>] {
     static ALL: OnceLock<Vec<Arc<Device>>> = OnceLock::new();

@@ -18,7 +18,7 @@ use ferriband_transport::{GRH_BYTES, PacketMeta};
 use ferriband_wire::capture::Fate;
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, RoceHeaders, RoceIp, RunIcrc, check_datagram,
+    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, RoceHeaders, RoceIp, RunIcrc, Sl, check_datagram,
 };
 
 use super::join::Probe;
@@ -351,6 +351,7 @@ impl Inner {
         };
         let grh = network_header(headers, meta, datagram.len());
         let about = PacketMeta {
+            sl: header_kind(meta),
             grh: Some(&grh),
             ..PacketMeta::default()
         };
@@ -448,6 +449,7 @@ fn take_run<'a>(
                 .is_datagram()
                 .then(|| network_header(headers, meta, datagram.len()));
             let about = PacketMeta {
+                sl: header_kind(meta),
                 grh: grh.as_ref(),
                 ..PacketMeta::default()
             };
@@ -586,6 +588,15 @@ fn turn(
             full.element().send_owed(engine);
         }
     }
+}
+
+/// What stands for the service level in the completion of a RoCEv2 datagram, which has none: the kind of its network header, as ConnectX adapters
+/// report it. A completion has no other place for what annex A17 (A17.4.5.1) asks it to tell, and UCX before 1.14 reads it there.
+fn header_kind(meta: &RxMeta) -> Sl {
+    const UDP: u8 = 8;
+    const IPV6: u8 = 1;
+    const IPV4: u8 = 2;
+    Sl(UDP | if meta.source.is_ipv4() { IPV4 } else { IPV6 })
 }
 
 /// What the kernel shows of the headers below the packets of a run.

@@ -1,0 +1,46 @@
+//! `libferriband_sysfs.so`: shows programs the files that the kernel would have for our devices.
+//!
+//! Some programs look into `/sys/class/infiniband` or ask whether `/dev/infiniband/uverbs0` is a character device before they call the verbs
+//! library. Preloaded, this library answers the C library's file functions for exactly these paths: `/sys/class/infiniband`,
+//! `/sys/class/infiniband_verbs`, `/sys/class/infiniband_mad` and `/dev/infiniband`. Every other path goes to the C library after a comparison of
+//! its beginning.
+//!
+//! Owns nothing that outlives a descriptor: what is there is asked of `libibverbs.so.1` at each call ([`ask`]), a file that was opened is a memory
+//! file with its text, an open directory one with its path. So there is nothing to clean up, and fork and exec need no care. It must not
+//! know what the files say.
+//!
+//! Not seen by it: programs that call the kernel without the C library (Go, static binaries), working directories below these paths, and what the
+//! C library does inside itself (`glob`, `nftw`).
+
+mod ask;
+mod directories;
+mod files;
+mod links;
+mod real;
+mod status;
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Sets the thread's errno.
+fn set_errno(errno: c_int) {
+    // SAFETY: the address is the calling thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// The thread's errno.
+fn errno() -> c_int {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Ends an answer of ours: a failure sets errno and gives `failed`. A panic must not reach the program: it is EIO.
+fn answer<T>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
+    match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(libc::EIO)) {
+        Ok(value) => value,
+        Err(errno) => {
+            set_errno(errno);
+            failed
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Programs that look at files, under the preloaded library: a C program that tries each function, and what people use in a shell.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const LIST: &str = include_str!("../link/symbols.txt");
+
+/// The library, freshly built by `cargo xtask libs`.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        let path = paths.lines().find(|path| path.ends_with("_sysfs.so"));
+        PathBuf::from(path.expect("the library is one of them"))
+    })
+}
+
+/// What a program prints and says, and whether it succeeded.
+fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("FERRIBAND_DEVICES", "ferri_lo")
+        .env("LC_ALL", "C")
+        .output()
+        .expect("the program runs");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+fn prints(program: &str, arguments: &[&str], expected: &str) {
+    let (succeeded, text) = run(program, arguments);
+    assert!(succeeded, "{program} {arguments:?}: {text}");
+    assert_eq!(text, expected, "{program} {arguments:?}");
+}
+
+#[test]
+fn every_function_answers_as_for_a_file() {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sysfs-files");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/files.c");
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
+        .args(["-D_FORTIFY_SOURCE=2", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status()
+        .expect("a C compiler, which linking Rust needs anyway");
+    assert!(status.success());
+    prints(program.to_str().expect("our names are text"), &[], "");
+}
+
+#[test]
+fn a_shell_finds_the_files() {
+    let device = "/sys/class/infiniband/ferri_lo";
+    prints("ls", &["/sys/class/infiniband"], "ferri_lo\n");
+    prints("ls", &[&format!("{device}/device/net/")], "lo\n");
+    prints("cat", &[&format!("{device}/ports/1/state")], "4: ACTIVE\n");
+    prints(
+        "cat",
+        &["/sys/class/infiniband_verbs/uverbs0/ibdev"],
+        "ferri_lo\n",
+    );
+    let script = "for d in /sys/class/infiniband/*/ports/1; do read layer < $d/link_layer; echo $d $layer; done; \
+        test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/uverbs0 && echo device";
+    for shell in ["sh", "bash"] {
+        let expected = format!("{device}/ports/1 Ethernet\ndevice\n");
+        prints(shell, &["-c", script], &expected);
+    }
+}
+
+#[test]
+fn a_walk_through_the_tree_ends() {
+    let (succeeded, text) = run("find", &["/sys/class/infiniband", "-type", "f"]);
+    assert!(succeeded, "{text}");
+    let files: BTreeSet<&str> = text.lines().collect();
+    assert!(
+        files.contains("/sys/class/infiniband/ferri_lo/ports/1/gids/0"),
+        "{text}"
+    );
+    // 64 GIDs with two attributes each, and counters
+    assert!(
+        files.contains("/sys/class/infiniband/ferri_lo/ports/1/counters/port_rcv_data"),
+        "{text}"
+    );
+    assert!(
+        (200..300).contains(&files.len()),
+        "{} files: {text}",
+        files.len()
+    );
+    let (succeeded, text) = run("ls", &["-lR", "/sys/class/infiniband", "/dev/infiniband"]);
+    assert!(succeeded, "{text}");
+    assert!(
+        text.contains("231, 192") && text.contains("lo -> /sys/class/net/lo"),
+        "{text}"
+    );
+}
+
+/// The port's LID is asked of the adapter itself, which a program that only reads files has not opened.
+#[test]
+fn the_lid_is_that_of_the_host() {
+    let output = Command::new("cat")
+        .arg("/sys/class/infiniband/ferri0/ports/1/lid")
+        .env("LD_PRELOAD", library())
+        .env("FERRIBAND_DEVICES", "ferri0")
+        .output()
+        .expect("cat runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let digits = text.trim().strip_prefix("0x");
+    let lid = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    assert!(lid.is_some_and(|lid| lid > 0 && lid < 0xc000), "{text}");
+}
+
+#[test]
+fn exactly_the_listed_functions_are_exported_without_versions() {
+    let output = Command::new("readelf")
+        .args(["--dyn-syms", "--wide"])
+        .arg(library())
+        .output()
+        .expect("readelf of binutils, which every C compiler brings");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let exported: BTreeSet<&str> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|columns| columns.len() >= 8 && columns[6].parse::<u32>().is_ok())
+        .map(|columns| columns[7])
+        .collect();
+    let wanted: BTreeSet<&str> = LIST.lines().collect();
+    assert_eq!(exported, wanted);
+}
