@@ -186,7 +186,11 @@ fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> 
     let place = match address.service {
         _ if at.ip().is_unspecified() => None,
         Some(_) => Some(route::place_of_gid(&route::gid_at(&at), Lid(0)).ok_or(foreign)?),
-        None => Some(route::place_of(&at).ok_or(foreign)?),
+        None => match route::place_of(&at) {
+            // As in the kernel a loopback address that no device has means every address: libfabric binds to it to see whether it can.
+            None if !at.ip().is_loopback() => return Err(foreign),
+            place => place,
+        },
     };
     let service_gid = match address.service {
         Some((service, mask)) => {
