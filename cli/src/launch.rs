@@ -94,12 +94,7 @@ fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
 fn preload(dir: &Path, inherited: Option<&OsStr>) -> OsString {
     let full = dir.join(SYSFS_LIBRARY);
     let ends_word = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
-    let ours: &OsStr = if full
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| ends_word(byte))
-    {
+    let ours: &OsStr = if full.as_os_str().as_bytes().iter().any(ends_word) {
         OsStr::new(SYSFS_LIBRARY)
     } else {
         full.as_os_str()

@@ -59,7 +59,7 @@ fn entry_of(path: &CStr, index: usize, (kind, name): &(Kind, CString)) -> Box<li
     // SAFETY: zeros are a valid entry.
     let mut entry: Box<libc::dirent> = Box::new(unsafe { std::mem::zeroed() });
     let full = [path.to_bytes(), b"/", name.to_bytes()].concat();
-    entry.d_ino = inode(&full);
+    entry.d_ino = CString::new(full).map_or(0, |full| inode(&full));
     entry.d_off = index as i64 + 1;
     entry.d_reclen = size_of::<libc::dirent>() as u16;
     entry.d_type = match kind {

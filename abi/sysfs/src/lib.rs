@@ -34,10 +34,17 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Ends an answer of ours: a failure sets errno and gives `failed`. A panic must not reach the program: it is EIO.
-fn answer<T>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
+/// Ends an answer of ours: a failure sets errno and gives `failed`. A success leaves errno as it was, because some programs look at it after calls
+/// that cannot fail (`find`, after the last of a directory's entries). A panic must not reach the program: it is EIO.
+fn answer<T: PartialEq>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
+    let before = errno();
     match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(libc::EIO)) {
-        Ok(value) => value,
+        // the C library's function failed, and has set it
+        Ok(value) if value == failed => value,
+        Ok(value) => {
+            set_errno(before);
+            value
+        }
         Err(errno) => {
             set_errno(errno);
             failed

@@ -9,12 +9,15 @@ const FILE_SYSTEM: u64 = 0xf_fffe;
 /// The size that the kernel gives for each of its files there.
 const FILE_BYTES: i64 = 4096;
 
-/// A number for a path: the same for the same path, which is what programs compare.
-pub fn inode(path: &[u8]) -> u64 {
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
+/// A number for a path: the same for the same place however it is written, which is what programs compare when they come back by `..`.
+pub fn inode(path: &CStr) -> u64 {
+    let path = ask::plain(path);
+    let hash = path
+        .to_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
     hash | 1
 }
 
@@ -43,7 +46,7 @@ unsafe fn fill(path: &CStr, node: &Node, to: *mut libc::stat) {
     // SAFETY: zeros are a valid `stat`.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     status.st_dev = FILE_SYSTEM;
-    status.st_ino = inode(path.to_bytes());
+    status.st_ino = inode(path);
     status.st_mode = mode(node);
     status.st_nlink = 1;
     status.st_size = size(node);
@@ -286,7 +289,7 @@ pub unsafe extern "C" fn statx(
         status.stx_blksize = FILE_BYTES as u32;
         status.stx_nlink = 1;
         status.stx_mode = mode(&node) as u16;
-        status.stx_ino = inode(path.to_bytes());
+        status.stx_ino = inode(&path);
         status.stx_size = size(&node) as u64;
         (status.stx_dev_major, status.stx_dev_minor) =
             (libc::major(FILE_SYSTEM), libc::minor(FILE_SYSTEM));

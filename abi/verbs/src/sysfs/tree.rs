@@ -48,6 +48,8 @@ pub enum Kind {
 }
 
 type Found = Result<Node, i32>;
+/// What answers for the paths below a directory, which come as their words.
+type Answer = fn(&[&str]) -> Found;
 
 /// The node at `path`, `None` if the path is none of ours. Paths are taken literally but for repeated slashes, `.` and `..`.
 pub fn find(path: &Path) -> Option<Found> {
@@ -57,7 +59,7 @@ pub fn find(path: &Path) -> Option<Found> {
             .map(|part| part.to_str().map(str::to_owned))
             .collect()
     };
-    let roots: [(&str, fn(&[&str]) -> Found); 4] = [
+    let roots: [(&str, Answer); 4] = [
         (CLASS, class),
         (VERBS_CLASS, verbs_class),
         ("/sys/class/infiniband_mad", mad_class),
