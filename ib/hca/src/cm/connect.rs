@@ -212,16 +212,20 @@ impl Cm {
         })
     }
 
-    /// Ends the connection, or answers its end.
+    /// Ends the connection, or answers its end. The other side may be gone before its end is answered: then there is nothing to do, and the
+    /// kernel says so too.
     ///
     /// # Errors
     /// `Invalid`, `NotFound`.
     pub fn disconnect(&self, engine: &Engine, id: u32) -> Result<(), Error> {
         self.with(engine, id, |machine, found| {
-            let comm = found.comm.ok_or(Error::Invalid("not connected"))?;
-            machine
-                .disconnect(Engine::now(), comm, &[])
-                .map_err(refused)
+            let done = match found.comm {
+                Some(comm) => machine
+                    .disconnect(Engine::now(), comm, &[])
+                    .map_err(refused),
+                None => Err(Error::Invalid("not connected")),
+            };
+            if found.ended { Ok(()) } else { done }
         })
     }
 
