@@ -3,6 +3,7 @@
 //! Owns: what a device is called, and asking processes to look at once. Must not know: what a tool does with it.
 
 use crate::failure::Failure;
+use ferriband_admin::config::{self, Config};
 use ferriband_memory::host::{Control, Host, HostError, MSG_LOOK, ProcessRef, Tool};
 use ferriband_memory::net::{Netdev, netdevs};
 use std::time::{Duration, Instant};
@@ -32,12 +33,24 @@ pub fn adapters(host: &Host) -> Vec<ProcessRef> {
 }
 
 /// The interfaces of this namespace, by which devices are named.
-pub struct Devices(Vec<Netdev>);
+pub struct Devices {
+    interfaces: Vec<Netdev>,
+    /// Names that the user has given (`ferriband up`), each with its interface.
+    named: Vec<(String, String)>,
+}
 
 impl Devices {
-    /// As they are now.
+    /// As they are now. A file of devices that cannot be read names none, as for the adapters.
     pub fn now() -> Self {
-        Devices(netdevs().unwrap_or_default())
+        let config = config::path().and_then(|path| Config::load(&path).ok());
+        let named = config.unwrap_or_default().devices.into_iter();
+        Devices {
+            interfaces: netdevs().unwrap_or_default(),
+            named: named
+                .filter(|(_, device)| device.enabled)
+                .map(|(name, device)| (name, device.interface))
+                .collect(),
+        }
     }
 
     /// The interface of a device; 0 for the InfiniBand device, None for a device that cannot be.
@@ -45,22 +58,38 @@ impl Devices {
         if name == NATIVE {
             return Some(0);
         }
-        let interface = name.strip_prefix(PREFIX)?;
-        let known = self.0.iter().find(|known| known.name == interface)?;
+        let named = self.named.iter().find(|(given, _)| given == name);
+        let interface = match named {
+            Some((_, interface)) if interface.is_empty() => return Some(0),
+            Some((_, interface)) => interface,
+            None => name.strip_prefix(PREFIX)?,
+        };
+        let known = self
+            .interfaces
+            .iter()
+            .find(|known| known.name == interface)?;
         Some(known.ifindex)
     }
 
     /// The interfaces of all devices that there can be.
     pub fn interfaces(&self) -> Vec<u32> {
-        let known = self.0.iter().map(|known| known.ifindex);
+        let known = self.interfaces.iter().map(|known| known.ifindex);
         std::iter::once(0).chain(known).collect()
     }
 
     /// The device of an interface.
     pub fn name(&self, ifindex: u32) -> String {
-        match self.0.iter().find(|known| known.ifindex == ifindex) {
+        let known = self
+            .interfaces
+            .iter()
+            .find(|known| known.ifindex == ifindex);
+        let given = |interface: &str| {
+            let named = self.named.iter().find(|(_, of)| of == interface);
+            named.map(|(name, _)| name.clone())
+        };
+        match known {
             _ if ifindex == 0 => NATIVE.to_owned(),
-            Some(known) => format!("{PREFIX}{}", known.name),
+            Some(known) => given(&known.name).unwrap_or_else(|| format!("{PREFIX}{}", known.name)),
             None => format!("{PREFIX}?{ifindex}"),
         }
     }

@@ -165,7 +165,7 @@ impl TxPath {
             _ => return Err(Error::Invalid("the GIDs are of different address families")),
         };
         // what a capture shows; the ICRC covers neither
-        let ip = match plain.with_traffic_class(av.traffic_class & !3 | ECT0) {
+        let ip = match plain.with_traffic_class(class & !3 | ECT0) {
             RoceIp::V4(ip) => RoceIp::V4(Ipv4 {
                 ttl: hop_limit,
                 ..ip
