@@ -168,6 +168,22 @@ fn of_interface(causes: &mut Causes, qp: &QpReport) {
             "programs have to open the device anew when it is back",
         );
     }
+    if path.stopped {
+        causes.add(
+            Certain,
+            format!(
+                "the link of {} is down by a fault that was asked for",
+                qp.device
+            ),
+            format!("ferriband fault link up {}", qp.device),
+        );
+    } else if path.fault_rules > 0 {
+        causes.add(
+            Likely,
+            "packets of this host fail by rules that were asked for (ferriband fault)",
+            "ferriband fault list; ferriband fault clear all",
+        );
+    }
     if !path.up {
         causes.add(
             Certain,

@@ -84,6 +84,12 @@ pub struct PathReport {
     pub carrier: bool,
     /// The interface still has the source address.
     pub has_source: bool,
+    /// `ferriband fault` has taken the link down.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stopped: bool,
+    /// Rules of `ferriband fault` that were in force.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fault_rules: usize,
     /// The interface's MTU in bytes now; 0 if it is gone.
     pub interface_mtu: u32,
     /// What the network and the kernel said of packets to the destination, the newest last.

@@ -19,7 +19,7 @@ fn on_packets() -> QpReport {
             carrier: true,
             has_source: true,
             interface_mtu: 1500,
-            troubles: Vec::new(),
+            ..PathReport::default()
         }),
         progress: Some(Progress {
             heard_ago_ms: Some(5000),
@@ -65,6 +65,12 @@ fn a_peer_of_this_host_is_looked_at() {
 
 #[test]
 fn the_interface_is_looked_at() {
+    let mut qp = on_packets();
+    path(&mut qp).stopped = true;
+    first(&qp, Certain, "is down by a fault");
+    let mut qp = on_packets();
+    path(&mut qp).fault_rules = 2;
+    first(&qp, Likely, "by rules that were asked for");
     let mut qp = on_packets();
     path(&mut qp).up = false;
     first(&qp, Certain, "switched off");

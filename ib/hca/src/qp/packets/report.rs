@@ -3,6 +3,8 @@
 use ferriband_admin::{Counter, PathReport, Progress, QpReport, Try};
 use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 
+use ferriband_memory::host::PORT_STOPS;
+
 use super::*;
 use crate::incident;
 use crate::qp::report::named;
@@ -72,6 +74,9 @@ impl Qp {
         let mut report = path.report();
         let info = &self.ctx.device.info;
         report.interface.clone_from(&info.interface);
+        let registry = &self.ctx.engine.registry;
+        report.stopped = registry.port_word(info.ifindex) & PORT_STOPS != 0;
+        report.fault_rules = registry.fault_rules().len();
         let found = ferriband_memory::net::netdevs().unwrap_or_default();
         if let Some(interface) = found.iter().find(|one| one.ifindex == info.ifindex) {
             report.up = interface.up;
