@@ -434,6 +434,15 @@ fn parse_plot(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// Communication libraries whose programs `demo` runs besides.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// UCX: package ucx-utils.
+    Ucx,
+    /// libfabric: package libfabric-bin.
+    Libfabric,
+}
+
 /// How `demo` runs.
 #[derive(Args, Clone)]
 pub struct DemoArgs {
@@ -443,6 +452,9 @@ pub struct DemoArgs {
     /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
     #[arg(long, value_enum, default_value = "direct")]
     pub wire: Wire,
+    /// Programs of these libraries, too; each is a package of its own.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "STACK")]
+    pub with: Vec<Stack>,
     /// Only programs whose name or arguments contain this.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,

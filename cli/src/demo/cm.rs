@@ -8,6 +8,8 @@ use super::programs::{Job, Report, Sides, words};
 /// A server and a client, each with words of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
+    /// Settings of the environment for both, as a shell takes them before a program's name.
+    pub settings: &'static str,
     /// The server's words, without the program.
     pub server: &'static str,
     /// The client's.
@@ -31,6 +33,7 @@ fn job<F>(
         proves: proves.to_owned(),
         report: Report::Silent,
         sides: Sides::Manager(Meeting {
+            settings: "",
             server,
             client,
             server_program: program,

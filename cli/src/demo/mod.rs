@@ -10,6 +10,7 @@ pub mod programs;
 mod roce;
 pub mod runner;
 mod sockets;
+mod stacks;
 
 use crate::args::{DemoArgs, JsonFlag, Wire};
 use crate::failure::Failure;
@@ -18,6 +19,7 @@ use crate::launch;
 use crate::netns::{self, Forbidden, TwoHosts};
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line};
+use cm::Meeting;
 use programs::{Effort, Figure, Job, Sides};
 use runner::{Output, Place, Words};
 use serde::Serialize;
@@ -60,14 +62,18 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let rounds = if args.quick { 3 } else { 5 };
     match args.wire {
         Wire::Direct => {
-            let jobs = chosen(programs::all(effort), args)?;
+            let mut jobs = programs::all(effort);
+            jobs.extend(stacks::all(&args.with, &programs::AGAINST));
+            let jobs = chosen(jobs, args)?;
             let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
             let floors = floor::measure(rounds, &progress)?;
             let table = floor::table(&floors);
             run_all(args, &jobs, Place::Here, &progress, floors, &table)
         }
         Wire::Roce => {
-            let jobs = chosen(roce::all(effort), args)?;
+            let mut jobs = roce::all(effort);
+            jobs.extend(stacks::all(&args.with, &roce::AGAINST));
+            let jobs = chosen(jobs, args)?;
             let hosts = match netns::two_hosts() {
                 Ok(hosts) => hosts,
                 Err(why) => return skip(&args.json, &why),
@@ -199,7 +205,7 @@ fn check_installed<F>(jobs: &[Job<F>]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!("not installed: {}", missing.join(", ")))
-        .remedy("install them by package name: apt-get install ibverbs-utils rdmacm-utils perftest    (make demo does that)"))
+        .remedy("install them by package name: apt-get install ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin    (make demo does that)"))
 }
 
 /// The words of both sides. perftest takes -F so that it does not refuse a machine whose clock
@@ -217,7 +223,14 @@ fn words<F>(job: &Job<F>, port: u16, place: Place<'_>) -> (Words, Words) {
 }
 
 /// The words of a side that finds the other by the connection manager.
-fn filled(program: &str, template: &str, place: Place<'_>, port: u16, client: bool) -> Words {
+fn filled(
+    meeting: &Meeting,
+    program: &str,
+    template: &str,
+    place: Place<'_>,
+    port: u16,
+    client: bool,
+) -> Words {
     let fill = |word: &str| match word {
         "ADDRESS" => place.server_address().to_string(),
         "IPV6" => place.server_ipv6(false),
@@ -227,7 +240,10 @@ fn filled(program: &str, template: &str, place: Place<'_>, port: u16, client: bo
         "PORT" => port.to_string(),
         word => word.to_owned(),
     };
-    std::iter::once(program.to_owned())
+    let settings = meeting.settings.split_whitespace();
+    settings
+        .chain(std::iter::once(program))
+        .map(str::to_owned)
         .chain(template.split_whitespace().map(fill))
         .collect()
 }
@@ -243,8 +259,15 @@ fn run<F>(job: &Job<F>, floors: &F, place: Place<'_>, limit: Duration) -> Result
         }
         Sides::Manager(meeting) => {
             let port = runner::free_port(0)?;
-            let server = filled(meeting.server_program, meeting.server, place, port, false);
-            let client = filled(job.program, meeting.client, place, port, true);
+            let server = filled(
+                meeting,
+                meeting.server_program,
+                meeting.server,
+                place,
+                port,
+                false,
+            );
+            let client = filled(meeting, job.program, meeting.client, place, port, true);
             let (server, client) =
                 runner::run_meeting_at(place, &server, &client, meeting.stays, limit)?;
             let text = client.text.clone();

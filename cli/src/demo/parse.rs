@@ -25,6 +25,14 @@ pub fn figure(report: Report, output: &str) -> Result<Option<Figure>, String> {
         Report::Stream => {
             transfer(output).map(|(gigabits, _)| Some(Figure::BytesPerSecond(gigabits * 1e9 / 8.0)))
         }
+        Report::Shows(what) if !output.contains(what) => Err(format!("it does not show {what}")),
+        Report::Shows(_) => Ok(None),
+        // iterations, latency (median, average, overall), MiB/s and messages per second (average, overall)
+        Report::UcxLatency => row(output, 8).map(|row| Some(Figure::Nanoseconds(row[1] * 1e3))),
+        Report::UcxBandwidth => {
+            row(output, 8).map(|row| Some(Figure::BytesPerSecond(row[5] * MEBIBYTE)))
+        }
+        Report::FabricPingPong => fabric(output).map(|us| Some(Figure::Nanoseconds(us * 1e3))),
         Report::Rate => row(output, 5).map(|row| Some(Figure::MessagesPerSecond(row[4] * 1e6))),
     }
 }
@@ -48,6 +56,17 @@ fn transfer(output: &str) -> Result<(f64, f64), String> {
         Some((gigabits.parse().ok()?, us.parse().ok()?))
     };
     (output.lines().rev().find_map(read)).ok_or_else(|| "it printed no line of results".to_owned())
+}
+
+/// The last line of fi_pingpong's table: bytes, sent, acknowledged, total, time, MB/s, microseconds, messages.
+fn fabric(output: &str) -> Result<f64, String> {
+    let lines = output.lines().rev();
+    let rows = lines.map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let row = rows
+        .into_iter()
+        .find(|row| row.len() == 8 && row[2].starts_with('='));
+    row.and_then(|row| row[6].parse().ok())
+        .ok_or_else(|| "it printed no line of results".to_owned())
 }
 
 /// The last line that consists of `columns` numbers: perftest's result.
@@ -123,8 +142,29 @@ custom    64k     5k      1       625m        0.07s     73.14       7.17\n";
     }
 
     #[test]
+    fn lines_of_the_stacks_are_read() {
+        let ucx = "|     Test     | # iterations | 50.0%ile | average |\n                        5000      0.639     0.706     0.710       10.81      10.90     1416624     1416624\n";
+        assert_eq!(
+            figure(Report::UcxLatency, ucx),
+            Ok(Some(Figure::Nanoseconds(639.0)))
+        );
+        let bandwidth = Figure::BytesPerSecond(10.90 * MEBIBYTE);
+        assert_eq!(figure(Report::UcxBandwidth, ucx), Ok(Some(bandwidth)));
+        let fabric = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n64      2k      =2k      250k        0.15s      0.17      2.50       0.00\n";
+        assert_eq!(
+            figure(Report::FabricPingPong, fabric),
+            Ok(Some(Figure::Nanoseconds(2500.0)))
+        );
+        assert_eq!(figure(Report::Shows("rc"), "Transport: rc"), Ok(None));
+    }
+
+    #[test]
     fn missing_results_are_errors() {
         for report in [
+            Report::Shows("rc_verbs"),
+            Report::UcxLatency,
+            Report::UcxBandwidth,
+            Report::FabricPingPong,
             Report::PingPong,
             Report::Latency,
             Report::Bandwidth,

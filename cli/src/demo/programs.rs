@@ -6,6 +6,7 @@ use std::iter;
 
 use super::cm::{self, Meeting};
 use super::sockets;
+use super::stacks::Against;
 
 /// How a program's result is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +27,14 @@ pub enum Report {
     Transfer,
     /// The same, read as a bandwidth: the number before it, in Gbit/s.
     Stream,
+    /// A program that lists what it found: this must be among it.
+    Shows(&'static str),
+    /// ucx_perftest -f: the typical latency of its line, in microseconds.
+    UcxLatency,
+    /// ucx_perftest -f: the bandwidth of its line, in MiB/s.
+    UcxBandwidth,
+    /// fi_pingpong: microseconds one way.
+    FabricPingPong,
 }
 
 /// The unit of a [`Figure`].
@@ -89,6 +98,13 @@ fn rate_64k(floor: Floor) -> Option<Figure> {
 }
 
 const NO_FLOOR: fn(&Floors) -> Option<Figure> = |_| None;
+
+/// What the stacks are compared with on one host.
+pub(super) const AGAINST: Against<Floors> = Against {
+    latency: (|f| ns(f.mapped_ring_ns), "ring 8 B"),
+    stream: (|f| rate_64k(f.cma_write_64k_ns), "writev 64 KiB"),
+    between: false,
+};
 
 /// Iterations of the demonstration.
 #[derive(Clone, Copy)]

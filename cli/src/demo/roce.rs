@@ -1,6 +1,7 @@
 //! The same programs between two hosts: what each proves on the RoCEv2 wire, and the floor of plain UDP that it is compared with.
 
 use super::programs::{Effort, Figure, Job, Report, Sides, with_mode, words};
+use super::stacks::Against;
 use super::{cm, sockets};
 use crate::floor::udp::UdpFloors;
 
@@ -25,6 +26,13 @@ fn stream(floors: &UdpFloors) -> Option<Figure> {
 }
 
 const STREAM: (Pick, &str) = (stream, "UDP GSO+GRO");
+
+/// What the stacks are compared with between two hosts.
+pub(super) const AGAINST: Against<UdpFloors> = Against {
+    latency: (|f| ns(f.small_ns), "UDP 24 B"),
+    stream: STREAM,
+    between: true,
+};
 
 /// Everything that runs between two hosts, in the order of the table.
 pub fn all(effort: Effort) -> Vec<Job<UdpFloors>> {

@@ -96,7 +96,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A program and its arguments.
+/// A program and its arguments; words with a `=` before the program are settings of its environment.
 pub type Words = Vec<String>;
 
 /// What one program did.
@@ -143,8 +143,12 @@ impl Running {
         environment: &[(&'static str, OsString)],
         host: Option<&Host>,
     ) -> Result<Self, Failure> {
-        let (program, arguments) = words.split_first().expect("a command has a program");
+        let settings = words.iter().map_while(|word| word.split_once('='));
+        let (program, arguments) = words[settings.clone().count()..]
+            .split_first()
+            .expect("a command has a program");
         let mut command = Command::new(program);
+        command.envs(settings);
         if let Some(host) = host {
             start_on(&mut command, host);
         }
@@ -158,7 +162,7 @@ impl Running {
             .spawn()
             .map_err(|error| {
                 Failure::io("run", program, &error)
-                    .remedy("install Debian's ibverbs-utils and perftest, or: make demo")
+                    .remedy("install the package that it comes with, or: make demo")
             })?;
         let mut readers = Vec::new();
         if let Some(pipe) = child.stdout.take() {

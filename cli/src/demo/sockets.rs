@@ -24,6 +24,7 @@ fn job<F>(
         proves: proves.to_owned(),
         report,
         sides: Sides::Manager(Meeting {
+            settings: "",
             server,
             client,
             server_program: program,

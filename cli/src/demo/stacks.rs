@@ -1,0 +1,179 @@
+//! The communication libraries that run on verbs: UCX and libfabric, each with the programs that come with it.
+//!
+//! Owns their words, as [`super::cm`] does. They are run when they are asked for (`--with`), because they are packages of their own.
+
+use super::cm::Meeting;
+use super::programs::{Figure, Job, Report, Sides, words};
+use crate::args::Stack;
+
+/// What a latency and a stream are compared with where the programs run.
+pub struct Against<F: 'static> {
+    /// One way of a small message, and its name.
+    pub latency: (fn(&F) -> Option<Figure>, &'static str),
+    /// A stream of 64 KiB messages, and its name.
+    pub stream: (fn(&F) -> Option<Figure>, &'static str),
+    /// The sides are two hosts, each with one Ethernet device.
+    pub between: bool,
+}
+
+/// A test of ucx_perftest: its client's words, what it proves, and how it is read.
+type Test = (&'static str, &'static str, Report);
+
+const RELIABLE: [Test; 8] = [
+    ("tag_lat", "tag matching, RC", Report::UcxLatency),
+    (
+        "tag_bw -s 65536",
+        "64 KiB in a stream, RC",
+        Report::UcxBandwidth,
+    ),
+    ("stream_lat", "byte streams, RC", Report::UcxLatency),
+    ("ucp_am_lat", "active messages, RC", Report::UcxLatency),
+    ("ucp_put_lat", "puts, RC", Report::UcxLatency),
+    ("ucp_get", "gets, RC", Report::UcxLatency),
+    ("ucp_fadd", "fetch-and-add, RC", Report::UcxLatency),
+    ("ucp_cswap", "compare-and-swap, RC", Report::UcxLatency),
+];
+
+const DATAGRAMS: [Test; 2] = [
+    ("tag_lat", "tag matching, UD", Report::UcxLatency),
+    ("ucp_put_lat", "puts, UD", Report::UcxLatency),
+];
+
+/// Everything of the stacks that are asked for.
+pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
+    let mut jobs = Vec::new();
+    if with.contains(&Stack::Ucx) {
+        ucx(&mut jobs, against);
+    }
+    if with.contains(&Stack::Libfabric) {
+        libfabric(&mut jobs, against);
+    }
+    jobs
+}
+
+fn alone<F>(program: &'static str, options: &[&str], proves: &str, shows: &'static str) -> Job<F> {
+    Job {
+        program,
+        options: words(options),
+        proves: proves.to_owned(),
+        report: Report::Shows(shows),
+        sides: Sides::One,
+        floor: |_| None,
+        floor_name: "",
+    }
+}
+
+/// A name that lives as long as the program, as the words of a meeting do: there are a dozen of them.
+fn kept(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+fn ucx<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
+    jobs.push(alone(
+        "ucx_info",
+        &["-d"],
+        "UCX finds the adapter and takes it for its own",
+        "Transport: rc_verbs",
+    ));
+    // one device of several: a host's Ethernet device would be taken beside ferri0
+    let device = if against.between {
+        ""
+    } else {
+        " UCX_NET_DEVICES=ferri0:1"
+    };
+    for (transport, tests) in [("rc_v", &RELIABLE[..]), ("ud_v", &DATAGRAMS[..])] {
+        for (test, proves, report) in tests {
+            let (floor, floor_name) = match (*report, *test) {
+                (Report::UcxBandwidth, _) => against.stream,
+                (_, "tag_lat" | "stream_lat" | "ucp_am_lat" | "ucp_put_lat") => against.latency,
+                _ => (no_floor as fn(&F) -> Option<Figure>, ""),
+            };
+            let shown = format!("-t {test} (UCX_TLS={transport},self)");
+            jobs.push(Job {
+                program: "ucx_perftest",
+                options: words(&shown.split_whitespace().collect::<Vec<_>>()),
+                proves: format!("UCX: {proves}"),
+                report: *report,
+                sides: Sides::Manager(Meeting {
+                    settings: kept(format!("UCX_TLS={transport},self{device}")),
+                    server: "-p PORT",
+                    client: kept(format!("-p PORT -f -n 5000 -w 500 -t {test} ADDRESS")),
+                    server_program: "ucx_perftest",
+                    stays: false,
+                }),
+                floor,
+                floor_name,
+            });
+        }
+    }
+}
+
+fn no_floor<F>(_: &F) -> Option<Figure> {
+    None
+}
+
+fn libfabric<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
+    jobs.push(alone(
+        "fi_info",
+        &["-p", "verbs"],
+        "libfabric finds the adapter",
+        "FI_EP_MSG",
+    ));
+    if !against.between {
+        // its verbs provider leaves loopback addresses out, and nothing says that this host has another
+        return;
+    }
+    for (provider, kind, proves) in [
+        ("verbs", "msg", "libfabric: connected endpoints"),
+        (
+            "verbs;ofi_rxm",
+            "rdm",
+            "libfabric: reliable datagrams over connections",
+        ),
+        ("verbs", "dgram", "libfabric: datagrams"),
+    ] {
+        let common = format!("-p {provider} -e {kind} -S 64 -I 2000");
+        let (floor, floor_name) = against.latency;
+        jobs.push(Job {
+            program: "fi_pingpong",
+            options: words(&common.split_whitespace().collect::<Vec<_>>()),
+            proves: proves.to_owned(),
+            report: Report::FabricPingPong,
+            sides: Sides::Manager(Meeting {
+                settings: "",
+                server: kept(format!("{common} -B PORT")),
+                client: kept(format!("{common} -P PORT ADDRESS")),
+                server_program: "fi_pingpong",
+                stays: false,
+            }),
+            floor,
+            floor_name,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn titles(with: &[Stack], between: bool) -> Vec<String> {
+        let against = Against::<()> {
+            latency: (no_floor, ""),
+            stream: (no_floor, ""),
+            between,
+        };
+        all(with, &against).iter().map(Job::title).collect()
+    }
+
+    #[test]
+    fn only_what_is_asked_for_runs() {
+        assert!(titles(&[], true).is_empty());
+        let ucx = titles(&[Stack::Ucx], false);
+        assert!(ucx.iter().all(|title| title.starts_with("ucx_")));
+        for transport in ["rc_v", "ud_v"] {
+            assert!(ucx.iter().any(|title| title.contains(transport)));
+        }
+        let both = titles(&[Stack::Ucx, Stack::Libfabric], true);
+        assert_eq!(both.len(), ucx.len() + 4);
+    }
+}
