@@ -88,6 +88,12 @@ impl Run {
         Ok(self)
     }
 
+    /// Puts words before the server's.
+    pub(super) fn server_under(mut self, words: &[String]) -> Self {
+        self.prefix[0].splice(0..0, words.iter().cloned());
+        self
+    }
+
     /// Runs both sides and returns the client's output.
     fn run(&self, place: Place<'_>) -> Result<Output, Failure> {
         let port = free_port(0)?;
