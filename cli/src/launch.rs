@@ -203,11 +203,14 @@ pub fn run(
     let (program, arguments) = command
         .split_first()
         .expect("clap demands at least one word");
+    // what was typed is judged before what is installed
+    let faults = match faults {
+        [] => None,
+        faults => Some((FAULTS_VARIABLE, fault::for_program(faults)?.into())),
+    };
     let mut settings = settings_with(adapter.sysfs)?;
     settings.extend(adapter_settings(adapter));
-    if !faults.is_empty() {
-        settings.push((FAULTS_VARIABLE, fault::for_program(faults)?.into()));
-    }
+    settings.extend(faults);
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }

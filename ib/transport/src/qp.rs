@@ -451,6 +451,14 @@ impl QueuePair {
         }
     }
 
+    /// Packets that a driver had better send in one run; no bound where there is no window.
+    pub fn run_packets(&self) -> u32 {
+        match &self.sender {
+            Sender::Reliable(requester) => requester.run_packets(),
+            _ => u32::MAX,
+        }
+    }
+
     /// A congestion notification for this queue pair has arrived: less may be outstanding.
     pub fn congested(&mut self, now: Instant) {
         if let Sender::Reliable(requester) = &mut self.sender {

@@ -523,6 +523,7 @@ impl Qp {
         };
         let limit = &self.ctx.device.pace;
         *held_until = None;
+        let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
         while count < TURN_PACKETS {
             // requests first: an acknowledgement, which is shorter, ends a run of packets of one size
@@ -558,6 +559,9 @@ impl Qp {
                     pace.charge(limit, now.0, length, 0);
                     if let Some(path) = path {
                         run.push(path, packet.len);
+                        if run.gathered() >= together {
+                            run.flush(path);
+                        }
                     }
                 }
                 Path::Datagram => {

@@ -273,6 +273,11 @@ impl Run {
         &mut self.bytes[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
     }
 
+    /// Packets that wait for [`Run::flush`].
+    pub fn gathered(&self) -> usize {
+        self.count
+    }
+
     /// The packet of `len` bytes that was written to the room goes to `path`, soon: all packets of a run have one path, so
     /// [`Run::flush`] comes before another's.
     pub fn push(&mut self, path: &TxPath, len: usize) {

@@ -374,14 +374,19 @@ impl Receiver {
         Handled::Answer(Response::Ok(0))
     }
 
-    /// Checks the receive at hand and turns its elements into process addresses.
+    /// Checks the receive at hand and turns the elements that `total` bytes reach into process addresses: an adapter looks at no others.
     fn prepare<H: Host>(&mut self, host: &H, total: u64) -> Result<(), WcStatus> {
         let room: u64 = self.sges.iter().map(|sge| u64::from(sge.length)).sum();
         if total > room {
             return Err(WcStatus::LocLenErr);
         }
         self.ranges.clear();
+        let mut left = total;
         for sge in &self.sges {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(sge.length.into());
             let mut range = *sge;
             if sge.length > 0 {
                 range.addr = host

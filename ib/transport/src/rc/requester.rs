@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 /// Packets of a piece of a READ, at the most, and packets that all pieces together may have before that counts.
 const READ_PIECE: u32 = 16;
 const READ_PIECES: u32 = 128;
+/// Packets of a run, below which its system call costs more than it carries.
+const LEAST_RUN: u32 = 8;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,6 +187,12 @@ impl Requester {
         self.limit = limit;
         self.window.limit(limit.requests_bytes, mtu);
         self.read_window.limit(limit.responses_bytes, mtu);
+    }
+
+    /// Packets that had better leave together: a quarter of the window. A path that holds a whole window in one run stands still while
+    /// that run is acknowledged.
+    pub fn run_packets(&self) -> u32 {
+        (self.window.size() / 4).max(LEAST_RUN)
     }
 
     /// A congestion notification: it tells about this side's requests.

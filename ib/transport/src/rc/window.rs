@@ -11,7 +11,7 @@ use ferriband_wire::Psn;
 /// Bytes outstanding when a connection begins.
 const START_BYTES: u32 = 128 << 10;
 /// Packets below which a loss does not push a window.
-const FLOOR: u32 = 32;
+const FLOOR: u32 = 64;
 /// Packets that remain after an ack time-out.
 const LEAST: u32 = 8;
 /// A quarter of the PSN space. Both directions together stay within half of it, or an old PSN would look new
