@@ -70,8 +70,8 @@ pub struct Program {
     /// True for a program that ends without a word to its peer, as soon as its own work is done: when its last acknowledgement is lost,
     /// nobody is there to repeat it, and the peer waits (the kernel's rxe takes seven retries as for ever).
     pub leaves_early: bool,
-    /// False for what does not survive loss by its nature: nobody repeats a packet of UC or UD, and `ib_send_lat -e` takes an event that came
-    /// late for the completion it waits for, and then both programs wait although every packet is acknowledged.
+    /// False for UC and UD, whose packets nobody repeats, and for `ib_send_lat -e`: both of its programs were seen to wait although every
+    /// packet was acknowledged. Why is open; perhaps it takes an event that came late for the completion it waits for.
     pub survives_loss: bool,
 }
 
