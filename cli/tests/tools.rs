@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use common::memory::Kind;
+use common::namespace::{loopback_up, write};
 use common::party::*;
 use common::{eventually, process};
 use ferriband_hca::*;
@@ -83,33 +84,6 @@ fn inside(name: &str, wire: Option<&str>, body: impl FnOnce()) {
         "{said}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-fn write(file: &std::ffi::CStr, text: &CString) {
-    // SAFETY: C strings; open, write and close are async-signal-safe.
-    unsafe {
-        let fd = libc::open(file.as_ptr(), libc::O_WRONLY);
-        libc::write(fd, text.as_ptr().cast(), text.as_bytes().len());
-        libc::close(fd);
-    }
-}
-
-fn loopback_up() -> io::Result<()> {
-    // SAFETY: an ifreq is plain data; socket, ioctl and close are async-signal-safe.
-    let done = unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l' as libc::c_char;
-        request.ifr_name[1] = b'o' as libc::c_char;
-        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        let done = libc::ioctl(fd, libc::SIOCSIFFLAGS, &request);
-        libc::close(fd);
-        done
-    };
-    if done == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 const SETUP: Setup = Setup {

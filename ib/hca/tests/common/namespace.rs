@@ -81,7 +81,8 @@ fn run(name: &str, also: &[(&str, &str)], unshared: i32, body: impl FnOnce()) {
     );
 }
 
-fn write(file: &std::ffi::CStr, text: &CString) {
+/// Writes a file. Safe between fork and exec.
+pub fn write(file: &std::ffi::CStr, text: &CString) {
     // SAFETY: C strings; open, write and close are async-signal-safe.
     unsafe {
         let fd = libc::open(file.as_ptr(), libc::O_WRONLY);
@@ -90,7 +91,8 @@ fn write(file: &std::ffi::CStr, text: &CString) {
     }
 }
 
-fn loopback_up() -> io::Result<()> {
+/// Brings the loopback interface of this network up. Safe between fork and exec.
+pub fn loopback_up() -> io::Result<()> {
     // SAFETY: an ifreq is plain data; socket, ioctl and close are async-signal-safe.
     let done = unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
