@@ -22,8 +22,21 @@ struct Library {
     link_name: &'static str,
     /// Directory with `symbols.txt`, and `compat.S` if there are symbols that the code does not have, from the workspace root.
     link_dir: &'static str,
-    /// Drop-in libraries that it needs, built before it.
+    /// Libraries of ours that it needs, built before it; it finds them beside itself.
     needs: &'static [&'static str],
+    /// How its symbols are versioned.
+    script: Script,
+    /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
+    bare: bool,
+}
+
+/// How a library's symbols are versioned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    /// In the nodes that the list gives.
+    Nodes,
+    /// Not at all: whoever asks for a name gets it, with or without a version.
+    Plain,
 }
 
 const LIBRARIES: &[Library] = &[
@@ -33,6 +46,8 @@ const LIBRARIES: &[Library] = &[
         link_name: "libibverbs.so",
         link_dir: "abi/verbs/link",
         needs: &[],
+        script: Script::Nodes,
+        bare: false,
     },
     Library {
         package: "ferriband-rdmacm",
@@ -40,6 +55,8 @@ const LIBRARIES: &[Library] = &[
         link_name: "librdmacm.so",
         link_dir: "abi/rdmacm/link",
         needs: &["libibverbs.so.1"],
+        script: Script::Nodes,
+        bare: false,
     },
     Library {
         package: "ferriband-sysfs",
@@ -47,6 +64,26 @@ const LIBRARIES: &[Library] = &[
         link_name: "",
         link_dir: "abi/sysfs/link",
         needs: &[],
+        script: Script::Plain,
+        bare: false,
+    },
+    Library {
+        package: "ferriband-mpi",
+        soname: "libferriband_mpi.so.1",
+        link_name: "",
+        link_dir: "ulp/mpi/runtime/link",
+        needs: &[],
+        script: Script::Nodes,
+        bare: false,
+    },
+    Library {
+        package: "ferriband-mpi-abi",
+        soname: "libmpi_abi.so.1",
+        link_name: "libmpi_abi.so",
+        link_dir: "ulp/mpi/abi/link",
+        needs: &["libferriband_mpi.so.1"],
+        script: Script::Plain,
+        bare: true,
     },
 ];
 
@@ -65,11 +102,13 @@ const SYSTEM_LIBRARIES: &[&str] = &[
 pub fn run(args: &[String]) -> Outcome {
     let mut profile = "dev".to_owned();
     let mut out = None;
+    let mut only = None;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--release" => profile = "libs".to_owned(),
             "--profile" => profile = value(arg, &mut rest)?.to_owned(),
+            "--only" => only = Some(value(arg, &mut rest)?.to_owned()),
             "--out" => out = Some(PathBuf::from(value(arg, &mut rest)?)),
             other => return Err(format!("libs: unknown argument {other}")),
         }
@@ -80,7 +119,11 @@ pub fn run(args: &[String]) -> Outcome {
         other => scratch.join(format!("lib-{other}")),
     });
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    for library in LIBRARIES {
+    let wanted = |library: &&Library| {
+        only.as_ref()
+            .is_none_or(|name| library.soname.contains(name.as_str()))
+    };
+    for library in LIBRARIES.iter().filter(wanted) {
         let archive = build_archive(library, &profile)?;
         link(library, &archive, &out)?;
         println!("{}", out.join(library.soname).display());
@@ -97,6 +140,11 @@ pub fn target_directory() -> PathBuf {
 /// Builds the package as a static archive and asks cargo where it lies.
 fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let profile = match (library.bare, profile) {
+        (false, name) => name,
+        (true, "dev") => "face-dev",
+        (true, _) => "face",
+    };
     let output = Command::new(cargo)
         .current_dir(workspace_root())
         .args([
@@ -113,6 +161,13 @@ fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
             "--message-format",
             "json-render-diagnostics",
         ])
+        .args(
+            library
+                .bare
+                .then_some(["--features", "final"])
+                .into_iter()
+                .flatten(),
+        )
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
@@ -148,10 +203,9 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
     let text =
         std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
     let script = out.join(format!("{}.map", library.package));
-    let rules = if library.link_name.is_empty() {
-        symbols::export_script(&text)
-    } else {
-        symbols::version_script(&symbols::parse(&text)?)
+    let rules = match library.script {
+        Script::Plain => symbols::export_script(&text),
+        Script::Nodes => symbols::version_script(&symbols::parse(&text)?),
     };
     std::fs::write(&script, rules).map_err(|error| format!("{}: {error}", script.display()))?;
 
@@ -173,7 +227,12 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
                 "-Wl,-Bsymbolic-functions",
             ])
             .args(library.needs.iter().map(|needed| out.join(needed)))
-            .args(SYSTEM_LIBRARIES),
+            .args(Some("-Wl,-rpath,$ORIGIN").filter(|_| library.bare))
+            .args(if library.bare {
+                &["-lc"]
+            } else {
+                SYSTEM_LIBRARIES
+            }),
     )?;
 
     let place = |from: &Path, to: PathBuf| {

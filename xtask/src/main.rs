@@ -1,13 +1,14 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
 //! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
+//! bindings; `mpi` writes the MPI ABI from its tables; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
 //! no crate depends on it.
 
 mod bindings;
 mod gates;
 mod interop;
 mod libs;
+mod mpi;
 mod symbols;
 
 use std::path::{Path, PathBuf};
@@ -16,12 +17,15 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  libs [--release | --profile NAME] [--out DIR]
-        build the libraries (libibverbs.so.1, librdmacm.so.1, libferriband_sysfs.so) into DIR, by default target/ferriband/lib,
-        or target/ferriband/lib-NAME for another profile
+  libs [--release | --profile NAME] [--out DIR] [--only TEXT]
+        build the libraries (libibverbs.so.1, librdmacm.so.1, libferriband_sysfs.so, libferriband_mpi.so.1, libmpi_abi.so.1) into DIR, by default target/ferriband/lib,
+        or target/ferriband/lib-NAME for another profile; with --only those whose name has TEXT in it
   bindings [--bindgen PATH] [--check]
         regenerate src/bindings.rs of abi/verbs-sys and abi/rdmacm-sys from the rdma-core headers of this
         system; with --check only compare
+  mpi [--check]
+        write mpi.h, the entry points of libmpi_abi.so.1, their symbols and the page about them from ulp/mpi/abi/table; with
+        --check only compare
   gates
         check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
   interop [OPTIONS]
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "libs" => libs::run(rest),
         Some((command, rest)) if command == "bindings" => bindings::run(rest),
         Some((command, rest)) if command == "gates" => gates::run(rest),
+        Some((command, rest)) if command == "mpi" => mpi::run(rest),
         Some((command, rest)) if command == "interop" => interop::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,0 +1,95 @@
+//! Writes mpi.h.
+
+use super::table::Tables;
+use std::fmt::Write;
+
+/// Handles: pointers to structures that nobody defines.
+const HANDLES: [&str; 11] = [
+    "Op",
+    "Comm",
+    "Group",
+    "Win",
+    "File",
+    "Session",
+    "Message",
+    "Info",
+    "Errhandler",
+    "Request",
+    "Datatype",
+];
+/// Handles of the tools interface.
+const TOOLS: [&str; 6] = [
+    "T_enum",
+    "T_cvar_handle",
+    "T_pvar_handle",
+    "T_pvar_session",
+    "T_event_registration",
+    "T_event_instance",
+];
+/// Enumerations that functions name.
+const ENUMS: [&str; 2] = ["MPI_T_cb_safety", "MPI_T_source_order"];
+
+/// The header of the MPI 5.0 standard ABI.
+pub fn write(tables: &Tables) -> String {
+    let mut out = String::from(
+        "/* The C header of the MPI 5.0 standard ABI, as Ferriband offers it. Written by `cargo xtask mpi` from ulp/mpi/abi/table. */\n\
+         #ifndef MPI_H_ABI\n#define MPI_H_ABI\n\n#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n\
+         typedef intptr_t MPI_Aint;\ntypedef int64_t MPI_Offset;\ntypedef int64_t MPI_Count;\n\n\
+         typedef struct {\n\tint MPI_SOURCE;\n\tint MPI_TAG;\n\tint MPI_ERROR;\n\tint MPI_internal[5];\n} MPI_Status;\n\n",
+    );
+    for name in HANDLES.iter().chain(&TOOLS) {
+        let _ = writeln!(out, "typedef struct MPI_ABI_{name} *MPI_{name};");
+    }
+    for name in ENUMS {
+        let _ = writeln!(out, "\ntypedef enum {name} {{");
+        for constant in tables.constants.iter().filter(|c| c.c_type == name) {
+            let _ = writeln!(out, "\t{} = {},", constant.name, constant.value);
+        }
+        let _ = writeln!(out, "}} {name};");
+    }
+    out.push('\n');
+    for callback in &tables.callbacks {
+        let _ = writeln!(
+            out,
+            "typedef {} ({})({});",
+            callback.returns,
+            callback.name,
+            callback.parameters.replace("; ", ", ")
+        );
+    }
+    for kind in ["Comm", "File", "Win", "Session"] {
+        let _ = writeln!(
+            out,
+            "typedef MPI_{kind}_errhandler_function MPI_{kind}_errhandler_fn;"
+        );
+    }
+    out.push('\n');
+    for constant in &tables.constants {
+        let (name, value) = (&constant.name, &constant.value);
+        let _ = match constant.c_type.as_str() {
+            kind if ENUMS.contains(&kind) => Ok(()),
+            "=" | "-" | "int" if !value.starts_with('-') => writeln!(out, "#define {name} {value}"),
+            "int" => writeln!(out, "#define {name} ({value})"),
+            kind => writeln!(out, "#define {name} (({kind}){value})"),
+        };
+    }
+    for prefix in ["", "P"] {
+        out.push('\n');
+        for function in &tables.functions {
+            let declarations: Vec<&str> = function
+                .parameters
+                .iter()
+                .map(|parameter| parameter.declaration.as_str())
+                .collect();
+            let list = if declarations.is_empty() {
+                "void".to_owned()
+            } else {
+                declarations.join(", ")
+            };
+            let returns = &function.returns;
+            let _ = writeln!(out, "{returns} {prefix}{}({list});", function.name);
+        }
+    }
+    out.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+    out
+}
