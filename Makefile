@@ -15,6 +15,8 @@ TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-ut
 BENCH_PACKAGES = perftest strace
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
+# Arguments of `make stress`, see scripts/stress.
+STRESS ?=
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
 INTEROP ?=
 
@@ -30,7 +32,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak bench interop lint install uninstall clean
+.PHONY: help build demo test soak stress bench interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -61,6 +63,10 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)
+
+stress: build ## run each pair of programs fifty times, idle and on a busy machine (an hour and a half); STRESS='-n 10 -p hosts'
+	$(need) $(DEMO_PACKAGES)
+	@FERRIBAND=$(FERRIBAND) scripts/stress $(STRESS)
 
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)

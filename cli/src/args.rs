@@ -452,6 +452,12 @@ pub struct DemoArgs {
     /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
     #[arg(long, value_enum, default_value = "direct")]
     pub wire: Wire,
+    /// Both programs on one host of their own, with an Ethernet device: by packets with --wire roce, else by shared memory.
+    #[arg(long)]
+    pub one_host: bool,
+    /// Runs of each pair of programs; with more than one they are counted instead of measured.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repeat: u32,
     /// Programs of these libraries, too; each is a package of its own.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "STACK")]
     pub with: Vec<Stack>,

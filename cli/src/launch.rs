@@ -28,7 +28,7 @@ const SYSFS_LIBRARY: &str = "libferriband_sysfs.so";
 /// The devices that a program finds, in order.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
 /// How peers of the same host are reached.
-const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
+pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
 /// Fault rules that the program brings along, separated by semicolons.
 const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
 
@@ -143,6 +143,14 @@ fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure>
     Ok(settings)
 }
 
+/// What [`WIRE_VARIABLE`] says of a wire.
+pub fn wire_name(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Direct => "direct",
+        Wire::Roce => "roce",
+    }
+}
+
 /// The variables that say what a program shall see of the adapter.
 fn adapter_settings(adapter: &AdapterArgs) -> Vec<(&'static str, OsString)> {
     let mut settings = Vec::new();
@@ -150,11 +158,7 @@ fn adapter_settings(adapter: &AdapterArgs) -> Vec<(&'static str, OsString)> {
         settings.push((DEVICES_VARIABLE, adapter.device.join(",").into()));
     }
     if let Some(wire) = adapter.wire {
-        let name = match wire {
-            Wire::Direct => "direct",
-            Wire::Roce => "roce",
-        };
-        settings.push((WIRE_VARIABLE, name.into()));
+        settings.push((WIRE_VARIABLE, wire_name(wire).into()));
     }
     settings
 }

@@ -116,6 +116,16 @@ pub fn all<F>() -> Vec<Job<F>> {
             ),
             "rdma_xserver",
         ),
+        served_by(
+            job(
+                "rdma_xclient",
+                "-c x",
+                "rdma_cm: extended reliable connections",
+                "-c x -p PORT",
+                "-c x -s ADDRESS -p PORT",
+            ),
+            "rdma_xserver",
+        ),
         job(
             "udaddy",
             "-c 5",
@@ -159,30 +169,18 @@ pub fn all<F>() -> Vec<Job<F>> {
     jobs
 }
 
-/// What needs the InfiniBand device.
+/// What needs a loopback address.
 pub fn native<F>() -> Vec<Job<F>> {
-    vec![
-        served_by(
-            job(
-                "rdma_xclient",
-                "-c x",
-                "rdma_cm: extended reliable connections",
-                "-c x -p PORT",
-                "-c x -s ADDRESS -p PORT",
-            ),
-            "rdma_xserver",
-        ),
-        job(
-            "rping",
-            "-a ::1",
-            "rdma_cm: over the loopback address of IPv6",
-            "-s -a IPV6 -p PORT -C 20 -V",
-            "-c -a IPV6 -p PORT -C 20 -V",
-        ),
-    ]
+    vec![job(
+        "rping",
+        "-a ::1",
+        "rdma_cm: over the loopback address of IPv6",
+        "-s -a IPV6 -p PORT -C 20 -V",
+        "-c -a IPV6 -p PORT -C 20 -V",
+    )]
 }
 
-/// What needs a second host.
+/// What needs the addresses of an Ethernet device.
 pub fn between<F>() -> Vec<Job<F>> {
     vec![
         job(

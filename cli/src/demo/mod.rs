@@ -2,11 +2,14 @@
 //! software adapter, with what each proves and how far it is from this machine's floor.
 //!
 //! Owns: the order of things and the table. The floors are measured in the same run. With `--wire roce` the two sides are on two
-//! hosts, made of network namespaces, and the floors are those of plain UDP between them.
+//! hosts, made of network namespaces, and the floors are those of plain UDP between them. With `--repeat` nothing is measured: it is
+//! counted how many runs ended well ([`counted`]).
 
 mod cm;
+mod counted;
 pub mod parse;
 pub mod programs;
+mod ready;
 mod roce;
 pub mod runner;
 mod sockets;
@@ -16,7 +19,7 @@ use crate::args::{DemoArgs, JsonFlag, Wire};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
 use crate::launch;
-use crate::netns::{self, Forbidden, TwoHosts};
+use crate::netns::{self, Forbidden};
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line};
 use cm::Meeting;
@@ -60,40 +63,36 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
         Effort::FULL
     };
     let rounds = if args.quick { 3 } else { 5 };
-    match args.wire {
-        Wire::Direct => {
-            let mut jobs = programs::all(effort);
-            jobs.extend(stacks::all(&args.with, &programs::AGAINST));
-            let jobs = chosen(jobs, args)?;
-            let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
-            let floors = floor::measure(rounds, &progress)?;
-            let table = floor::table(&floors);
-            run_all(args, &jobs, Place::Here, &progress, floors, &table)
+    if args.wire == Wire::Direct && !args.one_host {
+        let mut jobs = programs::all(effort);
+        jobs.extend(stacks::all(&args.with, &programs::AGAINST));
+        let jobs = chosen(jobs, args)?;
+        if args.repeat > 1 {
+            return counted::run_all(args, &jobs, Place::Here);
         }
-        Wire::Roce => {
-            let mut jobs = roce::all(effort);
-            jobs.extend(stacks::all(&args.with, &roce::AGAINST));
-            let jobs = chosen(jobs, args)?;
-            let hosts = match netns::two_hosts() {
-                Ok(hosts) => hosts,
-                Err(why) => return skip(&args.json, &why),
-            };
-            let progress = Progress::new(udp::steps(rounds) + jobs.len() as u64);
-            between(args, &jobs, &hosts, rounds, &progress)
-        }
+        let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
+        let floors = floor::measure(rounds, &progress)?;
+        let table = floor::table(&floors);
+        return run_all(args, &jobs, Place::Here, &progress, floors, &table);
     }
-}
-
-fn between(
-    args: &DemoArgs,
-    jobs: &[Job<udp::UdpFloors>],
-    hosts: &TwoHosts,
-    rounds: usize,
-    progress: &Progress,
-) -> Result<ExitCode, Failure> {
-    let floors = udp::measure(hosts, rounds, progress)?;
+    let mut jobs = roce::all(effort);
+    jobs.extend(stacks::all(&args.with, &roce::AGAINST));
+    let jobs = chosen(jobs, args)?;
+    let hosts = match netns::two_hosts() {
+        Ok(hosts) => hosts,
+        Err(why) => return skip(&args.json, &why),
+    };
+    let place = match args.one_host {
+        true => Place::OneHost(&hosts, args.wire),
+        false => Place::Hosts(&hosts),
+    };
+    if args.repeat > 1 {
+        return counted::run_all(args, &jobs, place);
+    }
+    let progress = Progress::new(udp::steps(rounds) + jobs.len() as u64);
+    let floors = udp::measure(&hosts, rounds, &progress)?;
     let table = udp::table(&floors);
-    run_all(args, jobs, Place::Hosts(hosts), progress, floors, &table)
+    run_all(args, &jobs, place, &progress, floors, &table)
 }
 
 /// Nothing was shown, and nobody shall think so. Who runs tests must decide whether that is a failure: the status says it.
@@ -168,10 +167,8 @@ fn show<F>(report: &Report<F>, place: Place<'_>, floor_table: &Table) -> Result<
         failed => format!("{failed} of {total} runs FAILED; their output is above"),
     };
     print_line(&format!("\n{verdict}"))?;
-    if let Place::Hosts(_) = place {
-        print_line(
-            "each between two hosts: network namespaces joined by a veth pair, RoCEv2 over UDP",
-        )?;
+    if !matches!(place, Place::Here) {
+        print_line(place.in_words())?;
     }
     print_line(
         "x floor: how many times slower than this machine's floor, measured in the same run",
@@ -269,7 +266,7 @@ fn run<F>(job: &Job<F>, floors: &F, place: Place<'_>, limit: Duration) -> Result
             );
             let client = filled(meeting, job.program, meeting.client, place, port, true);
             let (server, client) =
-                runner::run_meeting_at(place, &server, &client, meeting.stays, limit)?;
+                runner::run_meeting_at(place, &server, &client, port, meeting.stays, limit)?;
             let text = client.text.clone();
             (vec![server, client], text)
         }

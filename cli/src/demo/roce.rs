@@ -126,6 +126,20 @@ fn ping_pongs(jobs: &mut Vec<Job<UdpFloors>>, effort: Effort, event: bool) {
     ] {
         jobs.push(ping_pong(effort, program, IPV4, "IPv4", event));
     }
+    let (options, proves) = with_mode(
+        event,
+        words(&["-g", IPV4, "-n", "50"]),
+        "XRC: one SRQ of a shared domain, over IPv4",
+    );
+    jobs.push(Job {
+        program: "ibv_xsrq_pingpong",
+        options,
+        proves,
+        report: Report::Silent,
+        sides: Sides::Two,
+        floor: NO_FLOOR,
+        floor_name: "",
+    });
 }
 
 /// A job of perftest.
@@ -300,7 +314,7 @@ mod tests {
                 .filter(|title| title.starts_with(name) && title.contains(flag))
                 .count()
         };
-        for service in ["rc", "uc", "ud", "srq"] {
+        for service in ["rc", "uc", "ud", "srq", "xsrq"] {
             let name = format!("ibv_{service}_pingpong");
             assert_eq!((count(&name, "-g 1"), count(&name, "-e")), (2, 1));
         }

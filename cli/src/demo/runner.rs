@@ -5,11 +5,12 @@
 //! left of it is killed, whether the pair ended well, badly, or not at all. Must not know: what
 //! the programs are.
 
+use super::ready::{Lookout, is_listening};
+use crate::args::Wire;
 use crate::failure::Failure;
 use crate::launch;
 use crate::netns::{self, Host, TwoHosts};
 use std::ffi::OsString;
-use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,8 +24,6 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the other program may go on after one has ended.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Head start of a server of which nobody sees when it listens.
-const BEFORE_CLIENT: Duration = Duration::from_millis(50);
 
 /// Where the two sides run.
 #[derive(Clone, Copy)]
@@ -33,14 +32,32 @@ pub enum Place<'a> {
     Here,
     /// The server on the first host, the client on the second, each with its Ethernet device.
     Hosts(&'a TwoHosts),
+    /// Both on the first of them; by packets, if told so.
+    OneHost(&'a TwoHosts, Wire),
 }
 
 impl<'a> Place<'a> {
+    /// In words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Place::Here => "each on this host",
+            Place::Hosts(_) => {
+                "each between two hosts: network namespaces joined by a veth pair, RoCEv2 over UDP"
+            }
+            Place::OneHost(_, Wire::Direct) => {
+                "each on one host, a network namespace, with its Ethernet device: shared memory"
+            }
+            Place::OneHost(_, Wire::Roce) => {
+                "each on one host, a network namespace, with its Ethernet device: RoCEv2 over UDP"
+            }
+        }
+    }
+
     /// How the client finds the server.
     pub fn server_address(self) -> Ipv4Addr {
         match self {
             Place::Here => Ipv4Addr::LOCALHOST,
-            Place::Hosts(hosts) => hosts.first.address,
+            Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.address,
         }
     }
 
@@ -48,8 +65,10 @@ impl<'a> Place<'a> {
     pub fn server_ipv6(self, link_local: bool) -> String {
         match (self, link_local) {
             (Place::Here, _) => Ipv6Addr::LOCALHOST.to_string(),
-            (Place::Hosts(hosts), false) => hosts.first.ipv6().to_string(),
-            (Place::Hosts(hosts), true) => {
+            (Place::Hosts(hosts) | Place::OneHost(hosts, _), false) => {
+                hosts.first.ipv6().to_string()
+            }
+            (Place::Hosts(hosts) | Place::OneHost(hosts, _), true) => {
                 format!("{}%{}", hosts.first.link_local(), netns::INTERFACE)
             }
         }
@@ -60,7 +79,7 @@ impl<'a> Place<'a> {
         match self {
             Place::Here => Ipv4Addr::LOCALHOST,
             Place::Hosts(hosts) if client => hosts.second.address,
-            Place::Hosts(hosts) => hosts.first.address,
+            Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.address,
         }
     }
 
@@ -69,14 +88,14 @@ impl<'a> Place<'a> {
         match self {
             Place::Here => Ipv6Addr::LOCALHOST.to_string(),
             Place::Hosts(hosts) if client => hosts.second.ipv6().to_string(),
-            Place::Hosts(hosts) => hosts.first.ipv6().to_string(),
+            Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.ipv6().to_string(),
         }
     }
 
     fn server(self) -> Option<&'a Host> {
         match self {
             Place::Here => None,
-            Place::Hosts(hosts) => Some(&hosts.first),
+            Place::Hosts(hosts) | Place::OneHost(hosts, _) => Some(&hosts.first),
         }
     }
 
@@ -84,13 +103,17 @@ impl<'a> Place<'a> {
         match self {
             Place::Here => None,
             Place::Hosts(hosts) => Some(&hosts.second),
+            Place::OneHost(hosts, _) => Some(&hosts.first),
         }
     }
 
     fn environment(self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut environment = launch::settings()?;
-        if let Place::Hosts(_) = self {
+        if !matches!(self, Place::Here) {
             environment.push((launch::DEVICES_VARIABLE, netns::DEVICE.into()));
+        }
+        if let Place::OneHost(_, wire) = self {
+            environment.push((launch::WIRE_VARIABLE, launch::wire_name(wire).into()));
         }
         Ok(environment)
     }
@@ -257,20 +280,6 @@ fn start_on(command: &mut Command, host: &Host) {
     unsafe { command.pre_exec(begin) };
 }
 
-/// Whether somebody listens on a TCP port of the network of process `pid`: read from /proc, because a trial connection would be
-/// taken for the client.
-fn is_listening(pid: u32, port: u16) -> bool {
-    ["tcp", "tcp6"].iter().any(|table| {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        text.lines().skip(1).any(|line| {
-            let mut fields = line.split_ascii_whitespace().skip(1);
-            let local = fields.next().and_then(|address| address.rsplit(':').next());
-            let state = fields.nth(1);
-            local.is_some_and(|hex| u16::from_str_radix(hex, 16) == Ok(port)) && state == Some("0A")
-        })
-    })
-}
-
 /// Runs one program to its end.
 pub fn run_single(words: &Words, limit: Duration) -> Result<Output, Failure> {
     run_single_at(Place::Here, words, limit)
@@ -305,33 +314,30 @@ pub fn run_pair_at(
     Ok((first.finish(), second.finish()))
 }
 
-/// Runs a server and a client that find each other by the connection manager. Nothing tells from outside when a server listens, so
-/// a client that is refused tries again. A server that `stays` is ended with the client.
+/// Runs a server and a client that find each other by the connection manager: the client begins when the server can be called, by
+/// the signs of [`Lookout`]. A server that `stays` is ended with the client.
 pub fn run_meeting_at(
     place: Place<'_>,
     server: &Words,
     client: &Words,
+    port: u16,
     stays: bool,
     limit: Duration,
 ) -> Result<(Output, Output), Failure> {
     let environment = place.environment()?;
+    let lookout = Lookout::new(port, server);
     let mut first = Running::start(server, &environment, place.server())?;
-    let begun = Instant::now();
-    thread::sleep(BEFORE_CLIENT);
-    let second = loop {
-        let mut second = Running::start(client, &environment, place.client())?;
-        wait_until(limit, || second.has_ended());
-        let second = second.finish();
-        let again = !second.is_fine() && second.status.is_some() && !first.has_ended();
-        if !again || begun.elapsed() > LISTEN_PATIENCE.min(limit) {
-            break second;
-        }
-        thread::sleep(BEFORE_CLIENT);
-    };
+    let server_pid = first.child.id();
+    wait_until(LISTEN_PATIENCE.min(limit), || {
+        lookout.can_be_called(server_pid) || first.has_ended()
+    });
+    drop(lookout);
+    let mut second = Running::start(client, &environment, place.client())?;
+    wait_until(limit, || second.has_ended());
     if !stays {
         wait_until(END_PATIENCE.min(limit), || first.has_ended());
     }
-    Ok((first.finish(), second))
+    Ok((first.finish(), second.finish()))
 }
 
 fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) {
@@ -344,18 +350,6 @@ fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listening_port_is_seen_without_touching_it() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port();
-        let own = std::process::id();
-        assert!(is_listening(own, port));
-        drop(listener);
-        // A process that another test forks meanwhile holds a copy for a moment.
-        wait_until(Duration::from_secs(5), || !is_listening(own, port));
-        assert!(!is_listening(own, port));
-    }
 
     #[test]
     fn stragglers_are_killed_and_their_output_kept() {
