@@ -1,0 +1,71 @@
+//! Where the libraries of the tests come from.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The directory that holds Ferriband's `libibverbs.so.1`, freshly built by `cargo xtask libs`.
+#[allow(dead_code)] // each test file uses its own half
+pub fn library_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        let library = PathBuf::from(paths.lines().next().expect("a library"));
+        library
+            .parent()
+            .expect("it lies in a directory")
+            .to_path_buf()
+    })
+}
+
+/// Builds the fake library with these macros defined; `None` where the headers are missing (Debian: libibverbs-dev).
+#[allow(dead_code)] // as above
+pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
+    let headers = Command::new("cc")
+        .args([
+            "-E",
+            "-include",
+            "infiniband/verbs.h",
+            "-x",
+            "c",
+            "/dev/null",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("a C compiler, which linking Rust needs anyway");
+    if !headers.success() {
+        eprintln!("skipped: infiniband/verbs.h is not installed (apt install libibverbs-dev)");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_verbs.c");
+    let map = source.with_extension("map");
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.so"));
+    let status = Command::new("cc")
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-O1",
+            "-shared",
+            "-fPIC",
+        ])
+        .args(defined.iter().map(|name| format!("-D{name}")))
+        .arg("-Wl,-soname,libfake_verbs.so.1")
+        .arg(format!("-Wl,--version-script={}", map.display()))
+        .arg("-o")
+        .arg(&library)
+        .arg(&source)
+        .status()
+        .expect("cc runs");
+    assert!(status.success(), "compiling fake_verbs.c: {status}");
+    Some(library)
+}
