@@ -1,0 +1,512 @@
+//! The loops of the predefined operations.
+//!
+//! `inout[i] = in[i] op inout[i]`, as MPI orders the operands (6.9.1). Buffers are the application's: they are read and written
+//! element by element through pointers that need no alignment, in loops that the compiler turns into vector code; where the
+//! processor has AVX2 a second copy of the hot ones is compiled for it.
+//!
+//! `long double` is computed by the x87 itself in a few lines of assembly, binary128 by the compiler's own runtime functions
+//! (Rust has a type for neither), binary16 in binary32.
+
+use crate::error::Error;
+use crate::float::{f16_to_f32, f32_to_f16, f80_to_f128, order_of_f128};
+use crate::named::Kind;
+use crate::op::Op;
+use std::arch::asm;
+use std::arch::x86_64::__m128i;
+
+/// Combines `count` elements of a kind at `input` into those at `inout`.
+///
+/// [`Error::Operation`] if the operation is not defined for the kind; then nothing was written.
+///
+/// # Safety
+///
+/// `count` elements, [`Kind::extent`] bytes apart, can be read at `input`, and read and written at `inout` (the padding behind the
+/// last pair is not touched); the two ranges do not overlap, and no other thread writes to them meanwhile.
+pub unsafe fn reduce(
+    op: Op,
+    kind: Kind,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+) -> Result<(), Error> {
+    let range = Range {
+        input,
+        inout,
+        count,
+    };
+    let done = match (op, kind) {
+        (Op::NoOp, _) => true,
+        (Op::Replace, _) => {
+            // Without the padding behind the last element.
+            let padding = kind
+                .parts()
+                .map_or(0, |[_, (index, at)]| kind.extent() - at - index.size());
+            let bytes = (count * kind.extent() as usize).saturating_sub(padding as usize);
+            // SAFETY: the caller promises both ranges and that they do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(input, inout, bytes) };
+            true
+        }
+        // SAFETY: the caller's promises are those of `Range`.
+        _ => unsafe { by_kind(op, kind, range) },
+    };
+    match done {
+        true => Ok(()),
+        false => Err(Error::Operation {
+            op: op.name(),
+            datatype: "this datatype",
+        }),
+    }
+}
+
+/// The operands of one call: see [`reduce`] for what holds of them.
+#[derive(Clone, Copy)]
+struct Range {
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+}
+
+/// # Safety
+///
+/// As [`reduce`].
+unsafe fn by_kind(op: Op, kind: Kind, range: Range) -> bool {
+    // SAFETY: each call passes on what the caller promised, with an element type of the kind's size and layout.
+    unsafe {
+        match kind {
+            Kind::I8 | Kind::Char => vectors::<i8>(op, range),
+            Kind::I16 => vectors::<i16>(op, range),
+            Kind::I32 => vectors::<i32>(op, range),
+            Kind::I64 | Kind::Long => vectors::<i64>(op, range),
+            Kind::I128 => elements::<i128>(op, range),
+            Kind::U8 | Kind::Byte => vectors::<u8>(op, range),
+            Kind::U16 => vectors::<u16>(op, range),
+            Kind::U32 => vectors::<u32>(op, range),
+            Kind::U64 | Kind::Ulong => vectors::<u64>(op, range),
+            Kind::Bool | Kind::L8 => logicals::<u8>(op, range),
+            Kind::L16 => logicals::<u16>(op, range),
+            Kind::L32 => logicals::<u32>(op, range),
+            Kind::L64 => logicals::<u64>(op, range),
+            Kind::L128 => logicals::<i128>(op, range),
+            Kind::F16 => elements::<F16>(op, range),
+            Kind::F32 => vectors::<f32>(op, range),
+            Kind::F64 => vectors::<f64>(op, range),
+            Kind::F80 => elements::<F80>(op, range),
+            Kind::F128 => elements::<F128>(op, range),
+            Kind::C16 => complex::<F16>(op, range),
+            Kind::C32 => complex::<f32>(op, range),
+            Kind::C64 => complex::<f64>(op, range),
+            Kind::C80 => complex::<F80>(op, range),
+            Kind::C128 => complex::<F128>(op, range),
+            Kind::FloatInt => pairs::<f32, i32>(op, range),
+            Kind::DoubleInt => pairs::<f64, i32>(op, range),
+            Kind::LongInt => pairs::<i64, i32>(op, range),
+            Kind::IntInt => pairs::<i32, i32>(op, range),
+            Kind::ShortInt => pairs::<i16, i32>(op, range),
+            Kind::LongDoubleInt => pairs::<F80, i32>(op, range),
+            Kind::FloatFloat => pairs::<f32, f32>(op, range),
+            Kind::DoubleDouble => pairs::<f64, f64>(op, range),
+            Kind::Packed | Kind::Wchar => false,
+        }
+    }
+}
+
+/// An element that operations compute with. The methods that a kind does not have are never reached: `BITS` says so.
+trait Element: Copy {
+    /// True if it has bitwise operations.
+    const BITS: bool;
+    const ZERO: Self;
+    const ONE: Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn more(self, than: Self) -> bool;
+    fn same(self, other: Self) -> bool;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+
+    #[inline(always)]
+    fn truth(self) -> bool {
+        !self.same(Self::ZERO)
+    }
+
+    #[inline(always)]
+    fn of(truth: bool) -> Self {
+        if truth { Self::ONE } else { Self::ZERO }
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {$(
+        impl Element for $type {
+            const BITS: bool = true;
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self { self.wrapping_sub(other) }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline(always)]
+            fn more(self, than: Self) -> bool { self > than }
+            #[inline(always)]
+            fn same(self, other: Self) -> bool { self == other }
+            #[inline(always)]
+            fn and(self, other: Self) -> Self { self & other }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self { self | other }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self { self ^ other }
+        }
+    )*};
+}
+
+integers!(i8 i16 i32 i64 i128 u8 u16 u32 u64);
+
+macro_rules! without_bits {
+    () => {
+        const BITS: bool = false;
+        #[inline(always)]
+        fn and(self, _: Self) -> Self {
+            self
+        }
+        #[inline(always)]
+        fn or(self, _: Self) -> Self {
+            self
+        }
+        #[inline(always)]
+        fn xor(self, _: Self) -> Self {
+            self
+        }
+    };
+}
+
+macro_rules! floats {
+    ($($type:ty)*) => {$(
+        impl Element for $type {
+            without_bits!();
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn add(self, other: Self) -> Self { self + other }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self { self - other }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self { self * other }
+            #[inline(always)]
+            fn more(self, than: Self) -> bool { self > than }
+            #[inline(always)]
+            fn same(self, other: Self) -> bool { self == other }
+        }
+    )*};
+}
+
+floats!(f32 f64);
+
+/// binary16.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct F16(u16);
+
+impl F16 {
+    #[inline(always)]
+    fn with(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        Self(f32_to_f16(f(f16_to_f32(self.0), f16_to_f32(other.0))))
+    }
+}
+
+impl Element for F16 {
+    without_bits!();
+    const ZERO: Self = Self(0);
+    const ONE: Self = Self(0x3c00);
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.with(other, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.with(other, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn more(self, than: Self) -> bool {
+        f16_to_f32(self.0) > f16_to_f32(than.0)
+    }
+    #[inline(always)]
+    fn same(self, other: Self) -> bool {
+        f16_to_f32(self.0) == f16_to_f32(other.0)
+    }
+}
+
+/// The x87's extended format, as C's `long double` lies in memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct F80([u8; 16]);
+
+macro_rules! x87 {
+    ($instruction:literal, $a:expr, $b:expr) => {{
+        let (a, mut b) = ($a, $b);
+        // SAFETY: reads 10 bytes of `a` and of `b` and writes 10 bytes of `b`, which are locals of 16; leaves the register
+        // stack as empty as the calling convention wants it.
+        unsafe {
+            asm!(
+                "fld tbyte ptr [{a}]",
+                "fld tbyte ptr [{b}]",
+                $instruction,
+                "fstp tbyte ptr [{b}]",
+                a = in(reg) a.0.as_ptr(),
+                b = in(reg) b.0.as_mut_ptr(),
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack),
+            );
+        }
+        b
+    }};
+}
+
+impl F80 {
+    fn order(self) -> Option<i128> {
+        let [number @ .., _, _, _, _, _, _] = self.0;
+        order_of_f128(f80_to_f128(number))
+    }
+}
+
+impl Element for F80 {
+    without_bits!();
+    const ZERO: Self = Self([0; 16]);
+    const ONE: Self = Self([0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f, 0, 0, 0, 0, 0, 0]);
+    fn add(self, other: Self) -> Self {
+        x87!("faddp st(1), st", self, other)
+    }
+    fn sub(self, other: Self) -> Self {
+        x87!("fsubp st(1), st", self, other)
+    }
+    fn mul(self, other: Self) -> Self {
+        x87!("fmulp st(1), st", self, other)
+    }
+    fn more(self, than: Self) -> bool {
+        matches!((self.order(), than.order()), (Some(a), Some(b)) if a > b)
+    }
+    fn same(self, other: Self) -> bool {
+        matches!((self.order(), other.order()), (Some(a), Some(b)) if a == b)
+    }
+}
+
+/// IEEE binary128.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct F128(u128);
+
+/// The compiler's runtime functions for binary128. The calling convention passes such a number as it passes a vector of 16
+/// bytes; the declarations here have no parameters because vectors may not stand in them.
+mod runtime {
+    unsafe extern "C" {
+        pub fn __addtf3();
+        pub fn __subtf3();
+        pub fn __multf3();
+    }
+}
+
+impl F128 {
+    fn with(self, other: Self, function: unsafe extern "C" fn()) -> Self {
+        // SAFETY: the functions' true type, see `runtime`; the two vector types have the size and bits of u128.
+        unsafe {
+            let function: unsafe extern "C" fn(__m128i, __m128i) -> __m128i =
+                std::mem::transmute(function);
+            let [a, b] = [self.0, other.0].map(|bits| std::mem::transmute::<u128, __m128i>(bits));
+            Self(std::mem::transmute::<__m128i, u128>(function(a, b)))
+        }
+    }
+}
+
+impl Element for F128 {
+    without_bits!();
+    const ZERO: Self = Self(0);
+    const ONE: Self = Self(0x3fff << 112);
+    fn add(self, other: Self) -> Self {
+        self.with(other, runtime::__addtf3)
+    }
+    fn sub(self, other: Self) -> Self {
+        self.with(other, runtime::__subtf3)
+    }
+    fn mul(self, other: Self) -> Self {
+        self.with(other, runtime::__multf3)
+    }
+    fn more(self, than: Self) -> bool {
+        matches!((order_of_f128(self.0), order_of_f128(than.0)), (Some(a), Some(b)) if a > b)
+    }
+    fn same(self, other: Self) -> bool {
+        matches!((order_of_f128(self.0), order_of_f128(other.0)), (Some(a), Some(b)) if a == b)
+    }
+}
+
+/// `inout[i] = f(input[i], inout[i])`.
+///
+/// # Safety
+///
+/// As [`reduce`], for elements of type `T`.
+#[inline(always)]
+unsafe fn each<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
+    let (input, inout) = (range.input.cast::<T>(), range.inout.cast::<T>());
+    for index in 0..range.count {
+        // SAFETY: the index is below the count for which the caller promises both ranges.
+        unsafe {
+            let place = inout.add(index);
+            place.write_unaligned(f(input.add(index).read_unaligned(), place.read_unaligned()));
+        }
+    }
+}
+
+/// [`elements`] in the code for this processor.
+///
+/// # Safety
+///
+/// As [`reduce`], for elements of type `T`.
+unsafe fn vectors<T: Element>(op: Op, range: Range) -> bool {
+    #[target_feature(enable = "avx2")]
+    unsafe fn avx2<T: Element>(op: Op, range: Range) -> bool {
+        // SAFETY: passed on.
+        unsafe { elements::<T>(op, range) }
+    }
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the rest is passed on.
+        unsafe { avx2::<T>(op, range) }
+    } else {
+        // SAFETY: passed on.
+        unsafe { elements::<T>(op, range) }
+    }
+}
+
+/// False if the elements do not have the operation.
+///
+/// # Safety
+///
+/// As [`reduce`], for elements of type `T`.
+#[inline(always)]
+unsafe fn elements<T: Element>(op: Op, range: Range) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        match op {
+            Op::Sum => each(range, T::add),
+            Op::Prod => each(range, T::mul),
+            Op::Max => each(range, |a: T, b: T| if a.more(b) { a } else { b }),
+            Op::Min => each(range, |a: T, b: T| if b.more(a) { a } else { b }),
+            Op::Band if T::BITS => each(range, T::and),
+            Op::Bor if T::BITS => each(range, T::or),
+            Op::Bxor if T::BITS => each(range, T::xor),
+            Op::Land => each(range, |a: T, b: T| T::of(a.truth() & b.truth())),
+            Op::Lor => each(range, |a: T, b: T| T::of(a.truth() | b.truth())),
+            Op::Lxor => each(range, |a: T, b: T| T::of(a.truth() ^ b.truth())),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// # Safety
+///
+/// As [`reduce`], for elements of type `T`.
+unsafe fn logicals<T: Element>(op: Op, range: Range) -> bool {
+    match op {
+        Op::Land | Op::Lor | Op::Lxor | Op::Band | Op::Bor | Op::Bxor => {
+            // SAFETY: passed on.
+            unsafe { elements::<T>(op, range) }
+        }
+        _ => false,
+    }
+}
+
+/// # Safety
+///
+/// As [`reduce`], for complex numbers with parts of type `T`.
+unsafe fn complex<T: Element>(op: Op, range: Range) -> bool {
+    match op {
+        Op::Sum => {
+            let parts = Range {
+                count: range.count * 2,
+                ..range
+            };
+            // SAFETY: a complex number is two parts, one after the other.
+            unsafe { each(parts, T::add) };
+        }
+        // SAFETY: passed on.
+        Op::Prod => unsafe {
+            each(range, |[a, b]: [T; 2], [c, d]: [T; 2]| {
+                [a.mul(c).sub(b.mul(d)), a.mul(d).add(b.mul(c))]
+            });
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// A value and its index, laid out as C does. Its padding is never touched: a buffer may end with the last index.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Pair<V, I> {
+    value: V,
+    index: I,
+}
+
+impl<V: Copy, I: Copy> Pair<V, I> {
+    /// # Safety
+    ///
+    /// A value and an index can be read at `place`, as C lays them out.
+    #[inline(always)]
+    unsafe fn read(place: *const Self) -> (V, I) {
+        // SAFETY: the members lie at their offsets.
+        unsafe {
+            (
+                (&raw const (*place).value).read_unaligned(),
+                (&raw const (*place).index).read_unaligned(),
+            )
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`reduce`], for pairs of these types.
+unsafe fn pairs<V: Element, I: Element>(op: Op, range: Range) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        match op {
+            Op::Maxloc => each_pair::<V, I>(range, |a, b| a.more(b)),
+            Op::Minloc => each_pair::<V, I>(range, |a, b| b.more(a)),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Keeps the pair whose value `wins`; of equal values the lower index.
+///
+/// # Safety
+///
+/// As [`reduce`], for pairs of these types.
+#[inline(always)]
+unsafe fn each_pair<V: Element, I: Element>(range: Range, wins: impl Fn(V, V) -> bool) {
+    for index in 0..range.count {
+        // SAFETY: the index is below the count for which the caller promises both ranges; `Pair` has the layout of C.
+        unsafe {
+            let place = range.inout.cast::<Pair<V, I>>().wrapping_add(index);
+            let (value, at) = Pair::read(range.input.cast::<Pair<V, I>>().wrapping_add(index));
+            let (old, old_at) = Pair::read(place);
+            if wins(value, old) {
+                (&raw mut (*place).value).write_unaligned(value);
+                (&raw mut (*place).index).write_unaligned(at);
+            } else if value.same(old) && old_at.more(at) {
+                (&raw mut (*place).index).write_unaligned(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "kernels_tests.rs"]
+mod tests;
