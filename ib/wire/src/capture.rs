@@ -4,9 +4,11 @@
 use crate::error::EmitError;
 use crate::grh::Grh;
 use crate::ip::Ipv4;
+use crate::lrh::Lrh;
+use crate::native::{NativeHeaders, VCRC_LEN};
 use crate::pcapng::Direction;
 use crate::roce::{RoceHeaders, RoceIp, check_datagram};
-use crate::types::Qpn;
+use crate::types::{Gid, Lid, Qpn, Sl, Vl};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -101,6 +103,45 @@ pub struct Endpoints {
     pub identification: Option<u16>,
 }
 
+/// What lies below a packet's transport header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ends {
+    /// RoCEv2.
+    Roce(Endpoints),
+    /// InfiniBand.
+    Native(NativeHeaders),
+}
+
+impl Ends {
+    /// Addresses or GIDs, source and destination; None for an InfiniBand packet that has none.
+    pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        match self {
+            Ends::Roce(ends) => Some((ends.source, ends.destination)),
+            Ends::Native(headers) => headers
+                .grh
+                .map(|grh| (grh.sgid.0.into(), grh.dgid.0.into())),
+        }
+    }
+}
+
+/// The headers below a packet's transport header, as they travelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Below {
+    /// IP and UDP.
+    Roce(RoceHeaders),
+    /// LRH and GRH.
+    Native(NativeHeaders),
+}
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Below::Roce(headers) => headers.fmt(f),
+            Below::Native(headers) => headers.fmt(f),
+        }
+    }
+}
+
 /// A packet and what is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
@@ -114,10 +155,10 @@ pub struct Captured<'a> {
     pub rule: Option<u8>,
     /// The queue pair of this host that sent it; of packets that came, the destination in the BTH says it.
     pub local_qpn: Option<Qpn>,
-    /// The interface by which it came or went.
+    /// The interface by which it came or went; 0 for the InfiniBand port.
     pub ifindex: u32,
     /// Addresses.
-    pub ends: Endpoints,
+    pub ends: Ends,
     /// Bytes of the whole packet from BTH to ICRC.
     pub length: usize,
     /// The packet from the BTH on, as far as it was captured.
@@ -133,22 +174,31 @@ struct Head {
     fate: u8,
     /// Number + 1; 0 for none.
     rule: u8,
-    /// 4 or 6.
+    /// [`FAMILY_V4`] and so on.
     family: u8,
     ifindex: U32,
     /// Number + 1; 0 for none.
     local_qpn: U32,
     length: U32,
+    /// UDP source port, or source LID.
     source_port: U16,
-    /// Identification, and whether it is one.
+    /// Identification, and whether it is one; or destination LID.
     identification: U16,
     has_identification: u8,
     traffic_class: u8,
     hop_limit: u8,
-    reserved: u8,
+    /// Service level.
+    sl: u8,
+    flow_label: U32,
     source: [u8; 16],
     destination: [u8; 16],
 }
+
+/// RoCEv2 over IPv4 and over IPv6, InfiniBand with a GRH and without.
+const FAMILY_V4: u8 = 4;
+const FAMILY_V6: u8 = 6;
+const FAMILY_GLOBAL: u8 = 1;
+const FAMILY_LOCAL: u8 = 2;
 
 /// Bytes of a record before the packet's.
 pub const CAPTURE_HEAD: usize = size_of::<Head>();
@@ -168,19 +218,14 @@ impl<'a> Captured<'a> {
             direction: self.direction as u8,
             fate: self.fate as u8,
             rule: self.rule.map_or(0, |rule| rule.saturating_add(1)),
-            family: if self.ends.source.is_ipv6() { 6 } else { 4 },
             ifindex: self.ifindex.into(),
             local_qpn: self.local_qpn.map_or(0, |qpn| qpn.0.wrapping_add(1)).into(),
             // a packet is shorter than 2^32
             length: (self.length as u32).into(),
-            source_port: self.ends.source_port.into(),
-            identification: self.ends.identification.unwrap_or(0).into(),
-            has_identification: self.ends.identification.is_some().into(),
-            traffic_class: self.ends.traffic_class,
-            hop_limit: self.ends.hop_limit,
-            reserved: 0,
-            source: octets(self.ends.source),
-            destination: octets(self.ends.destination),
+            ..match &self.ends {
+                Ends::Roce(ends) => Head::of_roce(ends),
+                Ends::Native(headers) => Head::of_native(headers),
+            }
         };
         let mut bytes = [0; CAPTURE_HEAD];
         bytes.copy_from_slice(head.as_bytes());
@@ -190,14 +235,6 @@ impl<'a> Captured<'a> {
     /// Reads a record. None for one that no adapter writes.
     pub fn parse(record: &'a [u8]) -> Option<Self> {
         let (head, bytes) = Head::ref_from_prefix(record).ok()?;
-        let address = |octets: [u8; 16]| {
-            let v6 = Ipv6Addr::from(octets);
-            match head.family {
-                4 => v6.to_ipv4_mapped().map(IpAddr::V4),
-                6 => Some(IpAddr::V6(v6)),
-                _ => None,
-            }
-        };
         let direction = [Direction::Inbound, Direction::Outbound]
             .into_iter()
             .find(|direction| *direction as u8 == head.direction)?;
@@ -212,23 +249,29 @@ impl<'a> Captured<'a> {
             rule: head.rule.checked_sub(1),
             local_qpn: head.local_qpn.get().checked_sub(1).map(Qpn),
             ifindex: head.ifindex.get(),
-            ends: Endpoints {
-                source: address(head.source)?,
-                destination: address(head.destination)?,
-                source_port: head.source_port.get(),
-                traffic_class: head.traffic_class,
-                hop_limit: head.hop_limit,
-                identification: (head.has_identification != 0).then(|| head.identification.get()),
-            },
+            ends: head.ends()?,
             length,
             bytes,
         })
     }
 
-    /// IP and UDP headers. An IPv4 identification that the socket layer does not say is found by the ICRC, if the packet is whole
-    /// and right, and 0 else; `None` in the second place says that the ICRC is wrong or cannot be checked.
-    pub fn headers(&self) -> (RoceHeaders, Option<()>) {
-        let ends = &self.ends;
+    /// The headers below the transport header. An IPv4 identification that the socket layer does not say is found by the ICRC, if the
+    /// packet is whole and right, and 0 else; `None` in the second place says that the ICRC is wrong or cannot be checked.
+    pub fn headers(&self) -> (Below, Option<()>) {
+        let whole = self.bytes.len() == self.length;
+        match &self.ends {
+            Ends::Roce(ends) => {
+                let (headers, right) = self.roce_headers(ends);
+                (Below::Roce(headers), right)
+            }
+            Ends::Native(headers) => {
+                let right = whole && headers.check(self.bytes).is_ok();
+                (Below::Native(*headers), right.then_some(()))
+            }
+        }
+    }
+
+    fn roce_headers(&self, ends: &Endpoints) -> (RoceHeaders, Option<()>) {
         let ip = match (ends.source, ends.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => RoceIp::V4(Ipv4 {
                 tos: ends.traffic_class,
@@ -243,8 +286,8 @@ impl<'a> Captured<'a> {
                 traffic_class: ends.traffic_class,
                 flow_label: 0,
                 hop_limit: ends.hop_limit,
-                sgid: crate::Gid(octets(source)),
-                dgid: crate::Gid(octets(destination)),
+                sgid: Gid(octets(source)),
+                dgid: Gid(octets(destination)),
             }),
         };
         let mut headers = RoceHeaders {
@@ -265,15 +308,125 @@ impl<'a> Captured<'a> {
         (headers, Some(()))
     }
 
-    /// Writes the packet from its IP header on, as it travels, to the start of `out`; returns the bytes written and those that the
-    /// whole packet has.
+    /// Writes the packet from its IP header or LRH on, as it travels, to the start of `out`; returns the bytes written and those that the
+    /// whole packet has. An InfiniBand packet has its VCRC at its end.
     ///
     /// # Errors
-    /// `BufferTooSmall`; lengths that a datagram cannot have.
+    /// `BufferTooSmall`; lengths that a packet cannot have.
     pub fn emit(&self, out: &mut [u8]) -> Result<(usize, usize), EmitError> {
-        let (headers, _) = self.headers();
-        let before = headers.emit_datagram(self.bytes, self.length, out)?;
-        Ok((before + self.bytes.len(), before + self.length))
+        match self.headers().0 {
+            Below::Roce(headers) => {
+                let before = headers.emit_datagram(self.bytes, self.length, out)?;
+                Ok((before + self.bytes.len(), before + self.length))
+            }
+            Below::Native(headers) => {
+                let written = headers.emit(self.bytes, self.length, out)?;
+                Ok((written, headers.wire_len() + self.length + VCRC_LEN))
+            }
+        }
+    }
+}
+
+impl Head {
+    const EMPTY: Head = Head {
+        time_ns: U64::ZERO,
+        direction: 0,
+        fate: 0,
+        rule: 0,
+        family: 0,
+        ifindex: U32::ZERO,
+        local_qpn: U32::ZERO,
+        length: U32::ZERO,
+        source_port: U16::ZERO,
+        identification: U16::ZERO,
+        has_identification: 0,
+        traffic_class: 0,
+        hop_limit: 0,
+        sl: 0,
+        flow_label: U32::ZERO,
+        source: [0; 16],
+        destination: [0; 16],
+    };
+
+    fn of_roce(ends: &Endpoints) -> Head {
+        let family = match ends.source {
+            IpAddr::V4(_) => FAMILY_V4,
+            IpAddr::V6(_) => FAMILY_V6,
+        };
+        Head {
+            family,
+            source_port: ends.source_port.into(),
+            identification: ends.identification.unwrap_or(0).into(),
+            has_identification: ends.identification.is_some().into(),
+            traffic_class: ends.traffic_class,
+            hop_limit: ends.hop_limit,
+            source: octets(ends.source),
+            destination: octets(ends.destination),
+            ..Head::EMPTY
+        }
+    }
+
+    fn of_native(headers: &NativeHeaders) -> Head {
+        let lrh = &headers.lrh;
+        let local = Head {
+            family: FAMILY_LOCAL,
+            source_port: lrh.slid.0.into(),
+            identification: lrh.dlid.0.into(),
+            sl: lrh.sl.0,
+            ..Head::EMPTY
+        };
+        match &headers.grh {
+            None => local,
+            Some(grh) => Head {
+                family: FAMILY_GLOBAL,
+                traffic_class: grh.traffic_class,
+                hop_limit: grh.hop_limit,
+                flow_label: grh.flow_label.into(),
+                source: grh.sgid.0,
+                destination: grh.dgid.0,
+                ..local
+            },
+        }
+    }
+
+    /// None for what no adapter writes.
+    fn ends(&self) -> Option<Ends> {
+        let address = |octets: [u8; 16]| {
+            let v6 = Ipv6Addr::from(octets);
+            match self.family {
+                FAMILY_V4 => v6.to_ipv4_mapped().map(IpAddr::V4),
+                _ => Some(IpAddr::V6(v6)),
+            }
+        };
+        let lrh = Lrh {
+            // packets of one host have met no link that has lanes
+            vl: Vl(0),
+            sl: Sl(self.sl & 0xf),
+            dlid: Lid(self.identification.get()),
+            slid: Lid(self.source_port.get()),
+        };
+        match self.family {
+            FAMILY_LOCAL => Some(Ends::Native(NativeHeaders { lrh, grh: None })),
+            FAMILY_GLOBAL => Some(Ends::Native(NativeHeaders {
+                lrh,
+                grh: Some(Grh {
+                    traffic_class: self.traffic_class,
+                    flow_label: self.flow_label.get() & 0xf_ffff,
+                    hop_limit: self.hop_limit,
+                    sgid: Gid(self.source),
+                    dgid: Gid(self.destination),
+                }),
+            })),
+            FAMILY_V4 | FAMILY_V6 => Some(Ends::Roce(Endpoints {
+                source: address(self.source)?,
+                destination: address(self.destination)?,
+                source_port: self.source_port.get(),
+                traffic_class: self.traffic_class,
+                hop_limit: self.hop_limit,
+                identification: (self.has_identification != 0).then(|| self.identification.get()),
+            })),
+            _ => None,
+        }
     }
 }
 
@@ -313,14 +466,14 @@ mod tests {
             rule: Some(0),
             local_qpn: Some(Qpn(0)),
             ifindex: 3,
-            ends: Endpoints {
+            ends: Ends::Roce(Endpoints {
                 source,
                 destination,
                 source_port: 0xC001,
                 traffic_class: 2,
                 hop_limit: 64,
                 identification,
-            },
+            }),
             length: bytes.len(),
             bytes,
         }
@@ -330,7 +483,9 @@ mod tests {
     fn the_packet_is_built_up_as_it_travelled_whatever_its_identification() {
         for (v6, sent) in [(false, 0u16), (false, 41), (true, 0)] {
             let plain = captured(&[], Some(sent), v6);
-            let (headers, _) = plain.headers();
+            let Below::Roce(headers) = plain.headers().0 else {
+                panic!("it is a RoCEv2 packet")
+            };
             let whole = RocePacket {
                 headers,
                 udp_checksum: true,
@@ -349,6 +504,55 @@ mod tests {
             let mut wrong = datagram.clone();
             wrong[0] ^= 0x80;
             assert!(captured(&wrong, None, v6).headers().1.is_none());
+        }
+    }
+
+    fn native(bytes: &[u8], grh: bool) -> Captured<'_> {
+        let mut one = captured(bytes, None, true);
+        one.ifindex = 0;
+        one.ends = Ends::Native(NativeHeaders {
+            lrh: Lrh {
+                vl: Vl(0),
+                sl: Sl(5),
+                dlid: Lid(0xC001),
+                slid: Lid(2),
+            },
+            grh: grh.then_some(Grh {
+                traffic_class: 3,
+                flow_label: 0xf_fff1,
+                hop_limit: 9,
+                sgid: Gid([7; 16]),
+                dgid: Gid([8; 16]),
+            }),
+        });
+        one
+    }
+
+    #[test]
+    fn an_infiniband_packet_is_built_up_with_both_checksums() {
+        for grh in [false, true] {
+            let Ends::Native(headers) = native(&[], grh).ends else {
+                panic!("it is an InfiniBand packet")
+            };
+            let whole = crate::NativePacket {
+                lrh: headers.lrh,
+                grh: headers.grh,
+                packet: packet(),
+            };
+            let mut expected = [0; 128];
+            let len = whole.emit(&mut expected).expect("fits");
+            let bytes = expected[headers.wire_len()..len - VCRC_LEN].to_vec();
+            let mut came = native(&bytes, grh);
+            assert!(came.headers().1.is_some());
+            let mut out = [0; 128];
+            assert_eq!(came.emit(&mut out), Ok((len, len)));
+            assert_eq!(out, expected, "grh {grh}");
+            let mut record = came.head().to_vec();
+            record.extend_from_slice(&bytes);
+            assert_eq!(Captured::parse(&record), Some(came));
+            came.bytes = &bytes[..8];
+            assert!(came.headers().1.is_none());
+            assert_eq!(came.emit(&mut out), Ok((headers.wire_len() + 8, len)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! One line for a packet, as `ferriband dump` prints it. The names come from the opcode table.
 
 use crate::aeth::{Aeth, NakCode, Syndrome};
-use crate::native::NativePacket;
+use crate::native::{NativeHeaders, NativePacket};
 use crate::opcode::Operation;
 use crate::packet::{Headers, Packet};
 use crate::roce::{RoceHeaders, RoceIp, RocePacket};
@@ -106,16 +106,11 @@ impl fmt::Display for Packet<'_> {
 
 impl fmt::Display for NativePacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lrh = &self.lrh;
-        write!(
-            f,
-            "lid {} > {} sl={} vl={} ",
-            lrh.slid, lrh.dlid, lrh.sl, lrh.vl
-        )?;
-        if let Some(grh) = &self.grh {
-            write!(f, "gid {} > {} ", grh.sgid, grh.dgid)?;
-        }
-        self.packet.fmt(f)
+        let headers = NativeHeaders {
+            lrh: self.lrh,
+            grh: self.grh,
+        };
+        write!(f, "{headers} {}", self.packet)
     }
 }
 
@@ -124,6 +119,21 @@ impl fmt::Display for RoceHeaders {
         match &self.ip {
             RoceIp::V4(ip) => write!(f, "{} > {}", ip.source, ip.destination),
             RoceIp::V6(ip) => write!(f, "{} > {}", ip.sgid, ip.dgid),
+        }
+    }
+}
+
+impl fmt::Display for NativeHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lrh = &self.lrh;
+        write!(
+            f,
+            "lid {} > {} sl={} vl={}",
+            lrh.slid, lrh.dlid, lrh.sl, lrh.vl
+        )?;
+        match &self.grh {
+            Some(grh) => write!(f, " gid {} > {}", grh.sgid, grh.dgid),
+            None => Ok(()),
         }
     }
 }
