@@ -92,8 +92,9 @@ pub enum Command {
     /// Programs are those of this user in this network namespace. Packets and troubles are the sums of all of them since
     /// the first one of those that now run began, those that ended meanwhile included.
     Status(StatusArgs),
-    /// Show the counters of Ethernet devices
+    /// Show the counters of devices whose queue pairs take packets
     ///
+    /// Ethernet devices, and ferri0 once queue pairs of it have taken packets (ferriband dump, ferriband fault).
     /// The first are those of the IBA (port_xmit_data in 4-byte words), the others those of RoCE adapters and of the Linux
     /// kernel's Soft-RoCE. They are sums over all programs of this user in this network namespace.
     Counters(CountersArgs),
@@ -152,8 +153,9 @@ pub enum Command {
     /// (dropped by a fault, no such queue pair) as its comment. A capture never slows an adapter down: what we are too
     /// slow for is lost, and counted.
     ///
-    /// Queue pairs of one host use no packets (the direct wire). While a capture runs, those that are created on an
-    /// Ethernet device take packets, so that they are seen; --leave-direct leaves them alone.
+    /// Queue pairs of one host use no packets (the direct wire). While a capture runs, those that are created
+    /// take packets, so that they are seen; --leave-direct leaves them alone. Packets of Ethernet devices are RoCEv2, those
+    /// of ferri0 InfiniBand packets (LID, GRH, ICRC and VCRC), which a file holds as ERF records.
     #[command(
         after_help = "Examples:\n  ferriband dump -c 20\n  ferriband dump -w trace.pcapng & ferriband run -- ibv_rc_pingpong -g 1 HOST\n  \
         ferriband dump -w - | wireshark -k -i -\n  ferriband dump --opcode ack,rc-send --peer 192.0.2.2 --json\n  \
@@ -308,6 +310,26 @@ pub enum Wire {
     Roce,
 }
 
+/// What a program's queue pairs reach those of the same host by.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostWire {
+    /// Shared memory.
+    Direct,
+    /// RoCEv2 packets on Ethernet devices; shared memory on ferri0.
+    Roce,
+    /// Packets on all devices, InfiniBand packets on ferri0.
+    Packets,
+}
+
+impl From<Wire> for HostWire {
+    fn from(wire: Wire) -> Self {
+        match wire {
+            Wire::Direct => HostWire::Direct,
+            Wire::Roce => HostWire::Roce,
+        }
+    }
+}
+
 /// Whether a program finds the files that the kernel would have for our devices.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sysfs {
@@ -324,9 +346,9 @@ pub struct AdapterArgs {
     /// The devices that the program finds, in this order: ferri0, ferri_INTERFACE [default: all].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub device: Vec<String>,
-    /// How peers of the same host are reached on an Ethernet device [default: direct].
+    /// How peers of the same host are reached [default: direct].
     #[arg(long, value_enum)]
-    pub wire: Option<Wire>,
+    pub wire: Option<HostWire>,
     /// How /sys/class/infiniband and /dev/infiniband are shown.
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub sysfs: Sysfs,
@@ -449,9 +471,10 @@ pub struct DemoArgs {
     /// Fewer iterations: what `make test` runs.
     #[arg(long)]
     pub quick: bool,
-    /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
+    /// direct: two processes of this host. packets: the same by InfiniBand packets of ferri0. roce: two hosts, made of network
+    /// namespaces joined by a veth pair.
     #[arg(long, value_enum, default_value = "direct")]
-    pub wire: Wire,
+    pub wire: HostWire,
     /// Both programs on one host of their own, with an Ethernet device: by packets with --wire roce, else by shared memory.
     #[arg(long)]
     pub one_host: bool,

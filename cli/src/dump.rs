@@ -65,6 +65,12 @@ pub fn command(args: &DumpArgs) -> Result<ExitCode, Failure> {
         };
         eprintln!("ferriband: {taken} packets{more}; {lost} lost because we were too slow");
     }
+    if output.misfits() > 0 {
+        eprintln!(
+            "  {} packets of another link layer are not in the file: the pcap format has one for all. pcapng holds both.",
+            output.misfits()
+        );
+    }
     if lost > 0 {
         eprintln!("  A larger --buffer or a small --snap keeps up with more.");
     }

@@ -130,7 +130,7 @@ fn add(host: &Host, args: &FaultArgs) -> Result<ExitCode, Failure> {
     if answers.direct > 0 {
         text::print_line(&format!(
             "  {} queue pairs are up on the direct wire, which has no packets: no rule meets them. Those that are created from now on \
-             on an Ethernet device take packets.",
+             take packets.",
             answers.direct
         ))?;
     }

@@ -4,7 +4,7 @@
 //! Owns: the search for the library directory and the environment of a program. The program is
 //! executed in place of this process, so that its pid, signals and exit status are its own.
 
-use crate::args::{AdapterArgs, Sysfs, Wire};
+use crate::args::{AdapterArgs, HostWire, Sysfs};
 use crate::failure::Failure;
 use crate::fault;
 use crate::text;
@@ -144,10 +144,11 @@ fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure>
 }
 
 /// What [`WIRE_VARIABLE`] says of a wire.
-pub fn wire_name(wire: Wire) -> &'static str {
+pub fn wire_name(wire: HostWire) -> &'static str {
     match wire {
-        Wire::Direct => "direct",
-        Wire::Roce => "roce",
+        HostWire::Direct => "direct",
+        HostWire::Roce => "roce",
+        HostWire::Packets => "packets",
     }
 }
 
@@ -324,7 +325,7 @@ mod tests {
         assert!(adapter_settings(&AdapterArgs::default()).is_empty());
         let adapter = AdapterArgs {
             device: vec!["ferri_eth0".into(), "ferri0".into()],
-            wire: Some(Wire::Roce),
+            wire: Some(HostWire::Roce),
             ..AdapterArgs::default()
         };
         assert_eq!(

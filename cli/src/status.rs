@@ -31,7 +31,7 @@ struct DeviceStatus {
     device: devices::Device,
     /// Its interface; none for ferri0.
     interface: Option<String>,
-    /// By name; none for ferri0, whose transfers are copies.
+    /// By name; none for ferri0 while all its transfers are copies.
     counters: Option<BTreeMap<&'static str, u64>>,
 }
 
@@ -64,8 +64,8 @@ pub fn counters(args: &CountersArgs) -> Result<ExitCode, Failure> {
         if let Some(name) = &args.device {
             devices.retain(|device| device.device.name == *name);
             if devices.is_empty() {
-                return Err(Failure::new(format!("there is no Ethernet device {name}"))
-                    .remedy("ferriband devices lists them; only Ethernet devices count packets"));
+                return Err(Failure::new(format!("there is no device {name} that counts packets"))
+                    .remedy("ferriband devices lists devices; ferri0 counts once queue pairs of it have taken packets"));
             }
         }
         if args.json.json {
@@ -107,9 +107,17 @@ fn look() -> Result<Status, Failure> {
     let devices = listed
         .into_iter()
         .map(|(device, interface)| {
-            let number = interface.as_deref().and_then(ifindex_of);
+            let counters = match &interface {
+                // one that is gone has no number
+                Some(interface) => Some(sums(&host, ifindex_of(interface).unwrap_or(u32::MAX))),
+                None => {
+                    let counts = host.port_counts();
+                    let counted = counts.iter().any(|count| count.ifindex == 0);
+                    counted.then(|| sums(&host, 0))
+                }
+            };
             DeviceStatus {
-                counters: interface.as_ref().map(|_| sums(&host, number.unwrap_or(0))),
+                counters,
                 interface,
                 device,
             }

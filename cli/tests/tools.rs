@@ -1,5 +1,5 @@
 //! `ferriband dump` and `ferriband fault` upon a running adapter: this test is the program, with queue pairs of its own on device
-//! `ferri_lo`, in a network of its own; the tools are the real ones. Where the system allows no network namespaces the tests
+//! `ferri_lo` or `ferri0`, in a network of its own; the tools are the real ones. Where the system allows no network namespaces the tests
 //! say so and pass, because rules would meet everybody else's packets there.
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use common::{eventually, process};
 use ferriband_hca::*;
 use ferriband_transport::types::*;
 use ferriband_wire::pcap::{LinkType, PcapReader};
-use ferriband_wire::{Opcode, RocePacket};
+use ferriband_wire::{NativePacket, Opcode, RocePacket};
 
 #[test]
 fn child_entry() {
@@ -32,12 +32,16 @@ macro_rules! on_packets {
     ($name:ident, $body:block) => {
         #[test]
         fn $name() {
-            inside(stringify!($name), Some("roce"), || $body);
+            inside(stringify!($name), ETHERNET, Some("roce"), || $body);
         }
     };
 }
 
-fn inside(name: &str, wire: Option<&str>, body: impl FnOnce()) {
+/// The devices of these tests.
+const ETHERNET: &str = "ferri_lo";
+const NATIVE: &str = "ferri0";
+
+fn inside(name: &str, device: &str, wire: Option<&str>, body: impl FnOnce()) {
     const INSIDE: &str = "FERRIBAND_CLI_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return body();
@@ -46,7 +50,7 @@ fn inside(name: &str, wire: Option<&str>, body: impl FnOnce()) {
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
-        .env("FERRIBAND_DEVICES", "ferri_lo")
+        .env("FERRIBAND_DEVICES", device)
         .env_remove("FERRIBAND_WIRE");
     if let Some(wire) = wire {
         command.env("FERRIBAND_WIRE", wire);
@@ -389,6 +393,16 @@ on_packets!(rules_meet_what_they_say_and_count_it, {
 });
 
 on_packets!(what_faults_do_is_overcome_but_for_losing_everything, {
+    faults_are_overcome();
+});
+
+#[test]
+fn so_it_is_on_the_infiniband_device() {
+    let name = "so_it_is_on_the_infiniband_device";
+    inside(name, NATIVE, Some("packets"), faults_are_overcome);
+}
+
+fn faults_are_overcome() {
     let mut pair = here();
     for (round, action) in ["duplicate", "corrupt", "reorder", "delay", "drop"]
         .iter()
@@ -433,9 +447,21 @@ on_packets!(what_faults_do_is_overcome_but_for_losing_everything, {
     pair.exchange();
     b.destroy(&bi);
     a.destroy(&ai);
-});
+}
 
 on_packets!(links_go_down_and_up_and_a_device_ends, {
+    links_and_devices_fail(ETHERNET);
+});
+
+#[test]
+fn so_do_those_of_the_infiniband_device() {
+    let name = "so_do_those_of_the_infiniband_device";
+    inside(name, NATIVE, Some("packets"), || {
+        links_and_devices_fail(NATIVE);
+    });
+}
+
+fn links_and_devices_fail(device: &str) {
     let (down, up) = (AsyncKind::PortErr as u64, AsyncKind::PortActive as u64);
     // tries that last longer than the commands take on a busy machine
     let patience = Setup {
@@ -445,24 +471,24 @@ on_packets!(links_go_down_and_up_and_a_device_ends, {
     let mut pair = Pair::alike(Party::here(), Party::here(), patience);
     let active = |pair: &Pair| pair.a.agent().end(0).qp.ctx.query_port(1).unwrap().active;
     write_and_see(&mut pair, 64, 1);
-    done(&["fault", "link", "down", "ferri_lo"]);
+    done(&["fault", "link", "down", device]);
     assert_eq!(next_event(&mut pair), Some(down));
     assert!(!active(&pair));
-    assert!(json(&["fault", "list", "--json"])["links_down"][0] == "ferri_lo");
+    assert!(json(&["fault", "list", "--json"])["links_down"][0] == device);
     pair.a.post(
         &pair.ai,
         &Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(1),
     );
     pair.a.expect_quiet(&pair.ai, 30);
-    done(&["fault", "link", "up", "ferri_lo"]);
+    done(&["fault", "link", "up", device]);
     assert_eq!(next_event(&mut pair), Some(up));
     assert!(active(&pair));
     pair.a.expect(&pair.ai, 1, WcStatus::Success);
-    done(&["fault", "port-error", "ferri_lo"]);
+    done(&["fault", "port-error", device]);
     assert_eq!(next_event(&mut pair), Some(down));
     assert_eq!(next_event(&mut pair), Some(up));
     pair.b.recv(&pair.bi, 5, 0, 8);
-    done(&["fault", "fatal", "ferri_lo"]);
+    done(&["fault", "fatal", device]);
     assert_eq!(next_event(&mut pair), Some(AsyncKind::DeviceFatal as u64));
     pair.b.expect(&pair.bi, 5, WcStatus::WrFlushErr);
     pair.a.post(
@@ -479,7 +505,7 @@ on_packets!(links_go_down_and_up_and_a_device_ends, {
             .status
             .success()
     );
-});
+}
 
 /// The next event that is not about a connection's first packet.
 fn next_event(pair: &mut Pair) -> Option<u64> {
@@ -496,6 +522,7 @@ fn next_event(pair: &mut Pair) -> Option<u64> {
 fn queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them() {
     inside(
         "queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them",
+        ETHERNET,
         None,
         || {
             let mut before = here();
@@ -524,29 +551,35 @@ fn queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them() {
 
 #[test]
 fn where_nothing_runs_faults_say_so() {
-    inside("where_nothing_runs_faults_say_so", Some("roce"), || {
-        let refused = output(&["fault", "add", "drop"]);
-        assert_eq!(refused.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(
-            said.contains("nothing runs") && said.contains("ferriband run --fault"),
-            "{said}"
-        );
-        assert_eq!(done(&["fault", "list"]), "no fault rules\n");
-        for wrong in [
-            &["fault", "add", "lose"][..],
-            &["fault", "add", "drop", "--probability", "2"],
-            &["run", "--fault", "drop opcode=none", "--", "true"],
-        ] {
-            assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");
-        }
-    });
+    inside(
+        "where_nothing_runs_faults_say_so",
+        ETHERNET,
+        Some("roce"),
+        || {
+            let refused = output(&["fault", "add", "drop"]);
+            assert_eq!(refused.status.code(), Some(1));
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(
+                said.contains("nothing runs") && said.contains("ferriband run --fault"),
+                "{said}"
+            );
+            assert_eq!(done(&["fault", "list"]), "no fault rules\n");
+            for wrong in [
+                &["fault", "add", "lose"][..],
+                &["fault", "add", "drop", "--probability", "2"],
+                &["run", "--fault", "drop opcode=none", "--", "true"],
+            ] {
+                assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");
+            }
+        },
+    );
 }
 
 #[test]
 fn a_program_brings_its_own_faults_along() {
     inside(
         "a_program_brings_its_own_faults_along",
+        ETHERNET,
         Some("roce"),
         || {
             // SAFETY: this process has one thread yet that reads the environment.
@@ -560,4 +593,135 @@ fn a_program_brings_its_own_faults_along() {
             );
         },
     );
+}
+
+/// Packets of a classic capture file, each whole, with both checksums right.
+fn native_packets(file: &Scratch) -> Vec<(Opcode, u32, usize)> {
+    let bytes = std::fs::read(&file.0).unwrap();
+    let reader = PcapReader::new(&bytes).unwrap();
+    assert_eq!(reader.link_type(), LinkType::Erf as u32);
+    let packet = |bytes: &[u8]| {
+        let native = NativePacket::parse(bytes).unwrap();
+        let bth = native.packet.bth();
+        (bth.opcode, bth.psn.get(), native.packet.payload.len())
+    };
+    reader.map(|record| packet(record.unwrap().bytes)).collect()
+}
+
+#[test]
+fn queue_pairs_of_ferri0_take_packets_while_somebody_wants_to_see_them() {
+    let name = "queue_pairs_of_ferri0_take_packets_while_somebody_wants_to_see_them";
+    inside(name, NATIVE, None, || {
+        let mut before = here();
+        before.exchange();
+        let file = Scratch::new("native.pcap");
+        let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
+        let mut during = here();
+        let len = 1 << 20;
+        write_and_see(&mut during, len, 2);
+        during.exchange();
+        before.exchange();
+        let said = dump.stop();
+        assert!(
+            said.contains("queue pairs are up on the direct wire"),
+            "{said}"
+        );
+        assert_eq!(lost(&said), 0, "{said}");
+        let (mut written, mut sent, mut acknowledged) = (BTreeSet::new(), 0, 0);
+        for (opcode, psn, payload) in native_packets(&file) {
+            use Opcode::*;
+            match opcode {
+                RcWriteFirst | RcWriteMiddle | RcWriteLast => _ = written.insert((psn, payload)),
+                RcSendOnly => sent += 1,
+                RcAcknowledge => acknowledged += 1,
+                other => panic!("{other:?} was not sent"),
+            }
+        }
+        let total: usize = written.iter().map(|(_, len)| len).sum();
+        assert_eq!(total, len as usize, "each byte once, tries again left out");
+        assert!(sent >= 2 && acknowledged >= 4, "{sent} {acknowledged}");
+        // on their wires for life
+        during.exchange();
+        let mut after = here();
+        let dump = Dump::start(&["-w", file.text(), "--leave-direct"]);
+        after.exchange();
+        let said = dump.stop();
+        assert!(said.contains("ferriband: 0 packets"), "{said}");
+        let counted = json(&["counters", NATIVE, "--json"]);
+        let packets = &counted[NATIVE]["port_xmit_packets"];
+        assert!(packets.as_u64().unwrap() >= 256, "{counted}");
+    });
+}
+
+#[test]
+fn wireshark_finds_nothing_wrong_with_packets_of_ferri0() {
+    let name = "wireshark_finds_nothing_wrong_with_packets_of_ferri0";
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("SKIPPED {name}: tshark is not installed (apt-get install tshark)");
+        return;
+    }
+    inside(name, NATIVE, Some("packets"), || {
+        let mut pair = here();
+        let file = Scratch::new("native.pcapng");
+        let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
+        for len in [1, 100, 5000, 70_000] {
+            write_and_see(&mut pair, len, 3);
+            pair.exchange();
+        }
+        let said = dump.stop();
+        // it guesses at what programs send; the packets are our matter
+        let dissected = Command::new("tshark")
+            .args(["-r", file.text(), "--disable-protocol", "rpcordma"])
+            .args([
+                "-T",
+                "fields",
+                "-e",
+                "infiniband.bth.opcode",
+                "-e",
+                "_ws.malformed",
+            ])
+            .output()
+            .unwrap();
+        assert!(dissected.status.success(), "{dissected:?}");
+        let text = String::from_utf8_lossy(&dissected.stdout).into_owned();
+        let taken = said.split("ferriband: ").last().unwrap();
+        let taken: usize = taken.split(' ').next().unwrap().parse().expect(&said);
+        assert!(taken > 40, "{said}");
+        assert_eq!(text.lines().count(), taken);
+        for line in text.lines() {
+            let mut fields = line.split('\t');
+            assert!(
+                fields.next().is_some_and(|opcode| !opcode.is_empty()),
+                "{line}"
+            );
+            assert_eq!(fields.next().unwrap_or(""), "", "{line}");
+        }
+    });
+}
+
+#[test]
+fn rules_of_ferri0_meet_its_packets_alone() {
+    let name = "rules_of_ferri0_meet_its_packets_alone";
+    inside(name, NATIVE, None, || {
+        let mut before = here();
+        done(&[
+            "fault", "add", "drop", "--opcode", "rc-send", "--count", "2", "--device", NATIVE,
+        ]);
+        let mut pair = here();
+        // what is on the direct wire meets no rule
+        before.exchange();
+        assert_eq!(rule(&json(&["fault", "list", "--json"]), 0), (0, 0));
+        pair.exchange();
+        eventually("both to be dropped", || {
+            pair.exchange();
+            rule(&json(&["fault", "list", "--json"]), 0) == (0, 2)
+        });
+        done(&["fault", "clear", "all"]);
+        // the next ones are on the direct wire again
+        let mut after = here();
+        let file = Scratch::new("after.pcap");
+        let dump = Dump::start(&["-w", file.text(), "--leave-direct"]);
+        after.exchange();
+        assert!(dump.stop().contains("ferriband: 0 packets"));
+    });
 }

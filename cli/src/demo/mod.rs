@@ -15,7 +15,7 @@ pub mod runner;
 mod sockets;
 mod stacks;
 
-use crate::args::{DemoArgs, JsonFlag, Wire};
+use crate::args::{DemoArgs, HostWire, JsonFlag, Wire};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
 use crate::launch;
@@ -63,17 +63,26 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
         Effort::FULL
     };
     let rounds = if args.quick { 3 } else { 5 };
-    if args.wire == Wire::Direct && !args.one_host {
+    let wire = match args.wire {
+        HostWire::Direct => Some(Wire::Direct),
+        HostWire::Roce => Some(Wire::Roce),
+        HostWire::Packets => None,
+    };
+    if wire != Some(Wire::Roce) && !args.one_host {
+        let place = match wire {
+            Some(_) => Place::Here,
+            None => Place::HereByPackets,
+        };
         let mut jobs = programs::all(effort);
         jobs.extend(stacks::all(&args.with, &programs::AGAINST));
         let jobs = chosen(jobs, args)?;
         if args.repeat > 1 {
-            return counted::run_all(args, &jobs, Place::Here);
+            return counted::run_all(args, &jobs, place);
         }
         let progress = Progress::new(floor::steps(rounds) + jobs.len() as u64);
         let floors = floor::measure(rounds, &progress)?;
         let table = floor::table(&floors);
-        return run_all(args, &jobs, Place::Here, &progress, floors, &table);
+        return run_all(args, &jobs, place, &progress, floors, &table);
     }
     let mut jobs = roce::all(effort);
     jobs.extend(stacks::all(&args.with, &roce::AGAINST));
@@ -83,7 +92,8 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
         Err(why) => return skip(&args.json, &why),
     };
     let place = match args.one_host {
-        true => Place::OneHost(&hosts, args.wire),
+        // an Ethernet device's packets are RoCEv2 whatever they are called
+        true => Place::OneHost(&hosts, wire.unwrap_or(Wire::Roce)),
         false => Place::Hosts(&hosts),
     };
     if args.repeat > 1 {

@@ -6,7 +6,7 @@
 //! the programs are.
 
 use super::ready::{Lookout, is_listening};
-use crate::args::Wire;
+use crate::args::{HostWire, Wire};
 use crate::failure::Failure;
 use crate::launch;
 use crate::netns::{self, Host, TwoHosts};
@@ -30,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub enum Place<'a> {
     /// Both on this host, with the devices that it has.
     Here,
+    /// The same, by packets.
+    HereByPackets,
     /// The server on the first host, the client on the second, each with its Ethernet device.
     Hosts(&'a TwoHosts),
     /// Both on the first of them; by packets, if told so.
@@ -41,6 +43,7 @@ impl<'a> Place<'a> {
     pub fn in_words(self) -> &'static str {
         match self {
             Place::Here => "each on this host",
+            Place::HereByPackets => "each on this host: InfiniBand packets between processes",
             Place::Hosts(_) => {
                 "each between two hosts: network namespaces joined by a veth pair, RoCEv2 over UDP"
             }
@@ -56,7 +59,7 @@ impl<'a> Place<'a> {
     /// How the client finds the server.
     pub fn server_address(self) -> Ipv4Addr {
         match self {
-            Place::Here => Ipv4Addr::LOCALHOST,
+            Place::Here | Place::HereByPackets => Ipv4Addr::LOCALHOST,
             Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.address,
         }
     }
@@ -64,7 +67,7 @@ impl<'a> Place<'a> {
     /// The server's IPv6 address; the link-local one with its scope as the client needs it.
     pub fn server_ipv6(self, link_local: bool) -> String {
         match (self, link_local) {
-            (Place::Here, _) => Ipv6Addr::LOCALHOST.to_string(),
+            (Place::Here | Place::HereByPackets, _) => Ipv6Addr::LOCALHOST.to_string(),
             (Place::Hosts(hosts) | Place::OneHost(hosts, _), false) => {
                 hosts.first.ipv6().to_string()
             }
@@ -77,7 +80,7 @@ impl<'a> Place<'a> {
     /// The address of either side's own host.
     pub fn own_address(self, client: bool) -> Ipv4Addr {
         match self {
-            Place::Here => Ipv4Addr::LOCALHOST,
+            Place::Here | Place::HereByPackets => Ipv4Addr::LOCALHOST,
             Place::Hosts(hosts) if client => hosts.second.address,
             Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.address,
         }
@@ -86,7 +89,7 @@ impl<'a> Place<'a> {
     /// The same of IPv6.
     pub fn own_ipv6(self, client: bool) -> String {
         match self {
-            Place::Here => Ipv6Addr::LOCALHOST.to_string(),
+            Place::Here | Place::HereByPackets => Ipv6Addr::LOCALHOST.to_string(),
             Place::Hosts(hosts) if client => hosts.second.ipv6().to_string(),
             Place::Hosts(hosts) | Place::OneHost(hosts, _) => hosts.first.ipv6().to_string(),
         }
@@ -94,14 +97,14 @@ impl<'a> Place<'a> {
 
     fn server(self) -> Option<&'a Host> {
         match self {
-            Place::Here => None,
+            Place::Here | Place::HereByPackets => None,
             Place::Hosts(hosts) | Place::OneHost(hosts, _) => Some(&hosts.first),
         }
     }
 
     fn client(self) -> Option<&'a Host> {
         match self {
-            Place::Here => None,
+            Place::Here | Place::HereByPackets => None,
             Place::Hosts(hosts) => Some(&hosts.second),
             Place::OneHost(hosts, _) => Some(&hosts.first),
         }
@@ -109,10 +112,15 @@ impl<'a> Place<'a> {
 
     fn environment(self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut environment = launch::settings()?;
-        if !matches!(self, Place::Here) {
+        if !matches!(self, Place::Here | Place::HereByPackets) {
             environment.push((launch::DEVICES_VARIABLE, netns::DEVICE.into()));
         }
-        if let Place::OneHost(_, wire) = self {
+        let wire = match self {
+            Place::OneHost(_, wire) => Some(wire.into()),
+            Place::HereByPackets => Some(HostWire::Packets),
+            Place::Here | Place::Hosts(_) => None,
+        };
+        if let Some(wire) = wire {
             environment.push((launch::WIRE_VARIABLE, launch::wire_name(wire).into()));
         }
         Ok(environment)

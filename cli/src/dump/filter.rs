@@ -52,10 +52,14 @@ impl Filter {
             .get(5..8)
             .map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]));
         let local = captured.local_qpn.map(|qpn| qpn.0);
-        let peer = match captured.direction {
-            Direction::Inbound => captured.ends.source,
-            Direction::Outbound => captured.ends.destination,
-        };
+        let peer =
+            captured
+                .ends
+                .addresses()
+                .map(|(source, destination)| match captured.direction {
+                    Direction::Inbound => source,
+                    Direction::Outbound => destination,
+                });
         let any =
             |wanted: &[u32], have: Option<u32>| have.is_some_and(|have| wanted.contains(&have));
         (self.qpns.is_empty() || any(&self.qpns, dest) || any(&self.qpns, local))
@@ -63,7 +67,7 @@ impl Filter {
                 .bytes
                 .first()
                 .is_none_or(|code| self.opcodes.has(*code))
-            && (self.peers.is_empty() || self.peers.contains(&peer))
+            && (self.peers.is_empty() || peer.is_some_and(|peer| self.peers.contains(&peer)))
             && self.direction.is_none_or(|way| way == captured.direction)
             && (self.interfaces.is_empty() || self.interfaces.contains(&captured.ifindex))
     }

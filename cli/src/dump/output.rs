@@ -5,7 +5,7 @@
 use crate::args::{DumpArgs, DumpFormat};
 use crate::domain::Devices;
 use crate::failure::Failure;
-use ferriband_wire::capture::{Captured, Fate};
+use ferriband_wire::capture::{Captured, Ends, Fate};
 use ferriband_wire::pcap::{LinkType, PcapWriter};
 use ferriband_wire::pcapng::{Direction, InterfaceId, PcapngWriter, Remark};
 use ferriband_wire::{AnyMad, Packet, Qpn};
@@ -25,6 +25,8 @@ enum Form {
     Json(Sink),
     Pcapng(PcapngWriter<Sink>, BTreeMap<u32, InterfaceId>),
     Pcap(PcapWriter<Sink>),
+    /// A file of one kind of packets: the first one says which. Before that there is the file alone.
+    Empty(Sink),
 }
 
 /// Where packets are written to.
@@ -33,6 +35,8 @@ pub struct Output {
     name: String,
     devices: Devices,
     room: Vec<u8>,
+    /// Packets that a file of another kind of packets could not hold.
+    misfits: u64,
 }
 
 impl Output {
@@ -59,7 +63,7 @@ impl Output {
                 Form::Lines(sink)
             }
         } else if classic {
-            Form::Pcap(PcapWriter::new(sink, LinkType::Raw).map_err(failed)?)
+            Form::Empty(sink)
         } else {
             let application = concat!("ferriband ", env!("CARGO_PKG_VERSION"));
             Form::Pcapng(
@@ -72,6 +76,7 @@ impl Output {
             name,
             devices: Devices::now(),
             room: vec![0; PACKET_BYTES],
+            misfits: 0,
         })
     }
 
@@ -82,6 +87,9 @@ impl Output {
             // longer than a datagram can be: no adapter of ours writes it
             return Ok(());
         };
+        if matches!(self.form, Some(Form::Empty(_))) {
+            self.begin(link_type(captured))?;
+        }
         let bytes = &self.room[..len];
         let Some(form) = &mut self.form else {
             return Ok(());
@@ -89,25 +97,48 @@ impl Output {
         let written = match form {
             Form::Lines(sink) => writeln!(sink, "{}", line(captured, &device)),
             Form::Json(sink) => writeln!(sink, "{}", json(captured, &device)),
+            Form::Empty(_) => Ok(()),
+            Form::Pcap(writer) if writer.link_type() != link_type(captured) => {
+                self.misfits += 1;
+                Ok(())
+            }
             Form::Pcap(writer) => writer.write(captured.time_ns, bytes),
-            Form::Pcapng(writer, interfaces) => {
-                interface(writer, interfaces, captured.ifindex, &device).and_then(|id| {
+            Form::Pcapng(writer, interfaces) => interface(writer, interfaces, captured, &device)
+                .and_then(|id| {
                     let remark = Remark {
                         direction: Some(captured.direction),
                         comment: &fate(captured),
                         original_len: (whole > len).then_some(whole as u32),
                     };
                     writer.write(id, captured.time_ns, bytes, remark)
-                })
-            }
+                }),
         };
         self.done(written)
+    }
+
+    /// The head of a classic capture file, whose packets are all of one kind.
+    fn begin(&mut self, link_type: LinkType) -> Result<(), Failure> {
+        let Some(Form::Empty(sink)) = self.form.take() else {
+            return Ok(());
+        };
+        match PcapWriter::new(sink, link_type) {
+            Ok(writer) => {
+                self.form = Some(Form::Pcap(writer));
+                Ok(())
+            }
+            Err(error) => self.done(Err(error)),
+        }
+    }
+
+    /// Packets that were left out, because a classic capture file holds those of one kind alone.
+    pub fn misfits(&self) -> u64 {
+        self.misfits
     }
 
     /// Passes on what is held back, for whoever follows the file.
     pub fn flush(&mut self) -> Result<(), Failure> {
         let flushed = match &mut self.form {
-            Some(Form::Lines(sink) | Form::Json(sink)) => sink.flush(),
+            Some(Form::Lines(sink) | Form::Json(sink) | Form::Empty(sink)) => sink.flush(),
             Some(Form::Pcapng(writer, _)) => writer.flush(),
             Some(Form::Pcap(writer)) => writer.flush(),
             None => Ok(()),
@@ -117,6 +148,8 @@ impl Output {
 
     /// The end of the capture.
     pub fn finish(&mut self) -> Result<(), Failure> {
+        // a file without packets is a capture all the same
+        self.begin(LinkType::Raw)?;
         self.flush()?;
         self.form = None;
         Ok(())
@@ -135,21 +168,31 @@ impl Output {
     }
 }
 
+/// What a packet's bytes begin with. InfiniBand packets lie in ERF records, because Wireshark 4.0 does not read the link type that was
+/// assigned to them bare.
+fn link_type(captured: &Captured<'_>) -> LinkType {
+    match captured.ends {
+        Ends::Roce(_) => LinkType::Raw,
+        Ends::Native(_) => LinkType::Erf,
+    }
+}
+
 fn interface(
     writer: &mut PcapngWriter<Sink>,
     known: &mut BTreeMap<u32, InterfaceId>,
-    ifindex: u32,
+    captured: &Captured<'_>,
     device: &str,
 ) -> io::Result<InterfaceId> {
-    if let Some(id) = known.get(&ifindex) {
+    if let Some(id) = known.get(&captured.ifindex) {
         return Ok(*id);
     }
-    let id = writer.interface(
-        device,
-        "Ferriband adapter, from the IP header on",
-        LinkType::Raw,
-    )?;
-    known.insert(ifindex, id);
+    let link_type = link_type(captured);
+    let from = match link_type {
+        LinkType::Raw => "Ferriband adapter, from the IP header on",
+        _ => "Ferriband adapter, from the LRH to the VCRC",
+    };
+    let id = writer.interface(device, from, link_type)?;
+    known.insert(captured.ifindex, id);
     Ok(id)
 }
 
@@ -230,10 +273,6 @@ fn json(captured: &Captured<'_>, device: &str) -> serde_json::Value {
         "time_ns": captured.time_ns,
         "direction": way(captured.direction),
         "device": device,
-        "source": captured.ends.source.to_string(),
-        "destination": captured.ends.destination.to_string(),
-        "source_port": captured.ends.source_port,
-        "traffic_class": captured.ends.traffic_class,
         "length": captured.length,
         "icrc_ok": (captured.bytes.len() == captured.length).then_some(whole.is_some()),
         "fate": match captured.fate {
@@ -243,6 +282,21 @@ fn json(captured: &Captured<'_>, device: &str) -> serde_json::Value {
         "rule": captured.rule,
         "local_qpn": captured.local_qpn.map(|qpn| qpn.0),
     });
+    if let Some((source, destination)) = captured.ends.addresses() {
+        object["source"] = source.to_string().into();
+        object["destination"] = destination.to_string().into();
+    }
+    match &captured.ends {
+        Ends::Roce(ends) => {
+            object["source_port"] = ends.source_port.into();
+            object["traffic_class"] = ends.traffic_class.into();
+        }
+        Ends::Native(headers) => {
+            object["slid"] = headers.lrh.slid.0.into();
+            object["dlid"] = headers.lrh.dlid.0.into();
+            object["sl"] = headers.lrh.sl.0.into();
+        }
+    }
     let Some(packet) = packet else { return object };
     let bth = packet.bth();
     object["opcode"] = packet.headers.info().name.into();

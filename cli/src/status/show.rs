@@ -145,7 +145,7 @@ fn qp_table(members: &[MemberStatus]) -> Table {
 fn qp_row(pid: u32, qp: &QpReport) -> [String; 11] {
     let count = |name: &str| qp.counters.get(name).copied().unwrap_or(0);
     let figure = |value: u64| match qp.wire.as_str() {
-        "roce" => value.to_string(),
+        "roce" | "packets" => value.to_string(),
         _ => String::new(),
     };
     let peer_qpn = match qp.peer_qpn {

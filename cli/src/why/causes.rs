@@ -161,7 +161,8 @@ fn of_peer_process(causes: &mut Causes, qp: &QpReport) {
 fn of_interface(causes: &mut Causes, qp: &QpReport) {
     let Some(path) = &qp.path else { return };
     let name = &path.interface;
-    if path.interface_mtu == 0 {
+    let native = name.is_empty();
+    if path.interface_mtu == 0 && !native {
         return causes.add(
             Certain,
             format!("the interface {name} is gone"),
@@ -183,6 +184,9 @@ fn of_interface(causes: &mut Causes, qp: &QpReport) {
             "packets of this host fail by rules that were asked for (ferriband fault)",
             "ferriband fault list; ferriband fault clear all",
         );
+    }
+    if native {
+        return;
     }
     if !path.up {
         causes.add(

@@ -92,6 +92,7 @@ fn request(head: &str, failure: &RequestFailure) -> Vec<String> {
 fn add_qp(lines: &mut Vec<String>, qp: &QpReport) {
     let wire = match qp.wire.as_str() {
         "roce" => "RoCEv2 packets",
+        "packets" => "InfiniBand packets on this host",
         _ => "direct: shared memory on this host",
     };
     lines.push(line(
@@ -114,7 +115,17 @@ fn add_qp(lines: &mut Vec<String>, qp: &QpReport) {
         }
     }
     lines.push(line("peer", peer));
-    if let Some(path) = &qp.path {
+    if let Some(path) = qp.path.as_ref().filter(|path| path.interface.is_empty()) {
+        lines.push(line(
+            "path",
+            format!(
+                "{} -> {}; path MTU {}",
+                clean(&path.source),
+                clean(&path.destination),
+                qp.path_mtu
+            ),
+        ));
+    } else if let Some(path) = &qp.path {
         lines.push(line(
             "path",
             format!(

@@ -70,9 +70,9 @@ pub struct QpReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathReport {
-    /// Name of the interface.
+    /// Name of the interface; empty for the InfiniBand port, which has none.
     pub interface: String,
-    /// Source address.
+    /// Source address, or LID.
     pub source: String,
     /// Destination address.
     pub destination: String,

@@ -1,6 +1,8 @@
 //! Counters of ports, as this process keeps them for everybody on the host to see.
 //!
-//! Owns: the places in the host's registry where it counts, one for each Ethernet device. Must not know: what is counted where.
+//! Owns: the places in the host's registry where it counts, one for each device that has taken packets. Must not know: what is counted where.
+
+use std::sync::OnceLock;
 
 use ferriband_admin::Counter;
 use ferriband_memory::host::{Host, PORT_COUNTERS, PortCounters};
@@ -23,30 +25,45 @@ impl PortCounts {
 
 /// The counters of all ports, by interface.
 #[derive(Debug, Default)]
-pub(crate) struct AllCounts(Vec<(u32, PortCounts)>);
+pub(crate) struct AllCounts {
+    ethernet: OnceLock<Vec<(u32, PortCounts)>>,
+    /// The InfiniBand port's, whose number is 0.
+    native: OnceLock<PortCounts>,
+}
 
 impl AllCounts {
-    pub fn open(host: &Host) -> Self {
-        let ethernet = crate::device::all()
-            .iter()
-            .filter(|device| device.is_ethernet());
-        AllCounts(
+    /// The Ethernet devices take packets from now on.
+    pub fn open_ethernet(&self, host: &Host) {
+        self.ethernet.get_or_init(|| {
+            let ethernet = crate::device::all()
+                .iter()
+                .filter(|device| device.is_ethernet());
             ethernet
                 .map(|device| {
                     let ifindex = device.info.ifindex;
                     (ifindex, PortCounts(host.count_port(ifindex).ok()))
                 })
-                .collect(),
-        )
+                .collect()
+        });
+    }
+
+    /// The InfiniBand port does.
+    pub fn open_native(&self, host: &Host) {
+        self.native
+            .get_or_init(|| PortCounts(host.count_port(0).ok()));
     }
 
     /// Those of an interface; those of the first if it is none of ours, as that by which a host talks to itself.
     #[inline]
     pub fn of(&self, ifindex: u32) -> &PortCounts {
         static NOWHERE: PortCounts = PortCounts(None);
-        let exact = self.0.iter().find(|(of, _)| *of == ifindex);
+        if ifindex == 0 {
+            return self.native.get().unwrap_or(&NOWHERE);
+        }
+        let ethernet = self.ethernet.get().map_or(&[][..], Vec::as_slice);
+        let exact = ethernet.iter().find(|(of, _)| *of == ifindex);
         exact
-            .or(self.0.first())
+            .or(ethernet.first())
             .map_or(&NOWHERE, |(_, counts)| counts)
     }
 }

@@ -467,8 +467,11 @@ impl Device {
         packets_wanted: impl FnOnce() -> bool,
     ) -> BlockKind {
         if !self.is_ethernet() {
-            BlockKind::Native
-        } else if qp_type == QpType::Ud || crate::roce::forced() {
+            match crate::roce::forced(false) || packets_wanted() {
+                true => BlockKind::Packets,
+                false => BlockKind::Native,
+            }
+        } else if qp_type == QpType::Ud || crate::roce::forced(true) {
             // datagrams go to this host and to others in one order
             BlockKind::Packets
         } else if matches!(qp_type, QpType::Rc | QpType::Uc) && packets_wanted() {

@@ -28,6 +28,7 @@ use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::cm::Cm;
 use crate::context::Context;
+use crate::device::Device;
 use crate::error::Error;
 use crate::keys::KeyTable;
 use crate::mr::WindowState;
@@ -154,7 +155,7 @@ pub struct Engine {
     pub(crate) cm_deadline: AtomicU64,
     contexts: Mutex<Vec<Weak<Context>>>,
     ports_seen: Mutex<admin::Ports>,
-    /// The RoCE wire, once a queue pair or a listener needs it.
+    /// Packets, once a queue pair or a listener needs them.
     pub(crate) roce: OnceLock<Roce>,
     roce_opening: Mutex<()>,
     post_opening: Mutex<()>,
@@ -438,27 +439,49 @@ impl Engine {
         self.work_count.store(work.len(), Ordering::Release);
     }
 
-    /// The RoCE wire, opened if it is not.
+    /// The RoCE wire, its port joined if it is not.
     ///
     /// # Errors
-    /// What [`Roce::open`] says.
+    /// What [`Roce::join_port`] says.
     pub(crate) fn roce(&self) -> Result<&Roce, Error> {
-        if let Some(roce) = self.roce.get() {
+        self.packets(Roce::has_port, |roce| roce.join_port(&self.registry))
+    }
+
+    /// What carries the packets of a device, opened if it is not.
+    ///
+    /// # Errors
+    /// What [`Roce::join_port`] and [`Roce::open_local`] say.
+    pub(crate) fn packets_of(&self, device: &Device) -> Result<&Roce, Error> {
+        if device.is_ethernet() {
+            return self.roce();
+        }
+        self.packets(
+            |roce| roce.local().is_some(),
+            |roce| roce.open_local(&self.registry, &self.own, &self.waker),
+        )
+    }
+
+    fn packets(
+        &self,
+        is_open: impl Fn(&Roce) -> bool,
+        open: impl FnOnce(&Roce) -> Result<(), Error>,
+    ) -> Result<&Roce, Error> {
+        if let Some(roce) = self.roce.get().filter(|roce| is_open(roce)) {
             return Ok(roce);
         }
         let _one = lock(&self.roce_opening);
-        if self.roce.get().is_none() {
-            let opened = Roce::open(&self.registry, &self.waker)?;
-            let _ = self.roce.set(opened);
+        let roce = self
+            .roce
+            .get_or_init(|| Roce::new(&self.registry, &self.waker));
+        if !is_open(roce) {
+            open(roce)?;
             // the thread waits for its sockets from now on
             self.waker.signal(1);
         }
-        self.roce
-            .get()
-            .ok_or(Error::NotFound("the RoCE wire was not opened"))
+        Ok(roce)
     }
 
-    /// The RoCE wire if it is open.
+    /// Packets, if any of their carriers was opened.
     pub(crate) fn opened_roce(&self) -> Option<&Roce> {
         self.roce.get()
     }

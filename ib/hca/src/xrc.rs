@@ -27,6 +27,11 @@ const WORD_STATE: usize = 0;
 const WORD_PEER: usize = 1;
 const WORD_SEQUENCE: usize = 2;
 const WORD_HANDLES: usize = 3;
+const WORD_WIRE: usize = 4;
+
+/// Which wire the connection of a target of the InfiniBand device takes, once it was asked.
+const WIRE_DIRECT: u64 = 1;
+const WIRE_PACKETS: u64 = 2;
 
 const STATE_RECEIVES: u64 = 1 << 63;
 const STATE_FAILED: u64 = 1 << 62;
@@ -216,6 +221,11 @@ impl TargetProxy {
             .xrc_tgt_store(&self.target, WORD_STATE, word);
     }
 
+    /// RESET: the next connection may take another wire.
+    pub(crate) fn forget_wire(&self, engine: &Engine) {
+        engine.registry.xrc_tgt_store(&self.target, WORD_WIRE, 0);
+    }
+
     /// RESET and ERR: requests are no longer accepted.
     pub(crate) fn refuse(&self, engine: &Engine, failed: bool) {
         engine.registry.xrc_tgt_store(
@@ -385,6 +395,20 @@ impl Engine {
         }
     }
 
+    /// True if a connection to a target of the InfiniBand device, whose initiator wants packets, takes them. Packets reach the shared
+    /// receive queues of the process that made the target: while others have its domain open the wire is the direct one. Settled by whichever
+    /// end asks first, for both.
+    pub(crate) fn xrc_takes_packets(&self, qpn: Qpn) -> bool {
+        let registry = &self.registry;
+        let Some(target) = registry.xrc_tgt_find(qpn) else {
+            return true;
+        };
+        let alone = registry.xrc_domain_members(target.domain) == [target.creator()];
+        let wire = if alone { WIRE_PACKETS } else { WIRE_DIRECT };
+        let before = registry.xrc_tgt_cas(&target, WORD_WIRE, 0, wire);
+        before.map_or_else(|settled| settled, |_| wire) == WIRE_PACKETS
+    }
+
     /// The queue pair of this process that takes the packets for a number.
     pub(crate) fn qp_of_packets(&self, qpn: u32) -> Option<Arc<Qp>> {
         self.qp_by_number(qpn)
@@ -393,11 +417,7 @@ impl Engine {
 
     /// The process that takes the packets for a number.
     pub(crate) fn owner_of_packets(&self, qpn: u32) -> Option<ProcessRef> {
-        let registry = &self.registry;
-        let target = || registry.xrc_tgt_find(Qpn(qpn));
-        registry
-            .owner_of_qpn(Qpn(qpn))
-            .or_else(|| target().map(|target| target.creator()))
+        crate::roce::local::owner_of_packets(&self.registry, qpn)
     }
 
     /// Executes a record for a target queue pair.

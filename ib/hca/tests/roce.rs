@@ -37,7 +37,7 @@ const PATIENT: Setup = Setup {
     events: false,
 };
 
-on_packets!(
+on_all_packets!(
     every_operation_of_every_length_brings_its_bytes_and_no_others,
     {
         let lens = [
@@ -136,7 +136,7 @@ fn atomics(Pair { a, b, ai, bi }: &mut Pair) {
     b.expect_bytes(bi, 8, 8, 0);
 }
 
-on_packets!(inline_data_and_scattered_elements_arrive_as_one_message, {
+on_all_packets!(inline_data_and_scattered_elements_arrive_as_one_message, {
     everywhere(|a, b| {
         let Pair {
             mut a,
@@ -182,7 +182,7 @@ on_packets!(inline_data_and_scattered_elements_arrive_as_one_message, {
     });
 });
 
-on_packets!(an_unreliable_connection_brings_messages_whole, {
+on_all_packets!(an_unreliable_connection_brings_messages_whole, {
     let setup = Setup {
         service: QpType::Uc,
         ..PATIENT
@@ -371,7 +371,7 @@ on_packets!(
     }
 );
 
-on_packets!(queue_pairs_that_share_receives_take_them_in_order, {
+on_all_packets!(queue_pairs_that_share_receives_take_them_in_order, {
     let ctx = Context::open(0).unwrap();
     let target = Endpoint::new(&ctx, PATIENT).unwrap();
     let init = SrqInit {
@@ -449,7 +449,7 @@ on_packets!(queue_pairs_that_share_receives_take_them_in_order, {
     assert_eq!((senders[0].wait().wr_id, target.wait().wr_id), (99, 50));
 });
 
-on_packets!(
+on_all_packets!(
     a_peer_that_is_killed_ends_requests_with_status_12_after_their_retries,
     {
         // 4.096 us << 12, four times: 67 ms; but no try waits less than 100 ms
@@ -501,7 +501,7 @@ on_packets!(
     }
 );
 
-on_packets!(
+on_all_packets!(
     a_wrong_key_is_refused_by_the_responder_and_both_sides_fail,
     {
         everywhere(|mut a, mut b| {
@@ -530,7 +530,7 @@ on_packets!(
     }
 );
 
-on_packets!(
+on_all_packets!(
     nothing_is_written_after_deregistration_or_destruction_returns,
     {
         let setup = Setup {
@@ -571,7 +571,7 @@ on_packets!(
     }
 );
 
-on_packets!(who_sleeps_for_events_is_woken_by_packets, {
+on_all_packets!(who_sleeps_for_events_is_woken_by_packets, {
     let ctx = Context::open(0).unwrap();
     let end = Endpoint::new(
         &ctx,
@@ -609,7 +609,7 @@ on_packets!(who_sleeps_for_events_is_woken_by_packets, {
     }
 });
 
-on_packets!(
+on_all_packets!(
     a_last_message_is_acknowledged_before_its_receiver_is_destroyed,
     {
         // acknowledgements wait for replies once these have come at once; the last has no reply
@@ -636,7 +636,7 @@ on_packets!(
 fn meet(end: &Endpoint, channel: &Channel, count: u64) -> Info {
     channel.send(&[u64::from(end.qp.qpn), count]);
     let qpn = channel.recv()[0] as u32;
-    end.connect(qpn, 0).unwrap();
+    end.connect(qpn, end.info(0).lid).unwrap();
     channel.send(&[]);
     Info {
         qpn,
@@ -648,7 +648,7 @@ fn meet(end: &Endpoint, channel: &Channel, count: u64) -> Info {
 fn pong_role(channel: Channel) {
     let words = channel.recv();
     let end = Endpoint::new(&Context::open(0).unwrap(), PATIENT).unwrap();
-    end.connect(words[0] as u32, 0).unwrap();
+    end.connect(words[0] as u32, end.info(0).lid).unwrap();
     end.recv(0, 0, 64, None).unwrap();
     channel.send(&[u64::from(end.qp.qpn)]);
     channel.recv();

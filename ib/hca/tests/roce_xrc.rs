@@ -28,7 +28,7 @@ fn member(file: u64) -> Child {
     child
 }
 
-on_packets!(
+on_all_packets!(
     a_target_of_another_process_executes_every_operation_in_the_domain_of_the_queue_named,
     {
         let ctx = Context::open(0).unwrap();
@@ -38,6 +38,7 @@ on_packets!(
         let queues = [ask(&child, &[2]), ask(&child, &[2])];
         let target = ask(&child, &[1, u64::from(initiator.qp.qpn)])[0];
         initiator.connect(target as u32);
+        assert!(initiator.qp.packet_counters().is_some());
         for round in 0..3u64 {
             for (at, queue) in queues.iter().enumerate() {
                 let value = 100 * round + at as u64;
@@ -124,3 +125,25 @@ on_packets!(
         }
     }
 );
+
+#[test]
+fn on_ferri0_a_domain_that_others_have_open_keeps_to_the_direct_wire() {
+    let name = "on_ferri0_a_domain_that_others_have_open_keeps_to_the_direct_wire";
+    common::namespace::run_on_packets(name, &common::namespace::NATIVE, || {
+        let ctx = Context::open(0).unwrap();
+        let (child, other) = (member(7), member(7));
+        let queues = [ask(&child, &[2]), ask(&other, &[2])];
+        let mut initiator = Initiator::new(&ctx);
+        let target = ask(&child, &[1, u64::from(initiator.qp.qpn)])[0];
+        initiator.connect(target as u32);
+        // the one end has asked, and the other
+        assert!(initiator.qp.packet_counters().is_none());
+        for (at, (owner, queue)) in [&child, &other].into_iter().zip(&queues).enumerate() {
+            assert_eq!(
+                initiator.post(SendOpcode::Send, at as u64, queue),
+                WcStatus::Success
+            );
+            assert_eq!(ask(owner, &[4])[..4], [0, 0, 8, at as u64]);
+        }
+    });
+}

@@ -119,6 +119,11 @@ impl<W: Write> PcapWriter<W> {
         Ok(PcapWriter { out, link_type })
     }
 
+    /// What its packets begin with.
+    pub fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
     /// Writes one packet, stamped in nanoseconds since the epoch of the caller's choice. Fails with `InvalidInput`
     /// for a time beyond 2^32 seconds or a packet beyond 256 KiB (64 KiB in an ERF record).
     pub fn write(&mut self, timestamp_ns: u64, packet: &[u8]) -> io::Result<()> {

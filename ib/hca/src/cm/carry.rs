@@ -59,7 +59,7 @@ pub(super) fn route_to(
     let ethernet = place.device.is_ethernet();
     let here = || {
         !ethernet
-            || !crate::roce::forced()
+            || !crate::roce::forced(true)
                 && (route::place_of(address).is_some()
                     || route::place_of_gid(&dgid, Lid(0)).is_some())
     };

@@ -136,6 +136,7 @@ impl Engine {
     #[cold]
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
+        let wanted = self.registry.hooks().any(HOOK_PACKETS);
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
             .qps
@@ -143,6 +144,10 @@ impl Engine {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
         for qp in qps.iter().flatten() {
+            if wanted && qp.takes_both_wires() {
+                // new queue pairs of others will send it packets; without a socket they are lost, as any datagram may be
+                let _ = self.packets_of(&qp.ctx.device);
+            }
             let up = matches!(
                 qp.state(),
                 QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe

@@ -12,6 +12,7 @@ use ferriband_memory::wait::Epoll;
 use super::Engine;
 use crate::cm::Cm;
 use crate::lock;
+use crate::roce::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.
 const DOUBTS: u8 = 100;
@@ -80,7 +81,7 @@ impl Engine {
 
     /// Whoever uses the network is watched by another process: the one in the next lower slot when it came, in a ring.
     fn seek_partner(&self) {
-        if self.roce.get().is_none() {
+        if !self.roce.get().is_some_and(Roce::has_port) {
             return;
         }
         let mut lives = lock(&self.lives);
@@ -143,7 +144,7 @@ impl Engine {
 
     /// Does what the dead have left, if this process is on the network.
     pub(super) fn inherit(&self) {
-        if self.roce.get().is_some() {
+        if self.roce.get().is_some_and(Roce::has_port) {
             Cm::speak_for_the_dead(self);
         }
     }

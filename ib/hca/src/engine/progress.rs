@@ -643,8 +643,9 @@ struct Seen {
     looked: u32,
     /// Looks left at which the thread handles packets beside a polling program.
     linger: u32,
-    /// The sockets of the RoCE wire are among what is waited for.
+    /// The sockets of the RoCE wire are among what is waited for, and that of the InfiniBand port.
     armed: bool,
+    armed_local: bool,
     stream: Stream,
 }
 
@@ -821,7 +822,19 @@ impl Engine {
     fn arm(&self, epoll: &Epoll, seen: &mut Seen) {
         let Some(roce) = self.roce.get() else { return };
         let wanted = !self.polling.load(Ordering::Acquire) || seen.linger > 0;
-        if wanted == seen.armed {
+        if let Some(local) = roce.local()
+            && wanted != seen.armed_local
+        {
+            let done = if wanted {
+                epoll.add(local.socket(), TOKEN_ROCE, false)
+            } else {
+                epoll.remove(local.socket())
+            };
+            if done.is_ok() {
+                seen.armed_local = wanted;
+            }
+        }
+        if wanted == seen.armed || !roce.has_port() {
             return;
         }
         for socket in roce.sockets() {

@@ -28,7 +28,7 @@ impl Qp {
                 Some(target) if !target.was_made_here(engine) => Err(Error::Unsupported(
                     "a connection over packets to an XRC target that another process made: connect it there",
                 )),
-                _ => engine.roce().map(|_| ()),
+                _ => engine.packets_of(&self.ctx.device).map(|_| ()),
             };
             if let Err(error) = ready {
                 *attr = old;
@@ -37,6 +37,9 @@ impl Qp {
             self.begin_packets(&old);
         }
         let on_packets = self.on_packets.load(Ordering::Acquire);
+        if !on_packets {
+            self.close_for_datagrams();
+        }
         if on_packets && matches!(to, QpState::Reset | QpState::Err) {
             // what the program has seen arrive is acknowledged, or the peer would take it for lost
             self.send_owed(engine);
@@ -54,6 +57,9 @@ impl Qp {
         match (from, to) {
             (_, QpState::Reset) => {
                 engine.stop_carrying(self);
+                if let Some(target) = &self.target {
+                    target.forget_wire(engine);
+                }
                 self.end_packets();
                 self.rate_kbps.store(0, Ordering::Release);
                 self.reset().inspect_err(|_| *attr = old)?;
@@ -65,6 +71,12 @@ impl Qp {
                 {
                     target.accept(engine, &now, u32::MAX);
                     engine.carry(self);
+                }
+                if self.takes_both_wires() {
+                    match (from, to) {
+                        (QpState::Init, QpState::Rtr) => self.become_receiver(&now),
+                        _ => self.refresh(&now),
+                    }
                 }
                 return Ok(());
             }

@@ -178,6 +178,11 @@ impl Incoming<'_> {
 impl Qp {
     /// The wire was found to be packets: makes the machine in the state that the queue pair is in, INIT.
     pub(super) fn begin_packets(&self, attr: &QpAttr) {
+        *lock(&self.packets) = Some(self.new_packets(attr));
+        self.on_packets.store(true, Ordering::Release);
+    }
+
+    fn new_packets(&self, attr: &QpAttr) -> Box<PacketSide> {
         let config = QpConfig {
             qpn: Qpn(self.qpn),
             qp_type: self.qp_type,
@@ -192,7 +197,7 @@ impl Qp {
                 ..Tuning::default()
             },
         };
-        *lock(&self.packets) = Some(Box::new(PacketSide {
+        Box::new(PacketSide {
             machine: QueuePair::in_init(config, attr),
             path: None,
             datagram: None,
@@ -208,8 +213,50 @@ impl Qp {
             published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
             told: Vec::with_capacity(16),
-        }));
-        self.on_packets.store(true, Ordering::Release);
+        })
+    }
+
+    /// Datagrams of the InfiniBand device may come by either wire, whichever their own sender takes.
+    pub(crate) fn takes_both_wires(&self) -> bool {
+        self.is_datagram() && !self.ctx.device.is_ethernet()
+    }
+
+    /// Before a packet is taken: a datagram queue pair that sends by the direct wire gets a machine that receives. It knows nothing
+    /// but the attributes, so it is made anew after each change of them.
+    pub(crate) fn open_for_datagrams(&self) {
+        if !self.takes_both_wires() || self.on_packets.load(Ordering::Acquire) {
+            return;
+        }
+        // one that is changing at this moment, by somebody who may wait for us, loses the datagram
+        let Ok(attr) = self.attr.try_lock() else {
+            return;
+        };
+        let receives = matches!(
+            self.state(),
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        );
+        let mut guard = lock(&self.packets);
+        if !receives || guard.is_some() {
+            return;
+        }
+        let mut side = self.new_packets(&QpAttr {
+            state: QpState::Init,
+            ..*attr
+        });
+        let ready = QpAttr {
+            state: QpState::Rtr,
+            ..*attr
+        };
+        if side.machine.modify(&ready, QpAttrMask::STATE).is_ok() {
+            *guard = Some(side);
+        }
+    }
+
+    /// Attributes change: what was made by the old ones goes.
+    pub(super) fn close_for_datagrams(&self) {
+        if self.takes_both_wires() {
+            self.end_machine();
+        }
     }
 
     /// Bounds of attribute values on this device.
@@ -236,7 +283,7 @@ impl Qp {
         mask: QpAttrMask,
     ) -> Result<(), Error> {
         let engine = &*self.ctx.engine;
-        let roce = engine.roce()?;
+        let roce = engine.packets_of(&self.ctx.device)?;
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -262,7 +309,8 @@ impl Qp {
         }
         side.machine.modify(new, mask)?;
         if mask.contains(QpAttrMask::PATH_MTU) {
-            side.machine.set_window(roce.window());
+            side.machine
+                .set_window(roce.window(self.ctx.device.is_ethernet()));
         }
         self.set_pace(side);
         self.turn(engine, side, Turn::Due, &mut Catch::nobody());
@@ -444,7 +492,7 @@ impl Qp {
     /// The timer, or work that was left.
     pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
         // what is late is judged by the time until which packets were looked at
-        let judged = engine.roce().map_or(Instant(0), Roce::caught_up_at);
+        let judged = engine.opened_roce().map_or(Instant(0), Roce::caught_up_at);
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -485,7 +533,11 @@ impl Qp {
             self.packet_event(engine, event);
         }
         if self.follow_state(engine, side) || failed {
-            self.flush_receives();
+            match self.on_packets.load(Ordering::Acquire) {
+                true => self.flush_receives(),
+                // a datagram queue pair that sends by the direct wire
+                false => self.enter_error(),
+            }
         }
         let timeout = side.machine.poll_timeout().map(|Instant(at)| at);
         let due = timeout.into_iter().chain(side.held_until).min();
@@ -617,7 +669,7 @@ impl Qp {
     }
 
     fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
-        let roce = engine.roce().ok()?;
+        let roce = engine.opened_roce()?;
         TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, self.qpn, to.qpn.0).ok()
     }
 
@@ -737,6 +789,9 @@ impl Qp {
 
     /// Attributes as the machine has them.
     pub(super) fn query_packets(&self) -> Option<QpAttr> {
+        if !self.is_on_packets() {
+            return None;
+        }
         lock(&self.packets)
             .as_deref()
             .map(|side| side.machine.query())
@@ -753,10 +808,16 @@ impl Qp {
     /// depends on where the other is and on the kinds of both numbers.
     pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
         let device = &self.ctx.device;
-        if !device.is_ethernet() {
-            return false;
-        }
         let registry = &self.ctx.engine.registry;
+        if !device.is_ethernet() {
+            let in_packets = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Packets);
+            let engine = &self.ctx.engine;
+            return match self.qp_type {
+                QpType::XrcSend => in_packets(Qpn(self.qpn)) && engine.xrc_takes_packets(dest),
+                QpType::XrcRecv => in_packets(dest) && engine.xrc_takes_packets(Qpn(self.qpn)),
+                _ => in_packets(Qpn(self.qpn)) || device.is_local(av) && in_packets(dest),
+            };
+        }
         // an XRC target takes the wire that its initiator's number stands for
         let directly = |qpn| match registry.kind_of_qpn(qpn) {
             Some(kind) => kind == BlockKind::Auto,
@@ -767,11 +828,15 @@ impl Qp {
 
     /// The machine ends: no packet is handled any more when this returns.
     pub(crate) fn end_packets(&self) {
-        if self.on_packets.swap(false, Ordering::AcqRel) {
-            let ended = lock(&self.packets).take();
-            if let Some(mut side) = ended {
-                self.add_to_port(&mut side);
-            }
+        if self.on_packets.swap(false, Ordering::AcqRel) || self.takes_both_wires() {
+            self.end_machine();
+        }
+    }
+
+    fn end_machine(&self) {
+        let ended = lock(&self.packets).take();
+        if let Some(mut side) = ended {
+            self.add_to_port(&mut side);
         }
     }
 

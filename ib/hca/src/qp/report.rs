@@ -51,8 +51,9 @@ impl Qp {
             self.state(),
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
         );
-        let wire = match (self.on_packets.load(Ordering::Acquire), settled) {
-            (true, _) => "roce",
+        let wire = match (self.is_on_packets(), settled) {
+            (true, _) if self.ctx.device.is_ethernet() => "roce",
+            (true, _) => "packets",
             (false, true) => "direct",
             (false, false) => "",
         };
@@ -83,7 +84,12 @@ impl Qp {
     pub(super) fn add_peer(&self, report: &mut QpReport, attr: &QpAttr) {
         if report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
             let slot = lock(&self.recv).peer_slot;
-            report.peer_process = Some(self.ctx.engine.peer_report(attr.dest_qpn, slot));
+            let mut peer = self.ctx.engine.peer_report(attr.dest_qpn, slot);
+            if self.is_on_packets() && peer.state == PeerState::NotReceiving {
+                // by the direct wire; of packets its entry says nothing
+                peer.state = PeerState::Unknown;
+            }
+            report.peer_process = Some(peer);
         }
     }
 

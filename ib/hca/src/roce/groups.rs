@@ -23,8 +23,7 @@ impl Roce {
         let mut attached = lock(&self.attached);
         if !attached.contains_key(&(group, ifindex)) {
             let socket = self
-                .port
-                .rx(group.is_ipv6())
+                .socket(group.is_ipv6())
                 .ok_or(Error::Unsupported("no socket of the group's family"))?;
             socket.join_group(group, ifindex)?;
         }
@@ -47,7 +46,7 @@ impl Roce {
         members.swap_remove(at);
         if members.is_empty() {
             attached.remove(&(group, ifindex));
-            if let Some(socket) = self.port.rx(group.is_ipv6()) {
+            if let Some(socket) = self.socket(group.is_ipv6()) {
                 // an interface that is gone has taken its memberships along
                 let _ = socket.leave_group(group, ifindex);
             }

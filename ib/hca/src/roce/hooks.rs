@@ -13,15 +13,14 @@ use ferriband_memory::host::{
     Control, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PORTS, HostError, Lookout, MSG_TAP, PORT_STOPS,
     ProcessRef, TapWriter, Tool,
 };
-use ferriband_memory::net::RxMeta;
 use ferriband_memory::wait::{Epoll, EventFd};
-use ferriband_wire::capture::{Captured, Endpoints, Fate};
+use ferriband_wire::capture::{Captured, Endpoints, Ends, Fate};
 use ferriband_wire::fault::{Action, Rule, Subject};
 use ferriband_wire::pcapng::Direction;
 use ferriband_wire::{Qpn, RoceIp};
 
-use super::rx::{destination, is_anothers};
-use super::tx::{ICRC_BYTES, TxPath};
+use super::rx::{Arrived, destination, is_anothers};
+use super::tx::{Carrier, ICRC_BYTES, TxPath};
 use super::{Roce, handling};
 use crate::cq::Catch;
 use crate::device;
@@ -99,14 +98,19 @@ struct Held {
 #[derive(Clone, Debug)]
 enum Way {
     Out(TxPath),
-    In(RxMeta),
+    In(Arrived),
 }
 
 impl Way {
-    fn peer(&self) -> (Direction, IpAddr) {
+    /// Direction and peer; the InfiniBand port has one peer, itself.
+    fn peer(&self) -> (Direction, Option<IpAddr>) {
         match self {
-            Way::Out(path) => (Direction::Outbound, path.target()),
-            Way::In(meta) => (Direction::Inbound, meta.source),
+            Way::Out(path) => {
+                let target = Some(path.target()).filter(|_| path.ifindex() != 0);
+                (Direction::Outbound, target)
+            }
+            Way::In(Arrived::Roce(meta)) => (Direction::Inbound, Some(meta.source)),
+            Way::In(Arrived::Native(_)) => (Direction::Inbound, None),
         }
     }
 }
@@ -262,20 +266,19 @@ impl Hooks {
     pub fn receive(
         &self,
         engine: &Engine,
-        meta: &RxMeta,
+        came: &Arrived,
         bytes: &[u8],
-        deliver: &mut dyn FnMut(&RxMeta, &[u8]) -> Fate,
+        deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
     ) {
-        let segment = usize::from(meta.segment.max(1));
+        let segment = came.segment();
         let mut begin = 0;
         for (place, datagram) in bytes.chunks(segment).enumerate() {
             let at = place * segment;
-            let one = RxMeta {
-                segment: datagram.len() as u16,
-                ..*meta
-            };
+            let one = came.one(datagram.len());
             // what another process shall have comes by that one's hooks, and a probe of the port is nobody's packet
-            if destination(datagram) == Some(0) || is_anothers(engine, &one, datagram) {
+            if let Arrived::Roce(meta) = &one
+                && (destination(datagram) == Some(0) || is_anothers(engine, meta, datagram))
+            {
                 continue;
             }
             let way = Way::In(one);
@@ -289,14 +292,14 @@ impl Hooks {
                 continue;
             }
             if begin < at {
-                deliver(meta, &bytes[begin..at]);
+                deliver(came, &bytes[begin..at]);
             }
             begin = at + datagram.len();
             self.receive_one(&way, datagram, verdict, deliver);
         }
         if begin < bytes.len() {
-            deliver(meta, &bytes[begin..]);
-            let later = self.overtaken(&mut lock(&self.state), &Way::In(*meta));
+            deliver(came, &bytes[begin..]);
+            let later = self.overtaken(&mut lock(&self.state), &Way::In(*came));
             self.hand_on_held(&later, deliver);
         }
     }
@@ -306,7 +309,7 @@ impl Hooks {
         way: &Way,
         datagram: &[u8],
         verdict: Option<Verdict>,
-        deliver: &mut dyn FnMut(&RxMeta, &[u8]) -> Fate,
+        deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
     ) {
         let mut state = lock(&self.state);
         if !state.down.is_empty() {
@@ -349,7 +352,7 @@ impl Hooks {
         self.hand_on_held(&later, deliver);
     }
 
-    fn hand_on_held(&self, later: &[Held], deliver: &mut dyn FnMut(&RxMeta, &[u8]) -> Fate) {
+    fn hand_on_held(&self, later: &[Held], deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate) {
         for held in later {
             let rule = Some(held.rule);
             self.hand_on(&held.way, &held.bytes, held.fate, rule, deliver);
@@ -363,12 +366,12 @@ impl Hooks {
         packet: &[u8],
         fate: Fate,
         rule: Option<u8>,
-        deliver: &mut dyn FnMut(&RxMeta, &[u8]) -> Fate,
+        deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
     ) {
-        let Way::In(meta) = way else { return };
+        let Way::In(came) = way else { return };
         // before its effects: answers to it are captured after it
         let time_ns = now_ns();
-        let became = deliver(meta, packet);
+        let became = deliver(came, packet);
         let fate = if fate == Fate::Passed { became } else { fate };
         lock(&self.state).capture_at(time_ns, way, None, packet, fate, rule);
     }
@@ -430,8 +433,8 @@ impl Hooks {
         }
         let mut rx = lock(&roce.rx);
         let _handling = handling();
-        let mut deliver = |meta: &RxMeta, packet: &[u8]| {
-            rx.take_held(engine, roce, meta, packet, &mut Catch::nobody())
+        let mut deliver = |came: &Arrived, packet: &[u8]| {
+            rx.take_held(engine, roce, came, packet, &mut Catch::nobody())
         };
         self.hand_on_held(&due, &mut deliver);
     }
@@ -562,7 +565,8 @@ impl State {
     fn interface(&mut self, way: &Way) -> u32 {
         let meta = match way {
             Way::Out(path) => return path.ifindex(),
-            Way::In(meta) => meta,
+            Way::In(Arrived::Native(_)) => return 0,
+            Way::In(Arrived::Roce(meta)) => meta,
         };
         let (address, came_by) = (meta.destination, meta.ifindex);
         let now = Engine::now().0;
@@ -668,18 +672,21 @@ impl State {
                 Some(Qpn(path.local_qpn())),
                 path.ends(identification),
             ),
-            Way::In(meta) => (
+            Way::In(Arrived::Roce(meta)) => (
                 Direction::Inbound,
                 None,
-                Endpoints {
+                Ends::Roce(Endpoints {
                     source: meta.source,
                     destination: meta.destination,
                     source_port: meta.source_port,
                     traffic_class: meta.tos,
                     hop_limit: meta.hop_limit,
                     identification: None,
-                },
+                }),
             ),
+            Way::In(Arrived::Native(meta)) => {
+                (Direction::Inbound, None, Ends::Native(meta.headers))
+            }
         };
         for tap in &mut self.taps {
             let bytes = &packet[..packet.len().min(tap.snap)];
@@ -701,19 +708,22 @@ impl State {
 
 /// A path's ends as a capture shows them.
 impl TxPath {
-    fn ends(&self, identification: Option<u16>) -> Endpoints {
-        let headers = self.headers();
+    fn ends(&self, identification: Option<u16>) -> Ends {
+        let headers = match self.carrier() {
+            Carrier::Udp { headers, .. } => headers,
+            Carrier::Host(path) => return Ends::Native(*path.headers()),
+        };
         let (source, hop_limit) = match &headers.ip {
             RoceIp::V4(ip) => (IpAddr::V4(ip.source), ip.ttl),
             RoceIp::V6(ip) => (IpAddr::V6(ip.sgid.0.into()), ip.hop_limit),
         };
-        Endpoints {
+        Ends::Roce(Endpoints {
             source,
             destination: self.target(),
             source_port: headers.source_port,
             traffic_class: headers.ip.traffic_class(),
             hop_limit,
             identification,
-        }
+        })
     }
 }

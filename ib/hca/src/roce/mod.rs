@@ -1,21 +1,23 @@
-//! The RoCEv2 wire: queue pairs' packets in UDP datagrams.
+//! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from process to process.
 //!
-//! Owns: the port that the processes of a network namespace share, and what goes through it. Must not know: the C ABI; what a
-//! packet does to a queue pair (`ferriband-transport`).
+//! Owns: the port that the processes of a network namespace share, and what goes through it; the InfiniBand port's way within the host
+//! ([`local`]). Must not know: the C ABI; what a packet does to a queue pair (`ferriband-transport`).
 
 pub(crate) mod env;
 mod groups;
 pub(crate) mod hooks;
 pub mod join;
+pub(crate) mod local;
 pub(crate) mod rx;
 pub mod steer;
 pub(crate) mod tx;
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ferriband_memory::Segment;
 use ferriband_memory::host::Host;
 use ferriband_memory::net::RxSocket;
 use ferriband_memory::wait::EventFd;
@@ -34,10 +36,12 @@ use crate::qp::Qp;
 use crate::{FastMutex, limits, lock};
 use hooks::Hooks;
 use join::{SETTLED, SharedPort};
+use local::LocalPort;
 use rx::{RxCounters, RxSide};
 use tx::{PortPool, TxPath};
 
-/// Says how the wire of a queue pair on an Ethernet device is chosen: `roce` sends packets to peers of the same host, too.
+/// Says how the wire of a queue pair is chosen: with `roce` Ethernet devices send packets to peers of the same host, too; with `packets`
+/// the InfiniBand device does as well.
 pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
 /// Bytes that a receiving socket may hold, if the system allows so many.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
@@ -61,7 +65,8 @@ pub(crate) const GSI: Qpn = Qpn(1);
 pub(crate) struct Roce {
     pub(crate) ports: PortPool,
     pub(crate) hooks: Arc<Hooks>,
-    port: SharedPort,
+    /// The port of RoCEv2, once it is joined.
+    port: OnceLock<SharedPort>,
     rx: FastMutex<RxSide>,
     counters: RxCounters,
     attached: groups::Attached,
@@ -97,22 +102,20 @@ impl Drop for Handling {
     }
 }
 
-/// True if peers of the same host are to be reached by packets, too.
-pub(crate) fn forced() -> bool {
-    std::env::var_os(WIRE_VARIABLE).is_some_and(|value| value == "roce")
+/// True if peers of the same host are to be reached by packets, too, from Ethernet devices or from the InfiniBand device.
+pub(crate) fn forced(ethernet: bool) -> bool {
+    let wire = std::env::var_os(WIRE_VARIABLE);
+    wire.is_some_and(|value| value == "packets" || ethernet && value == "roce")
 }
 
 impl Roce {
-    /// Joins the port.
-    ///
-    /// # Errors
-    /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
-    pub(crate) fn open(host: &Host, waker: &Arc<EventFd>) -> Result<Self, Error> {
+    /// What packets of any kind need.
+    pub(crate) fn new(host: &Host, waker: &Arc<EventFd>) -> Self {
         let hooks = Arc::new(Hooks::new(host.lookout(), waker.clone()));
-        Ok(Roce {
-            ports: PortPool::new(AllCounts::open(host), hooks.clone()),
+        Roce {
+            ports: PortPool::new(AllCounts::default(), hooks.clone()),
             hooks,
-            port: SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?,
+            port: OnceLock::new(),
             rx: FastMutex::new(RxSide::new()),
             counters: RxCounters::default(),
             attached: Default::default(),
@@ -123,13 +126,53 @@ impl Roce {
             astray: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// Joins the port of RoCEv2. One at a time.
+    ///
+    /// # Errors
+    /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
+    pub(crate) fn join_port(&self, host: &Host) -> Result<(), Error> {
+        self.ports.counts.open_ethernet(host);
+        let joined = SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?;
+        let _ = self.port.set(joined);
+        Ok(())
+    }
+
+    /// Opens the InfiniBand port for packets. One at a time.
+    ///
+    /// # Errors
+    /// What the host's registry says.
+    pub(crate) fn open_local(
+        &self,
+        host: &Host,
+        process: &Arc<Segment>,
+        waker: &Arc<EventFd>,
+    ) -> Result<(), Error> {
+        self.ports.counts.open_native(host);
+        let opened = LocalPort::open(host, process.clone(), waker.clone())?;
+        let _ = self.ports.local.set(Arc::new(opened));
+        Ok(())
+    }
+
+    /// The port of RoCEv2 is joined.
+    pub(crate) fn has_port(&self) -> bool {
+        self.port.get().is_some()
+    }
+
+    /// The InfiniBand port, if it takes packets.
+    pub(crate) fn local(&self) -> Option<&Arc<LocalPort>> {
+        self.ports.local.get()
     }
 
     /// What a queue pair may have outstanding: what fits a socket here, and a peer's like it, while nobody reads it.
-    pub(crate) fn window(&self) -> WindowLimit {
+    pub(crate) fn window(&self, ethernet: bool) -> WindowLimit {
         let least = self.sockets().map(RxSocket::buffer_bytes).min();
-        let bytes = (least.unwrap_or(0) / 2) as u32;
+        let bytes = match ethernet {
+            true => (least.unwrap_or(0) / 2) as u32,
+            false => local::WINDOW_BYTES,
+        };
         let whole = WindowLimit::default();
         WindowLimit {
             requests_bytes: whole.requests_bytes.min(bytes),
@@ -141,19 +184,27 @@ impl Roce {
     pub(crate) fn leave(self, host: &Host) {
         self.hooks.close();
         // if others are stopped in the middle of a change, closing the sockets has to do: the others find out
-        let _ = self.port.leave(host, LOCK_WAIT);
+        if let Some(port) = self.port.into_inner() {
+            let _ = port.leave(host, LOCK_WAIT);
+        }
     }
 
     /// A block of numbers has come: packets for it are steered here.
     pub(crate) fn steer(&self, engine: &Engine) {
-        if self.port.attach(&engine.registry, STEER_WAIT).is_err() {
+        let Some(port) = self.port.get() else { return };
+        if port.attach(&engine.registry, STEER_WAIT).is_err() {
             self.astray.store(true, Relaxed);
         }
     }
 
-    /// What the progress thread waits for: the sockets of packets.
+    /// What the progress thread waits for: the sockets of packets. (Those of the InfiniBand port come by another.)
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &RxSocket> {
-        [false, true].into_iter().filter_map(|v6| self.port.rx(v6))
+        [false, true].into_iter().filter_map(|v6| self.socket(v6))
+    }
+
+    /// The receiving socket of a family.
+    fn socket(&self, v6: bool) -> Option<&RxSocket> {
+        self.port.get()?.rx(v6)
     }
 
     /// Sends a management datagram from queue pair 1 to queue pair 1.
@@ -192,7 +243,8 @@ impl Roce {
         if !self.astray.swap(false, Relaxed) {
             return;
         }
-        let repaired = self.port.repair(&engine.registry, STEER_WAIT, || {
+        let Some(port) = self.port.get() else { return };
+        let repaired = port.repair(&engine.registry, STEER_WAIT, || {
             self.round(engine, &mut Catch::nobody());
         });
         if repaired.is_err() {
@@ -230,13 +282,16 @@ impl Roce {
         let last = self.family.load(Relaxed);
         let mut worked = false;
         for v6 in [false, true] {
-            let Some(socket) = self.port.rx(v6).filter(|_| both || v6 == last) else {
+            let Some(socket) = self.socket(v6).filter(|_| both || v6 == last) else {
                 continue;
             };
             if rx.take(engine, self, socket, catch) {
                 self.family.store(v6, Relaxed);
                 worked = true;
             }
+        }
+        if let Some(local) = self.local() {
+            worked |= rx.take_local(engine, self, local, catch);
         }
         if !worked {
             rx.idle(engine);
@@ -266,6 +321,11 @@ impl Roce {
                     break;
                 }
             }
+        }
+        if let Some(local) = self.local() {
+            (0..BACKLOG_ROUNDS)
+                .take_while(|_| rx.take_local(engine, self, local, &mut Catch::nobody()))
+                .count();
         }
         self.caught_up_at.fetch_max(now, Relaxed);
         true

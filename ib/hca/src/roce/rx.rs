@@ -22,6 +22,7 @@ use ferriband_wire::{
 };
 
 use super::join::Probe;
+use super::local::{LocalPort, NativeMeta};
 use super::tx::ICRC_BYTES;
 use super::{GSI, Roce};
 use crate::cm::{MAD, Owner, owner_of_mad};
@@ -31,6 +32,8 @@ use crate::device::{self, address_of, gid_of};
 use crate::engine::Engine;
 use crate::limits;
 use crate::qp::Qp;
+
+mod native;
 
 /// Datagrams (each a run of packets) taken in one round.
 const ROUND_DATAGRAMS: usize = 8;
@@ -42,6 +45,35 @@ const UDP_BYTES: usize = 8;
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Queue pairs whose answers wait for the end of a round.
 const TOUCHED: usize = 16;
+
+/// A run of packets as it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arrived {
+    /// By UDP.
+    Roce(RxMeta),
+    /// By the InfiniBand port.
+    Native(NativeMeta),
+}
+
+impl Arrived {
+    /// Bytes of each packet but the last; never 0.
+    pub fn segment(&self) -> usize {
+        let segment = match self {
+            Arrived::Roce(meta) => meta.segment,
+            Arrived::Native(meta) => meta.segment,
+        };
+        usize::from(segment.max(1))
+    }
+
+    /// One of them, alone.
+    pub fn one(&self, bytes: usize) -> Self {
+        let segment = bytes as u16;
+        match *self {
+            Arrived::Roce(meta) => Arrived::Roce(RxMeta { segment, ..meta }),
+            Arrived::Native(meta) => Arrived::Native(NativeMeta { segment, ..meta }),
+        }
+    }
+}
 
 /// What came; what became of it is counted with the port.
 #[derive(Debug, Default)]
@@ -58,6 +90,8 @@ fn count(counter: &AtomicU64, by: u64) {
 /// The state of a round.
 pub(crate) struct RxSide {
     ring: RxRing,
+    /// Room for a message of the InfiniBand port, once one may come.
+    room: Vec<u8>,
     inner: Inner,
     /// Bytes that were ever taken from the sockets.
     pub bytes: u64,
@@ -84,6 +118,7 @@ impl RxSide {
     pub fn new() -> Self {
         RxSide {
             ring: RxRing::new(),
+            room: Vec::new(),
             inner: Inner::default(),
             bytes: 0,
         }
@@ -114,13 +149,43 @@ impl RxSide {
             ring,
             inner,
             bytes: taken,
+            ..
         } = self;
         for (meta, bytes) in ring.messages() {
             *taken += bytes.len() as u64;
-            inner.run(engine, roce, meta, bytes, true, catch);
+            inner.run(engine, roce, &Arrived::Roce(*meta), bytes, true, catch);
         }
         inner.turn(engine, catch);
         true
+    }
+
+    /// Takes what has come by the InfiniBand port. True if anything had.
+    pub fn take_local(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        local: &LocalPort,
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let RxSide { room, inner, .. } = self;
+        let mut worked = false;
+        for _ in 0..ROUND_DATAGRAMS {
+            let Some(length) = local.receive(room) else {
+                break;
+            };
+            worked = true;
+            let (head, bytes) = room[..length].split_at(HAND_OVER_HEAD);
+            match NativeMeta::read(head) {
+                Some(meta) => {
+                    inner.run(engine, roce, &Arrived::Native(meta), bytes, true, catch);
+                }
+                None => roce.ports.counts.of(0).add(Counter::RcvErrors, 1),
+            }
+        }
+        if worked {
+            inner.turn(engine, catch);
+        }
+        worked
     }
 
     /// Takes a run of packets that another process got and handed over.
@@ -134,7 +199,8 @@ impl RxSide {
     ) {
         if let Some(meta) = read_meta(head) {
             // what is handed over once more might go round for ever
-            self.inner.run(engine, roce, &meta, body, false, catch);
+            self.inner
+                .run(engine, roce, &Arrived::Roce(meta), body, false, catch);
             self.inner.turn(engine, catch);
         }
     }
@@ -144,11 +210,11 @@ impl RxSide {
         &mut self,
         engine: &Engine,
         roce: &Roce,
-        meta: &RxMeta,
+        came: &Arrived,
         packet: &[u8],
         catch: &mut Catch<'_>,
     ) -> Fate {
-        let fate = self.inner.deliver(engine, roce, meta, packet, true, catch);
+        let fate = self.inner.deliver(engine, roce, came, packet, true, catch);
         self.inner.turn(engine, catch);
         fate
     }
@@ -160,23 +226,59 @@ impl Inner {
         &mut self,
         engine: &Engine,
         roce: &Roce,
-        meta: &RxMeta,
+        came: &Arrived,
         bytes: &[u8],
         may_hand_over: bool,
         catch: &mut Catch<'_>,
     ) {
         if !roce.hooks.active() {
-            self.deliver(engine, roce, meta, bytes, may_hand_over, catch);
+            self.deliver(engine, roce, came, bytes, may_hand_over, catch);
             return;
         }
         roce.hooks
-            .receive(engine, meta, bytes, &mut |meta, datagram| {
-                self.deliver(engine, roce, meta, datagram, may_hand_over, catch)
+            .receive(engine, came, bytes, &mut |came, datagram| {
+                self.deliver(engine, roce, came, datagram, may_hand_over, catch)
             });
     }
 
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
     fn deliver(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        came: &Arrived,
+        bytes: &[u8],
+        may_hand_over: bool,
+        catch: &mut Catch<'_>,
+    ) -> Fate {
+        let version = engine.qps_version.load(Ordering::Acquire);
+        if self
+            .last
+            .as_ref()
+            .is_some_and(|(found_in, _)| *found_in != version)
+        {
+            self.last = None;
+        }
+        match came {
+            Arrived::Roce(meta) => {
+                self.deliver_roce(engine, roce, meta, bytes, may_hand_over, catch)
+            }
+            Arrived::Native(meta) => self.deliver_native(engine, roce, meta, bytes, catch),
+        }
+    }
+
+    /// The queue pair of a device of this kind that takes the packets for a number; found once for a run.
+    fn find(&mut self, engine: &Engine, qpn: u32, ethernet: bool) -> Option<&Arc<Qp>> {
+        let right = |qp: &Qp| qp.ctx.device.is_ethernet() == ethernet;
+        if !matches!(&self.last, Some((_, qp)) if qp.qpn == qpn && right(qp)) {
+            let version = engine.qps_version.load(Ordering::Acquire);
+            let found = engine.qp_of_packets(qpn).filter(|qp| right(qp));
+            self.last = found.map(|qp| (version, qp));
+        }
+        self.last.as_ref().map(|(_, qp)| qp)
+    }
+
+    fn deliver_roce(
         &mut self,
         engine: &Engine,
         roce: &Roce,
@@ -186,14 +288,6 @@ impl Inner {
         catch: &mut Catch<'_>,
     ) -> Fate {
         let port = roce.ports.counts.of(meta.ifindex);
-        let version = engine.qps_version.load(Ordering::Acquire);
-        if self
-            .last
-            .as_ref()
-            .is_some_and(|(found_in, _)| *found_in != version)
-        {
-            self.last = None;
-        }
         let segment = usize::from(meta.segment.max(1));
         let Some(headers) = headers_of(meta) else {
             port.add(Counter::RcvErrors, 1);
@@ -219,8 +313,9 @@ impl Inner {
                 let v6 = meta.destination.is_ipv6();
                 let probe = roce
                     .port
-                    .take_probe(&engine.registry, v6, meta.source, datagram);
-                if probe == Probe::Moved {
+                    .get()
+                    .map(|port| port.take_probe(&engine.registry, v6, meta.source, datagram));
+                if probe == Some(Probe::Moved) {
                     roce.went_astray(engine);
                 }
                 // this protocol's own
@@ -254,9 +349,7 @@ impl Inner {
                 }
                 continue;
             }
-            if self.last.as_ref().is_none_or(|(_, qp)| qp.qpn != qpn) {
-                self.last = engine.qp_of_packets(qpn).map(|qp| (version, qp));
-            }
+            self.find(engine, qpn, true);
             let Some((_, qp)) = &self.last else {
                 let owner = engine.owner_of_packets(qpn);
                 match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
@@ -358,7 +451,8 @@ impl Inner {
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut taken = false;
         for qpn in members {
-            let Some(qp) = engine.qp_by_number(qpn) else {
+            let found = engine.qp_by_number(qpn);
+            let Some(qp) = found.filter(|qp| qp.ctx.device.is_ethernet()) else {
                 continue;
             };
             let own = sender == Some(qpn) && qp.has_address(meta.source);

@@ -1,12 +1,13 @@
 //! Sending: the path of a queue pair as headers and a socket, and packets gathered into runs that the kernel cuts apart.
 //!
 //! Owns the source ports and the buffer of a run. Must not know: queue pairs' state. All packets of a run are of one size but the last,
-//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up from 0 within a run.
+//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up from 0 within a run. Runs of the
+//! InfiniBand port are the same, but go to another process as they are.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ferriband_admin::Counter;
 use ferriband_memory::net::{SendError, TxOptions, TxPort};
@@ -14,6 +15,7 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
 use super::hooks::Hooks;
+use super::local::{HostPath, LocalPort};
 use crate::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
 use crate::error::Error;
@@ -45,6 +47,8 @@ type PortKey = (IpAddr, u32, u16, u8, u8);
 #[derive(Debug)]
 pub(crate) struct PortPool {
     ports: Mutex<BTreeMap<PortKey, Arc<TxPort>>>,
+    /// The InfiniBand port's, once a queue pair of it takes packets.
+    pub local: OnceLock<Arc<LocalPort>>,
     /// What goes and comes is counted here.
     pub counts: AllCounts,
     hooks: Arc<Hooks>,
@@ -54,6 +58,7 @@ impl PortPool {
     pub fn new(counts: AllCounts, hooks: Arc<Hooks>) -> Self {
         PortPool {
             ports: Mutex::default(),
+            local: OnceLock::new(),
             counts,
             hooks,
         }
@@ -96,13 +101,24 @@ fn bind_near(how: &TxOptions) -> Result<TxPort, Error> {
 /// Where a queue pair's packets go, and how they look below the transport header.
 #[derive(Clone, Debug)]
 pub(crate) struct TxPath {
-    to: SocketAddr,
-    port: Arc<TxPort>,
-    headers: RoceHeaders,
+    carrier: Carrier,
     counts: PortCounts,
     hooks: Arc<Hooks>,
     ifindex: u32,
     local_qpn: u32,
+}
+
+/// What carries them.
+#[derive(Clone, Debug)]
+pub(super) enum Carrier {
+    /// UDP, by the kernel.
+    Udp {
+        to: SocketAddr,
+        port: Arc<TxPort>,
+        headers: RoceHeaders,
+    },
+    /// The InfiniBand port: another process of this host.
+    Host(HostPath),
 }
 
 /// The source port of a flow: from the flow label if one is given, else from both queue pair numbers (the rule of the Linux
@@ -132,6 +148,33 @@ impl TxPath {
         local_qpn: u32,
         remote_qpn: u32,
     ) -> Result<Self, Error> {
+        let carrier = match &pool.local {
+            _ if device.is_ethernet() => {
+                Self::resolve_udp(device, pool, av, local_qpn, remote_qpn)?
+            }
+            local => {
+                let port = local
+                    .get()
+                    .ok_or(Error::NotFound("the port takes no packets"))?;
+                Carrier::Host(HostPath::resolve(port, device, av, remote_qpn)?)
+            }
+        };
+        Ok(TxPath {
+            carrier,
+            counts: pool.counts.of(device.info.ifindex).clone(),
+            hooks: pool.hooks.clone(),
+            ifindex: device.info.ifindex,
+            local_qpn,
+        })
+    }
+
+    fn resolve_udp(
+        device: &Device,
+        pool: &PortPool,
+        av: &AddressVector,
+        local_qpn: u32,
+        remote_qpn: u32,
+    ) -> Result<Carrier, Error> {
         if !av.is_global {
             return Err(Error::Invalid("a path over Ethernet needs a GID"));
         }
@@ -178,31 +221,27 @@ impl TxPath {
             }
             other => SocketAddr::new(other, ROCE_PORT),
         };
-        Ok(TxPath {
-            to,
-            headers: RoceHeaders {
-                ip,
-                source_port: port.port(),
-            },
-            counts: pool.counts.of(device.info.ifindex).clone(),
-            port,
-            hooks: pool.hooks.clone(),
-            ifindex: device.info.ifindex,
-            local_qpn,
-        })
+        let headers = RoceHeaders {
+            ip,
+            source_port: port.port(),
+        };
+        Ok(Carrier::Udp { to, port, headers })
     }
 
-    /// The peer's address.
+    /// The peer's address; that of the InfiniBand port is its GID.
     pub fn target(&self) -> IpAddr {
-        self.to.ip()
+        match &self.carrier {
+            Carrier::Udp { to, .. } => to.ip(),
+            Carrier::Host(path) => path.target(),
+        }
     }
 
-    /// IP and UDP headers, whatever the identification.
-    pub fn headers(&self) -> &RoceHeaders {
-        &self.headers
+    /// What carries its packets, with the headers below theirs, whatever the identification.
+    pub(super) fn carrier(&self) -> &Carrier {
+        &self.carrier
     }
 
-    /// The interface of its device.
+    /// The interface of its device; 0 for the InfiniBand port.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }
@@ -214,7 +253,11 @@ impl TxPath {
 
     /// Gives a run to the kernel. False if it does not take it.
     pub fn transmit(&self, bytes: &[u8], segment: usize) -> bool {
-        let send = || self.port.send(&self.to, bytes, segment as u16);
+        let (to, port) = match &self.carrier {
+            Carrier::Udp { to, port, .. } => (to, port),
+            Carrier::Host(path) => return path.transmit(bytes, segment),
+        };
+        let send = || port.send(to, bytes, segment as u16);
         match send() {
             Ok(()) => true,
             Err(SendError::Again) => false,
@@ -225,12 +268,17 @@ impl TxPath {
 
     /// Writes the ICRC behind a packet that is the `place`-th of its run.
     pub fn seal(&self, place: usize, packet: &mut [u8], len: usize) {
-        let mut headers = self.headers;
-        if let RoceIp::V4(ip) = &mut headers.ip {
-            ip.identification = place as u16;
-        }
-        let icrc = headers
-            .icrc(len)
+        let begun = match &self.carrier {
+            Carrier::Udp { headers, .. } => {
+                let mut headers = *headers;
+                if let RoceIp::V4(ip) = &mut headers.ip {
+                    ip.identification = place as u16;
+                }
+                headers.icrc(len)
+            }
+            Carrier::Host(path) => path.headers().icrc(len),
+        };
+        let icrc = begun
             .expect("a packet fits a datagram")
             .finish_with(&packet[..len]);
         packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
@@ -292,11 +340,16 @@ impl Run {
         }
         let (at, place) = (self.len, self.count);
         let (packet, trailer) = self.bytes[at..at + whole].split_at_mut(len);
-        // the kernel counts the packets of a run up from identification 0
-        let icrc = self
-            .icrc
-            .icrc(&path.headers, place as u16, packet)
-            .expect("a packet has a BTH and fits a datagram");
+        let icrc = match &path.carrier {
+            // the kernel counts the packets of a run up from identification 0
+            Carrier::Udp { headers, .. } => self.icrc.icrc(headers, place as u16, packet),
+            Carrier::Host(path) => path
+                .headers()
+                .icrc(len)
+                .ok()
+                .map(|begun| begun.finish_with(packet)),
+        };
+        let icrc = icrc.expect("a packet has a BTH and fits a datagram");
         trailer.copy_from_slice(&icrc.to_le_bytes());
         self.len += whole;
         self.count += 1;

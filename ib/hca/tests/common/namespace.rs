@@ -18,6 +18,37 @@ macro_rules! on_packets {
     };
 }
 
+/// Two tests with one body: on `ferri_lo` as [`on_packets`] does it, and on `ferri0` with packets between its processes.
+#[macro_export]
+macro_rules! on_all_packets {
+    ($name:ident, $body:block) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            fn body() $body
+
+            #[test]
+            fn ethernet() {
+                let name = concat!(stringify!($name), "::ethernet");
+                common::namespace::run_on_packets(name, &[], body);
+            }
+
+            #[test]
+            fn infiniband() {
+                let name = concat!(stringify!($name), "::infiniband");
+                common::namespace::run_on_packets(name, &common::namespace::NATIVE, body);
+            }
+        }
+    };
+}
+
+/// The environment of a process whose `ferri0` sends packets.
+pub const NATIVE: [(&str, &str); 2] = [
+    ("FERRIBAND_DEVICES", "ferri0"),
+    ("FERRIBAND_WIRE", "packets"),
+];
+
 /// Runs the body of the test `name` in a process of its own that has `ferri_lo` alone and sends packets to everybody, in a network
 /// of its own where the system allows one. `also` is set in its environment.
 pub fn run_on_packets(name: &str, also: &[(&str, &str)], body: impl FnOnce()) {
@@ -38,7 +69,12 @@ fn run(name: &str, also: &[(&str, &str)], unshared: i32, body: impl FnOnce()) {
     const INSIDE: &str = "FERRIBAND_HCA_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         let ctx = Context::open(0).unwrap();
-        assert_eq!(ctx.query_port(1).unwrap().link_layer, LinkLayer::Ethernet);
+        let native = std::env::var("FERRIBAND_DEVICES").is_ok_and(|name| name == "ferri0");
+        let expected = match native {
+            true => LinkLayer::InfiniBand,
+            false => LinkLayer::Ethernet,
+        };
+        assert_eq!(ctx.query_port(1).unwrap().link_layer, expected);
         return body();
     }
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -6,23 +6,35 @@
 //! refuses, and nobody ever waits.
 //!
 //! The kernel takes few messages per socket (net.unix.max_dgram_qlen, 10 on many systems), but long ones: what came together
-//! goes together.
+//! goes together. Packets of the InfiniBand port have a socket of their own, and there a sender may wait for room, a moment long: a
+//! link does not lose what comes faster than it is taken.
 
 use super::fork_fd::ForkFd;
 use super::identity::HostKey;
 use super::names;
 use super::registry::{PROCESS_LIMIT, ProcessRef, Registry};
 use super::{Host, HostError};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{SendAncillaryBuffer, SendFlags, SocketAddrUnix};
 use std::io::{IoSlice, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes that each message begins with: the sender's description of what follows.
 pub const HAND_OVER_HEAD: usize = 64;
 /// Longest body.
 pub const HAND_OVER_BODY: usize = 65_536;
+
+/// The sockets' letters: for what goes astray and the connection manager's messages, and for packets of the InfiniBand port.
+const POST: char = 'h';
+const PACKETS: char = 'q';
+/// How long a sender of packets waits for room: the kernel's clock may make it several milliseconds.
+const PACKET_WAIT: Duration = Duration::from_millis(2);
+/// Bytes of packets under way from one process, if the system allows so many.
+const PACKET_BYTES: usize = 4 << 20;
 
 /// Messages of strangers that one call drops before it returns to the caller's loop.
 const REFUSALS: usize = 64;
@@ -54,8 +66,32 @@ impl Host {
     /// # Errors
     /// `System` with EADDRINUSE if there is one, or if somebody squats on its name; `Forked`, `Expelled`, `Full`.
     pub fn hand_over(&self) -> Result<HandOver, HostError> {
+        self.open_hand_over(POST, |_| Ok(()))
+    }
+
+    /// Opens the socket for packets of the InfiniBand port, whose senders may wait for room. One per process.
+    ///
+    /// # Errors
+    /// As [`Host::hand_over`].
+    pub fn packets_over(&self) -> Result<HandOver, HostError> {
+        self.open_hand_over(PACKETS, |fd| {
+            // as much as it grants
+            let _ = sockopt::set_socket_send_buffer_size(fd, PACKET_BYTES);
+            sockopt::set_socket_timeout(fd, Timeout::Send, Some(PACKET_WAIT))
+                .map_err(|e| HostError::system("SO_SNDTIMEO", e))?;
+            // each call says whether it waits
+            rustix::fs::fcntl_setfl(fd, OFlags::empty()).map_err(|e| HostError::system("fcntl", e))
+        })
+    }
+
+    fn open_hand_over(
+        &self,
+        letter: char,
+        finish: impl FnOnce(&OwnedFd) -> Result<(), HostError>,
+    ) -> Result<HandOver, HostError> {
         self.check_member()?;
-        let fd = names::bind_hand_over(&self.key, self.me.slot)?.ok_or(HostError::System {
+        let bound = names::bind_hand_over(&self.key, letter, self.me.slot, finish)?;
+        let fd = bound.ok_or(HostError::System {
             call: "bind of the hand-over socket",
             errno: libc::EADDRINUSE,
         })?;
@@ -63,7 +99,7 @@ impl Host {
             fd,
             key: self.key.clone(),
             registry: Arc::clone(&self.registry),
-            prefix: self.key.name_prefix() + "/h",
+            prefix: format!("{}/{letter}", self.key.name_prefix()),
         })
     }
 }
@@ -80,6 +116,34 @@ impl HandOver {
         head: &[u8; HAND_OVER_HEAD],
         body: &[u8],
     ) -> Result<(), HostError> {
+        self.put(to, head, body, SendFlags::DONTWAIT)
+    }
+
+    /// As [`HandOver::send`], but with packets it waits for room, some milliseconds at the most.
+    ///
+    /// # Errors
+    /// As [`HandOver::send`].
+    pub fn send_in_time(
+        &self,
+        to: ProcessRef,
+        head: &[u8; HAND_OVER_HEAD],
+        body: &[u8],
+    ) -> Result<(), HostError> {
+        self.put(to, head, body, SendFlags::empty())
+    }
+
+    /// The registry of the processes that things are handed to.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn put(
+        &self,
+        to: ProcessRef,
+        head: &[u8; HAND_OVER_HEAD],
+        body: &[u8],
+        how: SendFlags,
+    ) -> Result<(), HostError> {
         if body.len() > HAND_OVER_BODY {
             return Err(HostError::Message {
                 bytes: body.len(),
@@ -93,7 +157,7 @@ impl HandOver {
         }
         let parts = [IoSlice::new(head), IoSlice::new(body)];
         let mut none = SendAncillaryBuffer::default();
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let flags = SendFlags::NOSIGNAL | how;
         match rustix::net::sendmsg_addr(fd, &self.address(to.slot)?, &parts, &mut none, flags) {
             Ok(_) => Ok(()),
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {

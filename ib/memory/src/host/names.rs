@@ -12,7 +12,8 @@
 //! (/proc/net/unix would need no second socket, but it is read in pieces between which the kernel drops its lock: while
 //! other sockets come and go an entry can be skipped (1 of 9,226 scans missed a living listener in a test on Linux 6.18), and a
 //! skipped entry would be a living process declared dead.)
-//! `PREFIX/sS` listens. One that takes part in packets has a third, `PREFIX/hS`, where others hand things over to it.
+//! `PREFIX/sS` listens. One that takes part in packets has a third, `PREFIX/hS`, where others hand things over to it; one whose
+//! InfiniBand port takes packets a fourth, `PREFIX/qS`, for those.
 
 use super::HostError;
 use super::fork_fd::ForkFd;
@@ -103,11 +104,18 @@ pub(super) fn bind_listener(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, 
     )
 }
 
-/// Binds the name of `slot` under which things are handed over, datagrams with the sender's credentials; None if it is taken.
-pub(super) fn bind_hand_over(key: &HostKey, slot: u32) -> Result<Option<ForkFd>, HostError> {
-    let at = address(key, &format!("h{slot}"))?;
+/// Binds the name of `slot` under which things are handed over, datagrams with the sender's credentials; None if it is taken. `letter`
+/// says which things, `finish` has the socket before it has its name.
+pub(super) fn bind_hand_over(
+    key: &HostKey,
+    letter: char,
+    slot: u32,
+    finish: impl FnOnce(&OwnedFd) -> Result<(), HostError>,
+) -> Result<Option<ForkFd>, HostError> {
+    let at = address(key, &format!("{letter}{slot}"))?;
     ForkFd::make(|| {
         let fd = socket(SocketType::DGRAM)?;
+        finish(&fd)?;
         // Before the name, so that no message comes without them.
         rustix::net::sockopt::set_socket_passcred(&fd, true)
             .map_err(|e| HostError::system("SO_PASSCRED", e))?;

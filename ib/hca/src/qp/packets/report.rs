@@ -12,6 +12,9 @@ use crate::qp::report::named;
 impl Qp {
     /// The report of a queue pair that is on packets; None if it is not.
     pub(in crate::qp) fn packet_report(&self) -> Option<QpReport> {
+        if !self.is_on_packets() {
+            return None;
+        }
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut()?;
         self.add_to_port(side);
@@ -77,6 +80,10 @@ impl Qp {
         let registry = &self.ctx.engine.registry;
         report.stopped = registry.port_word(info.ifindex) & PORT_STOPS != 0;
         report.fault_rules = registry.fault_rules().len();
+        if !self.ctx.device.is_ethernet() {
+            (report.up, report.carrier, report.has_source) = (true, true, true);
+            return report;
+        }
         let found = ferriband_memory::net::netdevs().unwrap_or_default();
         if let Some(interface) = found.iter().find(|one| one.ifindex == info.ifindex) {
             report.up = interface.up;

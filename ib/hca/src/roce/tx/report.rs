@@ -6,13 +6,17 @@ use ferriband_admin::PathReport;
 use ferriband_memory::net::{Trouble, TroubleKind};
 use ferriband_wire::RoceIp;
 
-use super::TxPath;
+use super::{Carrier, TxPath};
 use crate::device::address_of;
 
 impl TxPath {
     /// The path as whoever runs the program knows it, but for its interface.
     pub fn report(&self) -> PathReport {
-        let source = match &self.headers.ip {
+        let (port, headers) = match &self.carrier {
+            Carrier::Udp { port, headers, .. } => (port, headers),
+            Carrier::Host(path) => return path.report(),
+        };
+        let source = match &headers.ip {
             RoceIp::V4(ip) => IpAddr::V4(ip.source),
             RoceIp::V6(ip) => address_of(&ip.sgid),
         };
@@ -20,9 +24,8 @@ impl TxPath {
         PathReport {
             source: source.to_string(),
             destination: self.target().to_string(),
-            source_port: self.port.port(),
-            troubles: self
-                .port
+            source_port: port.port(),
+            troubles: port
                 .troubles()
                 .iter()
                 .filter(|trouble| about_us(trouble))

@@ -220,3 +220,52 @@ fn a_forked_child_neither_hands_over_nor_keeps_the_name() {
     // SAFETY: the grandchild lives: it waits, and its alarm is far away.
     unsafe { libc::kill(grandchild as i32, libc::SIGKILL) };
 }
+
+#[test]
+fn packets_wait_a_moment_for_room_and_no_longer() {
+    let options = options();
+    let host = join(&options);
+    let end = host.packets_over().unwrap();
+    let inner = options.clone();
+    let mut child = Child::spawn(move |line| {
+        let host = join(&inner);
+        let end = host.packets_over().unwrap();
+        line.say(&[host.me().to_word()]);
+        line.wait();
+        let mut bytes = room();
+        let mut taken = 0u64;
+        // slower than they come, for as long as they come
+        while taken < 200 {
+            match end.receive(&mut bytes).unwrap() {
+                Some(_) => taken += 1,
+                None => std::thread::yield_now(),
+            }
+        }
+        line.say(&[taken]);
+        line.wait();
+    });
+    let peer = process(child.hear::<1>().unwrap()[0]);
+    // nobody takes anything: the queue fills, and who waits does not wait for ever
+    let mut held = 0u64;
+    let refused = loop {
+        match end.send_in_time(peer, &HEAD, b"packet") {
+            Ok(()) => held += 1,
+            Err(error) => break error,
+        }
+        assert!(held < 200, "a queue has an end");
+    };
+    assert!(matches!(refused, HostError::Busy { .. }), "{refused:?}");
+    child.tell();
+    // now somebody does: none of the rest is refused for good
+    let begun = std::time::Instant::now();
+    for _ in held..200 {
+        while let Err(error) = end.send_in_time(peer, &HEAD, b"packet") {
+            assert!(matches!(error, HostError::Busy { .. }), "{error:?}");
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+        }
+    }
+    assert_eq!(child.hear::<1>().unwrap(), [200]);
+    // the two sockets of a process are two
+    host.hand_over().unwrap();
+    child.finish();
+}

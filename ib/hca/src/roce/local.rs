@@ -1,0 +1,442 @@
+//! Packets of the InfiniBand port: from process to process of this host, as InfiniBand packets (LRH, GRH, BTH to ICRC).
+//!
+//! Owns: the socket by which a process gets them, what it sends to itself, and the paths there. A message is what the link and
+//! network headers say, once, and a run of packets of one size but the last, from BTH to ICRC; there is no VCRC, for no link is passed.
+//! Every byte that comes is a stranger's. Must not know what a packet does to a queue pair.
+//!
+//! The port is one for all processes of a user: one LID, one GID. Who owns the destination's number gets the packet.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+use ferriband_admin::PathReport;
+use ferriband_memory::Segment;
+use ferriband_memory::host::{
+    HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, Host, HostError, ProcessRef, Registry,
+};
+use ferriband_memory::wait::EventFd;
+use ferriband_transport::direct::layout::PROC_ASLEEP;
+use ferriband_transport::types::AddressVector;
+use ferriband_wire::{Gid, Grh, Lid, Lrh, NativeHeaders, Qpn, Sl, Vl};
+
+use crate::device::Device;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::lock;
+
+/// Bytes and messages that a process keeps before it handles them.
+const INBOX_BYTES: usize = 4 << 20;
+const INBOX_MESSAGES: usize = 4096;
+/// How long a sender waits for room at a process that takes nothing, as one that has no core does for a while.
+const ROOM_WAIT_NS: u64 = 100_000_000;
+/// Times that it gives its core away before the kernel is to wake it.
+const ROOM_YIELDS: usize = 16;
+/// What a queue pair may have outstanding: sockets hold few messages, of 64 KiB at most.
+pub(super) const WINDOW_BYTES: u32 = 256 << 10;
+/// A BTH and an ICRC: what any packet has.
+const LEAST_PACKET: u16 = 16;
+/// First byte of a message's head.
+const HEAD_PACKETS: u8 = b'I';
+/// Second byte: there is a GRH.
+const HAS_GRH: u8 = 1;
+
+/// What is known of a run of packets that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NativeMeta {
+    /// Below the transport header.
+    pub headers: NativeHeaders,
+    /// Bytes of each packet but the last; what comes has no room for less than a BTH and an ICRC.
+    pub segment: u16,
+}
+
+impl NativeMeta {
+    fn to_head(self) -> [u8; HAND_OVER_HEAD] {
+        let mut head = [0; HAND_OVER_HEAD];
+        let lrh = &self.headers.lrh;
+        head[0] = HEAD_PACKETS;
+        head[2] = lrh.sl.0;
+        head[4..6].copy_from_slice(&self.segment.to_be_bytes());
+        head[6..8].copy_from_slice(&lrh.slid.0.to_be_bytes());
+        head[8..10].copy_from_slice(&lrh.dlid.0.to_be_bytes());
+        if let Some(grh) = &self.headers.grh {
+            head[1] = HAS_GRH;
+            (head[3], head[10]) = (grh.hop_limit, grh.traffic_class);
+            head[12..16].copy_from_slice(&grh.flow_label.to_be_bytes());
+            head[16..32].copy_from_slice(&grh.sgid.0);
+            head[32..48].copy_from_slice(&grh.dgid.0);
+        }
+        head
+    }
+
+    /// From a message's head; None if it is none of ours.
+    pub fn read(head: &[u8]) -> Option<Self> {
+        let head: &[u8; HAND_OVER_HEAD] = head.try_into().ok()?;
+        let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let gid = |at: usize| Some(Gid(head.get(at..at + 16)?.try_into().ok()?));
+        let known = head[0] == HEAD_PACKETS && head[1] & !HAS_GRH == 0 && head[2] < 16;
+        let segment = half(4);
+        if !known || segment < LEAST_PACKET || head[12] != 0 || head[13] > 0xf {
+            return None;
+        }
+        let grh = match head[1] {
+            0 => None,
+            _ => Some(Grh {
+                traffic_class: head[10],
+                flow_label: u32::from_be_bytes([0, head[13], head[14], head[15]]),
+                hop_limit: head[3],
+                sgid: gid(16)?,
+                dgid: gid(32)?,
+            }),
+        };
+        Some(NativeMeta {
+            headers: NativeHeaders {
+                lrh: Lrh {
+                    vl: Vl(0),
+                    sl: Sl(head[2]),
+                    dlid: Lid(half(8)),
+                    slid: Lid(half(6)),
+                },
+                grh,
+            },
+            segment,
+        })
+    }
+}
+
+/// Messages that came and are not handled yet: what a process sends to itself, and what it had to take from its socket while it waited
+/// for room at another. They come before those that are in the socket.
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Where a message is taken to from the socket.
+    room: Vec<u8>,
+}
+
+impl Inbox {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.messages.len() < INBOX_MESSAGES && self.bytes + bytes <= INBOX_BYTES
+    }
+
+    fn push(&mut self, message: Vec<u8>) {
+        self.bytes += message.len();
+        self.messages.push_back(message);
+    }
+}
+
+/// The InfiniBand port's packets, as one process sends and gets them.
+#[derive(Debug)]
+pub(crate) struct LocalPort {
+    post: HandOver,
+    me: ProcessRef,
+    lid: Lid,
+    /// Locked whenever the socket is read, so that messages keep their order.
+    inbox: Mutex<Inbox>,
+    /// Slots, modulo 64, for whose room somebody has waited in vain: nobody does again until it takes something.
+    stuck: AtomicU64,
+    process: Arc<Segment>,
+    waker: Arc<EventFd>,
+}
+
+impl LocalPort {
+    /// Opens this process's socket.
+    ///
+    /// # Errors
+    /// What the host's registry says.
+    pub fn open(host: &Host, process: Arc<Segment>, waker: Arc<EventFd>) -> Result<Self, Error> {
+        Ok(LocalPort {
+            post: host.packets_over()?,
+            me: host.me(),
+            lid: host.lid(),
+            inbox: Mutex::default(),
+            stuck: AtomicU64::new(0),
+            process,
+            waker,
+        })
+    }
+
+    /// What the progress thread waits for.
+    pub fn socket(&self) -> &HandOver {
+        &self.post
+    }
+
+    /// Takes a message that came into `room`; gives its length.
+    pub fn receive(&self, room: &mut Vec<u8>) -> Option<usize> {
+        room.resize(HAND_OVER_HEAD + HAND_OVER_BODY, 0);
+        let mut inbox = lock(&self.inbox);
+        if let Some(message) = inbox.messages.pop_front() {
+            inbox.bytes -= message.len();
+            drop(inbox);
+            room[..message.len()].copy_from_slice(&message);
+            return Some(message.len());
+        }
+        // of our user, whole and with a head
+        let came = self.post.receive(room).ok().flatten();
+        came.map(|came| came.length)
+    }
+
+    /// Takes from the socket what is there, to be handled later: two who wait for room at each other would wait for ever. True if
+    /// anything was.
+    fn make_room(&self) -> bool {
+        let mut inbox = lock(&self.inbox);
+        let mut room = std::mem::take(&mut inbox.room);
+        room.resize(HAND_OVER_HEAD + HAND_OVER_BODY, 0);
+        let before = inbox.messages.len();
+        while inbox.has_room(room.len())
+            && let Ok(Some(came)) = self.post.receive(&mut room)
+        {
+            inbox.push(room[..came.length].to_vec());
+        }
+        let made = inbox.messages.len() > before;
+        inbox.room = room;
+        drop(inbox);
+        if made {
+            self.wake();
+        }
+        made
+    }
+
+    /// Whoever sets the sleeping word looks at the inbox after that.
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.process.load(PROC_ASLEEP, Ordering::Relaxed) != 0 {
+            self.waker.signal(1);
+        }
+    }
+
+    /// Gives a message to a process. False if it found no room.
+    fn give(&self, to: ProcessRef, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+        if to == self.me {
+            return self.give_own(head, body);
+        }
+        match self.post.send(to, head, body) {
+            Ok(()) => {
+                let bit = stuck_bit(to);
+                if self.stuck.load(Ordering::Relaxed) & bit != 0 {
+                    self.stuck.fetch_and(!bit, Ordering::Relaxed);
+                }
+                true
+            }
+            Err(HostError::Busy { .. }) => self.give_in_time(to, head, body),
+            Err(error) => is_lost(&error),
+        }
+    }
+
+    /// There is no room: what comes faster than it is taken waits, as it does for credits on a link, unless it is not taken at all.
+    #[cold]
+    fn give_in_time(&self, to: ProcessRef, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+        if self.stuck.load(Ordering::Relaxed) & stuck_bit(to) != 0 {
+            return false;
+        }
+        let until = Engine::now().0 + ROOM_WAIT_NS;
+        let mut yields = 0;
+        while Engine::now().0 < until {
+            self.make_room();
+            let sent = if yields < ROOM_YIELDS {
+                yields += 1;
+                std::thread::yield_now();
+                self.post.send(to, head, body)
+            } else {
+                self.post.send_in_time(to, head, body)
+            };
+            match sent {
+                Ok(()) => return true,
+                Err(HostError::Busy { .. }) => {}
+                Err(error) => return is_lost(&error),
+            }
+        }
+        self.stuck.fetch_or(stuck_bit(to), Ordering::Relaxed);
+        false
+    }
+
+    fn give_own(&self, head: &[u8], body: &[u8]) -> bool {
+        let message = [head, body].concat();
+        let mut inbox = lock(&self.inbox);
+        if !inbox.has_room(message.len()) {
+            return false;
+        }
+        inbox.push(message);
+        drop(inbox);
+        self.wake();
+        true
+    }
+}
+
+fn stuck_bit(process: ProcessRef) -> u64 {
+    1 << (process.slot % u64::BITS)
+}
+
+/// True if whoever it was for is gone, or takes no packets: on a wire nobody hears of that.
+fn is_lost(error: &HostError) -> bool {
+    matches!(error, HostError::Gone { .. })
+}
+
+/// Who gets the packets of a path.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// Whoever owns this queue pair.
+    Queue(u32),
+    /// All members of a group.
+    Group(Gid),
+    /// No port has the address.
+    Nobody,
+}
+
+/// A path by the InfiniBand port.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPath {
+    port: Arc<LocalPort>,
+    headers: NativeHeaders,
+    to: To,
+    target: IpAddr,
+}
+
+impl HostPath {
+    /// The path of an address vector.
+    ///
+    /// # Errors
+    /// `Invalid` for an index of an empty entry of the GID table.
+    pub fn resolve(
+        port: &Arc<LocalPort>,
+        device: &Device,
+        av: &AddressVector,
+        remote_qpn: u32,
+    ) -> Result<Self, Error> {
+        let source = device.gid(av.sgid_index.into());
+        let grh = match (av.is_global, source) {
+            (false, _) => None,
+            (true, None) => return Err(Error::Invalid("the entry of the GID table is empty")),
+            (true, Some(source)) => Some(Grh {
+                traffic_class: av.traffic_class,
+                flow_label: av.flow_label & 0xf_ffff,
+                hop_limit: av.hop_limit,
+                sgid: source.gid,
+                dgid: av.dgid,
+            }),
+        };
+        let to = match grh {
+            Some(grh) if grh.dgid.is_multicast() => To::Group(grh.dgid),
+            _ if device.is_local(av) => To::Queue(remote_qpn),
+            _ => To::Nobody,
+        };
+        // by its GID alone this port is meant, too
+        let dlid = match (av.dlid, to) {
+            (Lid(0), To::Queue(_)) => port.lid,
+            (dlid, _) => dlid,
+        };
+        Ok(HostPath {
+            port: port.clone(),
+            headers: NativeHeaders {
+                lrh: Lrh {
+                    vl: Vl(0),
+                    sl: Sl(av.sl.0 & 0xf),
+                    dlid,
+                    slid: port.lid,
+                },
+                grh,
+            },
+            to,
+            target: address(device),
+        })
+    }
+
+    /// LRH and GRH.
+    pub fn headers(&self) -> &NativeHeaders {
+        &self.headers
+    }
+
+    /// The port of the peer, as [`address`] says it.
+    pub fn target(&self) -> IpAddr {
+        self.target
+    }
+
+    /// Gives a run of packets to whom it is for. False if one of them has no room for it.
+    pub fn transmit(&self, bytes: &[u8], segment: usize) -> bool {
+        let meta = NativeMeta {
+            headers: self.headers,
+            // a packet is shorter than 2^16
+            segment: segment as u16,
+        };
+        let (head, registry) = (meta.to_head(), self.port.post.registry());
+        match self.to {
+            To::Queue(qpn) => owner_of_packets(registry, qpn)
+                .is_none_or(|owner| self.port.give(owner, &head, bytes)),
+            To::Group(group) => {
+                let mut members = Vec::new();
+                registry.multicast_members(&group, &mut members);
+                let mut processes: Vec<_> = members.iter().map(|member| member.process).collect();
+                processes.sort_unstable();
+                processes.dedup();
+                let mut given = true;
+                for process in processes {
+                    given &= self.port.give(process, &head, bytes);
+                }
+                given
+            }
+            To::Nobody => true,
+        }
+    }
+
+    /// The path as whoever runs the program knows it.
+    pub fn report(&self) -> PathReport {
+        let text = |lid: Lid| format!("LID {}", lid.0);
+        PathReport {
+            source: text(self.headers.lrh.slid),
+            destination: text(self.headers.lrh.dlid),
+            ..PathReport::default()
+        }
+    }
+}
+
+/// The process that takes the packets for a number: its owner, of an XRC target the process that made it.
+pub(crate) fn owner_of_packets(registry: &Registry, qpn: u32) -> Option<ProcessRef> {
+    let target = || registry.xrc_tgt_find(Qpn(qpn));
+    registry
+        .owner_of_qpn(Qpn(qpn))
+        .or_else(|| target().map(|target| target.creator()))
+}
+
+/// The InfiniBand port where an address is asked for: its GID.
+pub(crate) fn address(device: &Device) -> IpAddr {
+    let gid = device.gid(0).map_or(Gid([0; 16]), |entry| entry.gid);
+    IpAddr::V6(gid.0.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_head_is_read_or_refused_and_a_right_one_comes_back() {
+        let mut state = 11u64;
+        let mut next = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        let (mut read, mut refused) = (0, 0);
+        for round in 0..100_000 {
+            let mut head = [0; HAND_OVER_HEAD];
+            head.fill_with(&mut next);
+            if round % 2 == 0 {
+                head[0] = HEAD_PACKETS;
+                head[1] &= HAS_GRH;
+                head[2] &= 0xf;
+                head[12] = 0;
+                head[13] &= 0xf;
+            }
+            match NativeMeta::read(&head) {
+                Some(meta) => {
+                    read += 1;
+                    assert_eq!(NativeMeta::read(&meta.to_head()), Some(meta));
+                }
+                None => refused += 1,
+            }
+        }
+        assert!(read > 10_000 && refused > 10_000, "{read} {refused}");
+        assert_eq!(NativeMeta::read(&[]), None);
+    }
+}
