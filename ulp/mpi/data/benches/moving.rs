@@ -149,8 +149,13 @@ fn cases(bytes: usize) -> Vec<Case> {
         ("max of long double", Op::Max, Kind::F80),
         ("sum of binary128", Op::Sum, Kind::F128),
     ] {
-        let input = vec![0_u8; bytes];
-        let mut inout = vec![0_u8; bytes];
+        // Numbers are zero, so that none becomes subnormal; pages are written, so that none is the kernel's page of zeros.
+        let mut buffers = [vec![1_u8; bytes], vec![1_u8; bytes]];
+        black_box(&mut buffers);
+        let [input, mut inout] = buffers.map(|mut buffer| {
+            buffer.fill(0);
+            buffer
+        });
         let count = bytes / kind.extent() as usize;
         cases.push(Case {
             name,

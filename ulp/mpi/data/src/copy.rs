@@ -4,13 +4,14 @@
 //! references. Runs go to `memcpy`; rows of small blocks, which a strided type consists of, have loops of their own for 1, 2, 4,
 //! 8 and 16 bytes, and short runs are copied inline, since calling a function for 12 bytes costs more than moving them.
 //!
-//! Buffers here never overlap what they are copied to: MPI forbids it (3.2.4, 5.1.12).
+//! Buffers here never overlap what they are copied to, and where elements of a receive buffer overlap each other the last one
+//! written is not defined: MPI forbids both (5.1.11, 5.1.12).
 
 use crate::datatype::Datatype;
 use crate::error::Error;
 use crate::external;
 use crate::named::Kind;
-use crate::program::{Entry, Item, Sink};
+use crate::program::{Entry, Seq, Sink};
 use crate::view::{Segment, View};
 
 /// Where `count` elements of a type are being packed from or unpacked to: the elements, the buffer, and a position in the stream
@@ -228,32 +229,32 @@ impl Sink for Pack {
         true
     }
 
-    fn table(&mut self, origin: i64, entries: &[Entry], _: Kind) -> bool {
+    fn table(&mut self, origin: i64, entries: &[Entry], block: i64, _: Kind) -> bool {
         let base = place(self.base, origin);
-        let mut out = self.out;
-        for entry in entries {
-            let from = base.wrapping_offset(entry.offset as isize);
-            // SAFETY: as in `run`.
-            unsafe { transfer(from, out, entry.len as usize) };
-            out = out.wrapping_add(entry.len as usize);
-        }
-        self.out = out;
+        // SAFETY: as in `run`, for each of the entries.
+        self.out = unsafe {
+            match block {
+                4 => gather::<4>(base, entries, self.out),
+                8 => gather::<8>(base, entries, self.out),
+                16 => gather::<16>(base, entries, self.out),
+                _ => gather_any(base, entries, self.out),
+            }
+        };
         true
     }
 
-    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &[Item]) -> bool {
-        let mut base = place(self.base, origin);
-        let mut out = self.out;
-        for _ in 0..count {
-            for item in body {
-                let from = base.wrapping_offset(item.offset as isize);
-                // SAFETY: as in `run`.
-                unsafe { transfer(from, out, item.size as usize) };
-                out = out.wrapping_add(item.size as usize);
+    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &Seq) -> bool {
+        let mut from = place(self.base, origin);
+        for rounds in chunks(count, body.size) {
+            for item in &body.items {
+                let from = from.wrapping_offset(item.offset as isize);
+                let out = self.out.wrapping_add(item.before as usize);
+                // SAFETY: as in `run`, for this item of each round.
+                unsafe { rows(from, stride, out, body.size, item.size as usize, rounds) };
             }
-            base = base.wrapping_offset(stride as isize);
+            from = from.wrapping_offset(stride as isize * rounds as isize);
+            self.out = self.out.wrapping_add(body.size as usize * rounds);
         }
-        self.out = out;
         true
     }
 }
@@ -290,34 +291,107 @@ impl Sink for Unpack {
         true
     }
 
-    fn table(&mut self, origin: i64, entries: &[Entry], _: Kind) -> bool {
+    fn table(&mut self, origin: i64, entries: &[Entry], block: i64, _: Kind) -> bool {
         let base = place(self.base, origin).cast_mut();
-        let mut input = self.input;
-        for entry in entries {
-            let out = base.wrapping_offset(entry.offset as isize);
-            // SAFETY: as in `run`.
-            unsafe { transfer(input, out, entry.len as usize) };
-            input = input.wrapping_add(entry.len as usize);
-        }
-        self.input = input;
+        // SAFETY: as in `run`, for each of the entries.
+        self.input = unsafe {
+            match block {
+                4 => scatter::<4>(base, entries, self.input),
+                8 => scatter::<8>(base, entries, self.input),
+                16 => scatter::<16>(base, entries, self.input),
+                _ => scatter_any(base, entries, self.input),
+            }
+        };
         true
     }
 
-    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &[Item]) -> bool {
-        let mut base = place(self.base, origin).cast_mut();
-        let mut input = self.input;
-        for _ in 0..count {
-            for item in body {
-                let out = base.wrapping_offset(item.offset as isize);
-                // SAFETY: as in `run`.
-                unsafe { transfer(input, out, item.size as usize) };
-                input = input.wrapping_add(item.size as usize);
+    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &Seq) -> bool {
+        let mut out = place(self.base, origin).cast_mut();
+        for rounds in chunks(count, body.size) {
+            for item in &body.items {
+                let out = out.wrapping_offset(item.offset as isize);
+                let input = self.input.wrapping_add(item.before as usize);
+                // SAFETY: as in `run`, for this item of each round.
+                unsafe { rows(input, body.size, out, stride, item.size as usize, rounds) };
             }
-            base = base.wrapping_offset(stride as isize);
+            out = out.wrapping_offset(stride as isize * rounds as isize);
+            self.input = self.input.wrapping_add(body.size as usize * rounds);
         }
-        self.input = input;
         true
     }
+}
+
+/// Cuts `count` rounds of `size` bytes so that what one item of each leaves in the cache is still there for the next item.
+fn chunks(count: i64, size: i64) -> impl Iterator<Item = usize> {
+    let most = (4096 / size).max(1);
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let now = left.min(most);
+        left -= now;
+        (now > 0).then_some(now as usize)
+    })
+}
+
+/// Copies entries of `N` bytes from a table's places to packed bytes, and returns the end of those.
+///
+/// # Safety
+///
+/// Each entry has `N` bytes that can be read, and written at `out` one after the other; they do not overlap.
+unsafe fn gather<const N: usize>(base: *const u8, entries: &[Entry], out: *mut u8) -> *mut u8 {
+    let mut out = out;
+    for entry in entries {
+        // SAFETY: the caller's promise.
+        unsafe { piece::<N>(base.wrapping_offset(entry.offset as isize), out, 0) };
+        out = out.wrapping_add(N);
+    }
+    out
+}
+
+/// As [`gather`], for entries of any length.
+///
+/// # Safety
+///
+/// As [`gather`].
+unsafe fn gather_any(base: *const u8, entries: &[Entry], out: *mut u8) -> *mut u8 {
+    let mut out = out;
+    for entry in entries {
+        let from = base.wrapping_offset(entry.offset as isize);
+        // SAFETY: the caller's promise.
+        unsafe { transfer(from, out, entry.len as usize) };
+        out = out.wrapping_add(entry.len as usize);
+    }
+    out
+}
+
+/// The other way round of [`gather`].
+///
+/// # Safety
+///
+/// As [`gather`], the other way round.
+unsafe fn scatter<const N: usize>(base: *mut u8, entries: &[Entry], input: *const u8) -> *const u8 {
+    let mut input = input;
+    for entry in entries {
+        // SAFETY: the caller's promise.
+        unsafe { piece::<N>(input, base.wrapping_offset(entry.offset as isize), 0) };
+        input = input.wrapping_add(N);
+    }
+    input
+}
+
+/// As [`scatter`], for entries of any length.
+///
+/// # Safety
+///
+/// As [`scatter`].
+unsafe fn scatter_any(base: *mut u8, entries: &[Entry], input: *const u8) -> *const u8 {
+    let mut input = input;
+    for entry in entries {
+        let out = base.wrapping_offset(entry.offset as isize);
+        // SAFETY: the caller's promise.
+        unsafe { transfer(input, out, entry.len as usize) };
+        input = input.wrapping_add(entry.len as usize);
+    }
+    input
 }
 
 /// Copies a run: up to 64 bytes inline, as two or four overlapping moves of a power of two.
@@ -417,13 +491,19 @@ unsafe fn fixed_rows<const N: usize>(
     let mut left = count;
     // Four blocks are read before the first is written, so that the loads overlap.
     while left >= 4 {
-        let places = [0, 1, 2, 3].map(|index| from.wrapping_offset(index * from_stride));
-        // SAFETY: the next four blocks can be read.
-        let blocks = unsafe { places.map(|place| place.cast::<[u8; N]>().read()) };
-        for (index, block) in (0..).zip(blocks) {
-            let place = to.wrapping_offset(index * to_stride);
-            // SAFETY: and be written.
-            unsafe { place.cast::<[u8; N]>().write(block) };
+        let source = |index| from.wrapping_offset(index * from_stride).cast::<[u8; N]>();
+        let target = |index| to.wrapping_offset(index * to_stride).cast::<[u8; N]>();
+        // SAFETY: the next four blocks can be read and written. Each has a variable of its own: an array of them would go
+        // through memory.
+        unsafe {
+            let first = source(0).read();
+            let second = source(1).read();
+            let third = source(2).read();
+            let fourth = source(3).read();
+            target(0).write(first);
+            target(1).write(second);
+            target(2).write(third);
+            target(3).write(fourth);
         }
         from = from.wrapping_offset(4 * from_stride);
         to = to.wrapping_offset(4 * to_stride);

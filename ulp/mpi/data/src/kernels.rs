@@ -5,14 +5,17 @@
 //! processor has AVX2 a second copy of the hot ones is compiled for it.
 //!
 //! `long double` is computed by the x87 itself in a few lines of assembly, binary128 by the compiler's own runtime functions
-//! (Rust has a type for neither), binary16 in binary32.
+//! (Rust has a type for neither), binary16 in binary32, converted by the processor where it can.
 
 use crate::error::Error;
 use crate::float::{f16_to_f32, f32_to_f16, f80_to_f128, order_of_f128};
 use crate::named::Kind;
 use crate::op::Op;
 use std::arch::asm;
-use std::arch::x86_64::__m128i;
+use std::arch::x86_64::{
+    __m128i, __m256, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_ps,
+    _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
+};
 
 /// Combines `count` elements of a kind at `input` into those at `inout`.
 ///
@@ -66,6 +69,17 @@ struct Range {
     count: usize,
 }
 
+impl Range {
+    /// What lies behind the first `elements`, which have `bytes`.
+    fn after(self, bytes: usize, elements: usize) -> Self {
+        Self {
+            input: self.input.wrapping_add(bytes),
+            inout: self.inout.wrapping_add(bytes),
+            count: self.count - elements,
+        }
+    }
+}
+
 /// # Safety
 ///
 /// As [`reduce`].
@@ -87,7 +101,7 @@ unsafe fn by_kind(op: Op, kind: Kind, range: Range) -> bool {
             Kind::L32 => logicals::<u32>(op, range),
             Kind::L64 => logicals::<u64>(op, range),
             Kind::L128 => logicals::<i128>(op, range),
-            Kind::F16 => elements::<F16>(op, range),
+            Kind::F16 => elements::<F16>(op, halves(op, range)),
             Kind::F32 => vectors::<f32>(op, range),
             Kind::F64 => vectors::<f64>(op, range),
             Kind::F80 => elements::<F80>(op, range),
@@ -362,6 +376,71 @@ unsafe fn each<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
     }
 }
 
+/// As [`each`], eight at a time. The compiler would make a choice between `input` and `inout` a store under a mask, and those are
+/// slow on pages that were never written; of a block it must store all.
+///
+/// # Safety
+///
+/// As [`reduce`], for elements of type `T`.
+#[inline(always)]
+unsafe fn each_in_blocks<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
+    const BLOCK: usize = 8;
+    let mut rest = range;
+    while rest.count >= BLOCK {
+        let place = rest.inout.cast::<[T; BLOCK]>();
+        // SAFETY: so many elements are left of the ranges that the caller promises.
+        unsafe {
+            let input = rest.input.cast::<[T; BLOCK]>().read_unaligned();
+            let mut block = place.read_unaligned();
+            for (old, new) in block.iter_mut().zip(input) {
+                *old = f(new, *old);
+            }
+            place.write_unaligned(block);
+        }
+        rest = rest.after(BLOCK * size_of::<T>(), BLOCK);
+    }
+    // SAFETY: passed on.
+    unsafe { each(rest, f) };
+}
+
+/// Computes what it can of binary16 with the processor's conversions, and returns the rest.
+///
+/// # Safety
+///
+/// As [`reduce`], for elements of binary16.
+unsafe fn halves(op: Op, range: Range) -> Range {
+    const LANES: usize = 8;
+    #[target_feature(enable = "avx,f16c")]
+    unsafe fn lanes(range: Range, f: impl Fn(__m256, __m256) -> __m256) -> Range {
+        let mut rest = range;
+        while rest.count >= LANES {
+            // SAFETY: so many elements are left of the ranges that the caller promises.
+            unsafe {
+                let a = _mm256_cvtph_ps(_mm_loadu_si128(rest.input.cast()));
+                let b = _mm256_cvtph_ps(_mm_loadu_si128(rest.inout.cast()));
+                let c = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(f(a, b));
+                _mm_storeu_si128(rest.inout.cast(), c);
+            }
+            rest = rest.after(2 * LANES, LANES);
+        }
+        rest
+    }
+    if !is_x86_feature_detected!("f16c") {
+        return range;
+    }
+    // SAFETY: a processor with F16C has AVX, which the operations need; the rest is passed on.
+    unsafe {
+        match op {
+            Op::Sum => lanes(range, |a, b| _mm256_add_ps(a, b)),
+            Op::Prod => lanes(range, |a, b| _mm256_mul_ps(a, b)),
+            // The second operand unless the first is more, as everywhere here.
+            Op::Max => lanes(range, |a, b| _mm256_max_ps(a, b)),
+            Op::Min => lanes(range, |a, b| _mm256_min_ps(a, b)),
+            _ => range,
+        }
+    }
+}
+
 /// [`elements`] in the code for this processor.
 ///
 /// # Safety
@@ -394,8 +473,8 @@ unsafe fn elements<T: Element>(op: Op, range: Range) -> bool {
         match op {
             Op::Sum => each(range, T::add),
             Op::Prod => each(range, T::mul),
-            Op::Max => each(range, |a: T, b: T| if a.more(b) { a } else { b }),
-            Op::Min => each(range, |a: T, b: T| if b.more(a) { a } else { b }),
+            Op::Max => each_in_blocks(range, |a: T, b: T| if a.more(b) { a } else { b }),
+            Op::Min => each_in_blocks(range, |a: T, b: T| if b.more(a) { a } else { b }),
             Op::Band if T::BITS => each(range, T::and),
             Op::Bor if T::BITS => each(range, T::or),
             Op::Bxor if T::BITS => each(range, T::xor),

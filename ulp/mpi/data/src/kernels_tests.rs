@@ -176,6 +176,30 @@ proptest! {
     }
 }
 
+/// Eight at a time and one at a time give the same bits, NaN aside.
+#[test]
+fn binary16_is_computed_alike_with_and_without_the_processors_help() {
+    let a: Vec<u16> = (0..4099_u32)
+        .map(|index| ((index * 40_503) >> 3) as u16)
+        .collect();
+    let b: Vec<u16> = (0..4099_u32)
+        .map(|index| ((index * 30_011) >> 2) as u16)
+        .collect();
+    for op in [Op::Sum, Op::Prod, Op::Max, Op::Min] {
+        let all = run(op, Kind::F16, &a, &b).unwrap();
+        for index in 0..a.len() {
+            let one = run(op, Kind::F16, &a[index..][..1], &b[index..][..1]).unwrap()[0];
+            let nan = |half: u16| f16_to_f32(half).is_nan();
+            assert!(
+                all[index] == one || (nan(all[index]) && nan(one)),
+                "{op:?} {:#x} {:#x}",
+                a[index],
+                b[index]
+            );
+        }
+    }
+}
+
 fn half(number: i32) -> u16 {
     f32_to_f16(number as f32)
 }

@@ -38,8 +38,8 @@ pub(crate) enum Shape {
     Block,
     /// `count` times `block` bytes, `stride` apart.
     Strided { block: i64, count: i64, stride: i64 },
-    /// Runs without a pattern, relative to `offset`.
-    Table(Arc<[Entry]>),
+    /// Runs without a pattern, relative to `offset`; `block` is the length of each, or 0 if they differ.
+    Table { block: i64, entries: Arc<[Entry]> },
     /// `count` times the body, `stride` apart.
     Loop {
         count: i64,
@@ -95,7 +95,7 @@ impl Item {
         match &self.shape {
             Shape::Block => 1,
             Shape::Strided { count, .. } => *count,
-            Shape::Table(entries) => entries.len() as i64,
+            Shape::Table { entries, .. } => entries.len() as i64,
             Shape::Loop { count, body, .. } => count.saturating_mul(body.runs),
         }
     }
@@ -327,6 +327,8 @@ fn table(blocks: &[Item], items: &mut Vec<Item>) {
         return;
     }
     let mut before = 0;
+    let length = blocks[0].size;
+    let alike = blocks.iter().all(|block| block.size == length);
     let entries = blocks
         .iter()
         .map(|block| {
@@ -345,7 +347,10 @@ fn table(blocks: &[Item], items: &mut Vec<Item>) {
         before: 0,
         elements_before: 0,
         kind: blocks[0].kind,
-        shape: Shape::Table(entries),
+        shape: Shape::Table {
+            block: if alike { length } else { 0 },
+            entries,
+        },
     });
 }
 
@@ -414,18 +419,20 @@ pub(crate) trait Sink {
             .all(|index| self.run(offset.wrapping_add(index.wrapping_mul(stride)), block, kind))
     }
 
-    /// Whole entries of a table.
-    fn table(&mut self, origin: i64, entries: &[Entry], kind: Kind) -> bool {
+    /// Whole entries of a table, all of length `block` unless that is 0.
+    fn table(&mut self, origin: i64, entries: &[Entry], block: i64, kind: Kind) -> bool {
+        let _ = block;
         entries
             .iter()
             .all(|entry| self.run(origin.wrapping_add(entry.offset), entry.len, kind))
     }
 
     /// `count` whole rounds of a body that has blocks only.
-    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &[Item]) -> bool {
+    fn rounds(&mut self, origin: i64, count: i64, stride: i64, body: &Seq) -> bool {
         (0..count).all(|index| {
             let origin = origin.wrapping_add(index.wrapping_mul(stride));
-            body.iter()
+            body.items
+                .iter()
                 .all(|item| self.run(origin.wrapping_add(item.offset), item.size, item.kind))
         })
     }
@@ -437,6 +444,9 @@ pub(crate) trait Sink {
 pub(crate) fn walk(item: &Item, origin: i64, from: i64, to: i64, sink: &mut impl Sink) -> bool {
     if from >= to {
         return true;
+    }
+    if from == 0 && to == item.size {
+        return walk_whole(item, origin, sink);
     }
     let origin = origin.wrapping_add(item.offset);
     let kind = item.kind;
@@ -453,19 +463,49 @@ pub(crate) fn walk(item: &Item, origin: i64, from: i64, to: i64, sink: &mut impl
                 }
             })
         }
-        Shape::Table(entries) => walk_table(entries, origin, from, to, kind, sink),
+        Shape::Table { block, entries } => {
+            walk_table(entries, origin, from, to, *block, kind, sink)
+        }
         Shape::Loop { stride, body, .. } => {
             let place = |index: i64| origin.wrapping_add(index.wrapping_mul(*stride));
             pieces(body.size, from, to, sink, |sink, piece| match piece {
                 Piece::Part { index, from, to } => walk_seq(body, place(index), from, to, sink),
-                Piece::Whole { index, count } if body.plain => {
-                    sink.rounds(place(index), count, *stride, &body.items)
+                Piece::Whole { index, count } => {
+                    walk_rounds(body, place(index), count, *stride, sink)
                 }
-                Piece::Whole { index, count } => (index..index + count)
-                    .all(|index| walk_seq(body, place(index), 0, body.size, sink)),
             })
         }
     }
+}
+
+/// As [`walk`], all of it: nothing needs to be divided.
+fn walk_whole(item: &Item, origin: i64, sink: &mut impl Sink) -> bool {
+    let origin = origin.wrapping_add(item.offset);
+    match &item.shape {
+        Shape::Block => sink.run(origin, item.size, item.kind),
+        &Shape::Strided {
+            block,
+            count,
+            stride,
+        } => sink.strided(origin, block, count, stride, item.kind),
+        Shape::Table { block, entries } => sink.table(origin, entries, *block, item.kind),
+        Shape::Loop {
+            count,
+            stride,
+            body,
+        } => walk_rounds(body, origin, *count, *stride, sink),
+    }
+}
+
+/// Whole rounds of a loop.
+fn walk_rounds(body: &Seq, origin: i64, count: i64, stride: i64, sink: &mut impl Sink) -> bool {
+    if body.plain {
+        return sink.rounds(origin, count, stride, body);
+    }
+    (0..count).all(|index| {
+        let origin = origin.wrapping_add(index.wrapping_mul(stride));
+        body.items.iter().all(|item| walk_whole(item, origin, sink))
+    })
 }
 
 /// A range of a repetition, cut at its rounds.
@@ -511,6 +551,7 @@ fn walk_table(
     origin: i64,
     mut from: i64,
     to: i64,
+    block: i64,
     kind: Kind,
     sink: &mut impl Sink,
 ) -> bool {
@@ -533,7 +574,7 @@ fn walk_table(
     } else {
         rest.partition_point(|entry| entry.before + entry.len <= to)
     };
-    if whole > 0 && !sink.table(origin, &rest[..whole], kind) {
+    if whole > 0 && !sink.table(origin, &rest[..whole], block, kind) {
         return false;
     }
     match rest.get(whole) {

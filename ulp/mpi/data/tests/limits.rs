@@ -246,3 +246,12 @@ fn large_counts_are_seen_at_once() {
     assert_eq!(made.elements_of(16), Some(2));
     assert_eq!(made.elements_of(17), None);
 }
+
+/// Requests of all threads hold types and cursors.
+#[test]
+fn types_and_cursors_move_between_threads() {
+    fn shared<T: Send + Sync + Clone + 'static>() {}
+    shared::<Datatype>();
+    shared::<View>();
+    shared::<ferriband_mpi_data::Cursor>();
+}

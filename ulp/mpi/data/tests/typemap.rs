@@ -128,6 +128,7 @@ proptest! {
         (datatype, count) in elements(),
         splits in prop::collection::vec(1..200_usize, 1..20),
     ) {
+        prop_assume!(!overlap(&places(&datatype, count)));
         let view = View::new(&datatype, count).unwrap();
         let mut buffer = Buffer::new(&view, |_| 0xee);
         let input: Vec<u8> = (0..view.size() as usize).map(noise).collect();
@@ -218,14 +219,10 @@ proptest! {
 
     #[test]
     fn external32_brings_every_element_back((datatype, count) in elements()) {
-        let naive = Naive::of(&datatype);
         let view = View::new(&datatype, count).unwrap();
         let mut buffer = Buffer::new(&view, |_| 0);
         // Small numbers of each kind fit their representations; floating point ones are chosen to be numbers.
-        let extent = datatype.extent();
-        let places: Vec<(Kind, i64)> = (0..count)
-            .flat_map(|index| naive.elements.iter().map(move |&(kind, at)| (kind, at + index * extent)))
-            .collect();
+        let places = places(&datatype, count);
         for (index, &(kind, at)) in places.iter().enumerate() {
             let at = (at - buffer.origin) as usize;
             let value = number(kind, index);
@@ -283,6 +280,7 @@ proptest! {
         (from, from_count) in elements(),
         (to, to_count) in elements(),
     ) {
+        prop_assume!(!overlap(&places(&to, to_count)));
         let [from, to] = [(from, from_count), (to, to_count)]
             .map(|(datatype, count)| View::new(&datatype, count).unwrap());
         let mut source = Buffer::new(&from, noise);
@@ -318,6 +316,19 @@ fn a_row_is_continued_by_blocks_of_its_length_only() {
         };
         assert_eq!(out[filled.segments - 1], last);
     }
+}
+
+/// Where the basic elements of `count` elements lie.
+fn places(datatype: &Datatype, count: i64) -> Vec<(Kind, i64)> {
+    let naive = Naive::of(datatype);
+    let one = |index| {
+        let shift = index * naive.extent();
+        naive
+            .elements
+            .iter()
+            .map(move |&(kind, at)| (kind, at + shift))
+    };
+    (0..count).flat_map(one).collect()
 }
 
 /// The elements' bytes, one after the other.
