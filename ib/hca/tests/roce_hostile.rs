@@ -4,13 +4,15 @@
 
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::endpoint::{FAMILY, over_ipv6, own_gid};
 use common::eventually;
 use common::memory::Kind;
+use common::namespace::{loopback_address, run_on_packets};
 use common::party::*;
 use common::process;
 use ferriband_admin::Counter;
@@ -60,32 +62,79 @@ struct Attacker {
     headers: RoceHeaders,
 }
 
+/// Runs a body twice, each time in a process of its own: over IPv4, and over IPv6 where the system has it.
+macro_rules! on_both_families {
+    ($name:ident, $body:block) => {
+        mod $name {
+            use super::*;
+
+            fn body() $body
+
+            #[test]
+            fn over_ipv4() {
+                run_on_packets(concat!(stringify!($name), "::over_ipv4"), &[], body);
+            }
+
+            #[test]
+            fn over_ipv6() {
+                let name = concat!(stringify!($name), "::over_ipv6");
+                run_on_packets(name, &[(FAMILY, "6")], || {
+                    match own_gid(&Context::open(0).unwrap()) {
+                        Some(_) => body(),
+                        None => eprintln!("SKIPPED {name}: there is no IPv6 here"),
+                    }
+                });
+            }
+        }
+    };
+}
+
+/// The address that everything of a test has.
+fn home() -> IpAddr {
+    match over_ipv6() {
+        true => Ipv6Addr::LOCALHOST.into(),
+        false => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
 impl Attacker {
-    fn at(source: [u8; 4]) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::from(source), 0)).unwrap();
-        let probe = libc::IP_PMTUDISC_PROBE;
-        // SAFETY: an option that is an int, ours.
-        let set = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_IP,
-                libc::IP_MTU_DISCOVER,
-                (&raw const probe).cast(),
-                size_of_val(&probe) as _,
-            )
-        };
-        assert_eq!(set, 0);
+    fn at(source: IpAddr) -> Self {
+        let socket = UdpSocket::bind((source, 0)).unwrap();
         let source_port = socket.local_addr().unwrap().port();
-        let headers = RoceHeaders {
-            ip: RoceIp::v4(source.into(), Ipv4Addr::LOCALHOST, 0),
-            source_port,
+        let ip = match (source, home()) {
+            (IpAddr::V4(source), IpAddr::V4(home)) => {
+                unfragmented(&socket);
+                RoceIp::v4(source, home, 0)
+            }
+            (IpAddr::V6(source), IpAddr::V6(home)) => RoceIp::v6(source, home),
+            families => panic!("one family: {families:?}"),
         };
+        let headers = RoceHeaders { ip, source_port };
         Attacker { socket, headers }
     }
 
     /// The peer's address: everything of this test has it.
     fn peer() -> Self {
-        Self::at([127, 0, 0, 1])
+        Self::at(home())
+    }
+
+    /// Another address of this host. Over IPv6 it has to be made, which takes a network of our own.
+    fn elsewhere() -> Option<Self> {
+        if !over_ipv6() {
+            return Some(Self::at(Ipv4Addr::new(127, 0, 0, 2).into()));
+        }
+        let other = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+        match loopback_address(other) {
+            Ok(()) => {
+                // the kernel looks a moment for another owner
+                eventually("the address", || UdpSocket::bind((other, 0)).is_ok());
+                Some(Self::at(other.into()))
+            }
+            Err(error) => {
+                eprintln!("SKIPPED another source: no second address: {error}");
+                None
+            }
+        }
     }
 
     /// BTH to pad, with a right ICRC behind it.
@@ -97,9 +146,25 @@ impl Attacker {
     }
 
     fn send_as_it_is(&self, datagram: &[u8]) {
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, ROCE_PORT));
+        let to = SocketAddr::from((home(), ROCE_PORT));
         self.socket.send_to(datagram, to).unwrap();
     }
+}
+
+/// The kernel numbers no datagrams of this socket: their identification is 0.
+fn unfragmented(socket: &UdpSocket) {
+    let probe = libc::IP_PMTUDISC_PROBE;
+    // SAFETY: an option that is an int, ours.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            (&raw const probe).cast(),
+            size_of_val(&probe) as _,
+        )
+    };
+    assert_eq!(set, 0);
 }
 
 /// A seeded generator: splitmix64.
@@ -216,11 +281,12 @@ impl Traffic {
     }
 }
 
-on_packets!(
+on_both_families!(
     packets_that_are_none_or_not_for_a_connection_change_nothing_and_are_counted,
     {
         let traffic = Traffic::begin(Duration::from_secs(4));
         let (mut dice, attacker) = (Dice(1), Attacker::peer());
+        let elsewhere = Attacker::elsewhere();
         let send = |packet: &[u8]| attacker.send(packet);
         for (live, qp) in traffic.targets() {
             let (headers, payload) = write(&live, PAST_PSN);
@@ -296,16 +362,17 @@ on_packets!(
             throw("strangers", &strangers, send, port(Counter::UnknownQp));
 
             // everything right, but from elsewhere
-            let elsewhere = Attacker::at([127, 0, 0, 2]);
             let at_once: Vec<_> = (0..50)
                 .map(|n| with_bth(&|bth| bth.psn = Psn::new(n)))
                 .collect();
-            throw(
-                "another source",
-                &at_once,
-                |bytes| elsewhere.send(bytes),
-                port(Counter::WrongSource),
-            );
+            if let Some(elsewhere) = &elsewhere {
+                throw(
+                    "another source",
+                    &at_once,
+                    |bytes| elsewhere.send(bytes),
+                    port(Counter::WrongSource),
+                );
+            }
 
             // an ICRC that is wrong in any byte: of IPv4 one pattern in 65,536 passes for another identification, none of these
             let mut sealed = whole.clone();
@@ -351,7 +418,7 @@ on_packets!(
     }
 );
 
-on_packets!(
+on_both_families!(
     packets_outside_the_window_change_nothing_and_answers_to_nothing_are_counted,
     {
         let traffic = Traffic::begin(Duration::from_secs(4));
@@ -513,7 +580,7 @@ fn crimes(to: &Info) -> Vec<(&'static str, Headers, Vec<u8>)> {
     ]
 }
 
-on_packets!(
+on_both_families!(
     what_a_peer_must_not_send_ends_its_connection_and_touches_nothing,
     {
         let traffic = Traffic::begin(Duration::from_secs(4));
@@ -537,7 +604,7 @@ on_packets!(
     }
 );
 
-on_packets!(
+on_both_families!(
     unreliable_queue_pairs_drop_what_does_not_fit_and_count_it,
     {
         let ctx = Context::open(0).unwrap();

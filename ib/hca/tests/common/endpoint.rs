@@ -504,6 +504,26 @@ impl Drop for Endpoint {
     }
 }
 
+/// When it is `6` in the environment, packets go over IPv6.
+pub const FAMILY: &str = "FERRIBAND_HCA_TEST_FAMILY";
+
+/// True where a test runs over IPv6.
+pub fn over_ipv6() -> bool {
+    std::env::var_os(FAMILY).is_some_and(|family| family == "6")
+}
+
+/// Entry of the first GID that packets of this test have, if there is one: IPv6 may be switched off.
+pub fn own_gid(ctx: &Context) -> Option<u32> {
+    if !over_ipv6() {
+        return Some(0);
+    }
+    let loopback = std::net::Ipv6Addr::LOCALHOST.octets();
+    (0..ctx.query_port(1).unwrap().gid_table).find(|index| {
+        ctx.query_gid(1, *index)
+            .is_ok_and(|entry| entry.gid.0 == loopback)
+    })
+}
+
 /// The way to a queue pair of this host: by LID, or by the device's own address where there are none.
 pub fn path(ctx: &Context, lid: u16) -> AddressVector {
     let port = ctx.query_port(1).unwrap();
@@ -514,10 +534,11 @@ pub fn path(ctx: &Context, lid: u16) -> AddressVector {
             ..AddressVector::default()
         };
     }
+    let index = own_gid(ctx).expect("an address of this family");
     AddressVector {
         is_global: true,
-        dgid: ctx.query_gid(1, 0).unwrap().gid,
-        sgid_index: 0,
+        dgid: ctx.query_gid(1, index).unwrap().gid,
+        sgid_index: index as u8,
         hop_limit: 64,
         port_num: 1,
         ..AddressVector::default()

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -144,4 +145,30 @@ pub fn loopback_up() -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::last_os_error())
+}
+
+/// Gives the loopback interface one more address.
+///
+/// # Errors
+/// EPERM without a network of one's own; without IPv6 there are others.
+pub fn loopback_address(address: std::net::Ipv6Addr) -> io::Result<()> {
+    /// What SIOCSIFADDR takes of IPv6 (netdevice(7), ipv6(7)).
+    #[repr(C)]
+    struct In6Ifreq {
+        address: [u8; 16],
+        prefix_length: u32,
+        index: libc::c_int,
+    }
+    let socket = std::net::UdpSocket::bind((std::net::Ipv6Addr::UNSPECIFIED, 0))?;
+    let request = In6Ifreq {
+        address: address.octets(),
+        prefix_length: 128,
+        // SAFETY: a C string.
+        index: unsafe { libc::if_nametoindex(c"lo".as_ptr()) } as libc::c_int,
+    };
+    // SAFETY: the structure is what the request takes, and lives during the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
