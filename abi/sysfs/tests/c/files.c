@@ -55,6 +55,8 @@ static void devices(void)
 	CHECK(!access("/dev/infiniband/uverbs0", R_OK | W_OK));
 	FAILS(stat("/dev/infiniband/uverbs1", &st), ENOENT);
 	FAILS(open("/dev/infiniband/uverbs0", O_RDWR), ENXIO);
+	CHECK(!stat("/dev/infiniband/rdma_cm", &st) && S_ISCHR(st.st_mode) && major(st.st_rdev) == 10);
+	FAILS(open("/dev/infiniband/rdma_cm", O_RDWR), ENXIO);
 }
 
 static void links(void)

@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 /// Character device numbers of `/dev/infiniband/uverbsN`, as the kernel's first 32 have them.
 const UVERBS_MAJOR: u32 = 231;
 const UVERBS_FIRST_MINOR: u32 = 192;
+/// Of `/dev/infiniband/rdma_cm`: a miscellaneous device, the first of those whose minor number the kernel chooses.
+const RDMA_CM: (u32, u32) = (10, 256);
 /// Where the devices are.
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
@@ -171,13 +173,13 @@ fn mad_class(words: &[&str]) -> Found {
 fn device_files(words: &[&str]) -> Found {
     match words {
         [] => {
-            let devices = device::all().iter();
+            let devices = device::all().iter().map(uverbs);
+            let names = devices.chain(["rdma_cm".to_owned()]);
             Ok(Node::Directory(
-                devices
-                    .map(|device| (Kind::Device, uverbs(device)))
-                    .collect(),
+                names.map(|name| (Kind::Device, name)).collect(),
             ))
         }
+        ["rdma_cm"] => Ok(Node::Device(RDMA_CM.0, RDMA_CM.1)),
         [name] => {
             let index = by_uverbs(name)?.info().index as u32;
             Ok(Node::Device(UVERBS_MAJOR, UVERBS_FIRST_MINOR + index))
