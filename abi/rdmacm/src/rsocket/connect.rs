@@ -468,7 +468,7 @@ impl Socket {
         }
         child.phase = Phase::Accepting;
         let socket = Arc::new(Socket::new(fd, Inner::Stream(Mutex::new(*child))));
-        table::insert(&socket);
+        table::insert(fd, &socket);
         if let Ok(stream) = self.stream()
             && let Some(listening) = &mut lock(stream).listening
         {

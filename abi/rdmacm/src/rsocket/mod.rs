@@ -39,15 +39,17 @@ use dgram::Datagrams;
 use libc::{iovec, msghdr, sockaddr, sockaddr_storage, socklen_t};
 use memory::Vectors;
 use std::ffi::{c_int, c_long, c_void};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use stream::Stream;
 
 /// A socket.
 pub struct Socket {
-    /// Its number.
+    /// Its number, and what it is known by to the service thread.
     pub fd: RawFd,
+    /// The number that the program knows, if that is another one.
+    second: OnceLock<OwnedFd>,
     nonblocking: AtomicBool,
     close_on_exec: AtomicBool,
     is_closing: AtomicBool,
@@ -73,6 +75,7 @@ impl Socket {
     fn new(fd: RawFd, inner: Inner) -> Self {
         Socket {
             fd,
+            second: OnceLock::new(),
             nonblocking: AtomicBool::new(false),
             close_on_exec: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
@@ -112,7 +115,27 @@ impl Socket {
             service.forget(self.fd);
         }
         table::remove(self.fd);
+        if let Some(second) = self.second.get() {
+            // The number is closed with the socket's memory: nobody else gets it before.
+            table::remove(second.as_raw_fd());
+        }
         self.waiters.wake();
+    }
+
+    /// A number newer than every descriptor that the program had when it called us, as accept(2) gives one. The connection came
+    /// before that call, and its own number with it; but Debian's librspreload finds a socket of its table by counting upwards to
+    /// either of its two numbers, and takes another for it when ours is below the one that it has just opened.
+    fn new_number(self: &Arc<Self>) -> Result<RawFd, Errno> {
+        // SAFETY: a number and flags.
+        let number = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if number < 0 {
+            return Err(crate::boundary::errno());
+        }
+        // SAFETY: just opened, owned by nobody else.
+        let number = unsafe { OwnedFd::from_raw_fd(number) };
+        let number = self.second.get_or_init(|| number).as_raw_fd();
+        table::insert(number, self);
+        Ok(number)
     }
 }
 
@@ -144,7 +167,7 @@ fn open(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
     let is_set = |flag| kind & flag != 0;
     (socket.nonblocking).store(is_set(libc::SOCK_NONBLOCK), Ordering::Relaxed);
     (socket.close_on_exec).store(is_set(libc::SOCK_CLOEXEC), Ordering::Relaxed);
-    table::insert(&socket);
+    table::insert(socket.fd, &socket);
     Ok(socket.fd)
 }
 
@@ -185,12 +208,13 @@ pub extern "C" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
 pub unsafe extern "C" fn raccept(fd: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int {
     entry(|| {
         let accepted = table::find(fd)?.accept()?;
+        let number = accepted.new_number().inspect_err(|_| accepted.close())?;
         if !addr.is_null() && !length.is_null() {
             let peer = accepted.peer()?;
             // SAFETY: the caller's promise.
             unsafe { give_address(&peer, addr, length) };
         }
-        Ok(accepted.fd)
+        Ok(number)
     })
 }
 

@@ -46,10 +46,10 @@ pub fn find(fd: RawFd) -> Result<Arc<Socket>, Errno> {
     }
 }
 
-/// Enters a socket.
-pub fn insert(socket: &Arc<Socket>) {
+/// Enters a socket under one of its numbers.
+pub fn insert(fd: RawFd, socket: &Arc<Socket>) {
     watch_forks();
-    let index = usize::try_from(socket.fd).expect("an open descriptor");
+    let index = usize::try_from(fd).expect("an open descriptor");
     let mut table = write();
     if table.entries.len() <= index {
         table.entries.resize_with(index + 1, || None);
@@ -69,17 +69,13 @@ pub fn remove(fd: RawFd) {
     }
 }
 
-/// All sockets of this process.
+/// All sockets of this process, each once.
 pub fn all() -> Vec<Arc<Socket>> {
     let table = read();
-    let ours = table
-        .entries
-        .iter()
-        .flatten()
-        .filter_map(|entry| match entry {
-            Entry::Ours(socket) => Some(socket.clone()),
-            Entry::Parents => None,
-        });
+    let ours = (table.entries.iter().zip(0..)).filter_map(|(entry, fd)| match entry {
+        Some(Entry::Ours(socket)) if socket.fd == fd => Some(socket.clone()),
+        _ => None,
+    });
     ours.collect()
 }
 

@@ -137,7 +137,7 @@ static void half_close(void)
 
 static void not_blocking(void)
 {
-	int listener = listening(1), fd;
+	int listener = listening(1), fd, before;
 	struct sockaddr_in in = name_of(listener);
 	struct ends both;
 	static char bulk[100000];
@@ -156,8 +156,12 @@ static void not_blocking(void)
 		EQ(errno, EISCONN);
 	REFUSED(rconnect(both.near, (struct sockaddr *)&in, sizeof(in)), EISCONN);
 	EQ(ready(listener, POLLIN, PATIENCE_MS), POLLIN);
+	/* A new number, though the connection came before it: see new_number in rsocket/mod.rs. */
+	before = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK(before >= 0);
 	both.far = raccept(listener, NULL, NULL);
-	CHECK(both.far >= 0);
+	CHECK(both.far > before);
+	close(before);
 	REFUSED(rrecv(both.near, bulk, 1, 0), EAGAIN);
 	REFUSED(rrecv(both.far, bulk, 1, MSG_DONTWAIT), EAGAIN);
 	/* Until nothing more fits anywhere; nobody reads. */
