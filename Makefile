@@ -10,8 +10,8 @@ SOAK_SEEDS ?= 100000
 SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
-DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin
-TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin python3-pyverbs iproute2
+DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2
 BENCH_PACKAGES = perftest strace
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
@@ -46,8 +46,8 @@ build: ## build the program and the drop-in libraries
 
 demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)
-	$(FERRIBAND) demo --with ucx,libfabric
-	$(FERRIBAND) demo --wire roce --with ucx,libfabric || [ $$? -eq 77 ]
+	$(FERRIBAND) demo --with ucx,libfabric,tcp
+	$(FERRIBAND) demo --wire roce --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 
 # One build serves all of it: see [profile.dev] in Cargo.toml.
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
@@ -57,8 +57,8 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
 	$(TESTED) sim --seeds $(SIM_SEEDS)
-	$(TESTED) demo --quick --with ucx,libfabric
-	@$(TESTED) demo --wire roce --quick --with ucx,libfabric || [ $$? -eq 77 ]
+	$(TESTED) demo --quick --with ucx,libfabric,tcp
+	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)

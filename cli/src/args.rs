@@ -463,6 +463,8 @@ pub enum Stack {
     Ucx,
     /// libfabric: package libfabric-bin.
     Libfabric,
+    /// TCP programs over rdma-core's librspreload.so: packages iperf3 and librdmacm1.
+    Tcp,
 }
 
 /// How `demo` runs.

@@ -22,7 +22,8 @@ pub const LIB_DIR_VARIABLE: &str = "FERRIBAND_LIB_DIR";
 /// The library that a directory must hold to be ours.
 pub const VERBS_SONAME: &str = "libibverbs.so.1";
 const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
-const PRELOAD: &str = "LD_PRELOAD";
+/// Libraries that the loader puts before a program's own.
+pub const PRELOAD: &str = "LD_PRELOAD";
 /// The library that shows programs the files of our devices under /sys and /dev.
 const SYSFS_LIBRARY: &str = "libferriband_sysfs.so";
 /// The devices that a program finds, in order.

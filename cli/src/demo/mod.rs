@@ -15,7 +15,7 @@ pub mod runner;
 mod sockets;
 mod stacks;
 
-use crate::args::{DemoArgs, HostWire, JsonFlag, Wire};
+use crate::args::{DemoArgs, HostWire, JsonFlag, Stack, Wire};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
 use crate::launch;
@@ -127,6 +127,12 @@ fn chosen<F>(jobs: Vec<Job<F>>, args: &DemoArgs) -> Result<Vec<Job<F>>, Failure>
     };
     let jobs: Vec<Job<F>> = jobs.into_iter().filter(wanted).collect();
     check_installed(&jobs)?;
+    if args.with.contains(&Stack::Tcp) && stacks::socket_preload().is_none() {
+        return Err(
+            Failure::new("not installed: librspreload.so, which --with tcp preloads")
+                .remedy("install it by package name: apt-get install librdmacm1"),
+        );
+    }
     launch::settings()?;
     Ok(jobs)
 }
@@ -212,7 +218,7 @@ fn check_installed<F>(jobs: &[Job<F>]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!("not installed: {}", missing.join(", ")))
-        .remedy("install them by package name: apt-get install ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin    (make demo does that)"))
+        .remedy("install them by package name: apt-get install ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3    (make demo does that)"))
 }
 
 /// The words of both sides. perftest takes -F so that it does not refuse a machine whose clock

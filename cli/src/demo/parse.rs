@@ -33,6 +33,9 @@ pub fn figure(report: Report, output: &str) -> Result<Option<Figure>, String> {
             row(output, 8).map(|row| Some(Figure::BytesPerSecond(row[5] * MEBIBYTE)))
         }
         Report::FabricPingPong => fabric(output).map(|us| Some(Figure::Nanoseconds(us * 1e3))),
+        Report::Iperf => {
+            iperf(output).map(|megabits| Some(Figure::BytesPerSecond(megabits * 1e6 / 8.0)))
+        }
         Report::Rate => row(output, 5).map(|row| Some(Figure::MessagesPerSecond(row[4] * 1e6))),
     }
 }
@@ -56,6 +59,15 @@ fn transfer(output: &str) -> Result<(f64, f64), String> {
         Some((gigabits.parse().ok()?, us.parse().ok()?))
     };
     (output.lines().rev().find_map(read)).ok_or_else(|| "it printed no line of results".to_owned())
+}
+
+/// The last line that says what was received: `... 364 MBytes  1530 Mbits/sec    receiver`.
+fn iperf(output: &str) -> Result<f64, String> {
+    let line = output.lines().rev().find(|line| line.ends_with("receiver"));
+    let words = line.map(|line| line.split_ascii_whitespace().rev());
+    words
+        .and_then(|mut words| words.nth(2)?.parse().ok())
+        .ok_or_else(|| "it printed no line of results".to_owned())
 }
 
 /// The last line of fi_pingpong's table: bytes, sent, acknowledged, total, time, MB/s, microseconds, messages.
@@ -113,6 +125,19 @@ mod tests {
             panic!("a rate")
         };
         assert!((rate - 183_685.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn lines_of_iperf_are_read() {
+        let output = "\
+[ 27]   0.00-1.00   sec   165 MBytes  1380 Mbits/sec    0    384 KBytes
+[ 27]   0.00-1.00   sec   165 MBytes  1380 Mbits/sec    0             sender
+[ 27]   0.00-1.00   sec   160 MBytes  1360 Mbits/sec                  receiver
+
+iperf Done.\n";
+        let figure = |output| figure(Report::Iperf, output);
+        assert_eq!(figure(output), Ok(Some(Figure::BytesPerSecond(170e6))));
+        assert!(figure("iperf3: error - unable to connect").is_err());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum Report {
     UcxBandwidth,
     /// fi_pingpong: microseconds one way.
     FabricPingPong,
+    /// iperf3 -f m: Mbit/s that the receiver counted.
+    Iperf,
 }
 
 /// The unit of a [`Figure`].

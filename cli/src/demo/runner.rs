@@ -179,13 +179,27 @@ impl Running {
             .split_first()
             .expect("a command has a program");
         let mut command = Command::new(program);
-        command.envs(settings);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        for (name, value) in settings {
+            // what a program brings along to be preloaded comes before ours
+            let ours = environment
+                .iter()
+                .find(|(other, _)| *other == launch::PRELOAD);
+            match ours.filter(|_| name == launch::PRELOAD) {
+                Some((_, ours)) => {
+                    let mut both = OsString::from(value);
+                    both.push(":");
+                    both.push(ours);
+                    command.env(name, both)
+                }
+                None => command.env(name, value),
+            };
+        }
         if let Some(host) = host {
             start_on(&mut command, host);
         }
         let mut child = command
             .args(arguments)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,10 +1,13 @@
-//! The communication libraries that run on verbs: UCX and libfabric, each with the programs that come with it.
+//! What runs on verbs without knowing it: the communication libraries UCX and libfabric, each with the programs that come with it, and
+//! TCP programs by the preload of rdma-core's sockets.
 //!
 //! Owns their words, as [`super::cm`] does. They are run when they are asked for (`--with`), because they are packages of their own.
 
 use super::cm::Meeting;
 use super::programs::{Figure, Job, Report, Sides, words};
 use crate::args::Stack;
+use crate::netns;
+use std::path::Path;
 
 /// What a latency and a stream are compared with where the programs run.
 pub struct Against<F: 'static> {
@@ -39,6 +42,20 @@ const DATAGRAMS: [Test; 2] = [
     ("ucp_put_lat", "puts, UD", Report::UcxLatency),
 ];
 
+/// Tests of UCX's transports themselves, without its protocols above them: transport, words, what it proves.
+const TRANSPORTS: [(&str, &str, &str); 6] = [
+    ("rc_verbs", "am_lat", "active messages"),
+    ("rc_verbs", "put_lat", "puts"),
+    ("rc_verbs", "get -s 512 -D bcopy", "gets"),
+    ("rc_verbs", "fadd", "fetch-and-add"),
+    ("ud_verbs", "am_lat", "active messages"),
+    (
+        "ud_verbs",
+        "am_bw -s 512 -D zcopy",
+        "active messages in place",
+    ),
+];
+
 /// Everything of the stacks that are asked for.
 pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
     let mut jobs = Vec::new();
@@ -48,7 +65,48 @@ pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
     if with.contains(&Stack::Libfabric) {
         libfabric(&mut jobs, against);
     }
+    if with.contains(&Stack::Tcp) {
+        tcp(&mut jobs, against);
+    }
     jobs
+}
+
+/// rdma-core's preload, which makes TCP sockets into its own: Debian's and Ubuntu's place for it, and other distributions'.
+pub fn socket_preload() -> Option<String> {
+    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    [&multiarch, "/usr/lib64", "/usr/lib"]
+        .map(|dir| format!("{dir}/rsocket/librspreload.so"))
+        .into_iter()
+        .find(|path| Path::new(path).is_file())
+}
+
+fn tcp<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
+    let settings = kept(format!(
+        "LD_PRELOAD={}",
+        socket_preload().unwrap_or_default()
+    ));
+    for (options, proves) in [
+        ("-t 1", "a stream from the client"),
+        ("-t 1 -R", "a stream from the server"),
+        ("-t 1 -P 3", "three streams"),
+    ] {
+        let (floor, floor_name) = against.stream;
+        jobs.push(Job {
+            program: "iperf3",
+            options: words(&options.split_whitespace().collect::<Vec<_>>()),
+            proves: format!("TCP programs by librspreload: {proves}"),
+            report: Report::Iperf,
+            sides: Sides::Manager(Meeting {
+                settings,
+                server: "-s -1 -B ADDRESS -p PORT",
+                client: kept(format!("-c ADDRESS -p PORT -f m {options}")),
+                server_program: "iperf3",
+                stays: false,
+            }),
+            floor,
+            floor_name,
+        });
+    }
 }
 
 fn alone<F>(program: &'static str, options: &[&str], proves: &str, shows: &'static str) -> Job<F> {
@@ -105,6 +163,39 @@ fn ucx<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
                 floor_name,
             });
         }
+    }
+    ucx_transports(jobs, against);
+}
+
+fn ucx_transports<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
+    let device = if against.between {
+        netns::DEVICE
+    } else {
+        "ferri0"
+    };
+    for (transport, test, proves) in TRANSPORTS {
+        let shown = format!("-x {transport} -t {test}");
+        let (floor, floor_name) = match test {
+            "am_lat" | "put_lat" => against.latency,
+            _ => (no_floor as fn(&F) -> Option<Figure>, ""),
+        };
+        jobs.push(Job {
+            program: "ucx_perftest",
+            options: words(&shown.split_whitespace().collect::<Vec<_>>()),
+            proves: format!("UCX's transport alone: {proves}"),
+            report: Report::UcxLatency,
+            sides: Sides::Manager(Meeting {
+                settings: "",
+                server: "-p PORT",
+                client: kept(format!(
+                    "-p PORT -f -n 5000 -w 500 -d {device}:1 {shown} ADDRESS"
+                )),
+                server_program: "ucx_perftest",
+                stays: false,
+            }),
+            floor,
+            floor_name,
+        });
     }
 }
 
@@ -170,10 +261,12 @@ mod tests {
         assert!(titles(&[], true).is_empty());
         let ucx = titles(&[Stack::Ucx], false);
         assert!(ucx.iter().all(|title| title.starts_with("ucx_")));
-        for transport in ["rc_v", "ud_v"] {
+        for transport in ["rc_v,", "ud_v,", "rc_verbs", "ud_verbs"] {
             assert!(ucx.iter().any(|title| title.contains(transport)));
         }
         let both = titles(&[Stack::Ucx, Stack::Libfabric], true);
         assert_eq!(both.len(), ucx.len() + 4);
+        let tcp = titles(&[Stack::Tcp], false);
+        assert!(tcp.iter().all(|title| title.starts_with("iperf3 -t 1")));
     }
 }
