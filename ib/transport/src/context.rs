@@ -1,5 +1,6 @@
 //! What every part of a queue pair reads but does not own, and the few types they share.
 
+use crate::rc::held::HoldBudget;
 use crate::types::{QpAttr, SendOpcode};
 use ferriband_wire::{Operation, Qpn, Service, Suffix};
 
@@ -18,6 +19,9 @@ pub struct Tuning {
     /// No try waits less for its answer, whatever ack time-out was asked for; 0 for none. A peer in software may have to wait for
     /// a processor, and is not dead then.
     pub timeout_floor_ns: u64,
+    /// Requests that come before their turn wait behind the gap, as far as this goes, instead of being dropped (RC). None: a lost
+    /// packet costs all that was sent after it, as the specification has it.
+    pub hold: Option<&'static HoldBudget>,
 }
 
 impl Default for Tuning {
@@ -28,6 +32,7 @@ impl Default for Tuning {
             datagram_mtu: 4096,
             silence_ns: 200_000,
             timeout_floor_ns: 0,
+            hold: None,
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct QpCounters {
     pub answers_sent: u64,
     /// Requests whose PSN lay in the past: answered again, not executed again.
     pub duplicates: u64,
+    /// Requests that came before their turn and were kept behind a gap.
+    pub held: u64,
     /// Gaps that this side reported (NAK, PSN sequence error).
     pub gaps_reported: u64,
     /// RNR NAKs of this side: it had no receive.
@@ -98,6 +100,7 @@ impl QpCounters {
             (&mut self.requests_repeated, other.requests_repeated),
             (&mut self.answers_sent, other.answers_sent),
             (&mut self.duplicates, other.duplicates),
+            (&mut self.held, other.held),
             (&mut self.gaps_reported, other.gaps_reported),
             (&mut self.rnr_naks_sent, other.rnr_naks_sent),
             (&mut self.naks_sent, other.naks_sent),

@@ -26,6 +26,7 @@ pub use cq::{CompletionRing, Overrun};
 pub use diagnosis::{Cause, Diagnosis, Drop, INCIDENTS, Incident, QpCounters};
 pub use emit::MAX_PACKET_BYTES;
 pub use qp::{Path, QpConfig, QueuePair, Transmit};
+pub use rc::held::HoldBudget;
 pub use rc::responder::AnswerDue;
 pub use rc::window::WindowLimit;
 pub use recv_queue::CompletionTarget;

@@ -7,7 +7,8 @@
 //!
 //! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address with
 //!    `query().av` or `alt_av` (RC, UC, XRC), then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
-//!    With `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the next message.
+//!    With `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the next message. With `Tuning::hold`,
+//!    others may have waited for this one: [`catch_up`](QueuePair::catch_up) until it says no, and poll completions each time.
 //! 2. *Completions.* [`poll_completion`](QueuePair::poll_completion) until empty after any call. An unreliable send completes when
 //!    its last packet was handed out: let the kernel have the packet before the program hears of it.
 //! 3. *Answers.* [`answer_due`](QueuePair::answer_due) after a batch of packets: `More` (READ responses, NAKs) is sent at once with
@@ -76,6 +77,8 @@ pub struct Transmit {
     pub len: usize,
     /// Destination.
     pub path: Path,
+    /// The peer waits for it alone: it had better not wait for company.
+    pub urgent: bool,
 }
 
 // One of them for the queue pair's life: nothing is ever moved.

@@ -11,14 +11,16 @@ use ferriband_transport::env::{
 use ferriband_transport::qp_state::{self, QpLimits};
 use ferriband_transport::types::*;
 use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, GRH_BYTES, MAX_PACKET_BYTES, PacketMeta, Payload,
-    QpConfig, QueuePair, SendWr, Tuning,
+    AnswerDue, CompletionTarget, Datagram, GRH_BYTES, HoldBudget, MAX_PACKET_BYTES, PacketMeta,
+    Payload, QpConfig, QueuePair, SendWr, Tuning,
 };
 use ferriband_wire::pcap::PcapReader;
 use ferriband_wire::*;
 use std::collections::BTreeMap;
 
 /// Path MTU of the captures.
+/// As our adapter has it.
+static HOLD: HoldBudget = HoldBudget::new(1 << 20);
 const MTU: Mtu = Mtu::M1024;
 /// Where our program's own bytes begin; the captures' addresses lie far below. Each buffer has this much room.
 const LOCAL: u64 = 1 << 60;
@@ -253,6 +255,7 @@ impl<'a> Player<'a> {
             },
             tuning: Tuning {
                 datagram_mtu: MTU.bytes(),
+                hold: Some(&HOLD),
                 ..Tuning::default()
             },
         };
@@ -468,6 +471,7 @@ impl<'a> Player<'a> {
             ..PacketMeta::default()
         };
         let taken = self.qp.handle_packet(at, &mut self.memory, &meta, &packet);
+        while self.qp.catch_up(&mut self.memory) {}
         assert_eq!(taken, Ok(()), "{}: packet {index}", self.what);
     }
 

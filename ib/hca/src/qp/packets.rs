@@ -11,8 +11,8 @@ use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
 use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, PacketMeta, Path, Payload, QpConfig, QpCounters,
-    QpEvent, QueuePair, SendWr, Transmit, Tuning,
+    AnswerDue, CompletionTarget, Datagram, HoldBudget, PacketMeta, Path, Payload, QpConfig,
+    QpCounters, QpEvent, QueuePair, SendWr, Transmit, Tuning,
 };
 use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
 
@@ -33,6 +33,9 @@ const TURN_PACKETS: usize = 256;
 /// No try waits less for its answer, whatever was asked for. A peer in software has to get a processor to answer: on one that is
 /// busy it waits for several time slices, tens of milliseconds, and is as alive as ever. Losses do not wait for this timer.
 const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
+
+/// What all queue pairs of a process may keep behind gaps: a few dozen windows.
+static HOLD: HoldBudget = HoldBudget::new(64 << 20);
 
 /// Between two notices of congestion to one peer: DCQCN's 50 us.
 const NOTIFY_NS: u64 = 50_000;
@@ -129,6 +132,11 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
+    /// The peer waits for more than an acknowledgement.
+    pub(crate) fn owes_more(&self) -> bool {
+        self.side.machine.answer_due() == AnswerDue::More
+    }
+
     /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
     /// it changes nothing.
     pub(crate) fn take(
@@ -168,10 +176,14 @@ impl Incoming<'_> {
         let taken = machine
             .handle_packet(self.now, &mut env, meta, packet)
             .is_ok();
-        while let Some(news) = machine.poll_completion() {
-            told.push(news);
+        loop {
+            while let Some(news) = machine.poll_completion() {
+                told.push(news);
+            }
+            if !machine.catch_up(&mut env) {
+                return taken;
+            }
         }
-        taken
     }
 }
 
@@ -194,6 +206,7 @@ impl Qp {
             tuning: Tuning {
                 datagram_mtu: self.ctx.device.port().mtu.bytes(),
                 timeout_floor_ns: TIMEOUT_FLOOR_NS,
+                hold: Some(&HOLD),
                 ..Tuning::default()
             },
         };
@@ -596,6 +609,7 @@ impl Qp {
                     Some(len) => Transmit {
                         len,
                         path: Path::Connected,
+                        urgent: false,
                     },
                     None if urgent => {
                         answers = false;
@@ -611,7 +625,7 @@ impl Qp {
                     pace.charge(limit, now.0, length, 0);
                     if let Some(path) = path {
                         run.push(path, packet.len);
-                        if run.gathered() >= together {
+                        if packet.urgent || run.gathered() >= together {
                             run.flush(path);
                         }
                     }

@@ -376,7 +376,7 @@ impl Inner {
                 fate = Fate::NoQueuePair;
                 continue;
             };
-            let (more, bytes, became) = take_run(
+            let (more, bytes, became, urgent) = take_run(
                 engine,
                 (qp, &mut self.icrc, port),
                 (&headers, meta, now),
@@ -394,6 +394,10 @@ impl Inner {
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
                 let qp = qp.clone();
                 self.touch(engine, qp, catch);
+            }
+            if urgent {
+                // what a NAK asks for is on its way while the rest of the round is looked at
+                self.turn(engine, catch);
             }
         }
         count(&roce.counters.packets, packets);
@@ -510,15 +514,17 @@ pub(crate) fn ask_again(
     general_services(engine, &meta, datagram, transport, patience) || last
 }
 
-/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, and what became of the last one.
+/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and whether the
+/// queue pair has something to say at once.
 fn take_run<'a>(
     engine: &Engine,
     (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
     (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
     identification: &mut u16,
     datagrams: impl Iterator<Item = &'a [u8]>,
-) -> (u64, usize, Fate) {
+) -> (u64, usize, Fate, bool) {
     let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
+    let mut urgent = false;
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     qp.packets_in(engine, now, meta.source, |incoming| {
@@ -550,8 +556,9 @@ fn take_run<'a>(
             let taken = incoming.take(marked, &about, packet);
             fate = if taken { Fate::Passed } else { Fate::Refused };
         }
+        urgent = incoming.owes_more();
     });
-    (packets, length, fate)
+    (packets, length, fate, urgent)
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.

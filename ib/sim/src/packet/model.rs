@@ -68,6 +68,8 @@ pub(super) struct Posted {
     pub start: u32,
     /// Bytes executed at the peer.
     pub progress: usize,
+    /// Ranges beyond that which were placed before their turn.
+    pub early: Vec<(usize, usize)>,
     /// An atomic's previous value, as the model knows it.
     pub original: Option<u64>,
     /// Response packets that have been delivered.
@@ -88,6 +90,21 @@ impl Posted {
 
     pub fn is_atomic(&self) -> bool {
         matches!(self.op, SendOpcode::CmpSwap | SendOpcode::FetchAdd)
+    }
+
+    /// These are bytes of the middle of this WRITE, beyond what is in order, placed for the first time. Its last packet is never early.
+    fn is_early(&self, key: u32, addr: u64, data: &[u8]) -> bool {
+        let Some(from) = addr.checked_sub(self.remote_addr).map(|at| at as usize) else {
+            return false;
+        };
+        let end = from + data.len();
+        self.is_write()
+            && self.rkey == key
+            && from > self.progress
+            && self.progress > 0
+            && end < self.data.len()
+            && self.data[from..end] == *data
+            && self.early.iter().all(|e| e.1 <= from || end <= e.0)
     }
 
     pub fn is_write(&self) -> bool {
@@ -181,6 +198,8 @@ pub(super) struct Side {
     pub last_answer_at: Option<u64>,
     /// Silence after which the machine may ask whether anything arrived.
     pub silence_ns: u64,
+    /// It keeps what comes beyond a gap.
+    pub holds: bool,
     /// PSN offsets of the READs and atomics asked for in the present pass.
     pub reads: Vec<std::ops::Range<u32>>,
     pub naks: BTreeSet<u32>,
@@ -239,6 +258,7 @@ impl Model {
         if !self.trusted {
             return Ok(());
         }
+        let holds = self.sides[to].holds;
         let side = &mut self.sides[from];
         if !side.reliable() {
             let known = side.posted.iter().any(|p| {
@@ -276,6 +296,11 @@ impl Model {
             );
         }
         let at = posted.remote_addr + posted.progress as u64;
+        if holds && posted.is_early(key, addr, data) {
+            let from = (addr - posted.remote_addr) as usize;
+            posted.early.push((from, from + data.len()));
+            return Ok(());
+        }
         let due = &posted.data[posted.progress.min(posted.data.len())..];
         if !posted.is_write() || posted.rkey != key || at != addr || !due.starts_with(data) {
             return violated(
@@ -288,6 +313,9 @@ impl Model {
             );
         }
         posted.progress += data.len();
+        while let Some((_, end)) = posted.early.iter().find(|e| e.0 == posted.progress) {
+            posted.progress = *end;
+        }
         if posted.progress == posted.data.len() && posted.op == SendOpcode::RdmaWrite {
             side.cursor += 1;
         }

@@ -12,7 +12,7 @@ use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::{
     Access, AddressVector, QpAttr, QpAttrMask, QpCap, QpState, QpType, ack_timeout_ns,
 };
-use ferriband_transport::{CompletionRing, QpConfig, QueuePair, Tuning, WindowLimit};
+use ferriband_transport::{CompletionRing, HoldBudget, QpConfig, QueuePair, Tuning, WindowLimit};
 use ferriband_wire::{Mtu, Psn, Qpn};
 
 /// Attributes that the two ends of a connection share.
@@ -25,7 +25,12 @@ struct Connection {
     shared: [bool; 2],
     window: WindowLimit,
     silence_ns: u64,
+    /// Which ends keep what comes beyond a gap.
+    hold: [bool; 2],
 }
+
+/// More than any of these worlds can keep.
+static HOLD: HoldBudget = HoldBudget::new(usize::MAX / 2);
 
 /// The world of a seed, and when its wire heals.
 pub(super) fn build(
@@ -167,6 +172,7 @@ fn connection(
         ],
         window,
         silence_ns,
+        hold: [flow.chance(500), flow.chance(500)],
     }
 }
 
@@ -221,6 +227,7 @@ fn side(
         last_offset: None,
         last_answer_at: None,
         silence_ns: connection.silence_ns,
+        holds: connection.hold[end],
         reads: Vec::new(),
         naks: Default::default(),
         rnr_naks: Default::default(),
@@ -263,6 +270,7 @@ fn endpoint(
             datagram_mtu: side.mtu as u32,
             silence_ns: side.silence_ns,
             timeout_floor_ns: 0,
+            hold: connection.hold[end].then_some(&HOLD),
         },
     };
     let mut qp = QueuePair::new(config);

@@ -221,6 +221,7 @@ pub(super) fn generate(
         packets,
         start: side.psn_total,
         progress: 0,
+        early: Vec::new(),
         original: None,
         answers: vec![false; packets as usize],
         pieces: 0,

@@ -257,7 +257,11 @@ impl World {
             self.trace
                 .say(self.now, || format!("QP {side} drops it: {reason}"));
         }
-        self.after(side)
+        self.after(side)?;
+        while with_env!(self, side, |qp, env| qp.catch_up(env)) {
+            self.after(side)?;
+        }
+        Ok(())
     }
 
     /// Sends a few packets; the rest after the time that they take.

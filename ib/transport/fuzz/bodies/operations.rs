@@ -8,8 +8,8 @@ use ferriband_transport::env::{
 use ferriband_transport::qp_state::{self, QpLimits};
 use ferriband_transport::types::*;
 use ferriband_transport::{
-    CompletionTarget, Datagram, MAX_PACKET_BYTES, PacketMeta, Payload, QpConfig, QueuePair, SendWr,
-    Tuning, WindowLimit,
+    CompletionTarget, Datagram, HoldBudget, MAX_PACKET_BYTES, PacketMeta, Payload, QpConfig,
+    QueuePair, SendWr, Tuning, WindowLimit,
 };
 use ferriband_wire::{Lid, Mtu, Opcode, Packet, Psn, QKey, Qpn, RKey};
 use std::collections::VecDeque;
@@ -265,6 +265,9 @@ impl Side {
     }
 }
 
+/// Enough for what one case can send, and it runs out.
+static HOLD: HoldBudget = HoldBudget::new(64 << 10);
+
 fn side(at: u32, qp_type: QpType, source: &mut Source<'_>) -> Side {
     let shares = source.below(2) == 0 || qp_type == QpType::XrcRecv;
     let config = QpConfig {
@@ -286,6 +289,7 @@ fn side(at: u32, qp_type: QpType, source: &mut Source<'_>) -> Side {
             datagram_mtu: 1024,
             silence_ns: 200_000,
             timeout_floor_ns: 0,
+            hold: (source.below(2) == 0).then_some(&HOLD),
         },
     };
     let attr = QpAttr {
@@ -345,6 +349,7 @@ impl World {
         let _ = side
             .qp
             .handle_packet(self.now, &mut side.memory, &meta, &packet);
+        let _ = side.qp.catch_up(&mut side.memory);
     }
 
     fn transmit(&mut self, from: usize, most: u32) {

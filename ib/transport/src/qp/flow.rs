@@ -95,6 +95,25 @@ impl QueuePair {
         }
     }
 
+    /// Executes a packet that waited behind a gap. False if there was none: a driver polls completions and goes on until then.
+    pub fn catch_up(&mut self, env: &mut dyn Environment) -> bool {
+        let ctx = context!(self);
+        let Receiver::Reliable(responder) = &mut self.receiver else {
+            return false;
+        };
+        if !responder.is_behind() || matches!(ctx.attr.state, QpState::Reset | QpState::Err) {
+            return false;
+        }
+        let before = responder.expected();
+        match responder.catch_up(&ctx, env) {
+            Verdict::Fatal(event) => {
+                self.enter_error(event, true);
+                true
+            }
+            Verdict::Continue | Verdict::Dropped(_) => responder.expected() != before,
+        }
+    }
+
     fn follow_migration(&mut self, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
         // Nothing is armed nor to be armed: the usual case, in which no packet changes anything.
         if self.attr.path_mig_state == MigState::Migrated {
@@ -177,7 +196,11 @@ impl QueuePair {
     ) -> Option<Transmit> {
         let path = Path::Connected;
         match self.poll_answer(env, buf) {
-            Some(len) => Some(Transmit { len, path }),
+            Some(len) => Some(Transmit {
+                len,
+                path,
+                urgent: false,
+            }),
             None => self.poll_request(now, env, buf),
         }
     }
@@ -251,7 +274,11 @@ impl QueuePair {
         match (step, &self.sender) {
             (Step::Packet(len), _) => {
                 self.tell_if_drained();
-                Some(Transmit { len, path })
+                let urgent = match &mut self.sender {
+                    Sender::Reliable(requester) => std::mem::take(&mut requester.urgent),
+                    _ => false,
+                };
+                Some(Transmit { len, path, urgent })
             }
             (Step::Idle, _) => {
                 self.tell_if_drained();

@@ -13,6 +13,8 @@ use ferriband_wire::{Aeth, CreditCode, Msn, NakCode, Operation, Packet, Psn, Syn
 
 /// `rnr_retry` of this value never runs out (I9).
 const RNR_RETRY_INFINITE: u8 = 7;
+/// Packets in a row that a peer lacks, each told after the one before was sent again, until all is sent again.
+const NEIGHBOURS: u32 = 3;
 
 impl Requester {
     /// A packet from the peer's responder.
@@ -89,7 +91,13 @@ impl Requester {
     /// The peer reports a gap, or its answers have one. Once per gap: echoes of the report, and answers that were
     /// already under way, must not use up retries.
     fn gap(&mut self, now: Instant, cause: Cause) -> Outcome {
-        if self.gone_back_for == Some(self.una) || self.cur_psn() == self.una {
+        if self.cur_psn() == self.una {
+            return Outcome::Continue;
+        }
+        if self.peer_holds && cause == Cause::Gap {
+            return self.fill_gap(now);
+        }
+        if self.gone_back_for == Some(self.una) {
             return Outcome::Continue;
         }
         self.counters.gaps_heard += 1;
@@ -97,7 +105,39 @@ impl Requester {
         self.narrow(cause == Cause::ResponseLost);
         let outcome = self.retry();
         self.gone_back_for = Some(self.una);
+        self.learns = cause == Cause::Gap;
         outcome
+    }
+
+    /// The peer lacks one packet and keeps what comes after it. It gets that one; new packets go on. This is no retry: the peer
+    /// answers, and if it never gets that packet, the ack time-out counts.
+    fn fill_gap(&mut self, now: Instant) -> Outcome {
+        match self.filled {
+            Some((psn, at)) if psn == self.una => {
+                // An echo, unless what was sent again should have arrived by now.
+                if now.0 < at.0 + self.trip.smooth_ns() {
+                    return Outcome::Continue;
+                }
+            }
+            Some((psn, _)) if psn.next() == self.una => self.adjacent += 1,
+            _ => self.adjacent = 0,
+        }
+        self.counters.gaps_heard += 1;
+        self.journal.note(now, Cause::Gap, self.una);
+        if self.adjacent >= NEIGHBOURS {
+            // A whole run was lost, or the peer holds nothing after all.
+            self.adjacent = 0;
+            self.peer_holds = false;
+            self.filled = None;
+            self.narrow(false);
+            let outcome = self.retry();
+            self.gone_back_for = Some(self.una);
+            return outcome;
+        }
+        self.narrow(false);
+        self.filled = Some((self.una, now));
+        self.fill = true;
+        Outcome::Continue
     }
 
     /// Something was acknowledged after a question. If the peer had everything that was sent before it, it is said at
@@ -159,6 +199,13 @@ impl Requester {
     /// waits for its response (I4), and stops what follows it.
     fn acknowledge(&mut self, now: Instant, ctx: &Context<'_>, target: Psn) {
         let before = self.una;
+        if self.learns
+            && self.gone_back_for == Some(before)
+            && self.ahead(target) > self.ahead(self.cur_psn())
+        {
+            // It cannot have these from this pass.
+            self.peer_holds = true;
+        }
         while self.una != target {
             let done = self.sq.done();
             let wqe = self.sq.get(done);
@@ -203,6 +250,7 @@ impl Requester {
         }
         self.refill_retries(ctx);
         self.gone_back_for = None;
+        self.fill = false;
         if self.probe.is_some_and(|probe| self.una.after(probe)) {
             self.probe = None;
         }

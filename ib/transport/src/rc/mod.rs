@@ -2,9 +2,11 @@
 //!
 //! [`requester`] turns work requests into packets, [`completer`] turns acknowledgements and responses into
 //! completions (both halves of one [`requester::Requester`]), [`responder`] executes what the peer asks,
-//! [`resources`] remembers READs and atomics so that they can be answered again, [`window`] bounds what is outstanding.
+//! [`held`] keeps requests that came before their
+//! turn, [`resources`] remembers READs and atomics so that they can be answered again, [`window`] bounds what is outstanding.
 
 pub(crate) mod completer;
+pub(crate) mod held;
 pub(crate) mod requester;
 pub(crate) mod resources;
 pub(crate) mod responder;

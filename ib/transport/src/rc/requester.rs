@@ -99,6 +99,17 @@ pub(crate) struct Requester {
     pub(super) questions: u32,
     /// The PSN for which a gap was already answered by going back; a second report of it is the same gap.
     pub(super) gone_back_for: Option<Psn>,
+    /// It was a lost request, so an acknowledgement of what was not sent again yet tells that the peer has kept it.
+    pub(super) learns: bool,
+    /// The peer keeps what it gets beyond a gap (it acknowledged more than was sent again): only what it lacks is sent again.
+    pub(super) peer_holds: bool,
+    /// The oldest packet is to be sent again, alone, and what was sent so last, and when.
+    pub(super) fill: bool,
+    pub(super) filled: Option<(Psn, Instant)>,
+    /// The packet handed out last fills a gap.
+    pub urgent: bool,
+    /// How many times in a row the peer then lacked the next packet too.
+    pub(super) adjacent: u32,
     since_ack_req: u32,
     /// In Error: where `next` was before, to explain what was outstanding.
     had_sent: Option<Psn>,
@@ -138,6 +149,12 @@ impl Requester {
             ask: false,
             questions: 0,
             gone_back_for: None,
+            learns: false,
+            peer_holds: false,
+            fill: false,
+            filled: None,
+            urgent: false,
+            adjacent: 0,
             since_ack_req: 0,
             had_sent: None,
             drain_limit: None,
@@ -226,6 +243,7 @@ impl Requester {
         self.suspect = None;
         self.ask = false;
         self.questions = 0;
+        self.fill = false;
         // Nothing is outstanding: whatever arrives now answers nothing.
         self.next = self.una;
     }
@@ -289,6 +307,7 @@ impl Requester {
         self.suspect = None;
         self.ask = false;
         self.questions = 0;
+        self.fill = false;
         self.trip.forget();
         self.probe = None;
         self.since_ack_req = 0;
@@ -304,9 +323,9 @@ impl Requester {
         self.recover = Some(self.next);
         let path = self.trip.path();
         if responses {
-            self.read_window.lost(path);
+            self.read_window.lost(path, false);
         } else {
-            self.window.lost(path);
+            self.window.lost(path, self.peer_holds);
         }
     }
 
@@ -371,11 +390,27 @@ impl Requester {
         buf: &mut [u8],
     ) -> Option<usize> {
         self.ask = false;
-        let request = self.sq.done();
         let end_of_flight = self.cur_psn();
-        if end_of_flight == self.una {
+        let len = self.repeat_oldest(ctx, env, buf)?;
+        self.asked = Some(end_of_flight);
+        self.counters.questions += 1;
+        self.questions += 1;
+        self.start_silence_timer(now, ctx);
+        Some(len)
+    }
+
+    /// The oldest packet once more, as it was, with a request for an acknowledgement. None if nothing is outstanding.
+    #[cold]
+    fn repeat_oldest(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        if self.cur_psn() == self.una {
             return None;
         }
+        let request = self.sq.done();
         let wqe = self.sq.get(request);
         let index = self.ahead_of_first(self.una);
         let end = if wqe.is_read_or_atomic() {
@@ -392,10 +427,6 @@ impl Requester {
         };
         let len = emit::request(ctx, env, &self.sq, part, buf).ok()?;
         self.trip.forget();
-        self.asked = Some(end_of_flight);
-        self.counters.questions += 1;
-        self.questions += 1;
-        self.start_silence_timer(now, ctx);
         self.counters.requests_sent += 1;
         self.counters.requests_repeated += 1;
         Some(len)
@@ -409,6 +440,16 @@ impl Requester {
         env: &mut dyn Environment,
         buf: &mut [u8],
     ) -> Step {
+        if self.fill
+            && !self.timers.is_set(Timer::Rnr)
+            && let Some(len) = {
+                self.fill = false;
+                self.repeat_oldest(ctx, env, buf)
+            }
+        {
+            self.urgent = true;
+            return Step::Packet(len);
+        }
         if self.ask
             && !self.timers.is_set(Timer::Rnr)
             && let Some(len) = self.question(now, ctx, env, buf)

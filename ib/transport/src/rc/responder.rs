@@ -4,6 +4,7 @@
 //! length, rights, resources, key and range, execution, completion. The PSN advances after all of them (I7).
 //! Owns the receive queue, the message in progress, the remembered READs and atomics and the reply that is due.
 
+use super::held::{Early, Held, HoldBudget};
 use super::resources::{Resources, Response};
 use crate::context::{Context, QpEvent};
 use crate::diagnosis::{Drop, QpCounters};
@@ -14,7 +15,7 @@ use crate::send_queue::{MAX_MESSAGE_BYTES, packets_of};
 use crate::types::{Access, Completion, WcFlags, WcOpcode, WcStatus};
 use ferriband_wire::{
     Aeth, AtomicAckEth, Bth, CreditCode, Ext, Headers, Msn, NakCode, Opcode, Operation, Packet,
-    Position, Psn, RKey, Reth, Suffix, Syndrome,
+    Position, Psn, RKey, Reth, Service, Suffix, Syndrome,
 };
 
 /// What a request did to the queue pair as a whole.
@@ -26,6 +27,12 @@ pub(crate) enum Verdict {
     Dropped(Drop),
     /// To Error, with this event.
     Fatal(Option<QpEvent>),
+}
+
+/// Packets of an XRC target are executed in the domain that each of them names, which its driver enters before it hands them in: they
+/// do not wait.
+fn hold_for(ctx: &Context<'_>) -> Option<&'static HoldBudget> {
+    ctx.tuning.hold.filter(|_| ctx.service == Service::Rc)
 }
 
 /// The message whose packets are arriving.
@@ -81,11 +88,28 @@ pub(crate) struct Responder {
     msn: u32,
     message: Message,
     resources: Resources,
-    /// A NAK went out for the expected PSN; what arrives beyond it is the same gap (I6).
-    gap_told: bool,
+    gap: Gap,
+    held: Held,
+    /// Packets beyond the gap since it was told.
+    beyond: u32,
     reply: Option<Reply>,
     counters: QpCounters,
 }
+
+/// What is known of the expected PSN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gap {
+    /// Nothing arrived beyond it.
+    None,
+    /// A NAK went out for it; what arrives beyond it is the same gap (I6).
+    Told,
+    /// There was no receive for it: the peer sends it and all after it again (IBA 9.7.5.2.8).
+    NotReady,
+}
+
+/// So many packets behind a gap that was told: the NAK, or what was sent again, may be lost as well. Echoes of the NAK are told
+/// apart by its hearer.
+const TELL_AGAIN: u32 = 64;
 
 /// Whether this side owes its peer an answer, and which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +130,9 @@ impl Responder {
             msn: 0,
             message: Message::None,
             resources: Resources::default(),
-            gap_told: false,
+            gap: Gap::None,
+            held: Held::default(),
+            beyond: 0,
             reply: None,
             counters: QpCounters::default(),
         }
@@ -134,7 +160,8 @@ impl Responder {
         self.msn = 0;
         self.message = Message::None;
         self.resources = Resources::new(ctx.attr.max_dest_rd_atomic);
-        self.gap_told = false;
+        self.gap = Gap::None;
+        self.held = Held::new(hold_for(ctx));
         self.reply = None;
     }
 
@@ -148,6 +175,7 @@ impl Responder {
     pub fn flush(&mut self, ctx: &Context<'_>, say_why: bool) {
         self.rq.flush(ctx.qpn);
         self.message = Message::None;
+        self.held.clear();
         if !say_why {
             self.resources.clear();
             self.reply = None;
@@ -158,6 +186,7 @@ impl Responder {
     pub fn clear(&mut self) {
         self.rq.clear();
         self.message = Message::None;
+        self.held.clear();
         self.resources.clear();
         self.reply = None;
     }
@@ -169,45 +198,177 @@ impl Responder {
         env: &mut dyn Environment,
         packet: &Packet<'_>,
     ) -> Verdict {
-        let bth = packet.bth();
-        match bth.psn.distance(self.e_psn) {
-            0 => {}
-            1.. => {
-                // I6: one NAK per gap. After an RNR NAK too, what follows is dropped (IBA 9.7.5.2.8).
-                if self.gap_told {
-                    return Verdict::Dropped(Drop::Psn);
-                }
-                self.gap_told = true;
-                self.counters.gaps_reported += 1;
-                self.reply = Some(Reply::Nak(NakCode::PsnSequenceError));
-                return Verdict::Continue;
-            }
-            _ => return self.duplicate(ctx, packet),
+        match packet.bth().psn.distance(self.e_psn) {
+            0 => self.expected_request(ctx, env, packet),
+            // Not negative.
+            ahead @ 1.. => self.early_request(ctx, env, ahead as u32, packet),
+            _ => self.duplicate(ctx, packet),
         }
+    }
+
+    fn expected_request(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        packet: &Packet<'_>,
+    ) -> Verdict {
         match self.execute(ctx, env, packet) {
             Ok(psns) => {
                 self.e_psn = self.e_psn.add(psns);
-                self.gap_told = false;
+                self.held.advance(psns);
+                self.gap = Gap::None;
                 let answered_with_data = self.resources.has_jobs() && is_data(packet);
                 if answered_with_data {
                     self.reply = None;
-                } else if bth.ack_req {
+                } else if packet.bth().ack_req {
                     self.reply = Some(Reply::Ack);
                 } else if self.reply != Some(Reply::Ack) {
                     // The gap that a NAK was due for is closed.
                     self.reply = None;
                 }
+                self.tell_next_gap();
                 Verdict::Continue
             }
             Err(refusal) => self.refuse(ctx, refusal),
         }
     }
 
+    /// A packet beyond the expected one: it waits if it may, and the gap is told once (I6), and again if it stays.
+    fn early_request(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        ahead: u32,
+        packet: &Packet<'_>,
+    ) -> Verdict {
+        let kept = self.gap != Gap::NotReady
+            && self.held.wants(ahead)
+            && (self.place(ctx, env, ahead, packet) || self.held.keep(ahead, packet));
+        self.counters.held += u64::from(kept);
+        // Nobody went back for a gap if what is beyond it keeps coming and is new.
+        self.beyond += u32::from(kept);
+        if self.gap == Gap::None || self.beyond >= TELL_AGAIN {
+            self.tell_gap();
+            return Verdict::Continue;
+        }
+        match kept {
+            true => Verdict::Continue,
+            false => Verdict::Dropped(Drop::Psn),
+        }
+    }
+
+    /// Writes a middle packet of the WRITE in progress where it belongs, which its distance tells: all packets between are of the same
+    /// message and full. The last packet is not placed before its turn: what it writes is to become visible last.
+    fn place(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        ahead: u32,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let info = packet.opcode().info();
+        let mtu = ctx.attr.path_mtu.bytes();
+        let Message::Write {
+            key,
+            addr,
+            remaining,
+            ..
+        } = self.message
+        else {
+            return false;
+        };
+        let before = u64::from(ahead) * u64::from(mtu);
+        let fits = info.operation == Operation::RdmaWrite
+            && info.position == Position::Middle
+            && packet.payload.len() == mtu as usize
+            && before + u64::from(mtu) < u64::from(remaining)
+            && ctx.attr.access.contains(Access::REMOTE_WRITE);
+        let done = fits
+            && env
+                .remote_write(key, addr.wrapping_add(before), packet.payload)
+                .is_ok();
+        if done {
+            self.held.placed(ahead, packet.bth().ack_req);
+        }
+        done
+    }
+
+    /// The expected packet was placed before its turn, which has come. False if its message is not the one in progress.
+    fn pass_placed(&mut self, mtu: u32, ack_req: bool) -> bool {
+        let Message::Write {
+            addr, remaining, ..
+        } = &mut self.message
+        else {
+            return false;
+        };
+        let Some(rest) = remaining.checked_sub(mtu) else {
+            return false;
+        };
+        *addr = addr.wrapping_add(mtu.into());
+        *remaining = rest;
+        self.e_psn = self.e_psn.next();
+        self.held.advance(1);
+        self.gap = Gap::None;
+        if ack_req {
+            self.reply = Some(Reply::Ack);
+        }
+        self.tell_next_gap();
+        true
+    }
+
+    /// The expected PSN has moved on to another gap.
+    fn tell_next_gap(&mut self) {
+        if !self.held.is_empty() && !self.held.is_ready() {
+            self.tell_gap();
+        }
+    }
+
+    fn tell_gap(&mut self) {
+        self.counters.gaps_reported += u64::from(self.gap == Gap::None);
+        self.gap = Gap::Told;
+        self.beyond = 0;
+        self.reply = Some(Reply::Nak(NakCode::PsnSequenceError));
+    }
+
+    /// Executes the next packet that waited behind a gap which is filled, with those before it that have found their place already.
+    pub fn catch_up(&mut self, ctx: &Context<'_>, env: &mut dyn Environment) -> Verdict {
+        while let Some(early) = self.held.take() {
+            let early = match early {
+                Early::Kept(packet) => packet,
+                Early::Placed { ack_req } => {
+                    if !self.pass_placed(ctx.attr.path_mtu.bytes(), ack_req) {
+                        self.held.clear();
+                    }
+                    continue;
+                }
+            };
+            let before = self.e_psn;
+            let verdict = self.expected_request(ctx, env, &early.packet());
+            if verdict == Verdict::Dropped(Drop::Unpolled) {
+                self.held.put_back(early);
+                return Verdict::Continue;
+            }
+            self.held.let_go(&early);
+            if self.e_psn == before {
+                // Refused: the peer sends it again, and what follows it too.
+                self.held.clear();
+            }
+            return verdict;
+        }
+        Verdict::Continue
+    }
+
+    /// Something that waited can be executed.
+    pub fn is_behind(&self) -> bool {
+        self.held.is_ready()
+    }
+
     fn refuse(&mut self, ctx: &Context<'_>, refusal: Refusal) -> Verdict {
         let (code, event) = match refusal {
             Refusal::Silent => return Verdict::Dropped(Drop::Unpolled),
             Refusal::NotReady => {
-                self.gap_told = true;
+                self.gap = Gap::NotReady;
+                self.held.clear();
                 self.counters.rnr_naks_sent += 1;
                 self.reply = Some(Reply::Rnr(ctx.attr.min_rnr_timer));
                 return Verdict::Continue;

@@ -12,6 +12,8 @@ use ferriband_wire::Psn;
 const START_BYTES: u32 = 128 << 10;
 /// Packets below which a loss does not push a window.
 const FLOOR: u32 = 64;
+/// The same for a peer that keeps what comes after a gap: at one per cent of loss two gaps, so that one is found while another is filled.
+const HOLDER_FLOOR: u32 = 192;
 /// Packets that remain after an ack time-out.
 const LEAST: u32 = 8;
 /// A quarter of the PSN space. Both directions together stay within half of it, or an old PSN would look new
@@ -113,8 +115,14 @@ impl Window {
     /// A gap. A quarter less, but not below what the path holds when its queues are empty, and some more to measure it
     /// by: less would leave it idle and make no loss less likely that no queue caused. Going back already costs a window
     /// for each loss, so this is milder than TCP's half.
-    pub fn lost(&mut self, path: u32) {
-        let held = path.saturating_add(path / 4);
+    ///
+    /// A peer that `holds` what comes after a gap costs a loss one packet, and two round trips in which the window does not move: it
+    /// stays wide enough for them.
+    pub fn lost(&mut self, path: u32, holds: bool) {
+        let held = match holds {
+            true => HOLDER_FLOOR,
+            false => path.saturating_add(path / 4),
+        };
         let size = (self.size - self.size / 4).max(held).max(FLOOR);
         let size = size.min(self.size);
         self.set(size);
@@ -257,7 +265,7 @@ mod tests {
         assert_eq!(window.size(), 128);
         full(&mut window, 128);
         assert_eq!(window.size(), 256);
-        window.lost(0);
+        window.lost(0, false);
         assert_eq!(window.size(), 192);
         full(&mut window, 191);
         assert_eq!(window.size(), 192);
@@ -275,13 +283,13 @@ mod tests {
     #[test]
     fn losses_stop_at_what_the_path_holds_and_at_the_floor() {
         let mut window = Window::new(1 << 20, 1024);
-        window.lost(96);
+        window.lost(96, false);
         assert_eq!(window.size(), 120);
         for _ in 0..9 {
-            window.lost(0);
+            window.lost(0, false);
         }
         assert_eq!(window.size(), FLOOR);
-        window.lost(400);
+        window.lost(400, false);
         assert_eq!(window.size(), FLOOR, "a loss never widens");
         window.timed_out();
         assert_eq!(window.size(), LEAST);
@@ -291,7 +299,7 @@ mod tests {
     fn the_bound_of_the_driver_holds_even_below_the_floor() {
         let mut window = Window::new(2048, 1024);
         full(&mut window, 100);
-        window.lost(0);
+        window.lost(0, false);
         assert_eq!(window.size(), 2);
         window.limit(1 << 20, 1024);
         full(&mut window, 100);

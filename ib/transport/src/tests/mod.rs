@@ -2,6 +2,7 @@
 
 mod errors;
 mod flow;
+mod held;
 mod ordering;
 mod service;
 
@@ -193,6 +194,7 @@ const RC: Setup = Setup {
         datagram_mtu: 1024,
         silence_ns: u64::MAX,
         timeout_floor_ns: 0,
+        hold: None,
     },
 };
 
@@ -339,6 +341,9 @@ impl End {
             .handle_packet(now, &mut self.memory, meta, packet)
             .err();
         self.collect();
+        while self.qp.catch_up(&mut self.memory) {
+            self.collect();
+        }
     }
 
     fn collect(&mut self) {

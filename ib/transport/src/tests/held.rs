@@ -1,0 +1,257 @@
+//! Packets that come before their turn: they wait, and a loss costs one packet again.
+
+use super::*;
+use crate::HoldBudget;
+use ferriband_wire::{NakCode, Syndrome};
+
+/// A connection whose ends keep what comes beyond a gap, as far as the budget goes.
+fn holding(budget: &'static HoldBudget) -> Pair {
+    Pair::new(Setup {
+        tuning: Tuning {
+            hold: Some(budget),
+            ..RC.tuning
+        },
+        ..RC
+    })
+}
+
+/// Everything that may be sent now.
+fn flight(end: &mut End, now: Instant) -> Vec<Vec<u8>> {
+    let mut buf = vec![0; end.qp.max_packet_bytes()];
+    let mut sent = Vec::new();
+    while let Some(one) = end.qp.poll_request(now, &mut end.memory, &mut buf) {
+        sent.push(buf[..one.len].to_vec());
+    }
+    end.collect();
+    sent
+}
+
+fn request(end: &mut End, now: Instant) -> Vec<u8> {
+    let mut buf = vec![0; end.qp.max_packet_bytes()];
+    let sent = end
+        .qp
+        .poll_request(now, &mut end.memory, &mut buf)
+        .expect("something to send");
+    buf[..sent.len].to_vec()
+}
+
+fn answer(end: &mut End) -> Vec<u8> {
+    let mut buf = vec![0; end.qp.max_packet_bytes()];
+    let len = end.qp.poll_answer(&mut end.memory, &mut buf);
+    buf[..len.expect("an answer")].to_vec()
+}
+
+fn deliver(end: &mut End, now: Instant, bytes: &[u8]) {
+    end.receive(now, &Packet::parse(bytes).unwrap());
+}
+
+/// Delivers a flight without the packets of these places.
+fn deliver_without(end: &mut End, now: Instant, flight: &[Vec<u8>], lost: &[usize]) {
+    for (i, bytes) in flight.iter().enumerate() {
+        if !lost.contains(&i) {
+            deliver(end, now, bytes);
+        }
+    }
+}
+
+fn nak(bytes: &[u8]) -> Option<Psn> {
+    let packet = Packet::parse(bytes).unwrap();
+    let gap = Syndrome::Nak(NakCode::PsnSequenceError);
+    (packet.ext().aeth?.syndrome == gap).then_some(packet.bth().psn)
+}
+
+fn psn(bytes: &[u8]) -> Psn {
+    Packet::parse(bytes).unwrap().bth().psn
+}
+
+/// A WRITE of eight packets of which one is lost, by which the sender learns what its peer keeps.
+fn teach(pair: &mut Pair) {
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(1, SendOpcode::RdmaWrite, 8 * 256);
+    let sent = flight(a, now);
+    deliver_without(b, now, &sent, &[2]);
+    let told = answer(b);
+    assert_eq!(nak(&told), Some(psn(&sent[2])));
+    deliver(a, now, &told);
+    let again = request(a, now);
+    assert_eq!(psn(&again), psn(&sent[2]));
+    deliver(b, now, &again);
+    let ack = answer(b);
+    deliver(a, now, &ack);
+    assert_eq!(a.statuses(), [(1, OK)]);
+    assert!(flight(a, now).is_empty(), "nothing else was missing");
+}
+
+#[test]
+fn a_gap_is_filled_by_one_packet_and_the_last_one_is_written_last() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    teach(&mut pair);
+    let at = |i: u64| (0x1000 + 256 * i, 256);
+    let written = [0, 1, 3, 4, 5, 6, 2, 7].map(at);
+    assert_eq!(pair.ends[1].memory.writes, written);
+    assert_eq!(BUDGET.left(), 1 << 20);
+}
+
+#[test]
+fn two_gaps_cost_two_packets_one_after_the_other() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    teach(&mut pair);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(2, SendOpcode::RdmaWrite, 8 * 256);
+    let sent = flight(a, now);
+    deliver_without(b, now, &sent, &[2, 5]);
+    for lost in [2, 5] {
+        let told = answer(b);
+        assert_eq!(nak(&told), Some(psn(&sent[lost])));
+        deliver(a, now, &told);
+        let again = flight(a, now);
+        assert_eq!(again.len(), 1);
+        assert_eq!(psn(&again[0]), psn(&sent[lost]));
+        deliver(b, now, &again[0]);
+    }
+    let ack = answer(b);
+    deliver(a, now, &ack);
+    assert_eq!(a.statuses(), [(1, OK), (2, OK)]);
+    assert_eq!(a.qp.counters().requests_repeated, 3);
+    assert_eq!(b.memory.writes.len(), 16, "each packet was written once");
+}
+
+#[test]
+fn sends_and_atomics_wait_and_are_executed_once_and_in_order() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    for id in 0..3 {
+        pair.ends[1].post_recv(id, 64);
+    }
+    // The acknowledgement brings the credits.
+    teach(&mut pair);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(2, SendOpcode::Send, 4);
+    a.post(3, SendOpcode::Send, 5);
+    a.post_with(4, SendOpcode::FetchAdd, 8, |wr| wr.compare_add = 5);
+    a.post(5, SendOpcode::Send, 6);
+    let sent = flight(a, now);
+    deliver_without(b, now, &sent, &[0]);
+    assert_eq!((b.memory.atomics, b.done.len()), (0, 0));
+    assert!(BUDGET.left() < 1 << 20);
+    let told = answer(b);
+    deliver(a, now, &told);
+    let again = flight(a, now);
+    assert_eq!(again.len(), 1);
+    deliver(b, now, &again[0]);
+    assert_eq!(b.memory.atomics, 1);
+    assert_eq!(b.statuses(), [(0, OK), (1, OK), (2, OK)]);
+    assert_eq!(BUDGET.left(), 1 << 20);
+    pair.run();
+    let done: Vec<u64> = pair.ends[0].done.iter().map(|c| c.wr_id).collect();
+    assert_eq!(done, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn what_finds_no_receive_after_a_gap_is_sent_again_with_all_that_follows() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    for id in 0..2 {
+        pair.ends[1].post_recv(id, 64);
+    }
+    teach(&mut pair);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    // Two have credits, the third asks.
+    for id in 2..5 {
+        a.post(id, SendOpcode::Send, 4);
+    }
+    let sent = flight(a, now);
+    deliver_without(b, now, &sent, &[0]);
+    let told = answer(b);
+    deliver(a, now, &told);
+    let again = flight(a, now);
+    deliver(b, now, &again[0]);
+    let refused = answer(b);
+    let syndrome = Packet::parse(&refused)
+        .unwrap()
+        .ext()
+        .aeth
+        .unwrap()
+        .syndrome;
+    assert!(matches!(syndrome, Syndrome::RnrNak(_)), "{syndrome:?}");
+    assert_eq!(b.statuses(), [(0, OK), (1, OK)]);
+    assert_eq!(BUDGET.left(), 1 << 20, "nothing waits behind a refusal");
+    deliver(a, now, &refused);
+    b.post_recv(2, 64);
+    pair.run();
+    assert_eq!(pair.ends[1].statuses(), [(0, OK), (1, OK), (2, OK)]);
+    assert_eq!(pair.ends[0].done.len(), 4);
+}
+
+#[test]
+fn without_budget_everything_is_sent_again() {
+    static BUDGET: HoldBudget = HoldBudget::new(0);
+    let mut pair = holding(&BUDGET);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    for id in 0..3 {
+        b.post_recv(id, 64);
+        a.post(id, SendOpcode::RdmaWriteImm, 8);
+    }
+    let mut sent = flight(a, now);
+    sent.truncate(3);
+    deliver_without(b, now, &sent, &[0]);
+    assert_eq!(b.qp.counters().held, 0);
+    pair.run();
+    assert_eq!(pair.ends[1].memory.writes.len(), 3);
+    assert_eq!(pair.ends[0].statuses(), [(0, OK), (1, OK), (2, OK)]);
+}
+
+#[test]
+fn a_peer_that_keeps_nothing_any_more_is_noticed() {
+    static BUDGET: HoldBudget = HoldBudget::new(4 << 10);
+    let mut pair = holding(&BUDGET);
+    teach(&mut pair);
+    // Another connection spends the budget, and rests.
+    let mut other = holding(&BUDGET);
+    let now = other.now;
+    for id in 0..16 {
+        other.ends[0].post(id, SendOpcode::RdmaWrite, 256);
+    }
+    let sent = flight(&mut other.ends[0], now);
+    deliver_without(&mut other.ends[1], now, &sent, &[0]);
+    let [a, b] = &mut pair.ends;
+    for id in 2..10 {
+        a.post(id, SendOpcode::RdmaWrite, 256);
+    }
+    let sent = flight(a, now);
+    let held = b.qp.counters().held;
+    deliver_without(b, now, &sent, &[0]);
+    assert_eq!(b.qp.counters().held, held);
+    pair.run();
+    assert_eq!(pair.ends[0].done.len(), 9);
+    assert_eq!(pair.ends[1].memory.writes.len(), 16);
+    drop(other);
+    assert_eq!(BUDGET.left(), 4 << 10);
+}
+
+#[test]
+fn a_stranger_cannot_make_it_keep_more_than_its_share() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(1, SendOpcode::RdmaWrite, 1);
+    let bytes = flight(a, now).remove(0);
+    let mut packet = Packet::parse(&bytes).unwrap();
+    let first = packet.bth().psn;
+    for ahead in (1..5_000).chain(Psn::MODULUS / 2 - 9..Psn::MODULUS / 2 + 9) {
+        packet.headers.bth.psn = first.add(ahead);
+        b.receive(now, &packet);
+    }
+    assert!(b.qp.counters().held < 1_100);
+    assert!(b.memory.writes.is_empty());
+    b.to(QpState::Err);
+    assert_eq!(BUDGET.left(), 1 << 20);
+}
