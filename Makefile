@@ -89,6 +89,16 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(LIB_DIR)/libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so.1
 	install -m 755 $(LIB_DIR)/librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so.1
 	install -m 755 $(LIB_DIR)/libferriband_sysfs.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sysfs.so
+	install -m 755 $(LIB_DIR)/libferriband_mpi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_mpi.so.1
+	install -m 755 $(LIB_DIR)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so.1
+	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so
+	install -d $(DESTDIR)$(PREFIX)/lib/ferriband/include $(DESTDIR)$(PREFIX)/lib/ferriband/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 ulp/mpi/abi/include/mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi.h
+	install -m 755 ulp/mpi/abi/bin/mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicc
+	ln -sf mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicxx
+	ln -sf ../../../bin/ferriband $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpirun
+	ln -sf ../../../bin/ferriband $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpiexec
+	install -m 644 ulp/mpi/abi/bin/mpi.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/ferriband-mpi.pc
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so
 	ln -sf librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so
 	$(FERRIBAND) man --out $(DESTDIR)$(PREFIX)/share/man/man1
@@ -103,6 +113,7 @@ uninstall: ## remove what install put there
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ferriband \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ferriband \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ferriband.fish
+	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/ferriband-mpi.pc
 	rm -rf $(DESTDIR)$(PREFIX)/lib/ferriband
 
 clean: ## remove everything that was built

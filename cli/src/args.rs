@@ -54,6 +54,16 @@ pub enum Command {
         )]
         command: Vec<OsString>,
     },
+    /// Run an MPI program as several ranks on this machine
+    ///
+    /// Starts N processes of PROGRAM that can send messages to each other, passes on what they write, and ends with the first status of a rank
+    /// that is not zero (128 and the signal for a rank that was killed). When a rank aborts, is killed or ends without MPI_Finalize, the
+    /// others are ended, too. The command is called mpirun and mpiexec as well, where those names lead to this program.
+    #[command(
+        after_help = "Examples:\n  mpicc hello.c -o hello && ferriband mpirun -n 4 ./hello\n  ferriband mpirun -n 2 --tag-output ./a.out\n\n\
+        The libraries are found as `run` finds them."
+    )]
+    Mpirun(MpirunArgs),
     /// Print the settings of `run` for a shell: eval "$(ferriband env)"
     Env {
         /// As of `run`.
@@ -724,6 +734,85 @@ pub struct SimArgs {
     /// Threads [default: one per processor].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
+}
+
+/// Arguments of `mpirun`.
+#[derive(Args)]
+pub struct MpirunArgs {
+    /// Number of ranks.
+    #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 1)]
+    pub ranks: u32,
+    /// Put the rank before each line that it writes.
+    #[arg(long)]
+    pub tag_output: bool,
+    /// Who gets the standard input: none, all, or a rank.
+    #[arg(long, value_name = "WHO", default_value = "0", value_parser = stdin_to)]
+    pub stdin: StdinTo,
+    /// Where ranks may run.
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "none")]
+    pub bind: Binding,
+    /// Set a variable of the ranks' environment. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub env: Vec<String>,
+    /// Directory that the ranks begin in.
+    #[arg(long, value_name = "DIR")]
+    pub wdir: Option<PathBuf>,
+    /// End the job after this time, in seconds, with status 124.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub timeout: Option<f64>,
+    /// The program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// Who gets the standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdinTo {
+    /// Nobody.
+    None,
+    /// Each rank.
+    All,
+    /// This one.
+    Rank(u32),
+}
+
+/// Where ranks may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Binding {
+    /// Each on a core of its own, if there are enough.
+    Core,
+    /// Where the system likes.
+    None,
+}
+
+fn stdin_to(text: &str) -> Result<StdinTo, String> {
+    match text {
+        "none" => Ok(StdinTo::None),
+        "all" => Ok(StdinTo::All),
+        rank => rank
+            .parse()
+            .map(StdinTo::Rank)
+            .map_err(|_| "none, all, or the number of a rank".to_owned()),
+    }
+}
+
+fn assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("NAME=VALUE".to_owned()),
+    }
+}
+
+fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
+        _ => Err("a positive number of seconds".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -117,6 +117,11 @@ pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
     settings_with(Sysfs::default())
 }
 
+/// The variable alone that lets a program find our libraries.
+pub fn library_settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
+    settings_with(Sysfs::None)
+}
+
 /// The same; `sysfs` says whether it finds the files.
 fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let dir = lib_dir()?;

@@ -16,6 +16,7 @@ mod fault;
 mod floor;
 mod launch;
 mod members;
+mod mpi;
 mod netns;
 mod pages;
 mod perf;
@@ -30,10 +31,12 @@ mod why;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(words(std::env::args_os()));
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(failure) => {
@@ -43,6 +46,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line; where this program is called by the name of an MPI launcher, with what that name means. Launchers also know `-np`.
+fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = args.collect();
+    let is_launcher = words
+        .first()
+        .and_then(|name| Path::new(name).file_name())
+        .is_some_and(|name| name == "mpirun" || name == "mpiexec");
+    if is_launcher {
+        words.insert(1, "mpirun".into());
+    }
+    if words.get(1).is_some_and(|word| word == "mpirun")
+        && let Some(word) = words.get_mut(2)
+        && word == "-np"
+    {
+        *word = "-n".into();
+    }
+    words
+}
+
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run {
@@ -50,6 +72,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             fault,
             command,
         } => launch::run(&adapter, &fault, &command),
+        Command::Mpirun(args) => mpi::command(&args),
         Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),

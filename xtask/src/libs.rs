@@ -98,6 +98,13 @@ const SYSTEM_LIBRARIES: &[&str] = &[
     "-lc",
 ];
 
+/// What compiles and finds MPI programs, and where it lies beside the libraries.
+const MPI_FILES: [(&str, &str); 3] = [
+    ("ulp/mpi/abi/include/mpi.h", "include/mpi.h"),
+    ("ulp/mpi/abi/bin/mpicc", "bin/mpicc"),
+    ("ulp/mpi/abi/bin/mpicc", "bin/mpicxx"),
+];
+
 /// `cargo xtask libs`.
 pub fn run(args: &[String]) -> Outcome {
     let mut profile = "dev".to_owned();
@@ -127,6 +134,11 @@ pub fn run(args: &[String]) -> Outcome {
         let archive = build_archive(library, &profile)?;
         link(library, &archive, &out)?;
         println!("{}", out.join(library.soname).display());
+        if library.bare {
+            for (from, to) in MPI_FILES {
+                install(&workspace_root().join(from), &out.join(to))?;
+            }
+        }
     }
     Ok(())
 }
@@ -193,6 +205,18 @@ fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
                 .is_some_and(|name| name == archive_name.as_str())
         })
         .ok_or_else(|| format!("cargo reported no {archive_name}"))
+}
+
+/// Copies a file with its mode, in one step for who looks.
+fn install(from: &Path, to: &Path) -> Outcome {
+    let name = |error: std::io::Error| format!("{}: {error}", to.display());
+    if let Some(dir) = to.parent() {
+        std::fs::create_dir_all(dir).map_err(name)?;
+    }
+    let fresh = to.with_extension(std::process::id().to_string());
+    std::fs::copy(from, &fresh)
+        .and_then(|_| std::fs::rename(&fresh, to))
+        .map_err(name)
 }
 
 /// Links the archive into `out`, under its soname, and places the unversioned link beside it. The new file replaces the

@@ -39,10 +39,10 @@ pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_version(
-    _abi_major: *mut c_int,
-    _abi_minor: *mut c_int,
+    abi_major: *mut c_int,
+    abi_minor: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_get_version".as_ptr()) }
+    unsafe { ferriband_mpi_abi_get_version(abi_major, abi_minor) }
 }
 
 #[unsafe(no_mangle)]
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(_info: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abort(comm: Handle, _errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Abort".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Abort(comm: Handle, errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_abort(id(comm), errorcode) }
 }
 
 #[unsafe(no_mangle)]
@@ -121,28 +121,48 @@ pub unsafe extern "C" fn PMPI_Aint_diff(addr1: i64, addr2: i64) -> i64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgather".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgather_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -240,8 +260,8 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Alloc_mem(_size: i64, _info: Handle, _baseptr: *mut c_void) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Alloc_mem".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Alloc_mem(size: i64, info: Handle, baseptr: *mut c_void) -> c_int {
+    unsafe { ferriband_mpi_alloc_mem(size, id(info), baseptr) }
 }
 
 #[unsafe(no_mangle)]
@@ -300,28 +320,48 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoall(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoall".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoall_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoall_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -514,7 +554,7 @@ pub unsafe extern "C" fn PMPI_Attr_put(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier(comm: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Barrier".as_ptr()) }
+    unsafe { ferriband_mpi_barrier(id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -529,24 +569,24 @@ pub unsafe extern "C" fn PMPI_Barrier_init(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bcast(
-    _buffer: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bcast".as_ptr()) }
+    unsafe { ferriband_mpi_bcast(buffer, count.wide(), id(datatype), root, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bcast_c(
-    _buffer: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bcast_c".as_ptr()) }
+    unsafe { ferriband_mpi_bcast(buffer, count.wide(), id(datatype), root, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -781,17 +821,17 @@ pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: Handle, _errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_call_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: Handle, errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_call_errhandler(id(comm), errorcode) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_compare(
     comm1: Handle,
-    _comm2: Handle,
-    _result: *mut c_int,
+    comm2: Handle,
+    result: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm1), c"MPI_Comm_compare".as_ptr()) }
+    unsafe { ferriband_mpi_comm_compare(id(comm1), id(comm2), result) }
 }
 
 #[unsafe(no_mangle)]
@@ -888,8 +928,10 @@ pub unsafe extern "C" fn PMPI_Comm_disconnect(_comm: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup(comm: Handle, newcomm: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_dup".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpi_comm_dup(id(comm), newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -908,8 +950,11 @@ pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_free(_comm: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut Handle) -> c_int {
+    let mut comm = unsafe { OutHandle::full(comm) };
+    let code = unsafe { ferriband_mpi_comm_free(comm.place()) };
+    unsafe { comm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -934,8 +979,10 @@ pub unsafe extern "C" fn PMPI_Comm_get_attr(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: Handle, errhandler: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_get_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe { ferriband_mpi_comm_get_errhandler(id(comm), errhandler.place()) };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -947,10 +994,10 @@ pub unsafe extern "C" fn PMPI_Comm_get_info(comm: Handle, info_used: *mut Handle
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_name(
     comm: Handle,
-    _comm_name: *mut c_char,
-    _resultlen: *mut c_int,
+    comm_name: *mut c_char,
+    resultlen: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_get_name".as_ptr()) }
+    unsafe { ferriband_mpi_comm_get_name(id(comm), comm_name, resultlen) }
 }
 
 #[unsafe(no_mangle)]
@@ -1001,8 +1048,8 @@ pub unsafe extern "C" fn PMPI_Comm_join(_fd: c_int, intercomm: *mut Handle) -> c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_rank(comm: Handle, _rank: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_rank".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_rank(id(comm), rank) }
 }
 
 #[unsafe(no_mangle)]
@@ -1026,8 +1073,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_attr(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: Handle, _errhandler: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_set_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: Handle, errhandler: Handle) -> c_int {
+    unsafe { ferriband_mpi_comm_set_errhandler(id(comm), id(errhandler)) }
 }
 
 #[unsafe(no_mangle)]
@@ -1036,13 +1083,13 @@ pub unsafe extern "C" fn PMPI_Comm_set_info(comm: Handle, _info: Handle) -> c_in
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_name(comm: Handle, _comm_name: *const c_char) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_set_name".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_set_name(comm: Handle, comm_name: *const c_char) -> c_int {
+    unsafe { ferriband_mpi_comm_set_name(id(comm), comm_name) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_size(comm: Handle, _size: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_size".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_size(id(comm), size) }
 }
 
 #[unsafe(no_mangle)]
@@ -1100,8 +1147,8 @@ pub unsafe extern "C" fn PMPI_Comm_split_type(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: Handle, _flag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_test_inter".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: Handle, flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_test_inter(id(comm), flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -1190,8 +1237,11 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Errhandler_free(_errhandler: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Errhandler_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: *mut Handle) -> c_int {
+    let mut errhandler = unsafe { OutHandle::full(errhandler) };
+    let code = unsafe { ferriband_mpi_errhandler_free(errhandler.place()) };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1205,17 +1255,17 @@ pub unsafe extern "C" fn PMPI_Errhandler_toint(errhandler: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Error_class(_errorcode: c_int, _errorclass: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Error_class".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_error_class(errorcode, errorclass) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Error_string(
-    _errorcode: c_int,
-    _string: *mut c_char,
-    _resultlen: *mut c_int,
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Error_string".as_ptr()) }
+    unsafe { ferriband_mpi_error_string(errorcode, string, resultlen) }
 }
 
 #[unsafe(no_mangle)]
@@ -2166,45 +2216,67 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Finalize() -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Finalize".as_ptr()) }
+    unsafe { ferriband_mpi_finalize() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Finalized(_flag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Finalized".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_finalized(flag) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Free_mem(_base: *mut c_void) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Free_mem".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int {
+    unsafe { ferriband_mpi_free_mem(base) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gather".as_ptr()) }
+    unsafe {
+        ferriband_mpi_gather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gather_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_gather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -2378,20 +2450,26 @@ pub unsafe extern "C" fn PMPI_Get_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_count(
-    _status: *const Status,
-    _datatype: Handle,
-    _count: *mut c_int,
+    status: *const Status,
+    datatype: Handle,
+    count: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_count".as_ptr()) }
+    let mut count = unsafe { OutCount::empty(count) };
+    let code = unsafe { ferriband_mpi_get_count(status, id(datatype), count.place()) };
+    unsafe { count.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_count_c(
-    _status: *const Status,
-    _datatype: Handle,
-    _count: *mut i64,
+    status: *const Status,
+    datatype: Handle,
+    count: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_count_c".as_ptr()) }
+    let mut count = unsafe { OutCount::empty(count) };
+    let code = unsafe { ferriband_mpi_get_count(status, id(datatype), count.place()) };
+    unsafe { count.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -2437,10 +2515,10 @@ pub unsafe extern "C" fn PMPI_Get_library_version(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_processor_name(
-    _name: *mut c_char,
-    _resultlen: *mut c_int,
+    name: *mut c_char,
+    resultlen: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_processor_name".as_ptr()) }
+    unsafe { ferriband_mpi_get_processor_name(name, resultlen) }
 }
 
 #[unsafe(no_mangle)]
@@ -3294,23 +3372,23 @@ pub unsafe extern "C" fn PMPI_Info_toint(info: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Init".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    unsafe { ferriband_mpi_init(argc, argv) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Init_thread(
-    _argc: *mut c_int,
-    _argv: *mut *mut *mut c_char,
-    _required: c_int,
-    _provided: *mut c_int,
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Init_thread".as_ptr()) }
+    unsafe { ferriband_mpi_init_thread(argc, argv, required, provided) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Initialized(_flag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Initialized".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_initialized(flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -3353,41 +3431,65 @@ pub unsafe extern "C" fn PMPI_Intercomm_merge(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iprobe(
-    _source: c_int,
-    _tag: c_int,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
-    _flag: *mut c_int,
-    _status: *mut Status,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iprobe".as_ptr()) }
+    unsafe { ferriband_mpi_iprobe(source, tag, id(comm), flag, status) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Irecv(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Irecv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_irecv(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Irecv_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Irecv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_irecv(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3478,35 +3580,59 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Irsend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Irsend".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_irsend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Irsend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Irsend_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_irsend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Is_thread_main(_flag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Is_thread_main".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Is_thread_main(flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_is_thread_main(flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -3605,30 +3731,54 @@ pub unsafe extern "C" fn PMPI_Iscatterv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isend".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isend_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3703,30 +3853,54 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Issend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Issend".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_issend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Issend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Issend_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_issend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4254,8 +4428,8 @@ pub unsafe extern "C" fn PMPI_Parrived(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pcontrol(_level: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pcontrol".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
+    unsafe { ferriband_mpi_pcontrol(level) }
 }
 
 #[unsafe(no_mangle)]
@@ -4315,12 +4489,12 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Probe(
-    _source: c_int,
-    _tag: c_int,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Probe".as_ptr()) }
+    unsafe { ferriband_mpi_probe(source, tag, id(comm), status) }
 }
 
 #[unsafe(no_mangle)]
@@ -4393,8 +4567,8 @@ pub unsafe extern "C" fn PMPI_Put_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Query_thread(_provided: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Query_thread".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_query_thread(provided) }
 }
 
 #[unsafe(no_mangle)]
@@ -4433,28 +4607,48 @@ pub unsafe extern "C" fn PMPI_Raccumulate_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Recv(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Recv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_recv(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Recv_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Recv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_recv(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -4711,8 +4905,11 @@ pub unsafe extern "C" fn PMPI_Remove_error_string(_errorcode: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Request_free(_request: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Request_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Request_free(request: *mut Handle) -> c_int {
+    let mut request = unsafe { OutHandle::full(request) };
+    let code = unsafe { ferriband_mpi_request_free(request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4722,11 +4919,11 @@ pub unsafe extern "C" fn PMPI_Request_fromint(request: c_int) -> Handle {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status(
-    _request: Handle,
-    _flag: *mut c_int,
-    _status: *mut Status,
+    request: Handle,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Request_get_status".as_ptr()) }
+    unsafe { ferriband_mpi_request_get_status(id(request), flag, status) }
 }
 
 #[unsafe(no_mangle)]
@@ -4872,26 +5069,26 @@ pub unsafe extern "C" fn PMPI_Rput_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Rsend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Rsend".as_ptr()) }
+    unsafe { ferriband_mpi_rsend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Rsend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Rsend_c".as_ptr()) }
+    unsafe { ferriband_mpi_rsend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -4978,30 +5175,52 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatter(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatter".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scatter(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatter_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatter_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scatter(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5106,26 +5325,26 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Send(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Send".as_ptr()) }
+    unsafe { ferriband_mpi_send(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Send_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Send_c".as_ptr()) }
+    unsafe { ferriband_mpi_send(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -5158,68 +5377,122 @@ pub unsafe extern "C" fn PMPI_Send_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Sendrecv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _source: c_int,
-    _recvtag: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Sendrecv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_sendrecv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            source,
+            recvtag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Sendrecv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _source: c_int,
-    _recvtag: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Sendrecv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_sendrecv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            source,
+            recvtag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Sendrecv_replace(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _source: c_int,
-    _recvtag: c_int,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Sendrecv_replace".as_ptr()) }
+    unsafe {
+        ferriband_mpi_sendrecv_replace(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _source: c_int,
-    _recvtag: c_int,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Sendrecv_replace_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_sendrecv_replace(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            id(comm),
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5366,26 +5639,26 @@ pub unsafe extern "C" fn PMPI_Session_toint(session: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ssend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ssend".as_ptr()) }
+    unsafe { ferriband_mpi_ssend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ssend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ssend_c".as_ptr()) }
+    unsafe { ferriband_mpi_ssend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -5919,11 +6192,14 @@ pub unsafe extern "C" fn PMPI_T_source_get_timestamp(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Test(
-    _request: *mut Handle,
-    _flag: *mut c_int,
-    _status: *mut Status,
+    request: *mut Handle,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Test".as_ptr()) }
+    let mut request = unsafe { OutHandle::full(request) };
+    let code = unsafe { ferriband_mpi_test(request.place(), flag, status) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5933,34 +6209,42 @@ pub unsafe extern "C" fn PMPI_Test_cancelled(_status: *const Status, _flag: *mut
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Testall(
-    _count: c_int,
-    _array_of_requests: *mut Handle,
-    _flag: *mut c_int,
-    _array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *mut Handle,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Testall".as_ptr()) }
+    unsafe { ferriband_mpi_testall(count, Array::of(array_of_requests), flag, array_of_statuses) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Testany(
-    _count: c_int,
-    _array_of_requests: *mut Handle,
-    _indx: *mut c_int,
-    _flag: *mut c_int,
-    _status: *mut Status,
+    count: c_int,
+    array_of_requests: *mut Handle,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Testany".as_ptr()) }
+    unsafe { ferriband_mpi_testany(count, Array::of(array_of_requests), indx, flag, status) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Testsome(
-    _incount: c_int,
-    _array_of_requests: *mut Handle,
-    _outcount: *mut c_int,
-    _array_of_indices: *mut c_int,
-    _array_of_statuses: *mut Status,
+    incount: c_int,
+    array_of_requests: *mut Handle,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Testsome".as_ptr()) }
+    unsafe {
+        ferriband_mpi_testsome(
+            incount,
+            Array::of(array_of_requests),
+            outcount,
+            array_of_indices,
+            array_of_statuses,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -6442,13 +6726,19 @@ pub unsafe extern "C" fn PMPI_Type_set_name(_datatype: Handle, _type_name: *cons
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size(_datatype: Handle, _size: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_size".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_size(datatype: Handle, size: *mut c_int) -> c_int {
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_type_size(id(datatype), size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size_c(_datatype: Handle, _size: *mut i64) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_size_c".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_size_c(datatype: Handle, size: *mut i64) -> c_int {
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_type_size(id(datatype), size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6547,38 +6837,49 @@ pub unsafe extern "C" fn PMPI_Unpublish_name(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Wait(_request: *mut Handle, _status: *mut Status) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Wait".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Wait(request: *mut Handle, status: *mut Status) -> c_int {
+    let mut request = unsafe { OutHandle::full(request) };
+    let code = unsafe { ferriband_mpi_wait(request.place(), status) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Waitall(
-    _count: c_int,
-    _array_of_requests: *mut Handle,
-    _array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *mut Handle,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Waitall".as_ptr()) }
+    unsafe { ferriband_mpi_waitall(count, Array::of(array_of_requests), array_of_statuses) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Waitany(
-    _count: c_int,
-    _array_of_requests: *mut Handle,
-    _indx: *mut c_int,
-    _status: *mut Status,
+    count: c_int,
+    array_of_requests: *mut Handle,
+    indx: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Waitany".as_ptr()) }
+    unsafe { ferriband_mpi_waitany(count, Array::of(array_of_requests), indx, status) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Waitsome(
-    _incount: c_int,
-    _array_of_requests: *mut Handle,
-    _outcount: *mut c_int,
-    _array_of_indices: *mut c_int,
-    _array_of_statuses: *mut Status,
+    incount: c_int,
+    array_of_requests: *mut Handle,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Waitsome".as_ptr()) }
+    unsafe {
+        ferriband_mpi_waitsome(
+            incount,
+            Array::of(array_of_requests),
+            outcount,
+            array_of_indices,
+            array_of_statuses,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

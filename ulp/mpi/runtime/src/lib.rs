@@ -1,7 +1,26 @@
 //! The one MPI runtime of a process: `libferriband_mpi.so.1`.
 //!
-//! Owns: all state. Must not know: which ABI calls it; faces reach it through the private symbols of [`edge`].
+//! Owns: all state of MPI in this process: objects and their handles, which receive takes which message, requests, progress, the channels to
+//! other ranks, wire-up. Must not know: which ABI calls it; faces reach it through the private symbols of [`edge`], where a handle is a number
+//! and a count has 64 bits. Raw memory is touched in [`edge`] (what the program passed) and [`host`] (the segment) alone.
+//!
+//! How it hangs together: [`edge`] checks arguments and enters the [`runtime::Runtime`]; [`p2p`] starts sends and receives, which become
+//! [`request`]s unless they are over at once; [`progress`] looks at the channels, hands what has come to its receive, and sends what had to wait;
+//! [`wait`] calls that until something is done, and puts the process to sleep when nothing comes. Collectives are made of sends and receives in
+//! the communicator's second context ([`collective`]).
 
 pub mod abi;
-mod constants;
+pub mod collective;
+pub mod comm;
+pub mod constants;
+pub mod datatype;
 pub mod edge;
+pub mod errors;
+pub mod handle;
+pub mod host;
+pub mod init;
+pub mod p2p;
+pub mod progress;
+pub mod request;
+pub mod runtime;
+pub mod wait;

@@ -8,8 +8,108 @@ use super::*;
 use crate::abi::{Array, Status};
 use std::ffi::{c_char, c_double, c_int, c_void};
 
+const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_abi_get_version;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_allgather;
+const _: unsafe extern "C" fn(i64, i32, *mut c_void) -> c_int = ferriband_mpi_alloc_mem;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_alltoall;
+const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32) -> c_int = ferriband_mpi_bcast;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_comm_call_errhandler;
+const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_comm_compare;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_dup;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_comm_free;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_get_errhandler;
+const _: unsafe extern "C" fn(i32, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_comm_get_name;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_rank;
+const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_comm_set_errhandler;
+const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_comm_set_name;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_size;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_test_inter;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_errhandler_free;
+const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_error_class;
+const _: unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_error_string;
+const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_finalize;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_finalized;
+const _: unsafe extern "C" fn(*mut c_void) -> c_int = ferriband_mpi_free_mem;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
+    ferriband_mpi_gather;
+const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_count;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
+const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
+const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int = ferriband_mpi_init;
+const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int =
+    ferriband_mpi_init_thread;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_initialized;
+const _: unsafe extern "C" fn(c_int, c_int, i32, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_iprobe;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_irecv;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_irsend;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_is_thread_main;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_isend;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_issend;
+const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_pcontrol;
+const _: unsafe extern "C" fn(c_int, c_int, i32, *mut Status) -> c_int = ferriband_mpi_probe;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_query_thread;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Status) -> c_int =
+    ferriband_mpi_recv;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
+const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_request_get_status;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
+    ferriband_mpi_rsend;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
+    ferriband_mpi_scatter;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
+    ferriband_mpi_send;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    i32,
+    *mut Status,
+) -> c_int = ferriband_mpi_sendrecv;
+const _: unsafe extern "C" fn(
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    i32,
+    *mut Status,
+) -> c_int = ferriband_mpi_sendrecv_replace;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
+    ferriband_mpi_ssend;
+const _: unsafe extern "C" fn(*mut i32, *mut c_int, *mut Status) -> c_int = ferriband_mpi_test;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_testall;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_testany;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_testsome;
+const _: unsafe extern "C" fn(i32, *mut i64) -> c_int = ferriband_mpi_type_size;
+const _: unsafe extern "C" fn(*mut i32, *mut Status) -> c_int = ferriband_mpi_wait;
+const _: unsafe extern "C" fn(c_int, Array, *mut Status) -> c_int = ferriband_mpi_waitall;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_waitany;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_waitsome;
 const _: unsafe extern "C" fn() -> c_double = ferriband_mpi_wtick;
 const _: unsafe extern "C" fn() -> c_double = ferriband_mpi_wtime;
 const _: unsafe extern "C" fn(c_int, i32, *const c_char) -> c_int = ferriband_mpi_unsupported;

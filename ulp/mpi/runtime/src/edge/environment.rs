@@ -1,7 +1,131 @@
-//! What a program asks about its environment.
+//! Beginning, end, and what a program asks about its environment.
 
-use crate::constants::{MPI_MAX_LIBRARY_VERSION_STRING, MPI_SUBVERSION, MPI_SUCCESS, MPI_VERSION};
-use std::ffi::{c_char, c_double, c_int};
+use super::raise::{abort, on_any, outside, sentence};
+use super::state::{Phase, enter, install, phase, retire};
+use super::values::{put, put_string};
+use crate::constants::*;
+use crate::errors::{MpiError, Outcome};
+use crate::init;
+use crate::runtime::SELF;
+use std::ffi::{c_char, c_double, c_int, c_void};
+
+/// What MPI_Init_thread was asked for, and by which thread it was called.
+static PROVIDED: std::sync::atomic::AtomicI32 =
+    std::sync::atomic::AtomicI32::new(MPI_THREAD_SINGLE);
+static MAIN_THREAD: std::sync::OnceLock<std::thread::ThreadId> = std::sync::OnceLock::new();
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_init(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+) -> c_int {
+    begin("MPI_Init", MPI_THREAD_SINGLE)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    let levels = [
+        MPI_THREAD_SINGLE,
+        MPI_THREAD_FUNNELED,
+        MPI_THREAD_SERIALIZED,
+    ];
+    let level = levels
+        .into_iter()
+        .find(|level| required <= *level)
+        .unwrap_or(MPI_THREAD_MULTIPLE);
+    let code = begin("MPI_Init_thread", level);
+    if code == MPI_SUCCESS && !provided.is_null() {
+        // SAFETY: the program's pointer.
+        unsafe { provided.write(level) };
+    }
+    code
+}
+
+fn begin(function: &str, threads: i32) -> c_int {
+    if phase() != Phase::Before {
+        eprintln!("ferriband: {function} was called twice");
+        abort(enter().as_ref(), MPI_ERR_OTHER);
+    }
+    match init::start(threads) {
+        Ok(runtime) => {
+            PROVIDED.store(threads, std::sync::atomic::Ordering::Relaxed);
+            let _ = MAIN_THREAD.set(std::thread::current().id());
+            install(runtime, threads == MPI_THREAD_MULTIPLE);
+            MPI_SUCCESS
+        }
+        Err(error) => {
+            eprintln!("ferriband: {function}: {}", sentence(&error));
+            abort(None, error.class)
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
+    let code = on_any("MPI_Finalize", |guard| {
+        init::finish(guard).map_err(|error| (SELF, error))
+    });
+    if code == MPI_SUCCESS {
+        retire();
+    }
+    code
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_initialized(flag: *mut c_int) -> c_int {
+    // SAFETY: the program's pointer.
+    plain(unsafe { put(flag, c_int::from(phase() != Phase::Before)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int {
+    // SAFETY: the program's pointer.
+    plain(unsafe { put(flag, c_int::from(phase() == Phase::After)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_int {
+    let level = PROVIDED.load(std::sync::atomic::Ordering::Relaxed);
+    // SAFETY: the program's pointer.
+    plain(unsafe { put(provided, level) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int {
+    let is_main = MAIN_THREAD.get() == Some(&std::thread::current().id());
+    // SAFETY: the program's pointer.
+    plain(unsafe { put(flag, c_int::from(is_main)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_abort(_comm: i32, code: c_int) -> c_int {
+    let guard = enter();
+    let rank = guard.as_ref().map_or(0, |guard| guard.rank);
+    eprintln!("ferriband: rank {rank}: MPI_Abort with code {code}");
+    abort(guard.as_ref(), code)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_get_processor_name(
+    name: *mut c_char,
+    length: *mut c_int,
+) -> c_int {
+    let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
+    // SAFETY: a local buffer, whose last byte stays 0.
+    unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
+    let end = host
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(host.len());
+    let text = String::from_utf8_lossy(&host[..end]);
+    // SAFETY: the standard promises room for MPI_MAX_PROCESSOR_NAME characters.
+    plain(unsafe { put_string(&text, name, MPI_MAX_PROCESSOR_NAME, length) })
+}
 
 /// Seconds since some time in the past, the same for all ranks of a host.
 #[unsafe(no_mangle)]
@@ -21,21 +145,24 @@ pub unsafe extern "C" fn ferriband_mpi_wtick() -> c_double {
     1e-9
 }
 
-/// The version of the standard.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_get_version(
     version: *mut c_int,
     subversion: *mut c_int,
 ) -> c_int {
-    // SAFETY: the caller's pointers, as the standard demands.
-    unsafe {
-        version.write(MPI_VERSION);
-        subversion.write(MPI_SUBVERSION);
-    }
-    MPI_SUCCESS
+    // SAFETY: the program's pointers.
+    plain(unsafe { put(version, MPI_VERSION).and_then(|()| put(subversion, MPI_SUBVERSION)) })
 }
 
-/// The library's name and version.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_abi_get_version(
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's pointers.
+    plain(unsafe { put(major, MPI_ABI_VERSION).and_then(|()| put(minor, MPI_ABI_SUBVERSION)) })
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_get_library_version(
     version: *mut c_char,
@@ -47,13 +174,75 @@ pub unsafe extern "C" fn ferriband_mpi_get_library_version(
         " (MPI 5.0 standard ABI)"
     );
     // SAFETY: the standard promises room for MPI_MAX_LIBRARY_VERSION_STRING characters.
-    unsafe {
-        super::put_string(
-            text,
-            version,
-            MPI_MAX_LIBRARY_VERSION_STRING as usize,
-            length,
-        )
-    };
+    plain(unsafe { put_string(text, version, MPI_MAX_LIBRARY_VERSION_STRING, length) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_pcontrol(_level: c_int) -> c_int {
     MPI_SUCCESS
+}
+
+/// Memory from the C library; `place` is where the pointer goes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_alloc_mem(
+    size: i64,
+    _info: i32,
+    place: *mut c_void,
+) -> c_int {
+    on_any("MPI_Alloc_mem", |_| {
+        let at = |error| (SELF, error);
+        let size = usize::try_from(size)
+            .map_err(|_| at(MpiError::with(MPI_ERR_ARG, format!("{size} bytes"))))?;
+        // SAFETY: an allocation; one of no bytes still has an address of its own.
+        let memory = unsafe { libc::malloc(size.max(1)) };
+        if memory.is_null() {
+            return Err(at(MpiError::with(MPI_ERR_NO_MEM, format!("{size} bytes"))));
+        }
+        // SAFETY: the program's pointer to a pointer.
+        unsafe { put(place.cast::<*mut c_void>(), memory) }.map_err(at)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_free_mem(memory: *mut c_void) -> c_int {
+    // SAFETY: what MPI_Alloc_mem returned.
+    unsafe { libc::free(memory) };
+    MPI_SUCCESS
+}
+
+/// The code of a call that may be made at any time, even when there is nobody to raise an error.
+fn plain(outcome: Outcome) -> c_int {
+    match outcome {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => error.class,
+    }
+}
+
+/// Raises MPI_ERR_UNSUPPORTED_OPERATION for `function` at the handler of its object: 1 communicator, 2 window, 3 file, 4 session, 0 none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_unsupported(
+    object: c_int,
+    handle: i32,
+    function: *const c_char,
+) -> c_int {
+    // SAFETY: a name that the face has.
+    let name = unsafe { std::ffi::CStr::from_ptr(function) }.to_string_lossy();
+    // The handler of files is MPI_ERRORS_RETURN by default, and no file can be there to have another.
+    if object == 3 {
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+    }
+    if phase() != Phase::Alive {
+        return outside(&name);
+    }
+    on_any(&name, |guard| {
+        let index = if object == 1 {
+            guard.comm_index(handle)
+        } else {
+            Some(SELF)
+        };
+        match index {
+            Some(index) => Err((index, MpiError::new(MPI_ERR_UNSUPPORTED_OPERATION))),
+            None => Err((SELF, MpiError::new(MPI_ERR_COMM))),
+        }
+    })
 }

@@ -1,0 +1,246 @@
+//! `ferriband mpirun`: starts the ranks of an MPI job on this machine and stays with them until all have ended.
+//!
+//! Owns: the job's segment and bells, the ranks' processes, their output and input, signals, and what becomes of the others when one fails. Nothing
+//! of a job lies in a file system: the segment is a memfd, the bells are eventfds, and the ranks die with this process.
+
+mod input;
+mod output;
+mod ranks;
+mod share;
+mod signals;
+
+use crate::args::{MpirunArgs, StdinTo};
+use crate::failure::Failure;
+use crate::launch;
+use ranks::{End, Rank};
+use share::Share;
+use signals::Signals;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Ranks that were asked to end are killed after this.
+const GRACE: Duration = Duration::from_millis(200);
+/// Unfinished lines are shown after this.
+const PATIENCE_MS: i32 = 100;
+/// The status of a job that took too long, as of timeout(1).
+const TIMED_OUT: u8 = 124;
+
+/// Runs the job; its status is the first of a rank that is not zero.
+pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
+    let cores = ranks::cores()?;
+    ranks::allow_descriptors(args.ranks);
+    let share = Share::make(args.ranks)?;
+    let signals = Signals::take()?;
+    ranks::adopt_orphans();
+    let mut job = Job {
+        args,
+        share: &share,
+        signals,
+        ranks: Vec::new(),
+        ending: None,
+        status: 0,
+        cause: None,
+    };
+    let settings = launch::library_settings()?;
+    for rank in 0..args.ranks {
+        match Rank::start(rank, args, &share, &cores, &settings, job.signals.mask()) {
+            Ok(started) => job.ranks.push(started),
+            Err(failure) => {
+                job.end(u8::from(failure.exit_status == 0).max(failure.exit_status));
+                job.attend(None)?;
+                return Err(failure);
+            }
+        }
+    }
+    let deadline = args
+        .timeout
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    job.attend(deadline)?;
+    if let Some(cause) = &job.cause {
+        eprintln!("ferriband mpirun: {cause}");
+    }
+    Ok(ExitCode::from(job.status))
+}
+
+struct Job<'a> {
+    args: &'a MpirunArgs,
+    share: &'a Share,
+    signals: Signals,
+    ranks: Vec<Rank>,
+    /// When the ranks were asked to end.
+    ending: Option<Instant>,
+    /// The first status that was not zero.
+    status: u8,
+    /// Why the job was ended, for the person at the terminal.
+    cause: Option<String>,
+}
+
+impl Job<'_> {
+    /// Looks after the ranks until all have ended and all that they wrote is passed on.
+    fn attend(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+        let mut input = input::Input::new(&mut self.ranks);
+        loop {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) && self.ending.is_none() {
+                self.cause = Some(format!(
+                    "the job took more than {} s",
+                    self.args.timeout.unwrap_or_default()
+                ));
+                self.end(TIMED_OUT);
+            }
+            if self.ending.is_some_and(|since| now >= since + GRACE) {
+                self.signal(libc::SIGKILL);
+            }
+            let alive = self.ranks.iter().any(|rank| rank.end.is_none());
+            if !alive && self.ranks.iter().all(Rank::is_silent) {
+                break;
+            }
+            if !alive && self.ending.is_some() {
+                // Whoever still holds the pipes is killed below.
+                ranks::kill_orphans();
+            }
+            self.wait(&mut input, deadline)?;
+        }
+        ranks::kill_orphans();
+        Ok(())
+    }
+
+    /// One wait for anything, and what it brought.
+    fn wait(&mut self, input: &mut input::Input, deadline: Option<Instant>) -> Result<(), Failure> {
+        let mut list = vec![libc::pollfd {
+            fd: self.signals.fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        for rank in &self.ranks {
+            rank.poll(&mut list);
+        }
+        input.poll(&mut list);
+        let until = self.ending.map(|since| since + GRACE).or(deadline);
+        let mut timeout = until.map_or(-1, |until| {
+            i32::try_from(until.saturating_duration_since(Instant::now()).as_millis() + 1)
+                .unwrap_or(i32::MAX)
+        });
+        if self.ending.is_some() || self.ranks.iter().any(Rank::has_rest) {
+            timeout = if timeout < 0 {
+                PATIENCE_MS
+            } else {
+                timeout.min(PATIENCE_MS)
+            };
+        }
+        // SAFETY: a local array, as long as is said.
+        let ready = unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout) };
+        let is_ready = |fd: i32| {
+            list.iter()
+                .any(|entry| entry.fd == fd && entry.revents != 0)
+        };
+        let mut written = Ok(());
+        for rank in &mut self.ranks {
+            written = written.and(rank.relay(&is_ready, ready == 0, self.args.tag_output));
+        }
+        if written.is_err() && self.ending.is_none() {
+            // Nobody reads what the ranks write: as a program dies that writes to a closed pipe.
+            self.end(128 + libc::SIGPIPE as u8);
+        }
+        input.relay(&is_ready);
+        if is_ready(self.signals.fd()) {
+            for signal in self.signals.read() {
+                self.heard(signal);
+            }
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// A signal has come to this process.
+    fn heard(&mut self, signal: i32) {
+        match signal {
+            libc::SIGCHLD => (),
+            libc::SIGINT | libc::SIGTERM | libc::SIGHUP if self.ending.is_some() => {
+                self.signal(libc::SIGKILL)
+            }
+            libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
+                self.signal(signal);
+                self.ending = Some(Instant::now());
+                self.note(128 + signal as u8);
+            }
+            libc::SIGTSTP => {
+                self.signal(libc::SIGSTOP);
+                // SAFETY: stops this process, as the terminal asked.
+                unsafe { libc::raise(libc::SIGSTOP) };
+                self.signal(libc::SIGCONT);
+            }
+            other => self.signal(other),
+        }
+    }
+
+    /// Takes the ends of ranks that have ended.
+    fn reap(&mut self) {
+        while let Some((pid, end)) = ranks::next_end() {
+            let Some(index) = self.ranks.iter().position(|rank| rank.pid == pid) else {
+                continue;
+            };
+            self.ranks[index].end = Some(end);
+            self.note(end.status());
+            let life = self.share.life(index as u32);
+            if self.ending.is_some() {
+                continue;
+            }
+            if let Some(cause) = end.is_fatal(life) {
+                if let Some(cause) = cause {
+                    self.cause = Some(format!("rank {index} {cause}; the other ranks are ended"));
+                }
+                let status = self.status.max(1);
+                self.end(status);
+            }
+        }
+    }
+
+    /// Asks all ranks to end; those that do not are killed.
+    fn end(&mut self, status: u8) {
+        self.note(status);
+        self.ending = Some(Instant::now());
+        self.signal(libc::SIGTERM);
+    }
+
+    fn note(&mut self, status: u8) {
+        if self.status == 0 {
+            self.status = status;
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        for rank in &self.ranks {
+            rank.signal(signal);
+        }
+    }
+}
+
+impl StdinTo {
+    /// Whether rank `rank` gets the input.
+    fn takes(self, rank: u32) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Rank(one) => one == rank,
+        }
+    }
+}
+
+impl End {
+    /// Whether the others cannot go on, and what there is to say about it. A rank that aborts has said it itself.
+    fn is_fatal(self, life: ferriband_mpi_proto::segment::Life) -> Option<Option<String>> {
+        use ferriband_mpi_proto::segment::Life;
+        match (self, life) {
+            (_, Life::Aborted) => Some(None),
+            (End::Signal(signal), _) => Some(Some(format!("was killed by signal {signal}"))),
+            (End::Status(status), Life::Alive) => Some(Some(format!(
+                "ended with status {status} without MPI_Finalize"
+            ))),
+            (End::Status(status), Life::Unborn) if status != 0 => {
+                Some(Some(format!("ended with status {status} before MPI_Init")))
+            }
+            (End::Status(_), _) => None,
+        }
+    }
+}

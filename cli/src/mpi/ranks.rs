@@ -1,0 +1,261 @@
+//! The processes of the ranks.
+
+use super::output::{Stream, To};
+use super::share::Share;
+use crate::args::{Binding, MpirunArgs};
+use crate::failure::Failure;
+use crate::launch;
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A rank's process.
+pub struct Rank {
+    /// Its process id, and that of its group.
+    pub pid: libc::pid_t,
+    /// How it has ended, if it has.
+    pub end: Option<End>,
+    number: u32,
+    out: Stream<ChildStdout>,
+    err: Stream<ChildStderr>,
+    input: Option<ChildStdin>,
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself.
+    Status(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl End {
+    /// As a shell would say it.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Status(status) => status as u8,
+            Self::Signal(signal) => 128_u8.wrapping_add(signal as u8),
+        }
+    }
+}
+
+impl Rank {
+    /// Starts rank `number` with the signal mask `mask`.
+    pub fn start(
+        number: u32,
+        args: &MpirunArgs,
+        share: &Share,
+        cores: &[usize],
+        settings: &[(&'static str, OsString)],
+        mask: libc::sigset_t,
+    ) -> Result<Self, Failure> {
+        let (program, arguments) = args
+            .command
+            .split_first()
+            .expect("clap demands at least one word");
+        let bells = share.bells();
+        let names: Vec<String> = bells.iter().map(ToString::to_string).collect();
+        let is_crowded = args.ranks as usize > cores.len();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .envs(settings.iter().map(|(name, value)| (name, value)))
+            .env(HOST_FD, share.fd().to_string())
+            .env(BELLS, names.join(","))
+            .env(LOCAL_RANK, number.to_string())
+            .env(CROWDED, if is_crowded { "1" } else { "0" })
+            .envs(args.env.iter().filter_map(|pair| pair.split_once('=')))
+            .stdin(if args.stdin.takes(number) {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(dir) = &args.wdir {
+            command.current_dir(dir);
+        }
+        let core = (args.bind == Binding::Core && !is_crowded).then(|| cores[number as usize]);
+        let parent = std::process::id().cast_signed();
+        let host = share.fd();
+        // SAFETY: what is called between fork and exec takes no lock and no memory.
+        unsafe { command.pre_exec(move || become_rank(parent, host, &bells, core, &mask)) };
+        let mut child = command
+            .spawn()
+            .map_err(|error| launch::explain(program, &error))?;
+        Ok(Self {
+            pid: child.id().cast_signed(),
+            end: None,
+            number,
+            out: Stream::new(child.stdout.take(), To::Out),
+            err: Stream::new(child.stderr.take(), To::Err),
+            input: child.stdin.take(),
+        })
+    }
+
+    /// The pipe to its standard input.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.input.take()
+    }
+
+    /// Whether all that it wrote has been read.
+    pub fn is_silent(&self) -> bool {
+        self.out.fd().is_none() && self.err.fd().is_none()
+    }
+
+    /// Whether an unfinished line waits.
+    pub fn has_rest(&self) -> bool {
+        self.out.has_rest() || self.err.has_rest()
+    }
+
+    /// What to wait for.
+    pub fn poll(&self, list: &mut Vec<libc::pollfd>) {
+        for fd in self.out.fd().into_iter().chain(self.err.fd()) {
+            list.push(libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
+        }
+    }
+
+    /// Passes on what it wrote; unfinished lines, too, if nothing has come for a while.
+    pub fn relay(
+        &mut self,
+        is_ready: &impl Fn(RawFd) -> bool,
+        is_quiet: bool,
+        tag: bool,
+    ) -> io::Result<()> {
+        let prefix = if tag {
+            format!("[{}] ", self.number)
+        } else {
+            String::new()
+        };
+        if self.out.fd().is_some_and(is_ready) {
+            self.out.relay(&prefix)?;
+        }
+        if self.err.fd().is_some_and(is_ready) {
+            self.err.relay(&prefix)?;
+        }
+        if is_quiet {
+            self.out.flush(&prefix)?;
+            self.err.flush(&prefix)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to it and its children, unless it has ended.
+    pub fn signal(&self, signal: i32) {
+        if self.end.is_none() {
+            // SAFETY: the call takes no memory. The process has not been waited for, so the number is still its group's.
+            unsafe { libc::kill(-self.pid, signal) };
+        }
+    }
+}
+
+/// Between fork and exec: a group of its own, dead with its parent, with the descriptors of the job.
+fn become_rank(
+    parent: libc::pid_t,
+    host: RawFd,
+    bells: &[RawFd],
+    core: Option<usize>,
+    mask: &libc::sigset_t,
+) -> io::Result<()> {
+    // SAFETY: plain system calls about this process; the sets are the caller's.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(1);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+        libc::fcntl(host, libc::F_SETFD, 0);
+        for bell in bells {
+            libc::fcntl(*bell, libc::F_SETFD, 0);
+        }
+        if let Some(core) = core {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(core, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        }
+    }
+    Ok(())
+}
+
+/// The cores that this process may use.
+pub fn cores() -> Result<Vec<usize>, Failure> {
+    // SAFETY: a set is plain memory.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a local set of that size.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+        return Err(Failure::os("count", "the cores of this machine"));
+    }
+    Ok((0..libc::CPU_SETSIZE as usize)
+        // SAFETY: within the set.
+        .filter(|core| unsafe { libc::CPU_ISSET(*core, &set) })
+        .collect())
+}
+
+/// Makes room for the descriptors of many ranks, as far as this process is allowed to.
+pub fn allow_descriptors(ranks: u32) {
+    let wanted = u64::from(ranks) * 4 + 64;
+    // SAFETY: a local structure.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < wanted {
+            limit.rlim_cur = wanted.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Children of ranks that outlive them become children of this process, which ends them.
+pub fn adopt_orphans() {
+    // SAFETY: the call takes no memory.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Kills whatever child is left, and those that come to this process by that.
+pub fn kill_orphans() {
+    for _ in 0..100 {
+        let Ok(children) =
+            std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
+        else {
+            return;
+        };
+        let pids: Vec<libc::pid_t> = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect();
+        if pids.is_empty() {
+            return;
+        }
+        for pid in pids {
+            // SAFETY: children of this process, which nobody else waits for.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+}
+
+/// A child that has ended, and how.
+pub fn next_end() -> Option<(libc::pid_t, End)> {
+    let mut status = 0;
+    // SAFETY: a local word.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    if pid <= 0 {
+        return None;
+    }
+    let end = if libc::WIFSIGNALED(status) {
+        End::Signal(libc::WTERMSIG(status))
+    } else {
+        End::Status(libc::WEXITSTATUS(status))
+    };
+    Some((pid, end))
+}

@@ -1,0 +1,105 @@
+//! What the ranks of a job share: the segment and the bells.
+
+use crate::failure::Failure;
+use ferriband_mpi_proto::segment::{Layout, Life, area};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of the place for a channel's block.
+const SLOT: u32 = 32768;
+
+/// The job's segment and one bell for each rank. None is inherited by any process that is not a rank.
+pub struct Share {
+    segment: File,
+    layout: Layout,
+    bells: Vec<OwnedFd>,
+}
+
+impl Share {
+    /// For `ranks` ranks.
+    pub fn make(ranks: u32) -> Result<Self, Failure> {
+        let layout = Layout::new(ranks, SLOT).ok_or_else(|| {
+            Failure::new(format!("{ranks} ranks cannot share this machine"))
+                .remedy(format!(
+                    "between 1 and {} can",
+                    ferriband_mpi_proto::segment::MAX_RANKS
+                ))
+                .status(2)
+        })?;
+        // SAFETY: a name that ends in zero.
+        let fd = unsafe {
+            libc::memfd_create(
+                c"ferriband-mpi".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
+        if fd < 0 {
+            return Err(Failure::os("make", "the ranks' shared memory"));
+        }
+        // SAFETY: a new descriptor.
+        let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let job = u64::from(std::process::id());
+        segment
+            .set_len(layout.total())
+            .and_then(|()| segment.write_all_at(&layout.header(job), 0))
+            .map_err(|error| Failure::io("lay out", "the ranks' shared memory", &error))?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: our own descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(Failure::os("seal", "the ranks' shared memory"));
+        }
+        let bells = (0..ranks)
+            .map(|_| {
+                // SAFETY: the call takes no memory.
+                let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+                if fd < 0 {
+                    return Err(Failure::os("make", "a rank's bell"));
+                }
+                // SAFETY: a new descriptor.
+                Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            segment,
+            layout,
+            bells,
+        })
+    }
+
+    /// Descriptor of the segment.
+    pub fn fd(&self) -> RawFd {
+        self.segment.as_raw_fd()
+    }
+
+    /// Descriptors of the bells, in the order of ranks.
+    pub fn bells(&self) -> Vec<RawFd> {
+        self.bells.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Where in its life a rank says it is.
+    pub fn life(&self, rank: u32) -> Life {
+        let mut word = [0; 4];
+        match self
+            .segment
+            .read_exact_at(&mut word, self.layout.area(rank) + area::LIFE)
+        {
+            Ok(()) => Life::of(u32::from_ne_bytes(word)),
+            Err(_) => Life::Unborn,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_shares_a_sealed_segment() {
+        let share = Share::make(3).expect("memory");
+        assert_eq!(share.bells().len(), 3);
+        assert_eq!(share.life(2), Life::Unborn);
+        assert!(share.segment.set_len(0).is_err(), "it cannot be cut");
+        assert!(Share::make(0).is_err());
+    }
+}

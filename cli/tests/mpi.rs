@@ -1,0 +1,293 @@
+//! C programs, compiled by our mpicc, as ranks under `ferriband mpirun`: they check themselves what they receive.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ulp/mpi/abi/tests/c");
+/// Seconds after which a job that hangs is a failure. Far more than any takes.
+const PATIENCE: &str = "300";
+
+/// The directory of the libraries, freshly built.
+fn library_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        let library = PathBuf::from(paths.lines().next().expect("a library"));
+        library.parent().expect("a directory").to_path_buf()
+    })
+}
+
+/// Compiles a program of `ulp/mpi/abi/tests/c`; where it lies.
+fn compile(name: &str) -> PathBuf {
+    let out =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_{name}.{}", std::process::id()));
+    let output = Command::new(library_dir().join("bin/mpicc"))
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&out)
+        .arg(format!("{SOURCES}/{name}.c"))
+        .output()
+        .expect("mpicc runs");
+    assert!(
+        output.status.success(),
+        "mpicc {name}.c:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    out
+}
+
+/// A program that is there as long as its test runs.
+struct Program(PathBuf);
+
+impl Program {
+    fn new(name: &str) -> Self {
+        Self(compile(name))
+    }
+
+    fn command(&self, ranks: u32, options: &[&str], arguments: &[&str]) -> Command {
+        let mut command = Command::new(FERRIBAND);
+        command
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .args(["mpirun", "-n", &ranks.to_string(), "--timeout", PATIENCE])
+            .args(options)
+            .arg(&self.0)
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, ranks: u32, options: &[&str], arguments: &[&str]) -> Output {
+        self.command(ranks, options, arguments)
+            .output()
+            .expect("mpirun runs")
+    }
+
+    /// The job ends well and says what is expected.
+    fn succeeds(&self, ranks: u32, options: &[&str]) -> String {
+        let output = self.run(ranks, options, &[]);
+        let (said, complained) = (
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        );
+        assert!(
+            output.status.success(),
+            "{ranks} ranks: {}\n{said}{complained}",
+            output.status
+        );
+        assert_eq!(complained, "", "{ranks} ranks");
+        said
+    }
+
+    /// No process of the program is left.
+    fn leaves_nobody(&self) {
+        let file = self.0.canonicalize().expect("the program is there");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let left: Vec<String> = std::fs::read_dir("/proc")
+                .expect("/proc")
+                .flatten()
+                .filter(|entry| {
+                    std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == file)
+                })
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "processes are left: {left:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn each_rank_says_hello() {
+    let hello = Program::new("hello");
+    for ranks in [1, 2, 4, 8] {
+        let said = hello.succeeds(ranks, &[]);
+        let mut lines: Vec<&str> = said.lines().collect();
+        lines.sort_unstable();
+        let expected: Vec<String> = (0..ranks)
+            .map(|rank| format!("hello from {rank} of {ranks}"))
+            .collect();
+        assert_eq!(lines, expected);
+    }
+    let tagged = hello.succeeds(3, &["--tag-output"]);
+    for rank in 0..3 {
+        assert!(
+            tagged.contains(&format!("[{rank}] hello from {rank} of 3\n")),
+            "{tagged}"
+        );
+    }
+    // Without a launcher a program is alone.
+    let alone = Command::new(&hello.0)
+        .env("LD_LIBRARY_PATH", library_dir())
+        .output()
+        .expect("the program runs");
+    assert_eq!(
+        String::from_utf8_lossy(&alone.stdout),
+        "hello from 0 of 1\n"
+    );
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    for name in ["ring", "pairs", "collectives", "errors", "profiled"] {
+        let program = Program::new(name);
+        for ranks in [1, 2, 3, 4, 8] {
+            let said = program.succeeds(ranks, &[]);
+            assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
+        }
+    }
+}
+
+#[test]
+fn long_messages_come_in_pieces_where_no_memory_is_read() {
+    for name in ["ring", "pairs", "collectives"] {
+        let program = Program::new(name);
+        for ranks in [2, 4] {
+            let said = program.succeeds(ranks, &["--env", "FERRIBAND_MPI_READS_PEERS=0"]);
+            assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
+    let fails = Program::new("fails");
+    for (how, status, word) in [
+        ("kill", 137, "rank 3 was killed by signal 9"),
+        ("abort", 42, "MPI_Abort with code 42"),
+        ("exit", 1, "without MPI_Finalize"),
+        ("error", 6, "MPI_ERR_RANK"),
+    ] {
+        let output = fails.run(4, &[], &[how]);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{how}: {complained}");
+        assert!(complained.contains(word), "{how}: {complained}");
+        fails.leaves_nobody();
+    }
+    let output = fails.run(4, &[], &["status"]);
+    assert_eq!(
+        output.status.code(),
+        Some(9),
+        "the first status that is not zero"
+    );
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn a_launcher_that_is_killed_takes_its_ranks_along() {
+    let fails = Program::new("fails");
+    let mut job = fails
+        .command(2, &[], &["wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("mpirun runs");
+    let started = Instant::now();
+    let ranks = format!("/proc/{0}/task/{0}/children", job.id());
+    while std::fs::read_to_string(&ranks)
+        .unwrap_or_default()
+        .split_whitespace()
+        .count()
+        < 2
+    {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "the ranks do not start"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a child that has not been waited for.
+    unsafe { libc::kill(job.id().cast_signed(), libc::SIGTERM) };
+    let status = job.wait().expect("it ends");
+    assert_eq!(status.code(), Some(128 + libc::SIGTERM));
+    fails.leaves_nobody();
+}
+
+#[test]
+fn input_goes_to_the_first_rank() {
+    use std::io::Write;
+    let echo = Program::new("echo");
+    let mut job = echo
+        .command(3, &[], &[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("mpirun runs");
+    let numbers: String = (0..20000).map(|number| format!("{number}\n")).collect();
+    job.stdin
+        .take()
+        .expect("a pipe")
+        .write_all(numbers.as_bytes())
+        .expect("it is read");
+    let output = job.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "sum 199990000\n");
+}
+
+#[test]
+fn what_cannot_be_run_says_so() {
+    let run = |arguments: &[&str]| {
+        Command::new(FERRIBAND)
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .arg("mpirun")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("mpirun runs")
+    };
+    let missing = run(&["-n", "2", "no-such-program-anywhere"]);
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("no such program"));
+    assert_eq!(run(&["-n", "0", "true"]).status.code(), Some(2));
+    assert_eq!(
+        run(&["-np", "3", "true"]).status.code(),
+        Some(0),
+        "programs without MPI run, too"
+    );
+    let late = run(&["-n", "2", "--timeout", "0.2", "sleep", "600"]);
+    assert_eq!(late.status.code(), Some(124));
+}
+
+#[test]
+fn the_library_exports_each_function_twice() {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only", "--format=posix"])
+        .arg(library_dir().join("libmpi_abi.so.1"))
+        .output()
+        .expect("nm runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let kinds = |prefix: &str, kind: &str| {
+        text.lines()
+            .filter(|line| {
+                let mut words = line.split(' ');
+                words.next().is_some_and(|name| name.starts_with(prefix))
+                    && words.next() == Some(kind)
+            })
+            .count()
+    };
+    assert_eq!(
+        kinds("MPI_", "W"),
+        664,
+        "weak, so that a profiling library's own come first"
+    );
+    assert_eq!(kinds("PMPI_", "T"), 664);
+    assert_eq!(text.lines().count(), 2 * 664, "and nothing else");
+}

@@ -1,0 +1,267 @@
+//! The envelope before every message, and the bodies of those that are not the program's.
+//!
+//! Everything received is hostile: a kind that nobody knows and a body that is too short are errors, which end the connection.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of an envelope.
+pub const ENVELOPE: usize = 28;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A message of the program, whole.
+    Eager = 1,
+    /// A message that is too long to come unasked: where it lies.
+    Rts = 2,
+    /// Write this range of it to there.
+    Cts = 3,
+    /// A range has been read or written.
+    Fin = 4,
+    /// A synchronous message has met its receive.
+    Matched = 5,
+    /// Take back an unmatched message.
+    Cancel = 6,
+    /// What became of that.
+    Cancelled = 7,
+    /// Credit, acknowledgement and flags alone.
+    Note = 8,
+    /// A range of a long message, where the receiver cannot read the sender's memory.
+    Piece = 17,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Eager,
+            2 => Self::Rts,
+            3 => Self::Cts,
+            4 => Self::Fin,
+            5 => Self::Matched,
+            6 => Self::Cancel,
+            7 => Self::Cancelled,
+            8 => Self::Note,
+            17 => Self::Piece,
+            _ => return None,
+        })
+    }
+
+    /// Whether such messages are counted, and so delivered in order.
+    pub fn is_numbered(self) -> bool {
+        self != Self::Note
+    }
+}
+
+/// Tell me when it matches.
+pub const SYNC: u8 = 1;
+/// The last of several.
+pub const LAST: u8 = 8;
+
+/// The envelope as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// What follows.
+    pub kind: Kind,
+    /// [`SYNC`] and [`LAST`].
+    pub flags: u8,
+    /// Number of this message among the numbered ones to this peer, from 1; 0 for the others.
+    pub seq: u32,
+    /// Highest number received in order from the receiver of this envelope.
+    pub ack: u32,
+    /// Granules consumed, in all, of the channel towards the sender of this envelope.
+    pub credit: u32,
+    /// The program's tag.
+    pub tag: i32,
+    /// The communicator's context; bit 0: collective.
+    pub context: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Bytes {
+    kind: u8,
+    flags: u8,
+    zero: U16,
+    seq: U32,
+    ack: U32,
+    credit: U32,
+    tag: U32,
+    context: U64,
+}
+
+impl Envelope {
+    /// The envelope's bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; ENVELOPE] {
+        zerocopy::transmute!(Bytes {
+            kind: self.kind as u8,
+            flags: self.flags,
+            zero: U16::ZERO,
+            seq: U32::new(self.seq),
+            ack: U32::new(self.ack),
+            credit: U32::new(self.credit),
+            tag: U32::new(self.tag.cast_unsigned()),
+            context: U64::new(self.context),
+        })
+    }
+
+    /// What the bytes say; none if nobody knows such a kind.
+    #[inline]
+    pub fn parse(bytes: [u8; ENVELOPE]) -> Option<Self> {
+        let bytes: Bytes = zerocopy::transmute!(bytes);
+        Some(Self {
+            kind: Kind::from_byte(bytes.kind)?,
+            flags: bytes.flags,
+            seq: bytes.seq.get(),
+            ack: bytes.ack.get(),
+            credit: bytes.credit.get(),
+            tag: bytes.tag.get().cast_signed(),
+            context: bytes.context.get(),
+        })
+    }
+}
+
+/// Body of [`Kind::Rts`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Rts {
+    /// The sender's request.
+    pub send_request: U64,
+    /// Bytes of the message.
+    pub length: U64,
+    /// Where it lies in the sender's memory.
+    pub address: U64,
+    /// Key for that, 0 on one host.
+    pub rkey: U32,
+    /// [`GET`] or [`PUT`].
+    pub mode: U32,
+}
+
+/// Address and key are valid: read it.
+pub const GET: u32 = 1;
+/// Ask for it.
+pub const PUT: u32 = 2;
+
+/// Body of [`Kind::Cts`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Cts {
+    /// The sender's request, as its RTS named it.
+    pub send_request: U64,
+    /// The receiver's request.
+    pub receive_request: U64,
+    /// First byte of the range that is asked for.
+    pub offset: U64,
+    /// Bytes of that range.
+    pub length: U64,
+    /// Where to write it to; 0: send it in pieces.
+    pub address: U64,
+    /// Key for that.
+    pub rkey: U32,
+    /// More ranges will be asked for.
+    pub more: U32,
+}
+
+/// Body of [`Kind::Fin`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Fin {
+    /// The request of who receives this.
+    pub request: U64,
+    /// First byte of the range.
+    pub offset: U64,
+    /// Its bytes.
+    pub length: U64,
+    /// 0, or an error class.
+    pub status: U32,
+    /// Zero.
+    pub zero: U32,
+}
+
+/// Body of [`Kind::Matched`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Matched {
+    /// The number of the message that asked.
+    pub seq: U64,
+}
+
+/// What precedes the bytes of a [`Kind::Piece`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Piece {
+    /// The receiver's request, as its CTS named it.
+    pub receive_request: U64,
+    /// Where in the message these bytes lie.
+    pub offset: U64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kind() -> impl Strategy<Value = Kind> {
+        prop::sample::select(vec![
+            Kind::Eager,
+            Kind::Rts,
+            Kind::Cts,
+            Kind::Fin,
+            Kind::Matched,
+            Kind::Cancel,
+            Kind::Cancelled,
+            Kind::Note,
+            Kind::Piece,
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(
+            kind in kind(), flags: u8, seq: u32, ack: u32, credit: u32, tag: i32, context: u64,
+        ) {
+            let envelope = Envelope { kind, flags, seq, ack, credit, tag, context };
+            prop_assert_eq!(Envelope::parse(envelope.emit()), Some(envelope));
+        }
+
+        #[test]
+        fn any_bytes_are_an_envelope_or_none(bytes: [u8; ENVELOPE]) {
+            if let Some(envelope) = Envelope::parse(bytes) {
+                let again = envelope.emit();
+                prop_assert_eq!(&again[..2], &bytes[..2]);
+                prop_assert_eq!(&again[4..], &bytes[4..]);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_lie_where_the_design_says() {
+        let bytes = Envelope {
+            kind: Kind::Piece,
+            flags: LAST,
+            seq: 0x0403_0201,
+            ack: 5,
+            credit: 6,
+            tag: -2,
+            context: 7,
+        }
+        .emit();
+        assert_eq!(bytes[..8], [17, 8, 0, 0, 1, 2, 3, 4]);
+        assert_eq!(bytes[16..21], [0xfe, 0xff, 0xff, 0xff, 7]);
+        assert_eq!(size_of::<Rts>(), 32);
+        assert_eq!(size_of::<Cts>(), 48);
+        assert_eq!(size_of::<Fin>(), 32);
+    }
+}

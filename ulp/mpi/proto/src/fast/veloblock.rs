@@ -1,0 +1,214 @@
+//! Variable bottom-fill (Veloblock, Koop et al., section 5): records of any length grow downwards from the block's end.
+//!
+//! A record in address order: `Z (8 zero bytes) | pad | envelope | body | T (8)`. T holds the body's length (bits 0..31), the low bits of
+//! the number (32..55) and, in its last byte, a flag that is never zero. Z is where the next trailer will lie, so the receiver finds 0 there until
+//! the next record has come. Z costs credit, so it never falls on a trailer that is not consumed. Where a record finds no room below, a mark
+//! of eight bytes sends the receiver back to the end of the block; the trailer there is zeroed by the receiver when it consumes that record.
+
+use super::{Block, Broken, Busy, Carrier, Push, Record, Shape, Write};
+use crate::envelope::ENVELOPE;
+
+const RECORD: u64 = 0x80 << 56;
+const WRAP: u64 = 0xc0 << 56;
+const FLAG: u64 = 0xff << 56;
+const SEQ: u32 = 0x00ff_ffff;
+/// Bytes of a trailer, and of the zeros for the next one.
+const WORD: u32 = 8;
+
+/// The sender's machine of one channel.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    shape: Shape,
+    /// Where the next record ends.
+    end: u32,
+    /// Granules written, in all, with those that wraps skip.
+    sent: u32,
+    /// Granules of these that the receiver has given back.
+    consumed: u32,
+}
+
+impl Sender {
+    /// For a fresh block: its last word is zero.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            end: shape.size,
+            sent: 0,
+            consumed: 0,
+        }
+    }
+
+    /// Writes a message whose head (envelope and what of the body is not the program's) and payload are given; `seq` is its number.
+    #[inline]
+    pub fn push<C: Carrier>(
+        &mut self,
+        head: &[u8],
+        seq: u32,
+        length: u32,
+        payload: C::Payload,
+        to: &mut C,
+    ) -> Push {
+        let own = head.len() as u32 - ENVELOPE as u32;
+        if length > self.shape.longest() || own + length > self.shape.longest() {
+            return Push::TooLong;
+        }
+        let filled = head.len() as u32 + length + WORD;
+        let whole = (filled + self.shape.granule - 1) & !(self.shape.granule - 1);
+        if whole + WORD > self.end
+            && let Err(push) = self.wrap(to)
+        {
+            return push;
+        }
+        if self.used() + whole + WORD > self.shape.size {
+            return Push::NoCredit;
+        }
+        let write = Write {
+            at: self.end - whole - WORD,
+            pad: whole - filled,
+            head,
+            length,
+            trailer: RECORD | u64::from(seq & SEQ) << 32 | u64::from(own + length),
+        };
+        match to.write(&write, payload) {
+            Ok(()) => {
+                self.end -= whole;
+                self.sent = self.sent.wrapping_add(whole / self.shape.granule);
+                Push::Stored
+            }
+            Err(Busy) => Push::Busy,
+        }
+    }
+
+    /// Takes what the receiver says it has consumed in all, if that is more than was known and not more than was sent. True if it was more.
+    #[inline]
+    pub fn credit(&mut self, consumed: u32) -> bool {
+        let more = consumed.wrapping_sub(self.consumed);
+        let is_news = more != 0 && more <= self.sent.wrapping_sub(self.consumed);
+        if is_news {
+            self.consumed = consumed;
+        }
+        is_news
+    }
+
+    /// Bytes of the block that are not known to be consumed.
+    #[inline]
+    pub fn used(&self) -> u32 {
+        self.sent.wrapping_sub(self.consumed) * self.shape.granule
+    }
+
+    #[cold]
+    fn wrap<C: Carrier>(&mut self, to: &mut C) -> Result<(), Push> {
+        // The word more says that the last trailer of the block has been consumed, and with that zeroed.
+        if self.used() + self.end + WORD > self.shape.size {
+            return Err(Push::NoCredit);
+        }
+        to.mark(self.end - WORD, WRAP).map_err(|Busy| Push::Busy)?;
+        self.sent = self.sent.wrapping_add(self.end / self.shape.granule);
+        self.end = self.shape.size;
+        Ok(())
+    }
+}
+
+/// The receiver's machine of one channel.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    shape: Shape,
+    /// Where the next record will end.
+    end: u32,
+    /// Granules consumed, in all.
+    consumed: u32,
+    /// Of these, what the sender was told.
+    reported: u32,
+}
+
+impl Receiver {
+    /// For a fresh block.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            end: shape.size,
+            consumed: 0,
+            reported: 0,
+        }
+    }
+
+    /// Whether there is something to look at.
+    #[inline]
+    pub fn is_ready(&self, block: &impl Block) -> bool {
+        block.word(self.end - WORD) & FLAG != 0
+    }
+
+    /// The next record, if it has come. It stays until it is consumed.
+    #[inline]
+    pub fn peek(&mut self, block: &impl Block) -> Result<Option<Record>, Broken> {
+        let mut word = block.word(self.end - WORD);
+        if word & FLAG == 0 {
+            return Ok(None);
+        }
+        if word & FLAG == WRAP {
+            // At the block's end there is never a reason to wrap.
+            if self.end == self.shape.size {
+                return Err(Broken);
+            }
+            self.consumed = self.consumed.wrapping_add(self.end / self.shape.granule);
+            self.end = self.shape.size;
+            word = block.word(self.end - WORD);
+            if word & FLAG == 0 {
+                return Ok(None);
+            }
+        }
+        let length = word as u32;
+        if word & FLAG != RECORD || length > self.shape.longest() {
+            return Err(Broken);
+        }
+        if self.whole(length) + WORD > self.end {
+            return Err(Broken);
+        }
+        let at = self.end - WORD - length;
+        let envelope = block.envelope(at - ENVELOPE as u32);
+        let seq = u32::from_le_bytes([envelope[4], envelope[5], envelope[6], 0]);
+        if (word >> 32) as u32 & SEQ != seq {
+            return Err(Broken);
+        }
+        Ok(Some(Record {
+            envelope,
+            at,
+            length,
+        }))
+    }
+
+    /// Gives the space of the record that was looked at back. True if the sender should be told.
+    #[inline]
+    pub fn consume(&mut self, record: &Record, block: &mut impl Block) -> bool {
+        debug_assert_eq!(record.at + record.length + WORD, self.end);
+        if self.end == self.shape.size {
+            block.clear(self.end - WORD);
+        }
+        let whole = self.whole(record.length);
+        self.end -= whole;
+        self.consumed = self.consumed.wrapping_add(whole / self.shape.granule);
+        self.unreported() * self.shape.granule >= self.shape.size / 4
+    }
+
+    /// Granules consumed that the sender has not been told of.
+    #[inline]
+    pub fn unreported(&self) -> u32 {
+        self.consumed.wrapping_sub(self.reported)
+    }
+
+    /// What to tell the sender: granules consumed in all. Taken as told.
+    #[inline]
+    pub fn report(&mut self) -> u32 {
+        self.reported = self.consumed;
+        self.consumed
+    }
+
+    #[inline]
+    fn whole(&self, length: u32) -> u32 {
+        (ENVELOPE as u32 + length + WORD + self.shape.granule - 1) & !(self.shape.granule - 1)
+    }
+}
+
+#[cfg(test)]
+#[path = "veloblock_tests.rs"]
+mod tests;

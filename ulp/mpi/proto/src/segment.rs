@@ -1,0 +1,230 @@
+//! What lies where in the segment that the ranks of a host share: one memfd for each job, made by the launcher.
+//!
+//! | who writes | what |
+//! |---|---|
+//! | the launcher, before any rank runs | the header |
+//! | rank r | its own area, but for the inbound bits, and the asleep word from 1 to 2, which others do |
+//! | sender s | the line and block (r, s), the inbound bit of s in r's area |
+//! | receiver r | the return word of line (r, s), and the trailers of block (r, s) that it zeroes |
+//!
+//! Each pair of ranks has a place for its block; memory comes when the sender allocates it at its first message. What is read here is hostile as
+//! what comes from a network is: a rank compares it with what it knows.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Environment of a rank: descriptor of the segment.
+pub const HOST_FD: &str = "FERRIBAND_MPI_HOST_FD";
+/// Environment of a rank: descriptors of the eventfds of all ranks of the host, in order, joined by commas.
+pub const BELLS: &str = "FERRIBAND_MPI_BELLS";
+/// Environment of a rank: its place among the ranks of the host.
+pub const LOCAL_RANK: &str = "FERRIBAND_MPI_LOCAL_RANK";
+
+/// Environment of a rank: 1 if there are more ranks than cores.
+pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
+/// Environment of a rank: 0 if long messages are to come in pieces, as they do where the kernel lets no rank read another's memory.
+pub const READS_PEERS: &str = "FERRIBAND_MPI_READS_PEERS";
+
+/// More ranks than this cannot share a segment.
+pub const MAX_RANKS: u32 = 512;
+
+/// Marks the segment.
+const MAGIC: u64 = 0x3150_4d49_5252_4546;
+const VERSION: u32 = 1;
+/// Bytes of the header.
+const HEADER: u64 = 4096;
+/// Bytes of a rank's area.
+const AREA: u64 = 512;
+/// Bytes of a channel's line.
+const LINE: u64 = 64;
+
+/// Offsets in a rank's area. The first line is what senders look at after each message; nothing that changes often lies there.
+pub mod area {
+    /// u32: 0 awake, 1 asleep, 2 asleep and rung.
+    pub const ASLEEP: u64 = 0;
+    /// u32: 1 if the rank, before it sleeps, makes all other ranks pass a barrier.
+    pub const HAS_BARRIER: u64 = 4;
+    /// u32: process id.
+    pub const PID: u64 = 64;
+    /// u32: one of [`super::Life`].
+    pub const LIFE: u64 = 68;
+    /// u32: 1 if the death of a rank shall end this one: an error of MPI_COMM_WORLD is fatal here.
+    pub const FATAL: u64 = 72;
+    /// u32: the code of MPI_Abort.
+    pub const ABORT_CODE: u64 = 76;
+    /// 8 words of u64, a bit for each rank that has opened a channel to this one.
+    pub const INBOUND: u64 = 128;
+}
+
+/// Offsets in a channel's line.
+pub mod line {
+    /// u32: 1 if the sender has opened the channel.
+    pub const STATE: u64 = 0;
+    /// u32: bytes of the block.
+    pub const SIZE: u64 = 4;
+    /// u32: bytes of a granule.
+    pub const GRANULE: u64 = 8;
+    /// u32: 1 if the sender waits for credit.
+    pub const STARVED: u64 = 16;
+    /// u64: granules consumed, and in the upper half the highest number received in order.
+    pub const RETURN: u64 = 24;
+}
+
+/// Where in its life a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Life {
+    /// It has not called MPI_Init.
+    Unborn = 0,
+    /// Between MPI_Init and MPI_Finalize.
+    Alive = 1,
+    /// After MPI_Finalize.
+    Finalized = 2,
+    /// It has called MPI_Abort, or an error was fatal.
+    Aborted = 3,
+}
+
+impl Life {
+    /// What a word of the segment says.
+    pub fn of(word: u32) -> Self {
+        match word {
+            1 => Self::Alive,
+            2 => Self::Finalized,
+            3 => Self::Aborted,
+            _ => Self::Unborn,
+        }
+    }
+}
+
+/// The segment's measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    ranks: u32,
+    slot: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: U64,
+    version: U32,
+    ranks: U32,
+    slot: U32,
+    zero: U32,
+    job: U64,
+}
+
+/// Bytes of the header that are used.
+pub const HEADER_BYTES: usize = size_of::<Header>();
+
+impl Layout {
+    /// For `ranks` ranks, each pair with a place of `slot` bytes, a multiple of the page; none if that is too much.
+    pub fn new(ranks: u32, slot: u32) -> Option<Self> {
+        let fits = (1..=MAX_RANKS).contains(&ranks)
+            && slot.is_multiple_of(4096)
+            && crate::fast::BLOCKS.contains(&slot);
+        fits.then_some(Self { ranks, slot })
+    }
+
+    /// The header that the launcher writes.
+    pub fn header(self, job: u64) -> [u8; HEADER_BYTES] {
+        zerocopy::transmute!(Header {
+            magic: U64::new(MAGIC),
+            version: U32::new(VERSION),
+            ranks: U32::new(self.ranks),
+            slot: U32::new(self.slot),
+            zero: U32::ZERO,
+            job: U64::new(job),
+        })
+    }
+
+    /// Layout and job that a header tells; none if it is no header of ours.
+    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Option<(Self, u64)> {
+        let header: Header = zerocopy::transmute!(bytes);
+        if header.magic.get() != MAGIC || header.version.get() != VERSION {
+            return None;
+        }
+        let layout = Self::new(header.ranks.get(), header.slot.get())?;
+        Some((layout, header.job.get()))
+    }
+
+    /// Ranks of the host.
+    pub fn ranks(self) -> u32 {
+        self.ranks
+    }
+
+    /// Bytes of the place for a block.
+    pub fn slot(self) -> u32 {
+        self.slot
+    }
+
+    /// Bytes of the whole segment.
+    pub fn total(self) -> u64 {
+        self.blocks() + self.pairs() * u64::from(self.slot)
+    }
+
+    /// Where a rank's area begins.
+    pub fn area(self, rank: u32) -> u64 {
+        debug_assert!(rank < self.ranks);
+        HEADER + u64::from(rank) * AREA
+    }
+
+    /// Where the line of the channel from `sender` to `receiver` begins.
+    pub fn line(self, receiver: u32, sender: u32) -> u64 {
+        HEADER + u64::from(self.ranks) * AREA + self.pair(receiver, sender) * LINE
+    }
+
+    /// Where its block begins, at a page.
+    pub fn block(self, receiver: u32, sender: u32) -> u64 {
+        self.blocks() + self.pair(receiver, sender) * u64::from(self.slot)
+    }
+
+    fn blocks(self) -> u64 {
+        (HEADER + u64::from(self.ranks) * AREA + self.pairs() * LINE).next_multiple_of(4096)
+    }
+
+    fn pairs(self) -> u64 {
+        u64::from(self.ranks) * u64::from(self.ranks)
+    }
+
+    fn pair(self, receiver: u32, sender: u32) -> u64 {
+        debug_assert!(receiver < self.ranks && sender < self.ranks);
+        u64::from(receiver) * u64::from(self.ranks) + u64::from(sender)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        for ranks in [1, 2, 3, 8, 65] {
+            let layout = Layout::new(ranks, 32768).expect("a layout");
+            let mut places = vec![(0, HEADER)];
+            for r in 0..ranks {
+                places.push((layout.area(r), AREA));
+                for s in 0..ranks {
+                    places.push((layout.line(r, s), LINE));
+                    places.push((layout.block(r, s), 32768));
+                }
+            }
+            places.sort_unstable();
+            assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
+            let last = places.last().expect("some");
+            assert_eq!(last.0 + last.1, layout.total());
+        }
+        assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= AREA);
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let layout = Layout::new(7, 32768).expect("a layout");
+        assert_eq!(Layout::parse(layout.header(42)), Some((layout, 42)));
+        let mut bytes = layout.header(42);
+        bytes[12] = 0;
+        assert_eq!(Layout::parse(bytes), None, "no ranks");
+        assert_eq!(Layout::parse([0; HEADER_BYTES]), None);
+        assert!(Layout::new(MAX_RANKS + 1, 32768).is_none() && Layout::new(2, 5000).is_none());
+    }
+}

@@ -1,0 +1,366 @@
+//! Messages between two ranks.
+
+use super::raise::on_comm;
+use super::state::Guard;
+use super::values::*;
+use crate::abi::Status;
+use crate::constants::*;
+use crate::errors::{MpiError, Outcome};
+use crate::host::Sink;
+use crate::p2p::Started;
+use crate::request::status;
+use crate::runtime::Content;
+use crate::wait::{wait_for, wait_request};
+use ferriband_mpi_proto::matching;
+use std::ffi::{c_int, c_void};
+
+/// Begins a send; none for MPI_PROC_NULL.
+///
+/// # Safety
+/// As the standard says of the send's arguments.
+#[inline]
+unsafe fn start(
+    guard: &mut Guard,
+    comm: u32,
+    buffer: *const c_void,
+    count: i64,
+    kind: i32,
+    dest: c_int,
+    tag: c_int,
+    synchronous: bool,
+) -> Outcome<Started> {
+    // SAFETY: the caller's promise.
+    let source = unsafe { source(buffer, count, kind) }?;
+    let tag = send_tag(tag)?;
+    if dest == MPI_PROC_NULL {
+        return Ok(Started::Done);
+    }
+    let target = u32::try_from(dest)
+        .ok()
+        .and_then(|rank| guard.target(comm, false, rank, tag));
+    let Some(target) = target else {
+        let size = guard.comms[comm].group.size();
+        return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
+    };
+    guard.start_send(target, source, synchronous)
+}
+
+/// A send that is over when the call returns.
+#[inline]
+fn over(guard: &mut Guard, started: Started) -> Outcome {
+    if let Started::Pending(request) = started {
+        wait_request(guard, request)?;
+        let class = guard
+            .requests
+            .remove(request)
+            .map_or(MPI_ERR_INTERN, |request| request.status.error);
+        if class != MPI_SUCCESS {
+            return Err(MpiError::new(class));
+        }
+    }
+    Ok(())
+}
+
+/// The handle of a send that was begun.
+fn handle_of(guard: &Guard, started: Started) -> i32 {
+    match started {
+        Started::Done => guard.requests.handle(guard.nothing),
+        Started::Pending(request) => guard.requests.handle(request),
+    }
+}
+
+macro_rules! sends {
+    ($blocking:ident, $other:ident, $name:literal, $other_name:literal, $synchronous:literal) => {
+        #[unsafe(no_mangle)]
+        #[allow(clippy::undocumented_unsafe_blocks)] // the comments are there; the lint does not find them in a macro
+        pub unsafe extern "C" fn $blocking(
+            buf: *const c_void,
+            count: i64,
+            datatype: i32,
+            dest: c_int,
+            tag: c_int,
+            comm: i32,
+        ) -> c_int {
+            on_comm($name, comm, |guard, comm| {
+                // SAFETY: the program's arguments.
+                let started =
+                    unsafe { start(guard, comm, buf, count, datatype, dest, tag, $synchronous) }?;
+                over(guard, started)
+            })
+        }
+
+        #[unsafe(no_mangle)]
+        #[allow(clippy::undocumented_unsafe_blocks)] // as above
+        pub unsafe extern "C" fn $other(
+            buf: *const c_void,
+            count: i64,
+            datatype: i32,
+            dest: c_int,
+            tag: c_int,
+            comm: i32,
+            request: *mut i32,
+        ) -> c_int {
+            on_comm($other_name, comm, |guard, comm| {
+                // SAFETY: the program's arguments.
+                let started =
+                    unsafe { start(guard, comm, buf, count, datatype, dest, tag, $synchronous) }?;
+                // SAFETY: the program's pointer.
+                unsafe { put(request, handle_of(guard, started)) }
+            })
+        }
+    };
+}
+
+sends!(
+    ferriband_mpi_send,
+    ferriband_mpi_isend,
+    "MPI_Send",
+    "MPI_Isend",
+    false
+);
+sends!(
+    ferriband_mpi_rsend,
+    ferriband_mpi_irsend,
+    "MPI_Rsend",
+    "MPI_Irsend",
+    false
+);
+sends!(
+    ferriband_mpi_ssend,
+    ferriband_mpi_issend,
+    "MPI_Ssend",
+    "MPI_Issend",
+    true
+);
+
+/// Begins a receive; none for MPI_PROC_NULL.
+#[inline]
+fn begin(
+    guard: &mut Guard,
+    comm: u32,
+    sink: Sink,
+    source: c_int,
+    tag: c_int,
+) -> Outcome<Option<u32>> {
+    let tag = receive_tag(tag)?;
+    let Some(source) = receive_source(guard, comm, source)? else {
+        return Ok(None);
+    };
+    let context = guard.comms[comm].context;
+    guard
+        .start_receive(comm, context, source, tag, sink)
+        .map(Some)
+}
+
+/// Waits for a receive, and writes its status.
+///
+/// # Safety
+/// `to` is null or may be written.
+#[inline]
+unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut Status) -> Outcome {
+    let found = match request {
+        None => FROM_NOBODY,
+        Some(request) => {
+            wait_request(guard, request)?;
+            guard
+                .requests
+                .remove(request)
+                .map_or(FROM_NOBODY, |request| request.status)
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { put_status(to, &found) };
+    if found.error == MPI_SUCCESS {
+        Ok(())
+    } else {
+        Err(MpiError::new(found.error))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_recv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    status: *mut Status,
+) -> c_int {
+    on_comm("MPI_Recv", comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        unsafe {
+            let sink = sink(buf, count, datatype)?;
+            let request = begin(guard, comm, sink, source, tag)?;
+            finish(guard, request, status)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    request: *mut i32,
+) -> c_int {
+    on_comm("MPI_Irecv", comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        let sink = unsafe { sink(buf, count, datatype) }?;
+        let handle = match begin(guard, comm, sink, source, tag)? {
+            Some(index) => guard.requests.handle(index),
+            None => {
+                let mut nobody =
+                    crate::request::Request::receive(comm, 0, matching::Source::Any, Sink::EMPTY);
+                nobody.done = true;
+                nobody.status = FROM_NOBODY;
+                let index = guard.add_request(nobody)?;
+                guard.requests.handle(index)
+            }
+        };
+        // SAFETY: the program's pointer.
+        unsafe { put(request, handle) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_sendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: i32,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: i32,
+    source: c_int,
+    recvtag: c_int,
+    comm: i32,
+    status: *mut Status,
+) -> c_int {
+    on_comm("MPI_Sendrecv", comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        unsafe {
+            let sink = sink(recvbuf, recvcount, recvtype)?;
+            let request = begin(guard, comm, sink, source, recvtag)?;
+            let started = start(
+                guard, comm, sendbuf, sendcount, sendtype, dest, sendtag, false,
+            )?;
+            over(guard, started)?;
+            finish(guard, request, status)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_sendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: i32,
+    status: *mut Status,
+) -> c_int {
+    on_comm("MPI_Sendrecv_replace", comm, |guard, comm| {
+        // SAFETY: the program's arguments; what is sent is a copy that is kept until it is over.
+        unsafe {
+            let copy = self::source(buf, count, datatype)?.to_bytes();
+            let sink = sink(buf, count, datatype)?;
+            let started = start(
+                guard,
+                comm,
+                copy.as_ptr().cast(),
+                copy.len() as i64,
+                MPI_BYTE,
+                dest,
+                sendtag,
+                false,
+            )?;
+            let request = begin(guard, comm, sink, source, recvtag)?;
+            over(guard, started)?;
+            finish(guard, request, status)
+        }
+    })
+}
+
+/// The status of a waiting message that matches.
+fn look(
+    guard: &mut Guard,
+    comm: u32,
+    source: matching::Source,
+    tag: matching::Tag,
+) -> Option<Status> {
+    let held = guard.comms[comm].point.probe(source, tag)?;
+    let message = guard.held.get(held)?;
+    let length = match &message.content {
+        Content::Bytes(bytes) => bytes.len() as u64,
+        Content::Remote { length, .. } => *length,
+        Content::Own { request } => guard.requests[*request].source.len() as u64,
+    };
+    let rank = guard.comms[comm].group.rank_of(message.from)?;
+    Some(status(rank, message.tag, MPI_SUCCESS, length))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_probe(
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    status: *mut Status,
+) -> c_int {
+    on_comm("MPI_Probe", comm, |guard, comm| {
+        let tag = receive_tag(tag)?;
+        let mut found = Some(FROM_NOBODY);
+        if let Some(source) = receive_source(guard, comm, source)? {
+            found = None;
+            wait_for(guard, |guard| {
+                found = look(guard, comm, source, tag);
+                found.is_some()
+            })?;
+        }
+        if let Some(found) = found {
+            // SAFETY: the program's pointer.
+            unsafe { put_status(status, &found) };
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_iprobe(
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    on_comm("MPI_Iprobe", comm, |guard, comm| {
+        let tag = receive_tag(tag)?;
+        let found = match receive_source(guard, comm, source)? {
+            None => Some(FROM_NOBODY),
+            Some(source) => {
+                let mut found = look(guard, comm, source, tag);
+                if found.is_none() {
+                    guard.progress_all()?;
+                    guard.lend();
+                    found = look(guard, comm, source, tag);
+                }
+                found
+            }
+        };
+        // SAFETY: the program's pointers.
+        unsafe {
+            put(flag, c_int::from(found.is_some()))?;
+            if let Some(found) = found {
+                put_status(status, &found);
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,463 @@
+//! Waiting for requests, and what a status says.
+
+use super::raise::on_any;
+use super::state::Guard;
+use super::values::{element, put, put_status};
+use crate::abi::{Array, Status};
+use crate::constants::*;
+use crate::errors::{MpiError, Outcome};
+use crate::request::EMPTY;
+use crate::runtime::SELF;
+use crate::wait::wait_for;
+use std::ffi::c_int;
+
+/// A failure, and the communicator whose handler is asked.
+type Raised<T = ()> = Result<T, (u32, MpiError)>;
+
+fn at_self(error: MpiError) -> (u32, MpiError) {
+    (SELF, error)
+}
+
+/// The request that a handle names; none for MPI_REQUEST_NULL.
+#[inline]
+fn resolve(guard: &Guard, handle: i32) -> Raised<Option<u32>> {
+    if handle == MPI_REQUEST_NULL {
+        return Ok(None);
+    }
+    match guard
+        .requests
+        .index_of(handle)
+        .filter(|index| !guard.requests[*index].freed)
+    {
+        Some(index) => Ok(Some(index)),
+        None => Err(at_self(MpiError::new(MPI_ERR_REQUEST))),
+    }
+}
+
+/// Takes a request that is over out: its communicator and status.
+#[inline]
+fn reap(guard: &mut Guard, index: u32) -> (u32, Status) {
+    if index == guard.nothing {
+        return (SELF, EMPTY);
+    }
+    match guard.requests.remove(index) {
+        Some(request) => (request.comm, request.status),
+        None => (SELF, EMPTY),
+    }
+}
+
+/// Turns the error of a status into the call's.
+fn outcome(comm: u32, status: &Status) -> Raised {
+    if status.error == MPI_SUCCESS {
+        Ok(())
+    } else {
+        Err((comm, MpiError::new(status.error)))
+    }
+}
+
+fn is_done(guard: &Guard, index: Option<u32>) -> bool {
+    index.is_none_or(|index| guard.requests[index].done)
+}
+
+/// A round of progress for a call that only asks.
+fn glance(guard: &mut Guard) -> Raised {
+    guard.progress_all().map_err(at_self)?;
+    guard.lend();
+    Ok(())
+}
+
+/// The handle that a pointer names.
+///
+/// # Safety
+/// It is null or may be read.
+unsafe fn single(request: *mut i32) -> Raised<i32> {
+    if request.is_null() {
+        return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { request.read() })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_wait(request: *mut i32, status: *mut Status) -> c_int {
+    on_any("MPI_Wait", |guard| {
+        // SAFETY: the program's pointers, here and below.
+        let index = resolve(guard, unsafe { single(request) }?)?;
+        let Some(index) = index else {
+            // SAFETY: as above.
+            unsafe { put_status(status, &EMPTY) };
+            return Ok(());
+        };
+        wait_for(guard, |guard| guard.requests[index].done).map_err(at_self)?;
+        let (comm, found) = reap(guard, index);
+        // SAFETY: as above.
+        unsafe {
+            request.write(MPI_REQUEST_NULL);
+            put_status(status, &found);
+        }
+        outcome(comm, &found)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_test(
+    request: *mut i32,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    on_any("MPI_Test", |guard| {
+        // SAFETY: the program's pointers, here and below.
+        let index = resolve(guard, unsafe { single(request) }?)?;
+        if !is_done(guard, index) {
+            glance(guard)?;
+        }
+        let done = is_done(guard, index);
+        // SAFETY: as above.
+        unsafe { put(flag, c_int::from(done)) }.map_err(at_self)?;
+        if !done {
+            return Ok(());
+        }
+        let (comm, found) = index.map_or((SELF, EMPTY), |index| reap(guard, index));
+        // SAFETY: as above.
+        unsafe {
+            request.write(MPI_REQUEST_NULL);
+            put_status(status, &found);
+        }
+        outcome(comm, &found)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_request_get_status(
+    request: i32,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    on_any("MPI_Request_get_status", |guard| {
+        let index = resolve(guard, request)?;
+        if !is_done(guard, index) {
+            glance(guard)?;
+        }
+        let done = is_done(guard, index);
+        let found = index.map_or(EMPTY, |index| guard.requests[index].status);
+        // SAFETY: the program's pointers.
+        unsafe {
+            put(flag, c_int::from(done)).map_err(at_self)?;
+            if done {
+                put_status(status, &found);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The request goes when it is over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int {
+    on_any("MPI_Request_free", |guard| {
+        // SAFETY: the program's pointer, here and below.
+        let Some(index) = resolve(guard, unsafe { single(request) }?)? else {
+            return Err(at_self(MpiError::with(
+                MPI_ERR_REQUEST,
+                "MPI_REQUEST_NULL is not freed",
+            )));
+        };
+        if guard.requests[index].done {
+            reap(guard, index);
+        } else {
+            guard.requests[index].freed = true;
+        }
+        // SAFETY: as above.
+        unsafe { request.write(MPI_REQUEST_NULL) };
+        Ok(())
+    })
+}
+
+/// All requests of an array.
+///
+/// # Safety
+/// The array has `count` elements.
+unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised<Vec<Option<u32>>> {
+    let count = usize::try_from(count)
+        .map_err(|_| at_self(MpiError::with(MPI_ERR_COUNT, format!("{count} requests"))))?;
+    if count != 0 && requests.base.is_null() {
+        return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
+    }
+    // SAFETY: the caller's promise.
+    (0..count)
+        .map(|at| resolve(guard, unsafe { requests.handle(at) }))
+        .collect()
+}
+
+/// Takes requests that are over out of the array, and writes the statuses of those at `places`, the n-th to the n-th.
+///
+/// # Safety
+/// The arrays are as long as the standard says.
+unsafe fn reap_all(
+    guard: &mut Guard,
+    indices: &[Option<u32>],
+    requests: Array,
+    places: &[usize],
+    statuses: *mut Status,
+) -> Raised {
+    let mut failed = None;
+    for (nth, place) in places.iter().enumerate() {
+        let Some(index) = indices[*place] else {
+            if !statuses.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { statuses.add(nth).write(EMPTY) };
+            }
+            continue;
+        };
+        let (comm, status) = reap(guard, index);
+        // SAFETY: the caller's promise. A request of nothing may stand there twice, and is left alone.
+        unsafe {
+            requests.set_handle(*place, MPI_REQUEST_NULL);
+            if !statuses.is_null() {
+                statuses.add(nth).write(status);
+            }
+        }
+        if status.error != MPI_SUCCESS {
+            failed = Some(comm);
+        }
+    }
+    match failed {
+        Some(comm) => Err((comm, MpiError::new(MPI_ERR_IN_STATUS))),
+        None => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_waitall(
+    count: c_int,
+    requests: Array,
+    statuses: *mut Status,
+) -> c_int {
+    on_any("MPI_Waitall", |guard| {
+        // SAFETY: the program's arrays, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        for index in indices.iter().flatten() {
+            wait_for(guard, |guard| guard.requests[*index].done).map_err(at_self)?;
+        }
+        let places: Vec<usize> = (0..indices.len()).collect();
+        // SAFETY: as above.
+        unsafe { reap_all(guard, &indices, requests, &places, statuses) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_testall(
+    count: c_int,
+    requests: Array,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> c_int {
+    on_any("MPI_Testall", |guard| {
+        // SAFETY: the program's arrays and pointer, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        let done = |guard: &Guard| indices.iter().all(|index| is_done(guard, *index));
+        if !done(guard) {
+            glance(guard)?;
+        }
+        let done = done(guard);
+        // SAFETY: as above.
+        unsafe { put(flag, c_int::from(done)) }.map_err(at_self)?;
+        if !done {
+            return Ok(());
+        }
+        let places: Vec<usize> = (0..indices.len()).collect();
+        // SAFETY: as above.
+        unsafe { reap_all(guard, &indices, requests, &places, statuses) }
+    })
+}
+
+/// The first request that is over, if there is one; false if none is active.
+fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>, bool) {
+    let first = indices
+        .iter()
+        .position(|index| index.is_some_and(|index| guard.requests[index].done));
+    (first, indices.iter().any(Option::is_some))
+}
+
+/// Takes out the request at `place`, none: there was no active one.
+///
+/// # Safety
+/// The program's arrays and pointers.
+unsafe fn reap_one(
+    guard: &mut Guard,
+    indices: &[Option<u32>],
+    requests: Array,
+    place: Option<usize>,
+    index: *mut c_int,
+    status: *mut Status,
+) -> Raised {
+    let shown = place.map_or(MPI_UNDEFINED, |place| place as c_int);
+    // SAFETY: the caller's promise, here and below.
+    unsafe { put(index, shown) }.map_err(at_self)?;
+    let Some((place, request)) = place.and_then(|place| Some((place, indices[place]?))) else {
+        // SAFETY: as above.
+        unsafe { put_status(status, &EMPTY) };
+        return Ok(());
+    };
+    let (comm, found) = reap(guard, request);
+    // SAFETY: as above.
+    unsafe {
+        requests.set_handle(place, MPI_REQUEST_NULL);
+        put_status(status, &found);
+    }
+    outcome(comm, &found)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_waitany(
+    count: c_int,
+    requests: Array,
+    index: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    on_any("MPI_Waitany", |guard| {
+        // SAFETY: the program's arrays and pointers, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        let mut found = (None, true);
+        wait_for(guard, |guard| {
+            found = any_done(guard, &indices);
+            found.0.is_some() || !found.1
+        })
+        .map_err(at_self)?;
+        // SAFETY: as above.
+        unsafe { reap_one(guard, &indices, requests, found.0, index, status) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_testany(
+    count: c_int,
+    requests: Array,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    on_any("MPI_Testany", |guard| {
+        // SAFETY: the program's arrays and pointers, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        let mut found = any_done(guard, &indices);
+        if found.0.is_none() && found.1 {
+            glance(guard)?;
+            found = any_done(guard, &indices);
+        }
+        let is_over = found.0.is_some() || !found.1;
+        // SAFETY: as above.
+        unsafe { put(flag, c_int::from(is_over)) }.map_err(at_self)?;
+        if is_over {
+            // SAFETY: as above.
+            return unsafe { reap_one(guard, &indices, requests, found.0, index, status) };
+        }
+        // SAFETY: as above.
+        unsafe { put(index, MPI_UNDEFINED) }.map_err(at_self)
+    })
+}
+
+/// Takes out all requests that are over.
+///
+/// # Safety
+/// The program's arrays and pointers.
+unsafe fn reap_some(
+    guard: &mut Guard,
+    indices: &[Option<u32>],
+    requests: Array,
+    outcount: *mut c_int,
+    places: *mut c_int,
+    statuses: *mut Status,
+) -> Raised {
+    let over: Vec<usize> = (0..indices.len())
+        .filter(|place| indices[*place].is_some_and(|index| guard.requests[index].done))
+        .collect();
+    let count = if indices.iter().all(Option::is_none) {
+        MPI_UNDEFINED
+    } else {
+        over.len() as c_int
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        put(outcount, count).map_err(at_self)?;
+        for (nth, place) in over.iter().enumerate() {
+            put(places.wrapping_add(nth), *place as c_int).map_err(at_self)?;
+        }
+        reap_all(guard, indices, requests, &over, statuses)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_waitsome(
+    count: c_int,
+    requests: Array,
+    outcount: *mut c_int,
+    places: *mut c_int,
+    statuses: *mut Status,
+) -> c_int {
+    on_any("MPI_Waitsome", |guard| {
+        // SAFETY: the program's arrays and pointers, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        wait_for(guard, |guard| {
+            let (first, some) = any_done(guard, &indices);
+            first.is_some() || !some
+        })
+        .map_err(at_self)?;
+        // SAFETY: as above.
+        unsafe { reap_some(guard, &indices, requests, outcount, places, statuses) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_testsome(
+    count: c_int,
+    requests: Array,
+    outcount: *mut c_int,
+    places: *mut c_int,
+    statuses: *mut Status,
+) -> c_int {
+    on_any("MPI_Testsome", |guard| {
+        // SAFETY: the program's arrays and pointers, here and below.
+        let indices = unsafe { all(guard, count, requests) }?;
+        let (first, some) = any_done(guard, &indices);
+        if first.is_none() && some {
+            glance(guard)?;
+        }
+        // SAFETY: as above.
+        unsafe { reap_some(guard, &indices, requests, outcount, places, statuses) }
+    })
+}
+
+/// Whole elements of the message that a status tells of; MPI_UNDEFINED if there are parts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_get_count(
+    status: *const Status,
+    datatype: i32,
+    count: *mut i64,
+) -> c_int {
+    on_any("MPI_Get_count", |_| {
+        let size = element(datatype).map_err(at_self)? as u64;
+        if status.is_null() {
+            return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
+        }
+        // SAFETY: the program's pointers, here and below.
+        let bytes = unsafe { status.read() }.byte_count();
+        let found = if bytes.is_multiple_of(size) {
+            i64::try_from(bytes / size).unwrap_or(i64::from(MPI_UNDEFINED))
+        } else {
+            i64::from(MPI_UNDEFINED)
+        };
+        // SAFETY: as above.
+        unsafe { put(count, found) }.map_err(at_self)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) -> c_int {
+    on_any("MPI_Type_size", |_| {
+        let found: Outcome<usize> = element(datatype);
+        let found = found.map_err(at_self)?;
+        // SAFETY: the program's pointer.
+        unsafe { put(size, found as i64) }.map_err(at_self)
+    })
+}

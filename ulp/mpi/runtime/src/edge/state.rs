@@ -1,0 +1,124 @@
+//! The one runtime of the process, and the lock that threads take.
+
+use crate::runtime::Runtime;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+
+static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
+static PHASE: AtomicU8 = AtomicU8::new(0);
+/// Whether calls may come from several threads at once.
+static SHARED: AtomicBool = AtomicBool::new(false);
+static LOCK: AtomicBool = AtomicBool::new(false);
+
+/// Tries before a thread that wants the lock gives its core away.
+const TRIES: u32 = 100;
+
+/// Between MPI_Init and MPI_Finalize, before, or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// MPI_Init has not been called.
+    Before,
+    /// MPI may be used.
+    Alive,
+    /// MPI_Finalize has been called.
+    After,
+}
+
+/// Where in its life the process is.
+pub fn phase() -> Phase {
+    match PHASE.load(Ordering::Acquire) {
+        0 => Phase::Before,
+        1 => Phase::Alive,
+        _ => Phase::After,
+    }
+}
+
+/// The runtime, for one call or one round of it.
+pub struct Guard {
+    runtime: *mut Runtime,
+    shared: bool,
+}
+
+/// Enters the runtime; none before MPI_Init and after MPI_Finalize.
+#[inline]
+pub fn enter() -> Option<Guard> {
+    let runtime = RUNTIME.load(Ordering::Acquire);
+    if runtime.is_null() {
+        return None;
+    }
+    let shared = SHARED.load(Ordering::Relaxed);
+    if shared {
+        lock();
+    }
+    Some(Guard { runtime, shared })
+}
+
+/// Keeps the runtime. `shared`: threads may call at once.
+pub fn install(runtime: Runtime, shared: bool) {
+    SHARED.store(shared, Ordering::Relaxed);
+    RUNTIME.store(Box::into_raw(Box::new(runtime)), Ordering::Release);
+    PHASE.store(1, Ordering::Release);
+}
+
+/// The runtime is not to be entered any more. It is kept: a late thread may still be in it.
+pub fn retire() {
+    RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
+    PHASE.store(2, Ordering::Release);
+}
+
+impl Guard {
+    /// Lets other threads in for a moment.
+    pub fn lend(&mut self) {
+        if self.shared {
+            unlock();
+            std::thread::yield_now();
+            lock();
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        if self.shared {
+            unlock();
+        }
+    }
+}
+
+impl Deref for Guard {
+    type Target = Runtime;
+    #[inline]
+    fn deref(&self) -> &Runtime {
+        // SAFETY: the runtime is never freed, and whoever has a guard is alone with it: by the lock, or because the program promised at MPI_Init
+        // that one thread calls at a time. Callbacks of the program run without a guard.
+        unsafe { &*self.runtime }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Runtime {
+        // SAFETY: as above.
+        unsafe { &mut *self.runtime }
+    }
+}
+
+fn lock() {
+    let mut tries = 0;
+    while LOCK
+        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        tries += 1;
+        if tries < TRIES {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn unlock() {
+    LOCK.store(false, Ordering::Release);
+}

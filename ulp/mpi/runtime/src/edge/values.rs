@@ -1,0 +1,238 @@
+//! Arguments: what the program passed, checked.
+
+use crate::abi::{Array, Status};
+use crate::constants::*;
+use crate::datatype;
+use crate::errors::{MpiError, Outcome};
+use crate::host::{Sink, Source};
+use crate::runtime::Runtime;
+use ferriband_mpi_proto::matching;
+use std::ffi::{c_char, c_int, c_void};
+
+/// Bytes of `count` elements.
+#[inline]
+pub fn bytes(count: i64, kind: i32) -> Outcome<usize> {
+    let size = element(kind)?;
+    let count = usize::try_from(count)
+        .map_err(|_| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
+    count
+        .checked_mul(size)
+        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .ok_or_else(|| {
+            MpiError::with(
+                MPI_ERR_COUNT,
+                format!("{count} elements are more than memory holds"),
+            )
+        })
+}
+
+/// Bytes of one element.
+#[inline]
+pub fn element(kind: i32) -> Outcome<usize> {
+    datatype::size(kind).ok_or_else(|| MpiError::new(MPI_ERR_TYPE))
+}
+
+/// What is sent.
+///
+/// # Safety
+/// As the standard says of a send buffer.
+#[inline]
+pub unsafe fn source(buffer: *const c_void, count: i64, kind: i32) -> Outcome<Source> {
+    let length = bytes(count, kind)?;
+    if buffer.is_null() && length != 0 {
+        return Err(MpiError::new(MPI_ERR_BUFFER));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Source::new(buffer.cast(), length) })
+}
+
+/// Where something is received.
+///
+/// # Safety
+/// As the standard says of a receive buffer.
+#[inline]
+pub unsafe fn sink(buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Sink> {
+    let length = bytes(count, kind)?;
+    if buffer.is_null() && length != 0 {
+        return Err(MpiError::new(MPI_ERR_BUFFER));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Sink::new(buffer.cast(), length) })
+}
+
+/// Whether the buffer is MPI_IN_PLACE.
+pub fn is_in_place(buffer: *const c_void) -> bool {
+    buffer.addr() == MPI_IN_PLACE
+}
+
+/// The tag of a send.
+#[inline]
+pub fn send_tag(tag: c_int) -> Outcome<i32> {
+    if tag < 0 {
+        return Err(MpiError::with(MPI_ERR_TAG, format!("{tag}")));
+    }
+    Ok(tag)
+}
+
+/// The tag of a receive.
+#[inline]
+pub fn receive_tag(tag: c_int) -> Outcome<matching::Tag> {
+    match tag {
+        MPI_ANY_TAG => Ok(matching::Tag::Any),
+        tag => Ok(matching::Tag::Is(send_tag(tag)?)),
+    }
+}
+
+/// The source of a receive; none for MPI_PROC_NULL.
+#[inline]
+pub fn receive_source(
+    runtime: &Runtime,
+    comm: u32,
+    source: c_int,
+) -> Outcome<Option<matching::Source>> {
+    match source {
+        MPI_ANY_SOURCE => Ok(Some(matching::Source::Any)),
+        MPI_PROC_NULL => Ok(None),
+        rank => Ok(Some(matching::Source::Rank(rank_of(
+            runtime,
+            comm,
+            rank,
+            MPI_ERR_RANK,
+        )?))),
+    }
+}
+
+/// A rank of the communicator.
+#[inline]
+pub fn rank_of(runtime: &Runtime, comm: u32, rank: c_int, class: i32) -> Outcome<u32> {
+    let size = runtime.comms[comm].group.size();
+    u32::try_from(rank)
+        .ok()
+        .filter(|rank| *rank < size)
+        .ok_or_else(|| MpiError::with(class, format!("{rank} of {size}")))
+}
+
+/// The status of what MPI_PROC_NULL "sends".
+pub const FROM_NOBODY: Status = Status {
+    source: MPI_PROC_NULL,
+    tag: MPI_ANY_TAG,
+    error: MPI_SUCCESS,
+    cancelled: 0,
+    bytes: [0; 2],
+    reserved: [0; 2],
+};
+
+/// Writes `value` where the program wants it; a null pointer is an error.
+///
+/// # Safety
+/// `to` is null or may be written.
+#[inline]
+pub unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
+    if to.is_null() {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Writes a status, unless the program ignores it. MPI_ERROR is left alone, as the standard demands of calls with one status.
+///
+/// # Safety
+/// `to` is null or may be written.
+#[inline]
+pub unsafe fn put_status(to: *mut Status, status: &Status) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let error = (*to).error;
+            to.write(Status { error, ..*status });
+        }
+    }
+}
+
+/// A string of the program, cut at what is no UTF-8.
+///
+/// # Safety
+/// `text` is null or ends in a zero byte.
+pub unsafe fn text<'a>(text: *const c_char) -> Outcome<std::borrow::Cow<'a, str>> {
+    if text.is_null() {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// Writes `text` with its end mark to `to`, which has room for `limit` bytes, and its length to `length`.
+///
+/// # Safety
+/// `to` may be written for `limit` bytes, `length` may be written or is null.
+pub unsafe fn put_string(text: &str, to: *mut c_char, limit: i32, length: *mut c_int) -> Outcome {
+    if to.is_null() {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    let room = usize::try_from(limit).unwrap_or(1).saturating_sub(1);
+    let shown = &text.as_bytes()[..text.len().min(room)];
+    // SAFETY: at most `limit` bytes with the end mark.
+    unsafe {
+        std::ptr::copy_nonoverlapping(shown.as_ptr(), to.cast::<u8>(), shown.len());
+        to.add(shown.len()).write(0);
+        if !length.is_null() {
+            length.write(c_int::try_from(shown.len()).unwrap_or(c_int::MAX));
+        }
+    }
+    Ok(())
+}
+
+impl Array {
+    /// The handle at `index`.
+    ///
+    /// # Safety
+    /// The array has more than `index` elements.
+    #[inline]
+    pub unsafe fn handle(&self, index: usize) -> i32 {
+        // SAFETY: the caller's promise; the number of a handle is its lowest 32 bits, and the others are zero.
+        unsafe {
+            let at = self.base.byte_add(index * self.width);
+            if self.width == 8 {
+                i32::try_from(at.cast::<u64>().read_unaligned()).unwrap_or(0)
+            } else {
+                at.cast::<i32>().read_unaligned()
+            }
+        }
+    }
+
+    /// Puts a handle at `index`.
+    ///
+    /// # Safety
+    /// The array has more than `index` elements, and may be written.
+    #[inline]
+    pub unsafe fn set_handle(&self, index: usize, handle: i32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = self.base.byte_add(index * self.width);
+            if self.width == 8 {
+                at.cast::<i64>().write_unaligned(i64::from(handle));
+            } else {
+                at.cast::<i32>().write_unaligned(handle);
+            }
+        }
+    }
+
+    /// The count or displacement at `index`.
+    ///
+    /// # Safety
+    /// The array has more than `index` elements.
+    #[inline]
+    pub unsafe fn count(&self, index: usize) -> i64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = self.base.byte_add(index * self.width);
+            if self.width == 8 {
+                at.cast::<i64>().read_unaligned()
+            } else {
+                i64::from(at.cast::<i32>().read_unaligned())
+            }
+        }
+    }
+}

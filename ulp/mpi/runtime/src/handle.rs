@@ -1,0 +1,163 @@
+//! Handles: a kind, a generation and an index in one positive number, so that a stale or foreign handle is an error and not a crash.
+
+/// What a handle names. Predefined objects have the standard's values, below all of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A communicator.
+    Comm = 1,
+    /// A request.
+    Request = 2,
+    /// A message that waits for its receive.
+    Message = 3,
+}
+
+const KIND_SHIFT: u32 = 26;
+const GENERATION_SHIFT: u32 = 22;
+const GENERATIONS: u32 = 16;
+const INDEX: u32 = (1 << GENERATION_SHIFT) - 1;
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub struct Slab<T> {
+    kind: Kind,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// No more objects of a kind can be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl<T> Slab<T> {
+    /// Without objects.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Keeps an object; its index.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> Result<u32, Full> {
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize].value = Some(value);
+            return Ok(index);
+        }
+        let index = self.slots.len() as u32;
+        if index > INDEX {
+            return Err(Full);
+        }
+        self.slots.push(Slot {
+            generation: 0,
+            value: Some(value),
+        });
+        Ok(index)
+    }
+
+    /// Takes an object out; its handle is stale from now on.
+    #[inline]
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let value = slot.value.take()?;
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        self.free.push(index);
+        Some(value)
+    }
+
+    /// Makes the handle of the object at `index` stale; the object stays for who knows its index.
+    pub fn retire(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+        }
+    }
+
+    /// The handle of the object at `index`.
+    #[inline]
+    pub fn handle(&self, index: u32) -> i32 {
+        let generation = self.slots[index as usize].generation;
+        ((self.kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index).cast_signed()
+    }
+
+    /// The index of the object that `handle` names.
+    #[inline]
+    pub fn index_of(&self, handle: i32) -> Option<u32> {
+        let bits = handle.cast_unsigned();
+        let index = bits & INDEX;
+        let slot = self.slots.get(index as usize)?;
+        let is_it = slot.value.is_some() && self.handle(index) == handle;
+        is_it.then_some(index)
+    }
+
+    /// The object at `index`.
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.value.as_ref()
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.value.as_mut()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The object at an index that the caller knows to be there.
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        self.get(index)
+            .expect("an index that the runtime itself keeps")
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        self.get_mut(index)
+            .expect("an index that the runtime itself keeps")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_or_foreign_handle_is_none() {
+        let mut slab = Slab::new(Kind::Request);
+        let first = slab.insert("a").expect("room");
+        let handle = slab.handle(first);
+        assert!(handle > 0x400, "above the predefined ones");
+        assert_eq!(slab.index_of(handle), Some(first));
+        slab.remove(first);
+        assert_eq!(slab.index_of(handle), None);
+        let again = slab.insert("b").expect("room");
+        assert_eq!(again, first, "the place is used again");
+        assert_eq!(slab.index_of(handle), None, "under another handle");
+        let other: Slab<&str> = Slab::new(Kind::Comm);
+        assert_eq!(other.index_of(slab.handle(again)), None);
+        assert_eq!(slab.index_of(0), None);
+        assert_eq!(slab.index_of(-1), None);
+        assert_eq!(slab.len(), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! Sleeping and waking: an eventfd for each rank of the host, and the barrier that spares senders their fence.
+//!
+//! A sender stores a record and then looks whether the receiver sleeps; the receiver says that it sleeps and then looks for records. Between
+//! the two steps of each there must be a fence, or both may look too early. membarrier(2) lets the receiver, which is about to sleep anyway, pay for
+//! both: it makes every registered process that runs just now pass a fence.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const REGISTER: libc::c_int = 1 << 2;
+const BARRIER: libc::c_int = 1 << 1;
+
+/// The eventfds of all ranks of the host.
+pub struct Bells {
+    fds: Vec<libc::c_int>,
+    barrier: bool,
+}
+
+impl Bells {
+    /// Takes the descriptors, in the order of ranks, and registers this process for the barrier.
+    pub fn new(fds: Vec<libc::c_int>) -> Self {
+        let barrier = membarrier(REGISTER);
+        Self { fds, barrier }
+    }
+
+    /// Whether the barrier works here.
+    pub fn has_barrier(&self) -> bool {
+        self.barrier
+    }
+
+    /// Makes all registered processes pass a fence; at least this thread does.
+    pub(super) fn barrier(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.barrier {
+            membarrier(BARRIER);
+        }
+    }
+
+    /// Rings for `rank`, whose word said that it sleeps; one of several who see that does it.
+    #[cold]
+    pub(super) fn wake(&self, rank: u32, asleep: &AtomicU32) {
+        if asleep
+            .compare_exchange(1, 2, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
+            && let Some(fd) = self.fds.get(rank as usize)
+        {
+            let one = 1_u64;
+            // SAFETY: a local word of eight bytes, as an eventfd takes.
+            unsafe { libc::write(*fd, (&raw const one).cast(), 8) };
+        }
+    }
+
+    /// Waits until somebody has rung for `rank`.
+    pub(super) fn wait(&self, rank: u32, timeout_ms: libc::c_int) {
+        let Some(fd) = self.fds.get(rank as usize) else {
+            return;
+        };
+        let mut poll = libc::pollfd {
+            fd: *fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one local structure. An interruption is a wake-up like any other.
+        unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+    }
+
+    /// Takes what has been rung for `rank`. The descriptors do not block.
+    pub(super) fn quiet(&self, rank: u32) {
+        if let Some(fd) = self.fds.get(rank as usize) {
+            let mut count = 0_u64;
+            // SAFETY: a local word of eight bytes.
+            unsafe { libc::read(*fd, (&raw mut count).cast(), 8) };
+        }
+    }
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}

@@ -1,0 +1,284 @@
+//! Both ends of a channel in the segment: the carrier that stores records into the receiver's block, and the block as its receiver sees it.
+
+use super::memory::{self, Sink, Source};
+use super::segment::Segment;
+use ferriband_mpi_proto::envelope::ENVELOPE;
+use ferriband_mpi_proto::fast::{
+    Block, Broken, Busy, Carrier, Push, Receiver, Record, Sender, Shape, Write,
+};
+use ferriband_mpi_proto::segment::line;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A mapped block.
+struct Mapped {
+    base: NonNull<u8>,
+    size: u32,
+}
+
+impl Mapped {
+    #[inline]
+    fn word(&self, at: u32) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at <= self.size - 8);
+        // SAFETY: within the block, aligned, and the segment is never unmapped. Words that are polled are accessed atomically by both sides.
+        unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() }
+    }
+
+    #[inline]
+    fn bytes(&self, at: u32, length: u32) -> NonNull<u8> {
+        assert!(at <= self.size && length <= self.size - at);
+        // SAFETY: within the block.
+        unsafe { self.base.add(at as usize) }
+    }
+}
+
+/// A channel's line, of which each side has its words.
+#[derive(Clone, Copy)]
+struct Line(NonNull<u8>);
+
+impl Line {
+    #[inline]
+    fn starved(&self) -> &AtomicU32 {
+        // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.
+        unsafe {
+            &*self
+                .0
+                .as_ptr()
+                .add(line::STARVED as usize)
+                .cast::<AtomicU32>()
+        }
+    }
+
+    #[inline]
+    fn returned(&self) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe {
+            &*self
+                .0
+                .as_ptr()
+                .add(line::RETURN as usize)
+                .cast::<AtomicU64>()
+        }
+    }
+}
+
+/// The sending end.
+pub struct Outlet {
+    machine: Sender,
+    block: Mapped,
+    line: Line,
+    starved: bool,
+}
+
+impl Carrier for Mapped {
+    type Payload = Source;
+
+    #[inline]
+    fn write(&mut self, write: &Write<'_>, payload: Source) -> Result<(), Busy> {
+        self.word(write.at).store(0, Ordering::Relaxed);
+        let head = write.at + 8 + write.pad;
+        let body = head + write.head.len() as u32;
+        let place = self.bytes(head, write.head.len() as u32 + write.length);
+        memory::copy(write.head.as_ptr(), place.as_ptr(), write.head.len());
+        payload.read(
+            0,
+            self.bytes(body, write.length).as_ptr(),
+            write.length as usize,
+        );
+        // The release makes all of the record visible before its last word.
+        self.word(body + write.length)
+            .store(write.trailer, Ordering::Release);
+        Ok(())
+    }
+
+    fn mark(&mut self, at: u32, word: u64) -> Result<(), Busy> {
+        self.word(at).store(word, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Outlet {
+    pub(super) fn new(segment: &Segment, receiver: u32, sender: u32, shape: Shape) -> Self {
+        let layout = segment.layout();
+        Self {
+            machine: Sender::new(shape),
+            block: Mapped {
+                base: segment.address(layout.block(receiver, sender)),
+                size: shape.size(),
+            },
+            line: Line(segment.address(layout.line(receiver, sender))),
+            starved: false,
+        }
+    }
+
+    /// Stores a message of `length` bytes after `head`, if there is room.
+    #[inline]
+    pub fn push(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
+        match self
+            .machine
+            .push(head, seq, length, payload, &mut self.block)
+        {
+            Push::NoCredit if self.refresh() => {
+                self.machine
+                    .push(head, seq, length, payload, &mut self.block)
+            }
+            push => push,
+        }
+    }
+
+    /// Takes credit that came in an envelope.
+    #[inline]
+    pub fn credit(&mut self, consumed: u32) {
+        self.machine.credit(consumed);
+    }
+
+    /// Takes what the receiver has written to the return word. True if it is news.
+    pub fn refresh(&mut self) -> bool {
+        self.machine
+            .credit(self.line.returned().load(Ordering::Acquire) as u32)
+    }
+
+    /// Whether the return word holds news.
+    pub fn has_news(&self) -> bool {
+        let mut machine = self.machine.clone();
+        machine.credit(self.line.returned().load(Ordering::Acquire) as u32)
+    }
+
+    /// Says whether messages wait for credit. True if that is new: then a receiver that sleeps must be rung.
+    pub fn starve(&mut self, starved: bool) -> bool {
+        if self.starved == starved {
+            return false;
+        }
+        self.starved = starved;
+        self.line
+            .starved()
+            .store(u32::from(starved), Ordering::SeqCst);
+        starved
+    }
+}
+
+/// The receiving end.
+pub struct Inlet {
+    machine: Receiver,
+    block: Mapped,
+    line: Line,
+}
+
+impl Block for Mapped {
+    #[inline]
+    fn word(&self, at: u32) -> u64 {
+        Self::word(self, at).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
+        let mut bytes = [0; ENVELOPE];
+        memory::copy(
+            self.bytes(at, ENVELOPE as u32).as_ptr(),
+            bytes.as_mut_ptr(),
+            ENVELOPE,
+        );
+        bytes
+    }
+
+    fn clear(&mut self, at: u32) {
+        Self::word(self, at).store(0, Ordering::Relaxed);
+    }
+}
+
+impl Inlet {
+    pub(super) fn new(segment: &Segment, receiver: u32, sender: u32, shape: Shape) -> Self {
+        let layout = segment.layout();
+        Self {
+            machine: Receiver::new(shape),
+            block: Mapped {
+                base: segment.address(layout.block(receiver, sender)),
+                size: shape.size(),
+            },
+            line: Line(segment.address(layout.line(receiver, sender))),
+        }
+    }
+
+    /// Whether there is something to look at.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.machine.is_ready(&self.block)
+    }
+
+    /// The next record.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Record>, Broken> {
+        self.machine.peek(&self.block)
+    }
+
+    /// Copies `length` bytes of the record's body, from `skip` on, to `sink` at `at`.
+    #[inline]
+    pub fn copy(&self, record: &Record, skip: u32, length: u32, sink: &Sink, at: usize) {
+        assert!(skip <= record.length && length <= record.length - skip);
+        let from = self.block.bytes(record.at + skip, length);
+        sink.write(at, from.as_ptr(), length as usize);
+    }
+
+    /// The first bytes of the record's body.
+    pub fn head<const N: usize>(&self, record: &Record) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        if record.length < N as u32 {
+            return None;
+        }
+        memory::copy(
+            self.block.bytes(record.at, N as u32).as_ptr(),
+            bytes.as_mut_ptr(),
+            N,
+        );
+        Some(bytes)
+    }
+
+    /// The record's body, copied.
+    pub fn body(&self, record: &Record) -> Box<[u8]> {
+        let length = record.length as usize;
+        let mut bytes = vec![0_u8; length].into_boxed_slice();
+        memory::copy(
+            self.block.bytes(record.at, record.length).as_ptr(),
+            bytes.as_mut_ptr(),
+            length,
+        );
+        bytes
+    }
+
+    /// Gives the record's space back. True if the sender waits for credit and was told, and must be rung if it sleeps.
+    #[inline]
+    pub fn consume(&mut self, record: &Record, ack: u32) -> bool {
+        let is_due = self.machine.consume(record, &mut self.block);
+        let starved = self.line.starved().load(Ordering::Relaxed) != 0;
+        if is_due || starved {
+            self.tell(ack);
+        }
+        starved
+    }
+
+    /// Tells a sender that waits for credit what it has not been told. True if it was told something.
+    pub fn relieve(&mut self, ack: u32) -> bool {
+        if self.machine.unreported() == 0 || self.line.starved().load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        self.tell(ack);
+        true
+    }
+
+    /// Whether [`Inlet::relieve`] would tell something.
+    pub fn owes_relief(&self) -> bool {
+        self.machine.unreported() != 0 && self.line.starved().load(Ordering::SeqCst) != 0
+    }
+
+    /// Credit for an envelope that goes to the sender.
+    #[inline]
+    pub fn report(&mut self) -> u32 {
+        self.machine.report()
+    }
+
+    fn tell(&mut self, ack: u32) {
+        let word = u64::from(ack) << 32 | u64::from(self.machine.report());
+        // The release keeps the zeroing of a trailer before the credit for it.
+        self.line.returned().store(word, Ordering::Release);
+    }
+}

@@ -1,0 +1,231 @@
+//! The program's memory: ranges that a call has named. No reference to it is ever made, because other threads of the program may write there.
+
+use std::io;
+
+/// A range that may be read until its operation is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    address: *const u8,
+    length: usize,
+}
+
+/// A range that may be written until its operation is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Sink {
+    address: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the ranges belong to operations, which any thread may drive.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Send for Sink {}
+
+impl Source {
+    /// Nothing.
+    pub const EMPTY: Self = Self {
+        address: std::ptr::null(),
+        length: 0,
+    };
+
+    /// A range of the program.
+    ///
+    /// # Safety
+    /// It may be read until the operation that it is given to is over.
+    #[inline]
+    pub unsafe fn new(address: *const u8, length: usize) -> Self {
+        Self { address, length }
+    }
+
+    /// Bytes of the range.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Where it lies, for a peer that reads it.
+    pub fn address(&self) -> u64 {
+        self.address.addr() as u64
+    }
+
+    /// A part of it.
+    #[inline]
+    pub fn part(&self, at: usize, length: usize) -> Self {
+        assert!(at <= self.length && length <= self.length - at);
+        Self {
+            address: self.address.wrapping_add(at),
+            length,
+        }
+    }
+
+    /// Copies `length` bytes from `at` on to `to`, which the caller owns.
+    #[inline]
+    pub(super) fn read(&self, at: usize, to: *mut u8, length: usize) {
+        assert!(at <= self.length && length <= self.length - at);
+        copy(self.address.wrapping_add(at), to, length);
+    }
+
+    /// Copies all of it.
+    pub fn to_bytes(&self) -> Box<[u8]> {
+        let mut bytes = vec![0_u8; self.length].into_boxed_slice();
+        self.read(0, bytes.as_mut_ptr(), self.length);
+        bytes
+    }
+
+    /// Copies as much as `sink` takes to it.
+    pub fn copy_to(&self, sink: &Sink) {
+        let length = self.length.min(sink.length);
+        sink.write(0, self.address, length);
+    }
+}
+
+impl Sink {
+    /// Nothing.
+    pub const EMPTY: Self = Self {
+        address: std::ptr::null_mut(),
+        length: 0,
+    };
+
+    /// A range of the program.
+    ///
+    /// # Safety
+    /// It may be written until the operation that it is given to is over.
+    #[inline]
+    pub unsafe fn new(address: *mut u8, length: usize) -> Self {
+        Self { address, length }
+    }
+
+    /// Bytes of the range.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// A part of it.
+    pub fn part(&self, at: usize, length: usize) -> Self {
+        assert!(at <= self.length && length <= self.length - at);
+        Self {
+            address: self.address.wrapping_add(at),
+            length,
+        }
+    }
+
+    /// Copies `length` bytes to `at`.
+    #[inline]
+    pub(super) fn write(&self, at: usize, from: *const u8, length: usize) {
+        assert!(at <= self.length && length <= self.length - at);
+        copy(from, self.address.wrapping_add(at), length);
+    }
+
+    /// Copies as much of `bytes` as fits.
+    pub fn fill(&self, bytes: &[u8]) {
+        self.write(0, bytes.as_ptr(), bytes.len().min(self.length));
+    }
+}
+
+/// Copies bytes between ranges that have been checked; they do not overlap, or are the same.
+#[inline]
+pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
+    match length {
+        0 => (),
+        8 => {
+            // SAFETY: both ranges were promised to this module or checked by it.
+            unsafe {
+                to.cast::<u64>()
+                    .write_unaligned(from.cast::<u64>().read_unaligned())
+            };
+        }
+        28 => {
+            // SAFETY: as above; two overlapping halves of 16 bytes.
+            unsafe {
+                let (low, high) = (
+                    from.cast::<[u8; 16]>().read_unaligned(),
+                    from.add(12).cast::<[u8; 16]>().read_unaligned(),
+                );
+                to.cast::<[u8; 16]>().write_unaligned(low);
+                to.add(12).cast::<[u8; 16]>().write_unaligned(high);
+            }
+        }
+        _ => {
+            // SAFETY: as above. `copy` and not its strict sister: a program may send from where it receives.
+            unsafe { std::ptr::copy(from, to, length) };
+        }
+    }
+}
+
+/// Reads `sink.len()` bytes at `address` of process `pid`.
+pub fn read_peer(pid: i32, address: u64, sink: &Sink) -> io::Result<()> {
+    let mut done = 0;
+    while done < sink.length {
+        let length = (sink.length - done).min(1 << 30);
+        let local = libc::iovec {
+            iov_base: sink.address.wrapping_add(done).cast(),
+            iov_len: length,
+        };
+        let remote = libc::iovec {
+            iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(done)),
+            iov_len: length,
+        };
+        // SAFETY: the local range was promised; the other process's memory is read by the kernel, which checks it.
+        let count =
+            unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+        match count {
+            count if count > 0 => done += count.cast_unsigned(),
+            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_length_are_right() {
+        let from: Vec<u8> = (0..100).collect();
+        for length in 0..100 {
+            let mut to = vec![0xff_u8; 100];
+            // SAFETY: local buffers.
+            let (source, sink) = unsafe {
+                (
+                    Source::new(from.as_ptr(), length),
+                    Sink::new(to.as_mut_ptr(), 100),
+                )
+            };
+            source.copy_to(&sink);
+            assert_eq!(to[..length], from[..length]);
+            assert!(to[length..].iter().all(|byte| *byte == 0xff));
+        }
+    }
+
+    #[test]
+    fn another_process_is_read_as_far_as_it_is_there() {
+        let from: Vec<u8> = (0..=255).collect();
+        let mut to = vec![0_u8; 256];
+        // SAFETY: a local buffer.
+        let sink = unsafe { Sink::new(to.as_mut_ptr(), to.len()) };
+        let own = std::process::id().cast_signed();
+        read_peer(own, from.as_ptr().addr() as u64, &sink).expect("one's own memory can be read");
+        assert_eq!(to, from);
+        assert!(read_peer(own, 8, &sink).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! The other ranks of this host: the segment that all of them share, the bells that wake them, and the program's own memory.
+//!
+//! Owns: every access to memory that another process writes, and to memory that the program passed. What is read from the segment is checked by
+//! who reads it: a length is compared with the block, a word with what it may be.
+
+mod bell;
+mod channel;
+pub mod inherit;
+mod memory;
+mod segment;
+
+pub use bell::Bells;
+pub use channel::{Inlet, Outlet};
+pub use memory::{Sink, Source, read_peer};
+pub use segment::Segment;
+
+use ferriband_mpi_proto::fast::Shape;
+use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area, line};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// This rank's place on its host.
+pub struct Host {
+    segment: Segment,
+    bells: Bells,
+    me: u32,
+    /// Inbound bits that have been seen.
+    seen: [u64; MAX_RANKS as usize / 64],
+}
+
+impl Host {
+    /// Rank `me` of the host of `segment`. From here on others may send to it.
+    pub fn new(segment: Segment, bells: Bells, me: u32) -> Self {
+        let own = segment.layout().area(me);
+        segment
+            .word32(own + area::HAS_BARRIER)
+            .store(u32::from(bells.has_barrier()), Ordering::SeqCst);
+        segment
+            .word32(own + area::PID)
+            .store(std::process::id(), Ordering::Relaxed);
+        segment
+            .word32(own + area::FATAL)
+            .store(1, Ordering::Relaxed);
+        Self {
+            segment,
+            bells,
+            me,
+            seen: [0; MAX_RANKS as usize / 64],
+        }
+    }
+
+    /// This rank.
+    pub fn me(&self) -> u32 {
+        self.me
+    }
+
+    /// Ranks of the host.
+    pub fn ranks(&self) -> u32 {
+        self.segment.layout().ranks()
+    }
+
+    /// Tells the launcher where this rank is in its life.
+    pub fn set_life(&self, life: Life) {
+        self.own(area::LIFE).store(life as u32, Ordering::SeqCst);
+    }
+
+    /// Tells the launcher what MPI_Abort was given.
+    pub fn set_abort_code(&self, code: i32) {
+        self.own(area::ABORT_CODE)
+            .store(code.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    /// Says whether an error of MPI_COMM_WORLD ends this rank.
+    pub fn set_fatal(&self, fatal: bool) {
+        self.own(area::FATAL)
+            .store(u32::from(fatal), Ordering::SeqCst);
+    }
+
+    /// Process id that rank `rank` says it has.
+    pub fn pid(&self, rank: u32) -> i32 {
+        self.word(rank, area::PID)
+            .load(Ordering::Acquire)
+            .cast_signed()
+    }
+
+    /// Opens the channel to `rank`: allocates its block, and tells the receiver. An error is an errno.
+    pub fn open(&self, rank: u32, shape: Shape) -> std::io::Result<Outlet> {
+        let layout = self.segment.layout();
+        let block = layout.block(rank, self.me);
+        self.segment.allocate(block, shape.size())?;
+        let at = layout.line(rank, self.me);
+        let set = |field, value| {
+            self.segment
+                .word32(at + field)
+                .store(value, Ordering::Relaxed)
+        };
+        set(line::SIZE, shape.size());
+        set(line::GRANULE, shape.granule());
+        self.segment
+            .word32(at + line::STATE)
+            .store(1, Ordering::Release);
+        let bit = self.inbound_word(rank, self.me / 64);
+        bit.fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        self.ring(rank);
+        Ok(Outlet::new(&self.segment, rank, self.me, shape))
+    }
+
+    /// Ranks that have opened a channel to this one since the last look.
+    #[inline]
+    pub fn newcomers(&mut self) -> Option<u32> {
+        for index in 0..self.ranks().div_ceil(64) {
+            let bits = self.inbound_word(self.me, index).load(Ordering::Acquire);
+            let fresh = bits & !self.seen[index as usize];
+            if fresh != 0 {
+                let bit = fresh.trailing_zeros();
+                self.seen[index as usize] |= 1 << bit;
+                return Some(index * 64 + bit).filter(|rank| *rank < self.ranks());
+            }
+        }
+        None
+    }
+
+    /// The channel that `rank` has opened; none if its line does not describe one.
+    pub fn accept(&self, rank: u32) -> Option<Inlet> {
+        let at = self.segment.layout().line(self.me, rank);
+        let get = |field| self.segment.word32(at + field).load(Ordering::Acquire);
+        if get(line::STATE) != 1 {
+            return None;
+        }
+        let shape = Shape::new(get(line::SIZE), get(line::GRANULE))?;
+        if shape.size() > self.segment.layout().slot() {
+            return None;
+        }
+        Some(Inlet::new(&self.segment, self.me, rank, shape))
+    }
+
+    /// Whether somebody has opened a channel that has not been seen.
+    pub fn has_newcomer(&self) -> bool {
+        (0..self.ranks().div_ceil(64)).any(|index| {
+            self.inbound_word(self.me, index).load(Ordering::Acquire) & !self.seen[index as usize]
+                != 0
+        })
+    }
+
+    /// Wakes `rank` if it sleeps; a full fence makes sure of that whatever the receiver does.
+    pub fn ring(&self, rank: u32) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.ring_if_asleep(rank);
+    }
+
+    /// Wakes `rank` if it is seen to sleep.
+    #[inline]
+    pub fn ring_if_asleep(&self, rank: u32) {
+        let asleep = self.word(rank, area::ASLEEP);
+        if asleep.load(Ordering::Relaxed) == 1 {
+            self.bells.wake(rank, asleep);
+        }
+    }
+
+    /// Whether a sender to `rank` may leave the fence to the receiver: it makes all others pass a barrier before it sleeps, and this process takes part.
+    pub fn needs_fence(&self, rank: u32) -> bool {
+        !self.bells.has_barrier() || self.word(rank, area::HAS_BARRIER).load(Ordering::Acquire) == 0
+    }
+
+    /// Sleeps until somebody rings, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
+    /// rank sleeps.
+    pub fn sleep(&self, timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
+        let asleep = self.own(area::ASLEEP);
+        asleep.store(1, Ordering::SeqCst);
+        self.bells.barrier();
+        if !is_needless() {
+            self.bells.wait(self.me, timeout_ms);
+        }
+        asleep.store(0, Ordering::SeqCst);
+        self.bells.quiet(self.me);
+    }
+
+    #[inline]
+    fn own(&self, field: u64) -> &AtomicU32 {
+        self.word(self.me, field)
+    }
+
+    #[inline]
+    fn word(&self, rank: u32, field: u64) -> &AtomicU32 {
+        self.segment
+            .word32(self.segment.layout().area(rank) + field)
+    }
+
+    #[inline]
+    fn inbound_word(&self, rank: u32, index: u32) -> &AtomicU64 {
+        let at = self.segment.layout().area(rank) + area::INBOUND + u64::from(index) * 8;
+        self.segment.word64(at)
+    }
+}

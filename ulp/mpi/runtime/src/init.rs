@@ -1,0 +1,90 @@
+//! The beginning and the end: what the launcher has left in the environment, and the last barrier.
+
+use crate::collective;
+use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
+use crate::edge::Guard;
+use crate::errors::{MpiError, Outcome};
+use crate::host::{Bells, Host, Segment, inherit};
+use crate::runtime::{Runtime, Settings, WORLD};
+use crate::wait::wait_for;
+use ferriband_mpi_proto::fast::Shape;
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, Life, READS_PEERS};
+use std::env;
+use std::os::fd::RawFd;
+
+/// Rounds of polling before the core is given away: about 20 microseconds.
+const SPINS: u32 = 2000;
+
+/// The runtime of this process: a rank if a launcher has left what a rank needs, else alone.
+pub fn start(threads: i32) -> Outcome<Runtime> {
+    let host = match env::var(HOST_FD) {
+        Ok(fd) => Some(join(&fd)?),
+        Err(_) => None,
+    };
+    let is_crowded = env::var(CROWDED).is_ok_and(|value| value == "1");
+    let settings = Settings {
+        eager: Shape::DEFAULT.longest() as usize,
+        spins: if is_crowded { 0 } else { SPINS },
+        reads_peers: env::var(READS_PEERS).map_or(true, |value| value != "0"),
+        threads: threads.min(MPI_THREAD_MULTIPLE),
+    };
+    if let Some(host) = &host {
+        host.set_life(Life::Alive);
+        inherit::let_ranks_read();
+    }
+    Runtime::new(host, settings)
+}
+
+fn join(fd: &str) -> Outcome<Host> {
+    let bad = |name: &str, value: &str| {
+        MpiError::with(
+            MPI_ERR_OTHER,
+            format!("{name} is \"{value}\", which no launcher sets"),
+        )
+    };
+    let number = |name: &str, value: &str| {
+        value
+            .parse::<RawFd>()
+            .ok()
+            .filter(|fd| *fd >= 0)
+            .ok_or_else(|| bad(name, value))
+    };
+    let variable = |name: &str| {
+        env::var(name)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, format!("{HOST_FD} is set, but not {name}")))
+    };
+    let fd = number(HOST_FD, fd)?;
+    let (bells, rank) = (variable(BELLS)?, variable(LOCAL_RANK)?);
+    let rank = number(LOCAL_RANK, &rank)?.cast_unsigned();
+    let bells = bells
+        .split(',')
+        .map(|bell| number(BELLS, bell))
+        .collect::<Outcome<Vec<RawFd>>>()?;
+    for bell in &bells {
+        inherit::close_on_exec(*bell);
+    }
+    let segment = inherit::take(fd).and_then(Segment::map).map_err(|error| {
+        MpiError::with(
+            MPI_ERR_OTHER,
+            format!("the host segment cannot be used: {error}"),
+        )
+    })?;
+    let ranks = segment.layout().ranks();
+    if rank >= ranks || bells.len() != ranks as usize {
+        return Err(MpiError::with(
+            MPI_ERR_OTHER,
+            "what the launcher has set does not fit its host segment",
+        ));
+    }
+    Ok(Host::new(segment, Bells::new(bells), rank))
+}
+
+/// Waits for all ranks and for what is still to be sent, and tells the launcher that this rank may go.
+pub fn finish(guard: &mut Guard) -> Outcome {
+    collective::barrier(guard, WORLD)?;
+    wait_for(guard, |guard| guard.stalled.is_empty())?;
+    if let Some(host) = &guard.host {
+        host.set_life(Life::Finalized);
+    }
+    Ok(())
+}

@@ -1,0 +1,614 @@
+//! Sends and receives: how they begin, and what becomes of a message that has met its receive.
+
+use crate::comm::COLLECTIVE;
+use crate::constants::{
+    MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
+    MPI_ERR_TRUNCATE, MPI_SUCCESS,
+};
+use crate::errors::{MpiError, Outcome};
+use crate::host::{self, Sink, Source};
+use crate::request::{Request, Work, status};
+use crate::runtime::{Body, Content, Held, Queued, Runtime};
+use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
+use ferriband_mpi_proto::fast::{Push, Shape};
+use ferriband_mpi_proto::matching;
+use zerocopy::IntoBytes;
+
+/// Whom a message goes to, and under what name.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Index of the communicator.
+    pub comm: u32,
+    /// Its context, with bit 0 for collectives.
+    pub context: u64,
+    /// Rank in the world.
+    pub peer: u32,
+    /// Tag.
+    pub tag: i32,
+}
+
+/// What a send has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// The buffer is the program's again.
+    Done,
+    /// A request knows.
+    Pending(u32),
+}
+
+impl Runtime {
+    /// Where a message to `rank` of the communicator at `comm` goes.
+    #[inline]
+    pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
+        let entry = &self.comms[comm];
+        Some(Target {
+            comm,
+            context: entry.context | if collective { COLLECTIVE } else { 0 },
+            peer: entry.group.world(rank)?,
+            tag,
+        })
+    }
+
+    /// Begins a send. A synchronous one is over when its receive has met it.
+    #[inline]
+    pub fn start_send(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+    ) -> Outcome<Started> {
+        if to.peer == self.rank {
+            return self.send_to_self(to, source, synchronous);
+        }
+        let is_eager = source.len() <= self.settings.eager;
+        if is_eager && !synchronous && self.peers[to.peer as usize].fifo.is_empty() {
+            let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
+            if stored {
+                return Ok(Started::Done);
+            }
+        }
+        self.start_slow(to, source, synchronous, is_eager)
+    }
+
+    #[cold]
+    fn start_slow(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+        is_eager: bool,
+    ) -> Outcome<Started> {
+        let work = match (is_eager, synchronous) {
+            (true, false) => Work::Eager,
+            (true, true) => Work::Synchronous,
+            (false, _) => Work::Rendezvous,
+        };
+        let request =
+            self.add_request(Request::send(work, to.comm, to.context, to.peer, source))?;
+        let mut message = Queued {
+            kind: Kind::Eager,
+            flags: if work == Work::Synchronous { SYNC } else { 0 },
+            tag: to.tag,
+            context: to.context,
+            body: Body::EMPTY,
+            source,
+            request: Some(request),
+        };
+        if work == Work::Rendezvous {
+            let rts = envelope::Rts {
+                send_request: self.token(request).into(),
+                length: (source.len() as u64).into(),
+                address: source.address().into(),
+                rkey: 0.into(),
+                mode: envelope::GET.into(),
+            };
+            message.kind = Kind::Rts;
+            message.body = Body::new(rts.as_bytes());
+            message.source = Source::EMPTY;
+        }
+        self.queue(to.peer, message)?;
+        Ok(Started::Pending(request))
+    }
+
+    /// What names a request to a peer.
+    fn token(&self, request: u32) -> u64 {
+        u64::from(self.requests.handle(request).cast_unsigned())
+    }
+
+    /// The request that a peer names, if it is one that it may name.
+    fn named(&self, token: u64, peer: u32) -> Option<u32> {
+        let handle = i32::try_from(token).ok()?;
+        let index = self.requests.index_of(handle)?;
+        (self.requests[index].peer == peer && !self.requests[index].done).then_some(index)
+    }
+
+    /// Begins a receive; its request.
+    #[inline]
+    pub fn start_receive(
+        &mut self,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let request = self.add_request(Request::receive(comm, context, source, sink))?;
+        if let Some(held) = self.comms[comm]
+            .matching(context)
+            .post(source, tag, request)
+        {
+            self.deliver_held(held, request)?;
+        } else if let matching::Source::Rank(rank) = source
+            && let Some(world) = self.comms[comm].group.world(rank)
+        {
+            // The answer to "who is that" for those who look at a peer that has died.
+            self.requests[request].peer = world;
+        }
+        Ok(request)
+    }
+
+    /// Puts a message behind those that wait for `peer`, and sends what can be sent.
+    pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
+        let entry = &mut self.peers[peer as usize];
+        entry.fifo.push_back(message);
+        if entry.fifo.len() == 1 {
+            self.stalled.push(peer);
+            self.pump(peer)?;
+        }
+        Ok(())
+    }
+
+    /// A message without a request of its own: an answer.
+    fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
+        self.queue(
+            peer,
+            Queued {
+                kind,
+                flags: 0,
+                tag: 0,
+                context: 0,
+                body: Body::new(body),
+                source: Source::EMPTY,
+                request: None,
+            },
+        )
+    }
+
+    /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
+    pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
+        while let Some(front) = self.peers[peer as usize].fifo.front() {
+            let Queued {
+                kind,
+                flags,
+                tag,
+                context,
+                body,
+                source,
+                request,
+            } = *front;
+            if kind == Kind::Piece {
+                if !self.pump_pieces(peer)? {
+                    return self.starve(peer);
+                }
+                continue;
+            }
+            if !self.push(peer, kind, flags, tag, context, body.as_slice(), source)? {
+                return self.starve(peer);
+            }
+            let seq = self.peers[peer as usize].sent;
+            self.peers[peer as usize].fifo.pop_front();
+            if let Some(request) = request {
+                match self.requests[request].work {
+                    Work::Eager => self.finish(request),
+                    Work::Synchronous => self.peers[peer as usize].synchronous.push((seq, request)),
+                    _ => (),
+                }
+            }
+        }
+        self.stalled.retain(|stalled| *stalled != peer);
+        if let Some(outlet) = &mut self.peers[peer as usize].outlet {
+            outlet.starve(false);
+        }
+        Ok(true)
+    }
+
+    /// Says that messages wait for credit of `peer`; unless that has just come.
+    fn starve(&mut self, peer: u32) -> Outcome<bool> {
+        let entry = &mut self.peers[peer as usize];
+        if let Some(outlet) = &mut entry.outlet
+            && outlet.starve(true)
+            && let Some(host) = &self.host
+        {
+            host.ring(peer);
+        }
+        Ok(false)
+    }
+
+    /// The next pieces of the message at the head of the FIFO. True if all of it has gone.
+    fn pump_pieces(&mut self, peer: u32) -> Outcome<bool> {
+        loop {
+            let Some(front) = self.peers[peer as usize].fifo.front() else {
+                return Ok(true);
+            };
+            let (source, body, request) = (front.source, front.body, front.request);
+            let room = Shape::DEFAULT.longest() as usize - size_of::<envelope::Piece>();
+            let length = source.len().min(room);
+            if !self.push(
+                peer,
+                Kind::Piece,
+                0,
+                0,
+                0,
+                body.as_slice(),
+                source.part(0, length),
+            )? {
+                return Ok(false);
+            }
+            let left = source.part(length, source.len() - length);
+            if left.is_empty() {
+                self.peers[peer as usize].fifo.pop_front();
+                if let Some(request) = request {
+                    self.finish(request);
+                }
+                return Ok(true);
+            }
+            if let Some(front) = self.peers[peer as usize].fifo.front_mut()
+                && let Ok(mut piece) =
+                    <envelope::Piece as zerocopy::FromBytes>::read_from_bytes(body.as_slice())
+            {
+                piece.offset = (piece.offset.get() + length as u64).into();
+                front.body = Body::new(piece.as_bytes());
+                front.source = left;
+            }
+        }
+    }
+
+    /// Stores a message in the channel to `peer`, if there is room.
+    #[inline]
+    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
+    fn push(
+        &mut self,
+        peer: u32,
+        kind: Kind,
+        flags: u8,
+        tag: i32,
+        context: u64,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<bool> {
+        if self.peers[peer as usize].outlet.is_none() {
+            self.open(peer)?;
+        }
+        let entry = &mut self.peers[peer as usize];
+        let Some(outlet) = &mut entry.outlet else {
+            return Ok(false);
+        };
+        let seq = entry.sent.wrapping_add(1);
+        let credit = match entry.inlet {
+            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
+            None => 0,
+        };
+        let head = Envelope {
+            kind,
+            flags,
+            seq,
+            ack: entry.received,
+            credit,
+            tag,
+            context,
+        }
+        .emit();
+        let length = source.len() as u32;
+        let push = if body.is_empty() {
+            outlet.push(&head, seq, length, source)
+        } else {
+            let mut whole = [0; ENVELOPE + 48];
+            whole[..ENVELOPE].copy_from_slice(&head);
+            whole[ENVELOPE..ENVELOPE + body.len()].copy_from_slice(body);
+            outlet.push(&whole[..ENVELOPE + body.len()], seq, length, source)
+        };
+        match push {
+            Push::Stored => {
+                entry.sent = seq;
+                if let Some(host) = &self.host {
+                    if entry.needs_fence {
+                        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+                        entry.needs_fence = host.needs_fence(peer);
+                    } else {
+                        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+                    }
+                    host.ring_if_asleep(peer);
+                }
+                Ok(true)
+            }
+            Push::NoCredit | Push::Busy => Ok(false),
+            Push::TooLong => Err(MpiError::with(
+                MPI_ERR_INTERN,
+                "a message is longer than a channel takes",
+            )),
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, peer: u32) -> Outcome {
+        let Some(host) = &self.host else {
+            return Err(MpiError::with(
+                MPI_ERR_OTHER,
+                format!("rank {peer} cannot be reached"),
+            ));
+        };
+        let outlet = host.open(peer, Shape::DEFAULT).map_err(|error| {
+            MpiError::with(
+                MPI_ERR_NO_MEM,
+                format!("no memory for a channel to rank {peer}: {error}"),
+            )
+        })?;
+        let entry = &mut self.peers[peer as usize];
+        entry.outlet = Some(outlet);
+        entry.needs_fence = true;
+        Ok(())
+    }
+
+    #[cold]
+    fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
+        let Some(rank) = self.comms[to.comm].group.rank_of(to.peer) else {
+            return Err(MpiError::new(MPI_ERR_INTERN));
+        };
+        if let Some(receive) = self.comms[to.comm]
+            .matching(to.context)
+            .arrive(rank, to.tag)
+        {
+            let entry = &mut self.requests[receive];
+            source.copy_to(&entry.sink);
+            entry.peer = to.peer;
+            self.received(receive, rank, to.tag, source.len() as u64);
+            return Ok(Started::Done);
+        }
+        let keeps_copy = !synchronous && source.len() <= OWN_COPY;
+        let (content, started) = if keeps_copy {
+            (Content::Bytes(source.to_bytes()), Started::Done)
+        } else {
+            let request = self.add_request(Request::send(
+                Work::Own,
+                to.comm,
+                to.context,
+                to.peer,
+                source,
+            ))?;
+            (Content::Own { request }, Started::Pending(request))
+        };
+        self.hold(
+            to.comm,
+            to.context,
+            Held {
+                from: to.peer,
+                tag: to.tag,
+                content,
+                synchronous: None,
+            },
+        )?;
+        Ok(started)
+    }
+
+    /// A message that has waited meets its receive.
+    pub fn deliver_held(&mut self, held: u32, receive: u32) -> Outcome {
+        let Some(Held {
+            from,
+            tag,
+            content,
+            synchronous,
+        }) = self.held.remove(held)
+        else {
+            return Err(MpiError::new(MPI_ERR_INTERN));
+        };
+        let comm = self.requests[receive].comm;
+        let Some(rank) = self.comms[comm].group.rank_of(from) else {
+            return Err(self.broken(from));
+        };
+        self.requests[receive].peer = from;
+        match content {
+            Content::Bytes(bytes) => {
+                self.requests[receive].sink.fill(&bytes);
+                self.received(receive, rank, tag, bytes.len() as u64);
+            }
+            Content::Own { request } => {
+                let source = self.requests[request].source;
+                source.copy_to(&self.requests[receive].sink);
+                self.received(receive, rank, tag, source.len() as u64);
+                self.finish(request);
+            }
+            Content::Remote {
+                request,
+                length,
+                address,
+            } => {
+                self.fetch(receive, rank, tag, request, length, address)?;
+            }
+        }
+        if let Some(seq) = synchronous {
+            self.tell_matched(from, seq)?;
+        }
+        Ok(())
+    }
+
+    /// A receive has all of its message, which has `length` bytes.
+    #[inline]
+    pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) {
+        let entry = &mut self.requests[receive];
+        let room = entry.sink.len() as u64;
+        let (error, bytes) = if length > room {
+            (MPI_ERR_TRUNCATE, room)
+        } else {
+            (MPI_SUCCESS, length)
+        };
+        entry.status = status(rank, tag, error, bytes);
+        self.finish(receive);
+    }
+
+    /// Tells the sender of a synchronous message that it has met its receive.
+    pub fn tell_matched(&mut self, peer: u32, seq: u32) -> Outcome {
+        let body = envelope::Matched {
+            seq: u64::from(seq).into(),
+        };
+        self.answer(peer, Kind::Matched, body.as_bytes())
+    }
+
+    /// A long message has met its receive: reads it, or asks for it in pieces.
+    pub fn fetch(
+        &mut self,
+        receive: u32,
+        rank: u32,
+        tag: i32,
+        request: u64,
+        length: u64,
+        address: u64,
+    ) -> Outcome {
+        let peer = self.requests[receive].peer;
+        let sink = self.requests[receive].sink;
+        let wanted = length.min(sink.len() as u64);
+        if self.settings.reads_peers && wanted != 0 {
+            let pid = self.host.as_ref().map_or(0, |host| host.pid(peer));
+            match host::read_peer(pid, address, &sink.part(0, wanted as usize)) {
+                Ok(()) => (),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
+                        self.settings.reads_peers = false
+                    }
+                    Some(libc::ESRCH) => {
+                        return self.fetch_failed(receive, peer, request, MPI_ERR_PROC_ABORTED);
+                    }
+                    _ => return self.fetch_failed(receive, peer, request, MPI_ERR_BUFFER),
+                },
+            }
+        }
+        if self.settings.reads_peers || wanted == 0 {
+            self.received(receive, rank, tag, length);
+            return self.fin(peer, request, length, MPI_SUCCESS);
+        }
+        let entry = &mut self.requests[receive];
+        entry.work = Work::Pieces {
+            expected: wanted,
+            received: 0,
+        };
+        let error = if length > wanted {
+            MPI_ERR_TRUNCATE
+        } else {
+            MPI_SUCCESS
+        };
+        entry.status = status(rank, tag, error, wanted);
+        let cts = envelope::Cts {
+            send_request: request.into(),
+            receive_request: self.token(receive).into(),
+            offset: 0.into(),
+            length: wanted.into(),
+            address: 0.into(),
+            rkey: 0.into(),
+            more: 0.into(),
+        };
+        self.answer(peer, Kind::Cts, cts.as_bytes())
+    }
+
+    fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
+        self.requests[receive].status.error = class;
+        self.finish(receive);
+        self.fin(peer, request, 0, class)
+    }
+
+    fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
+        let fin = envelope::Fin {
+            request: request.into(),
+            offset: 0.into(),
+            length: length.into(),
+            status: class.cast_unsigned().into(),
+            zero: 0.into(),
+        };
+        self.answer(peer, Kind::Fin, fin.as_bytes())
+    }
+
+    /// The receiver asks for a message in pieces.
+    pub fn asked_for_pieces(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
+        let Some(request) = self.named(cts.send_request.get(), peer) else {
+            return Err(self.broken(peer));
+        };
+        let entry = &self.requests[request];
+        let length = cts.length.get();
+        let fits = entry.work == Work::Rendezvous
+            && cts.offset.get() == 0
+            && (1..=entry.source.len() as u64).contains(&length);
+        if !fits {
+            return Err(self.broken(peer));
+        }
+        let piece = envelope::Piece {
+            receive_request: cts.receive_request,
+            offset: 0.into(),
+        };
+        let message = Queued {
+            kind: Kind::Piece,
+            flags: 0,
+            tag: 0,
+            context: 0,
+            body: Body::new(piece.as_bytes()),
+            source: entry.source.part(0, length as usize),
+            request: Some(request),
+        };
+        // Not asked for twice.
+        self.requests[request].work = Work::Eager;
+        self.queue(peer, message)
+    }
+
+    /// The receiver has the message, or will never have it.
+    pub fn fetched(&mut self, peer: u32, fin: &envelope::Fin) -> Outcome {
+        let request = self.named(fin.request.get(), peer);
+        let Some(request) =
+            request.filter(|request| self.requests[*request].work == Work::Rendezvous)
+        else {
+            return Err(self.broken(peer));
+        };
+        self.requests[request].status.error = fin.status.get().cast_signed();
+        self.finish(request);
+        Ok(())
+    }
+
+    /// A synchronous message has met its receive.
+    pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
+        let waiting = &mut self.peers[peer as usize].synchronous;
+        let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
+            return Err(self.broken(peer));
+        };
+        let (_, request) = waiting.swap_remove(at);
+        self.finish(request);
+        Ok(())
+    }
+
+    /// Where the piece that a peer sends goes: request and place, if it fits.
+    pub fn place_of_piece(&self, peer: u32, piece: &envelope::Piece, length: u64) -> Option<u32> {
+        let request = self.named(piece.receive_request.get(), peer)?;
+        let Work::Pieces { expected, .. } = self.requests[request].work else {
+            return None;
+        };
+        let end = piece.offset.get().checked_add(length)?;
+        (end <= expected && length != 0).then_some(request)
+    }
+
+    /// A piece has been placed.
+    pub fn piece_placed(&mut self, request: u32, length: u64) {
+        if let Work::Pieces { expected, received } = &mut self.requests[request].work {
+            *received += length;
+            if received >= expected {
+                self.finish(request);
+            }
+        }
+    }
+
+    /// A peer has broken the rules of the connection.
+    #[cold]
+    pub fn broken(&self, peer: u32) -> MpiError {
+        MpiError::with(
+            MPI_ERR_INTERN,
+            format!("rank {peer} sent what no rank sends: the connection is over"),
+        )
+    }
+}
+
+/// Messages of a process to itself up to this length, in bytes, are copied and need no receive to be over.
+const OWN_COPY: usize = 1 << 16;

@@ -1,0 +1,297 @@
+//! Progress: looks at the channels, hands what has come to its receive, sends what had to wait.
+
+use crate::errors::Outcome;
+use crate::runtime::{Content, Held, Inbound, Runtime};
+use ferriband_mpi_proto::envelope::{
+    Cts, ENVELOPE, Envelope, Fin, Kind, Matched, Piece, Rts, SYNC,
+};
+use ferriband_mpi_proto::fast::Record;
+use zerocopy::FromBytes;
+
+/// Records of one channel that are taken before the others are looked at.
+const BATCH: u32 = 64;
+
+impl Runtime {
+    /// One round. True if something happened.
+    #[inline]
+    pub fn progress(&mut self) -> Outcome<bool> {
+        let mut did = false;
+        let mut place = 0;
+        while let Some(inlet) = self.polling.hot(place) {
+            if self.inlets[inlet as usize].inlet.is_ready() {
+                self.polling.hit(place);
+                self.drain(inlet)?;
+                did = true;
+            }
+            place += 1;
+        }
+        if let Some(inlet) = self.polling.next(self.inlets.len()) {
+            did |= self.look(inlet)?;
+        }
+        if let Some(host) = &mut self.host
+            && let Some(rank) = host.newcomers()
+        {
+            self.accept(rank)?;
+            did = true;
+        }
+        if !self.stalled.is_empty() {
+            did |= self.unstall()?;
+        }
+        Ok(did)
+    }
+
+    /// The same, but with a look at every channel: before the core is given away.
+    pub fn progress_all(&mut self) -> Outcome<bool> {
+        let mut did = self.progress()?;
+        for inlet in 0..self.inlets.len() as u32 {
+            did |= self.look(inlet)?;
+        }
+        Ok(did)
+    }
+
+    /// Whether a round would do something: the last look before falling asleep.
+    pub fn has_work(&self) -> bool {
+        self.inlets
+            .iter()
+            .any(|inbound| inbound.inlet.is_ready() || inbound.inlet.owes_relief())
+            || self
+                .host
+                .as_ref()
+                .is_some_and(crate::host::Host::has_newcomer)
+            || self.stalled.iter().any(|peer| {
+                self.peers[*peer as usize]
+                    .outlet
+                    .as_ref()
+                    .is_some_and(crate::host::Outlet::has_news)
+            })
+    }
+
+    /// A channel that is not looked at in each round.
+    fn look(&mut self, inlet: u32) -> Outcome<bool> {
+        let inbound = &mut self.inlets[inlet as usize];
+        if inbound.inlet.is_ready() {
+            self.polling.warm(inlet);
+            self.drain(inlet)?;
+            return Ok(true);
+        }
+        let from = inbound.from;
+        if inbound.inlet.relieve(self.peers[from as usize].received)
+            && let Some(host) = &self.host
+        {
+            host.ring(from);
+        }
+        Ok(false)
+    }
+
+    #[cold]
+    fn accept(&mut self, rank: u32) -> Outcome {
+        let Some(inlet) = self.host.as_ref().and_then(|host| host.accept(rank)) else {
+            return Err(self.broken(rank));
+        };
+        let index = self.inlets.len() as u32;
+        self.peers[rank as usize].inlet = Some(index);
+        self.inlets.push(Inbound { from: rank, inlet });
+        self.polling.warm(index);
+        Ok(())
+    }
+
+    #[cold]
+    fn unstall(&mut self) -> Outcome<bool> {
+        let mut did = false;
+        for index in (0..self.stalled.len()).rev() {
+            let Some(peer) = self.stalled.get(index).copied() else {
+                continue;
+            };
+            let waiting = self.peers[peer as usize].fifo.len();
+            did |= self.pump(peer)? || self.peers[peer as usize].fifo.len() != waiting;
+        }
+        Ok(did)
+    }
+
+    /// Takes what lies in a channel, in order.
+    #[inline]
+    fn drain(&mut self, inlet: u32) -> Outcome {
+        for _ in 0..BATCH {
+            let inbound = &mut self.inlets[inlet as usize];
+            let from = inbound.from;
+            let Ok(next) = inbound.inlet.peek() else {
+                return Err(self.broken(from));
+            };
+            let Some(record) = next else {
+                break;
+            };
+            let Some(envelope) = Envelope::parse(record.envelope) else {
+                return Err(self.broken(from));
+            };
+            let peer = &mut self.peers[from as usize];
+            if envelope.kind.is_numbered() {
+                // Records are the only path between the ranks of a host, so nothing can have overtaken this one.
+                if envelope.seq != peer.received.wrapping_add(1) {
+                    return Err(self.broken(from));
+                }
+                peer.received = envelope.seq;
+            }
+            if let Some(outlet) = &mut peer.outlet {
+                outlet.credit(envelope.credit);
+            }
+            let ack = peer.received;
+            self.take(inlet, from, &envelope, &record)?;
+            if self.inlets[inlet as usize].inlet.consume(&record, ack)
+                && let Some(host) = &self.host
+            {
+                host.ring(from);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, inlet: u32, from: u32, envelope: &Envelope, record: &Record) -> Outcome {
+        match envelope.kind {
+            Kind::Eager => self.take_eager(inlet, from, envelope, record),
+            _ => self.take_other(inlet, from, envelope, record),
+        }
+    }
+
+    #[inline]
+    fn take_eager(
+        &mut self,
+        inlet: u32,
+        from: u32,
+        envelope: &Envelope,
+        record: &Record,
+    ) -> Outcome {
+        let is_synchronous = envelope.flags & SYNC != 0;
+        if let Some(comm) = self.comm_of(envelope.context) {
+            let entry = &mut self.comms[comm];
+            let Some(rank) = entry.group.rank_of(from) else {
+                return Err(self.broken(from));
+            };
+            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
+                let request = &mut self.requests[receive];
+                let length = (record.length as usize).min(request.sink.len());
+                self.inlets[inlet as usize]
+                    .inlet
+                    .copy(record, 0, length as u32, &request.sink, 0);
+                request.peer = from;
+                self.received(receive, rank, envelope.tag, u64::from(record.length));
+                if is_synchronous {
+                    self.tell_matched(from, envelope.seq)?;
+                }
+                return Ok(());
+            }
+        }
+        let held = Held {
+            from,
+            tag: envelope.tag,
+            content: Content::Bytes(self.inlets[inlet as usize].inlet.body(record)),
+            synchronous: is_synchronous.then_some(envelope.seq),
+        };
+        self.unexpected(envelope.context, held)
+    }
+
+    /// A message that no receive has asked for.
+    fn unexpected(&mut self, context: u64, held: Held) -> Outcome {
+        match self.comm_of(context) {
+            Some(comm) => self.hold(comm, context, held),
+            None => {
+                self.orphans.push_back((context, held));
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn take_other(
+        &mut self,
+        inlet: u32,
+        from: u32,
+        envelope: &Envelope,
+        record: &Record,
+    ) -> Outcome {
+        match envelope.kind {
+            Kind::Rts => {
+                let rts: Rts = self.body_of(inlet, from, record)?;
+                self.take_rts(from, envelope, &rts)
+            }
+            Kind::Cts => {
+                let cts: Cts = self.body_of(inlet, from, record)?;
+                self.asked_for_pieces(from, &cts)
+            }
+            Kind::Fin => {
+                let fin: Fin = self.body_of(inlet, from, record)?;
+                self.fetched(from, &fin)
+            }
+            Kind::Matched => {
+                let matched: Matched = self.body_of(inlet, from, record)?;
+                self.matched(from, matched.seq.get())
+            }
+            Kind::Piece => self.take_piece(inlet, from, record),
+            Kind::Note => Ok(()),
+            // Nobody asks for these yet, so nobody answers.
+            Kind::Eager | Kind::Cancel | Kind::Cancelled => Err(self.broken(from)),
+        }
+    }
+
+    fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
+        let (request, length, address) =
+            (rts.send_request.get(), rts.length.get(), rts.address.get());
+        if let Some(comm) = self.comm_of(envelope.context) {
+            let entry = &mut self.comms[comm];
+            let Some(rank) = entry.group.rank_of(from) else {
+                return Err(self.broken(from));
+            };
+            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
+                self.requests[receive].peer = from;
+                return self.fetch(receive, rank, envelope.tag, request, length, address);
+            }
+        }
+        let held = Held {
+            from,
+            tag: envelope.tag,
+            content: Content::Remote {
+                request,
+                length,
+                address,
+            },
+            synchronous: None,
+        };
+        self.unexpected(envelope.context, held)
+    }
+
+    fn take_piece(&mut self, inlet: u32, from: u32, record: &Record) -> Outcome {
+        let piece: Piece = self.body_of(inlet, from, record)?;
+        let own = size_of::<Piece>() as u32;
+        let length = record.length - own;
+        let Some(request) = self.place_of_piece(from, &piece, u64::from(length)) else {
+            return Err(self.broken(from));
+        };
+        let sink = self.requests[request].sink;
+        let at = piece.offset.get() as usize;
+        self.inlets[inlet as usize]
+            .inlet
+            .copy(record, own, length, &sink, at);
+        self.piece_placed(request, u64::from(length));
+        Ok(())
+    }
+
+    /// The beginning of a record's body as a structure; a body that is too short breaks the rules.
+    fn body_of<T: FromBytes>(&self, inlet: u32, from: u32, record: &Record) -> Outcome<T> {
+        const LONGEST: usize = 48;
+        let inlet = &self.inlets[inlet as usize].inlet;
+        let size = size_of::<T>();
+        let bytes = if record.length as usize >= LONGEST {
+            inlet
+                .head::<LONGEST>(record)
+                .map(|head| head[..size].to_vec())
+        } else {
+            Some(inlet.body(record).into_vec())
+        };
+        bytes
+            .filter(|bytes| bytes.len() >= size)
+            .and_then(|bytes| Some(T::read_from_prefix(&bytes).ok()?.0))
+            .ok_or_else(|| self.broken(from))
+    }
+}
+
+const _: () = assert!(ENVELOPE == 28);

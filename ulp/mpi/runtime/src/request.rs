@@ -1,0 +1,112 @@
+//! Requests: sends and receives that are not over when they begin.
+
+use crate::abi::Status;
+use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS};
+use crate::host;
+use ferriband_mpi_proto::matching;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A message that waits for room.
+    Eager,
+    /// A message that waits until it meets its receive.
+    Synchronous,
+    /// A message that the receiver fetches.
+    Rendezvous,
+    /// A message to this process itself that waits for its receive.
+    Own,
+    /// A receive that waits for its message.
+    Receive,
+    /// A receive whose message comes in pieces: so many bytes will have come, so many have.
+    Pieces {
+        /// All.
+        expected: u64,
+        /// Of them.
+        received: u64,
+    },
+    /// Nothing: the request that every operation has that was over at once.
+    Nothing,
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request {
+    /// What it does.
+    pub work: Work,
+    /// Whether it is over.
+    pub done: bool,
+    /// The program has freed it: it goes when it is over.
+    pub freed: bool,
+    /// Index of its communicator.
+    pub comm: u32,
+    /// Its context.
+    pub context: u64,
+    /// Rank in the world of the peer; of a receive once it has met its message.
+    pub peer: u32,
+    /// Whom a receive asks.
+    pub asks: matching::Source,
+    /// What is sent.
+    pub source: host::Source,
+    /// Where it goes.
+    pub sink: host::Sink,
+    /// What MPI_Wait says.
+    pub status: Status,
+}
+
+impl Request {
+    /// A send of `source` to `peer`.
+    pub fn send(work: Work, comm: u32, context: u64, peer: u32, source: host::Source) -> Self {
+        Self {
+            work,
+            done: false,
+            freed: false,
+            comm,
+            context,
+            peer,
+            asks: matching::Source::Any,
+            source,
+            sink: host::Sink::EMPTY,
+            status: EMPTY,
+        }
+    }
+
+    /// A receive into `sink`.
+    pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: host::Sink) -> Self {
+        Self {
+            asks,
+            sink,
+            ..Self::send(Work::Receive, comm, context, u32::MAX, host::Source::EMPTY)
+        }
+    }
+}
+
+/// The empty status of the standard.
+pub const EMPTY: Status = Status {
+    source: MPI_ANY_SOURCE,
+    tag: MPI_ANY_TAG,
+    error: MPI_SUCCESS,
+    cancelled: 0,
+    bytes: [0; 2],
+    reserved: [0; 2],
+};
+
+/// The status of a message of `bytes` bytes.
+#[inline]
+pub fn status(source: u32, tag: i32, error: i32, bytes: u64) -> Status {
+    Status {
+        source: source.cast_signed(),
+        tag,
+        error,
+        cancelled: 0,
+        bytes: [bytes as u32, (bytes >> 32) as u32],
+        reserved: [0; 2],
+    }
+}
+
+impl Status {
+    /// Bytes of the message.
+    pub fn byte_count(&self) -> u64 {
+        u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
+    }
+}

@@ -1,0 +1,400 @@
+//! The state of MPI in this process.
+
+use crate::comm::{COLLECTIVE, Comm, Group, context};
+use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
+use crate::errors::{MpiError, Outcome};
+use crate::handle::{Kind, Slab};
+use crate::host::{Host, Inlet, Outlet, Source};
+use crate::request::{Request, Work};
+use ferriband_mpi_proto::envelope;
+use std::collections::{HashMap, VecDeque};
+
+/// Everything that this process knows.
+pub struct Runtime {
+    /// Rank in the world.
+    pub rank: u32,
+    /// The other ranks of the host; none if this process is alone.
+    pub host: Option<Host>,
+    /// Communicators; the world is at 0, the process itself at 1.
+    pub comms: Slab<Comm>,
+    /// Requests.
+    pub requests: Slab<Request>,
+    /// Messages that wait for their receive.
+    pub held: Slab<Held>,
+    /// What concerns one other rank, by rank in the world.
+    pub peers: Vec<Peer>,
+    /// Channels to this process, in the order of their opening.
+    pub inlets: Vec<Inbound>,
+    /// Which of them are looked at in each round.
+    pub polling: Polling,
+    /// Peers with messages that wait for room.
+    pub stalled: Vec<u32>,
+    /// Messages of a context that is not known yet.
+    pub orphans: VecDeque<(u64, Held)>,
+    /// The request of everything that was over at once.
+    pub nothing: u32,
+    /// What was set.
+    pub settings: Settings,
+    contexts: HashMap<u64, u32>,
+    last: (u64, u32),
+    next_context: u32,
+}
+
+/// What holds for the process's life.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Longest message that is sent unasked, in bytes.
+    pub eager: usize,
+    /// Rounds without news before the core is given away.
+    pub spins: u32,
+    /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
+    pub reads_peers: bool,
+    /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
+    pub threads: i32,
+}
+
+/// One other rank.
+#[derive(Default)]
+pub struct Peer {
+    /// Number of the last message to it.
+    pub sent: u32,
+    /// Number of the last message from it.
+    pub received: u32,
+    /// The channel to it.
+    pub outlet: Option<Outlet>,
+    /// Whether who sends to it must fence before looking whether it sleeps.
+    pub needs_fence: bool,
+    /// The channel from it, as index.
+    pub inlet: Option<u32>,
+    /// Messages that nothing can take now, in order.
+    pub fifo: VecDeque<Queued>,
+    /// Synchronous messages on their way: number and request.
+    pub synchronous: Vec<(u32, u32)>,
+}
+
+/// A channel to this process.
+pub struct Inbound {
+    /// Rank in the world.
+    pub from: u32,
+    /// Its end here.
+    pub inlet: Inlet,
+}
+
+/// A message that waits for room.
+pub struct Queued {
+    /// What it is.
+    pub kind: envelope::Kind,
+    /// Flags of its envelope.
+    pub flags: u8,
+    /// Tag of its envelope.
+    pub tag: i32,
+    /// Context of its envelope.
+    pub context: u64,
+    /// The body's part that is not the program's.
+    pub body: Body,
+    /// The program's part.
+    pub source: Source,
+    /// The request that it belongs to.
+    pub request: Option<u32>,
+}
+
+/// The part of a message's body that is not the program's: 48 bytes at most.
+#[derive(Clone, Copy)]
+pub struct Body {
+    bytes: [u8; 48],
+    length: u8,
+}
+
+impl Body {
+    /// None.
+    pub const EMPTY: Self = Self {
+        bytes: [0; 48],
+        length: 0,
+    };
+
+    /// Copies `bytes`, 48 at most.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut body = Self::EMPTY;
+        body.bytes[..bytes.len()].copy_from_slice(bytes);
+        body.length = bytes.len() as u8;
+        body
+    }
+
+    /// What was copied.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// A message that has come and waits for its receive.
+pub struct Held {
+    /// Rank of the sender in the world.
+    pub from: u32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its bytes, or where they are.
+    pub content: Content,
+    /// The number to name in the answer if the sender waits for the match.
+    pub synchronous: Option<u32>,
+}
+
+/// Where the bytes of a message are.
+pub enum Content {
+    /// Here.
+    Bytes(Box<[u8]>),
+    /// With the sender.
+    Remote {
+        /// Its request.
+        request: u64,
+        /// Bytes.
+        length: u64,
+        /// Where they lie there.
+        address: u64,
+    },
+    /// In a send of this process to itself.
+    Own {
+        /// That request.
+        request: u32,
+    },
+}
+
+/// Which channels are looked at: the few that had a message lately in each round, one of the others in turn.
+pub struct Polling {
+    hot: [u32; HOT],
+    used: [bool; HOT],
+    count: usize,
+    turn: u32,
+    rounds: u32,
+}
+
+/// Channels that are looked at in each round.
+const HOT: usize = 8;
+/// After so many rounds without a message a channel is looked at in turn only.
+const COOL: u32 = 1024;
+
+impl Polling {
+    fn new() -> Self {
+        Self {
+            hot: [0; HOT],
+            used: [false; HOT],
+            count: 0,
+            turn: 0,
+            rounds: 0,
+        }
+    }
+
+    /// The channels of each round.
+    #[inline]
+    pub fn hot(&self, place: usize) -> Option<u32> {
+        (place < self.count).then(|| self.hot[place])
+    }
+
+    /// A message has come by the channel at `place`.
+    #[inline]
+    pub fn hit(&mut self, place: usize) {
+        self.used[place] = true;
+    }
+
+    /// A message has come by `inlet`, which was looked at in turn.
+    pub fn warm(&mut self, inlet: u32) {
+        if self.hot[..self.count].contains(&inlet) {
+            return;
+        }
+        let place = if self.count < HOT {
+            self.count += 1;
+            self.count - 1
+        } else {
+            self.used.iter().position(|used| !used).unwrap_or(0)
+        };
+        self.hot[place] = inlet;
+        self.used[place] = true;
+    }
+
+    /// Ends a round: which of `inlets` channels has its turn.
+    #[inline]
+    pub fn next(&mut self, inlets: usize) -> Option<u32> {
+        self.rounds += 1;
+        if self.rounds == COOL {
+            self.cool();
+        }
+        if inlets <= self.count {
+            return None;
+        }
+        self.turn = if self.turn as usize + 1 < inlets {
+            self.turn + 1
+        } else {
+            0
+        };
+        Some(self.turn)
+    }
+
+    #[cold]
+    fn cool(&mut self) {
+        self.rounds = 0;
+        let mut kept = 0;
+        for place in 0..self.count {
+            if self.used[place] {
+                self.hot[kept] = self.hot[place];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+        self.used = [false; HOT];
+    }
+}
+
+/// Index of MPI_COMM_WORLD.
+pub const WORLD: u32 = 0;
+/// Index of MPI_COMM_SELF.
+pub const SELF: u32 = 1;
+
+impl Runtime {
+    /// For a process that is rank of the world's `host`, or alone.
+    pub fn new(host: Option<Host>, settings: Settings) -> Outcome<Self> {
+        let (rank, size) = host
+            .as_ref()
+            .map_or((0, 1), |host| (host.me(), host.ranks()));
+        let mut runtime = Self {
+            rank,
+            host,
+            comms: Slab::new(Kind::Comm),
+            requests: Slab::new(Kind::Request),
+            held: Slab::new(Kind::Message),
+            peers: (0..size).map(|_| Peer::default()).collect(),
+            inlets: Vec::new(),
+            polling: Polling::new(),
+            stalled: Vec::new(),
+            orphans: VecDeque::new(),
+            nothing: 0,
+            settings,
+            contexts: HashMap::new(),
+            last: (u64::MAX, 0),
+            next_context: 2,
+        };
+        for (name, group, own) in [
+            ("MPI_COMM_WORLD", Group::World { size }, rank),
+            ("MPI_COMM_SELF", Group::Dense(Box::new([rank])), 0),
+        ] {
+            // Contexts of leader 0, number 0, and of each process itself, which never travels.
+            let number = u32::from(own != rank || name != "MPI_COMM_WORLD");
+            let mut comm = Comm::new(
+                context(if number == 0 { 0 } else { rank }, number),
+                group,
+                own,
+            );
+            name.clone_into(&mut comm.name);
+            comm.predefined = true;
+            runtime.add_comm(comm)?;
+        }
+        let mut nothing = Request::send(Work::Nothing, WORLD, 0, rank, Source::EMPTY);
+        nothing.done = true;
+        runtime.nothing = runtime.add_request(nothing)?;
+        Ok(runtime)
+    }
+
+    /// The index of the communicator that `handle` names.
+    #[inline]
+    pub fn comm_index(&self, handle: i32) -> Option<u32> {
+        match handle {
+            MPI_COMM_WORLD => Some(WORLD),
+            MPI_COMM_SELF => Some(SELF),
+            _ => self.comms.index_of(handle).filter(|index| *index > SELF),
+        }
+    }
+
+    /// The handle of the communicator at `index`.
+    pub fn comm_handle(&self, index: u32) -> i32 {
+        match index {
+            WORLD => MPI_COMM_WORLD,
+            SELF => MPI_COMM_SELF,
+            _ => self.comms.handle(index),
+        }
+    }
+
+    /// Keeps a communicator, and gives it the messages that came before it. Its index.
+    pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
+        let context = comm.context;
+        let index = self
+            .comms
+            .insert(comm)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many communicators"))?;
+        self.contexts.insert(context, index);
+        for _ in 0..self.orphans.len() {
+            let Some((theirs, held)) = self.orphans.pop_front() else {
+                break;
+            };
+            if theirs & !COLLECTIVE == context {
+                self.hold(index, theirs, held)?;
+            } else {
+                self.orphans.push_back((theirs, held));
+            }
+        }
+        Ok(index)
+    }
+
+    /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns it.
+    pub fn drop_comm(&mut self, index: u32) {
+        let comm = &self.comms[index];
+        let is_idle = comm.point.is_idle() && comm.collective.is_idle();
+        if is_idle {
+            let context = comm.context;
+            self.contexts.remove(&context);
+            self.last = (u64::MAX, 0);
+            self.comms.remove(index);
+        } else {
+            self.comms.retire(index);
+        }
+    }
+
+    /// A context that no other communicator has, with this process as leader.
+    pub fn new_context(&mut self) -> u64 {
+        let number = self.next_context;
+        self.next_context += 1;
+        context(self.rank, number)
+    }
+
+    /// The communicator with this context, of either kind.
+    #[inline]
+    pub fn comm_of(&mut self, context: u64) -> Option<u32> {
+        let context = context & !COLLECTIVE;
+        if self.last.0 == context {
+            return Some(self.last.1);
+        }
+        let index = *self.contexts.get(&context)?;
+        self.last = (context, index);
+        Some(index)
+    }
+
+    /// Keeps a request; its index.
+    #[inline]
+    pub fn add_request(&mut self, request: Request) -> Outcome<u32> {
+        self.requests
+            .insert(request)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many requests"))
+    }
+
+    /// A request is over.
+    #[inline]
+    pub fn finish(&mut self, request: u32) {
+        let entry = &mut self.requests[request];
+        entry.done = true;
+        if entry.freed {
+            self.requests.remove(request);
+        }
+    }
+
+    /// A message waits for its receive.
+    pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
+        let (from, tag) = (held.from, held.tag);
+        let Some(source) = self.comms[comm].group.rank_of(from) else {
+            return Err(self.broken(from));
+        };
+        let index = self
+            .held
+            .insert(held)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
+        self.comms[comm].matching(context).hold(source, tag, index);
+        Ok(())
+    }
+}
