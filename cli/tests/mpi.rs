@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
@@ -27,10 +28,12 @@ fn library_dir() -> &'static Path {
     })
 }
 
-/// Compiles a program of `ulp/mpi/abi/tests/c`; where it lies.
+/// Compiles a program of `ulp/mpi/abi/tests/c`; where it lies: under a name of its own, because tests run beside one another.
 fn compile(name: &str) -> PathBuf {
-    let out =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_{name}.{}", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = format!("mpi_{name}.{}.{number}", std::process::id());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     let output = Command::new(library_dir().join("bin/mpicc"))
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&out)
@@ -192,33 +195,38 @@ fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
 }
 
 #[test]
-fn a_launcher_that_is_killed_takes_its_ranks_along() {
+fn a_launcher_that_ends_takes_its_ranks_along() {
     let fails = Program::new("fails");
-    let mut job = fails
-        .command(2, &[], &["wait"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("mpirun runs");
-    let started = Instant::now();
-    let ranks = format!("/proc/{0}/task/{0}/children", job.id());
-    while std::fs::read_to_string(&ranks)
-        .unwrap_or_default()
-        .split_whitespace()
-        .count()
-        < 2
-    {
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "the ranks do not start"
-        );
-        std::thread::sleep(Duration::from_millis(5));
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let mut job = fails
+            .command(2, &[], &["wait"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("mpirun runs");
+        let started = Instant::now();
+        let ranks = format!("/proc/{0}/task/{0}/children", job.id());
+        let count = || {
+            std::fs::read_to_string(&ranks)
+                .unwrap_or_default()
+                .split_whitespace()
+                .count()
+        };
+        while count() < 2 {
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "the ranks do not start"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: a child that has not been waited for.
+        unsafe { libc::kill(job.id().cast_signed(), signal) };
+        let status = job.wait().expect("it ends");
+        if signal == libc::SIGTERM {
+            assert_eq!(status.code(), Some(128 + signal));
+        }
+        fails.leaves_nobody();
     }
-    // SAFETY: a child that has not been waited for.
-    unsafe { libc::kill(job.id().cast_signed(), libc::SIGTERM) };
-    let status = job.wait().expect("it ends");
-    assert_eq!(status.code(), Some(128 + libc::SIGTERM));
-    fails.leaves_nobody();
 }
 
 #[test]

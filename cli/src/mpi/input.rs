@@ -66,10 +66,7 @@ impl Input {
                     }
                 }
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) =>
-                {
-                    ()
-                }
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
                 Err(_) => self.open = false,
             }
         }

@@ -266,26 +266,44 @@ pub unsafe extern "C" fn PMPI_Alloc_mem(size: i64, info: Handle, baseptr: *mut c
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allreduce(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allreduce".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allreduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allreduce_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allreduce_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allreduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -4681,28 +4699,48 @@ pub unsafe extern "C" fn PMPI_Recv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

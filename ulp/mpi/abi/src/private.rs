@@ -27,6 +27,14 @@ unsafe extern "C" {
         comm: i32,
     ) -> c_int;
     pub fn ferriband_mpi_alloc_mem(size: i64, info: i32, baseptr: *mut c_void) -> c_int;
+    pub fn ferriband_mpi_allreduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_alltoall(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -146,6 +154,15 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
         status: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_reduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        root: c_int,
+        comm: i32,
     ) -> c_int;
     pub fn ferriband_mpi_request_free(request: *mut i32) -> c_int;
     pub fn ferriband_mpi_request_get_status(

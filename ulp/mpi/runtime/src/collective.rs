@@ -7,7 +7,7 @@ use crate::comm::COLLECTIVE;
 use crate::constants::MPI_SUCCESS;
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Sink, Source};
+use crate::host::{Buffer, Sink, Source};
 use crate::p2p::Started;
 use crate::wait::wait_for;
 use ferriband_mpi_proto::matching;
@@ -180,4 +180,39 @@ pub fn exchange(
         call.send(guard, (own + step) % size, source((own + step) % size))?;
     }
     call.wait(guard)
+}
+
+/// Everybody's elements, combined in the order of ranks, to the root: `sink` there. `combine` takes the left operand and changes the right one.
+pub fn reduce(
+    guard: &mut Guard,
+    comm: u32,
+    root: u32,
+    source: Source,
+    sink: Option<Sink>,
+    combine: &dyn Fn(&[u8], &mut [u8]) -> Outcome,
+) -> Outcome {
+    let mut call = Call::begin(guard, comm);
+    if call.rank != root {
+        call.send(guard, root, source)?;
+        return call.wait(guard);
+    }
+    let mut parts: Vec<Buffer> = (0..call.size).map(|_| Buffer::new(source.len())).collect();
+    for (rank, part) in (0..call.size).zip(&mut parts) {
+        if rank == root {
+            source.copy_to(&part.sink());
+        } else {
+            call.receive(guard, rank, part.sink())?;
+        }
+    }
+    call.wait(guard)?;
+    let Some(mut result) = parts.pop() else {
+        return Ok(());
+    };
+    while let Some(left) = parts.pop() {
+        combine(left.bytes(), result.bytes_mut())?;
+    }
+    if let Some(sink) = sink {
+        sink.fill(result.bytes());
+    }
+    Ok(())
 }

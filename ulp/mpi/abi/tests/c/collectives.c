@@ -35,8 +35,39 @@ static void run(MPI_Comm comm, int count)
 	MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, out, count, MPI_INT, comm);
 	for (int i = 0; i < size * count; i++)
 		CHECK(out[i] == i / count * 100 + rank);
+	for (int i = 0; i < count; i++)
+		out[i] = rank + i;
+	for (int root = 0; root < size; root++) {
+		MPI_Reduce(out, rank == root ? (void *)in : NULL, count, MPI_INT, MPI_SUM, root, comm);
+		for (int i = 0; rank == root && i < count; i++)
+			CHECK(in[i] == size * (size - 1) / 2 + size * i);
+	}
+	MPI_Allreduce(out, in, count, MPI_INT, MPI_MAX, comm);
+	for (int i = 0; i < count; i++)
+		CHECK(in[i] == size - 1 + i);
+	MPI_Allreduce(MPI_IN_PLACE, out, count, MPI_INT, MPI_MIN, comm);
+	for (int i = 0; i < count; i++)
+		CHECK(out[i] == i);
 	free(out);
 	free(in);
+}
+
+/* A pair with a gap between its parts, and what does not go together. */
+static void pairs_and_errors(void)
+{
+	struct { double value; int at; } mine = { (rank * 5 + 3) % size, rank }, best;
+	int value = 1;
+	double part = 1.5, sum;
+	MPI_Allreduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+	CHECK((best.at * 5 + 3) % size == best.value);
+	for (int other = 0; other < size; other++)
+		CHECK((other * 5 + 3) % size <= best.value && ((other * 5 + 3) % size < best.value || best.at <= other));
+	MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	CHECK(sum == 1.5 * size);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	CHECK(MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_BAND, MPI_COMM_WORLD) == MPI_ERR_OP);
+	CHECK(MPI_Allreduce(&value, &value, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD) == MPI_ERR_OP);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
 int main(int argc, char **argv)
@@ -68,6 +99,7 @@ int main(int argc, char **argv)
 		MPI_Wait(&request, MPI_STATUS_IGNORE);
 	}
 	run(copies[19], 10);
+	pairs_and_errors();
 	for (int i = 0; i < 20; i++) {
 		CHECK(MPI_Comm_free(&copies[i]) == MPI_SUCCESS && copies[i] == MPI_COMM_NULL);
 	}

@@ -28,8 +28,8 @@ int main(int argc, char **argv)
 		MPI_Finalize();
 		return 0;
 	}
-	/* A child that outlives its rank, unless the launcher ends it. */
-	if (rank == 0 && fork() == 0)
+	/* A child that outlives its rank, unless the launcher ends it, which it cannot when it is killed itself. */
+	if (rank == 0 && strcmp(argv[1], "wait") && fork() == 0)
 		for (;;)
 			pause();
 	MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

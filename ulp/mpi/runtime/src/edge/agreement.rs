@@ -13,6 +13,8 @@ const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_allgather;
 const _: unsafe extern "C" fn(i64, i32, *mut c_void) -> c_int = ferriband_mpi_alloc_mem;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
+    ferriband_mpi_allreduce;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_alltoall;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
@@ -60,6 +62,8 @@ const _: unsafe extern "C" fn(c_int, c_int, i32, *mut Status) -> c_int = ferriba
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_query_thread;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Status) -> c_int =
     ferriband_mpi_recv;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, c_int, i32) -> c_int =
+    ferriband_mpi_reduce;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
 const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_request_get_status;

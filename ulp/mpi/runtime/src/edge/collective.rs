@@ -5,8 +5,10 @@ use super::state::Guard;
 use super::values::{bytes, is_in_place, rank_of, sink, source};
 use crate::collective;
 use crate::constants::*;
-use crate::errors::Outcome;
+use crate::datatype;
+use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
+use ferriband_mpi_data::{Named, Op};
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]
@@ -186,6 +188,110 @@ pub unsafe extern "C" fn ferriband_mpi_alltoall(
                 let part = sources(sendbuf, sendcount, sendtype, size)?;
                 collective::exchange(guard, comm, part, place)
             }
+        }
+    })
+}
+
+/// A predefined operation on a predefined datatype, and the bytes of `count` elements with their gaps.
+fn operation(op: i32, kind: i32, count: i64) -> Outcome<(Op, Named, usize)> {
+    let class = |class| MpiError::new(class);
+    let named = datatype::named(kind).ok_or_else(|| class(MPI_ERR_TYPE))?;
+    let op = u32::try_from(op)
+        .ok()
+        .and_then(Op::from_value)
+        .filter(|op| !op.is_for_windows_only())
+        .ok_or_else(|| class(MPI_ERR_OP))?;
+    op.check(named)
+        .map_err(|error| MpiError::with(error.class().code(), error.to_string()))?;
+    let bytes = usize::try_from(count)
+        .ok()
+        .and_then(|count| count.checked_mul(named.extent() as usize))
+        .ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
+    Ok((op, named, bytes))
+}
+
+/// Combines two vectors of elements.
+fn combine(op: Op, named: Named) -> impl Fn(&[u8], &mut [u8]) -> Outcome {
+    move |left, right| {
+        let count = left.len().min(right.len()) / named.extent() as usize;
+        // SAFETY: both have that many elements, and they are different buffers of the runtime's own.
+        let done = unsafe {
+            ferriband_mpi_data::reduce(op, named.kind(), left.as_ptr(), right.as_mut_ptr(), count)
+        };
+        done.map_err(|error| MpiError::with(error.class().code(), error.to_string()))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_reduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    op: i32,
+    root: c_int,
+    comm: i32,
+) -> c_int {
+    on_comm("MPI_Reduce", comm, |guard, comm| {
+        let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+        let (rank, _) = shape(guard, comm);
+        let (op, named, bytes) = operation(op, datatype, count)?;
+        let from = if is_in_place(sendbuf) && rank == root {
+            recvbuf.cast_const()
+        } else {
+            sendbuf
+        };
+        // SAFETY: the program's buffers; the receiving one means something at the root only.
+        unsafe {
+            let source = source(from, bytes as i64, MPI_BYTE)?;
+            let sink = if rank == root {
+                Some(sink(recvbuf, bytes as i64, MPI_BYTE)?)
+            } else {
+                None
+            };
+            collective::reduce(guard, comm, root, source, sink, &combine(op, named))
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_allreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    op: i32,
+    comm: i32,
+) -> c_int {
+    on_comm("MPI_Allreduce", comm, |guard, comm| {
+        let (rank, _) = shape(guard, comm);
+        let (op, named, bytes) = operation(op, datatype, count)?;
+        let from = if is_in_place(sendbuf) {
+            recvbuf.cast_const()
+        } else {
+            sendbuf
+        };
+        // SAFETY: the program's buffers.
+        unsafe {
+            let (own, place) = (
+                source(from, bytes as i64, MPI_BYTE)?,
+                sink(recvbuf, bytes as i64, MPI_BYTE)?,
+            );
+            collective::reduce(
+                guard,
+                comm,
+                0,
+                own,
+                (rank == 0).then_some(place),
+                &combine(op, named),
+            )?;
+            collective::bcast(
+                guard,
+                comm,
+                0,
+                source(recvbuf, bytes as i64, MPI_BYTE)?,
+                place,
+            )
         }
     })
 }

@@ -135,6 +135,42 @@ impl Sink {
     }
 }
 
+/// Memory of the runtime's own that messages come into.
+pub struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    /// Of `length` bytes.
+    pub fn new(length: usize) -> Self {
+        Self(vec![0; length].into_boxed_slice())
+    }
+
+    /// All of it, to receive into. The buffer must outlive the receive.
+    pub fn sink(&mut self) -> Sink {
+        Sink {
+            address: self.0.as_mut_ptr(),
+            length: self.0.len(),
+        }
+    }
+
+    /// All of it, to send from. The buffer must outlive the send.
+    pub fn source(&self) -> Source {
+        Source {
+            address: self.0.as_ptr(),
+            length: self.0.len(),
+        }
+    }
+
+    /// What has come, once nothing comes any more.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The same, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 /// Copies bytes between ranges that have been checked; they do not overlap, or are the same.
 #[inline]
 pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {

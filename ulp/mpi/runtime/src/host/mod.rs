@@ -11,7 +11,7 @@ mod segment;
 
 pub use bell::Bells;
 pub use channel::{Inlet, Outlet};
-pub use memory::{Sink, Source, read_peer};
+pub use memory::{Buffer, Sink, Source, read_peer};
 pub use segment::Segment;
 
 use ferriband_mpi_proto::fast::Shape;
