@@ -38,6 +38,8 @@ pub(crate) struct Pending {
     pub retries_left: u8,
     /// Nanoseconds until it is sent again.
     pub timeout_ns: u64,
+    /// A REQ was refused because nobody listened: until when somebody may begin to.
+    pub hopes_until: Option<Instant>,
 }
 
 /// An identifier and its connection.

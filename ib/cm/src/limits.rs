@@ -27,6 +27,8 @@ pub struct CmLimits {
     pub max_response_timeout: TimeCode,
     /// Longest time-wait: 17 s.
     pub max_time_wait: TimeCode,
+    /// For how long a REQ that was refused because nobody listens is sent again before its consumer hears of it. 0: it hears at once.
+    pub listener_patience_ns: u64,
     /// Repetitions of a DREQ whose identifier nobody holds any more.
     pub orphan_retries: u8,
 }
@@ -45,6 +47,7 @@ impl Default for CmLimits {
             min_response_timeout: TimeCode(14),
             max_response_timeout: TimeCode(22),
             max_time_wait: TimeCode(22),
+            listener_patience_ns: 0,
             orphan_retries: 3,
         }
     }

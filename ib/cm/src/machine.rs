@@ -417,6 +417,7 @@ impl Machine {
             mad,
             retries_left: connection.retries,
             timeout_ns,
+            hopes_until: None,
         });
         self.set_deadline(comm, Some(now.plus_ns(timeout_ns)));
         self.send_from(comm, &mad);

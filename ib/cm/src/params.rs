@@ -210,7 +210,7 @@ pub struct ListenParams {
     pub mask: u64,
     /// Only requests to this GID.
     pub gid: Option<Gid>,
-    /// Only requests to this address, as the IP addressing header says.
+    /// Only requests to this address, as the IP addressing header says. The unspecified address of a family stands for all of that family.
     pub ip: Option<IpAddr>,
     /// Requests that may wait before `taken`; 0 is the limit's.
     pub backlog: u32,

@@ -15,6 +15,9 @@ use ferriband_wire::cm::{
 };
 use ferriband_wire::{CommId, Gid, Guid, Qpn, TimeCode};
 
+/// After which a REQ is sent again for which nobody listened.
+const ASK_AGAIN_NS: u64 = 2_000_000;
+
 /// A message under way through the machine.
 pub(crate) struct Arrival<'a> {
     pub now: Instant,
@@ -237,6 +240,29 @@ impl Machine {
         Ok(())
     }
 
+    /// Nobody listens yet: true if the REQ is sent again soon, as if the REJ had not come.
+    fn hopes(&mut self, now: Instant, comm: CommId) -> bool {
+        let patience_ns = self.limits.listener_patience_ns;
+        // processes of one host are told of listeners
+        let Some(pending) = self
+            .connections
+            .get_mut(&comm.0)
+            .filter(|connection| matches!(connection.route, Route::Gsi { .. }))
+            .and_then(|connection| connection.pending.as_mut())
+        else {
+            return false;
+        };
+        let until = *pending.hopes_until.get_or_insert(now.plus_ns(patience_ns));
+        let next = now.plus_ns(ASK_AGAIN_NS);
+        if next > until {
+            return false;
+        }
+        // an answer came: none of the repetitions for lost messages is used up
+        pending.retries_left = pending.retries_left.saturating_add(1);
+        self.set_deadline(comm, Some(next));
+        true
+    }
+
     fn take_rej(&mut self, arrival: &Arrival<'_>, comm: CommId, rej: &Rej) {
         let now = arrival.now;
         let event = CmEvent::Rejected {
@@ -246,6 +272,8 @@ impl Machine {
             private_data: rej.private_data,
         };
         match self.state(comm) {
+            State::ReqSent
+                if rej.reason == RejectReason::InvalidServiceId && self.hopes(now, comm) => {}
             State::ReqSent | State::MraReqRcvd => {
                 self.tell(comm, event);
                 self.remove(comm);

@@ -57,10 +57,11 @@ impl Machine {
             .filter(|params| {
                 service_id.0 & params.mask == params.service_id.0 & params.mask
                     && (params.gid.is_none() || to.is_none() || params.gid == to)
-                    && (params.ip.is_none() || params.ip == ip)
+                    && params.ip.is_none_or(|own| covers(own, ip))
             })
             .max_by_key(|params| {
                 (
+                    params.ip.is_some_and(|own| !own.is_unspecified()),
                     params.ip.is_some(),
                     params.gid.is_some(),
                     params.mask.count_ones(),
@@ -333,6 +334,13 @@ fn accepting_type(req: &Req) -> Option<QpType> {
         Service::Xrc => Some(QpType::XrcRecv),
         _ => None,
     }
+}
+
+/// Whether a listener's address is what a request is for.
+fn covers(own: std::net::IpAddr, wanted: Option<std::net::IpAddr>) -> bool {
+    wanted.is_some_and(|wanted| {
+        own == wanted || own.is_unspecified() && own.is_ipv4() == wanted.is_ipv4()
+    })
 }
 
 /// The address that a request is for, if its service is one of the IP addressing annex and its private data begin with

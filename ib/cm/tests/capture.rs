@@ -6,8 +6,8 @@ mod common;
 use common::{events, transmits};
 use ferriband_cm::table::State;
 use ferriband_cm::{
-    CmEvent, CmLimits, Enhanced, Input, ListenParams, LocalEnd, Machine, Path, Ports, RepParams,
-    ReqParams, Route, UserId, ip_request,
+    CmEvent, CmLimits, Discard, Enhanced, Input, ListenParams, LocalEnd, Machine, Path, Ports,
+    RepParams, ReqParams, Route, UserId, ip_request,
 };
 use ferriband_transport::types::{Access, AddressVector, Instant, QpAttrMask, QpState, QpType};
 use ferriband_wire::cm::{
@@ -125,6 +125,16 @@ fn hand(
     transaction: TransactionId,
     message: impl Into<Message>,
 ) {
+    try_hand(machine, here, from, transaction, message).expect("taken");
+}
+
+fn try_hand(
+    machine: &mut Machine,
+    here: &Adapter,
+    from: Ipv4Addr,
+    transaction: TransactionId,
+    message: impl Into<Message>,
+) -> Result<(), Discard> {
     let mut mad = [0; 256];
     CmMad::new(transaction, message)
         .emit(&mut mad)
@@ -134,7 +144,7 @@ fn hand(
         to: Some(gid(here.0)),
         mad: &mad,
     };
-    machine.handle(Instant(0), input, here).expect("taken");
+    machine.handle(Instant(0), input, here)
 }
 
 fn sent(machine: &mut Machine) -> (Route, CmMad) {
@@ -149,6 +159,42 @@ fn told(machine: &mut Machine) -> (CommId, CmEvent) {
     assert_eq!(told.len(), 1, "{told:?}");
     let event = told.remove(0);
     (event.comm, event.kind)
+}
+
+#[test]
+fn all_of_ipv6_is_no_ipv4() {
+    let (transaction, req, ..) = captured();
+    let server = Adapter(SERVER);
+    let mut machine = Machine::new(0x6a1, CmLimits::default(), [1, 2]);
+    let listener = |user, ip: Option<IpAddr>| ListenParams {
+        user: UserId(user),
+        service_id: ServiceId::from_port(PortSpace::Tcp, 7174),
+        mask: !0,
+        gid: None,
+        ip,
+        backlog: 3,
+    };
+    let all = |v4: bool| match v4 {
+        true => Some(Ipv4Addr::UNSPECIFIED.into()),
+        false => Some(std::net::Ipv6Addr::UNSPECIFIED.into()),
+    };
+    machine.listen(&listener(1, all(false))).expect("free");
+    try_hand(&mut machine, &server, CLIENT, transaction, req).expect_err("not its family");
+    let (_, refused) = sent(&mut machine);
+    let Message::Rej(rej) = refused.message else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(rej.reason, RejectReason::InvalidServiceId);
+
+    // Both stand beside each other, and beside one for all addresses, which is chosen last.
+    machine.listen(&listener(2, None)).expect("free");
+    machine.listen(&listener(3, all(true))).expect("free");
+    let again = TransactionId(transaction.0 + 1);
+    hand(&mut machine, &server, CLIENT, again, req);
+    let (_, CmEvent::Request(request)) = told(&mut machine) else {
+        panic!("no request")
+    };
+    assert_eq!(request.listener, UserId(3));
 }
 
 #[test]

@@ -24,8 +24,12 @@ struct Pair {
 
 impl Pair {
     fn new(lose: Option<Kind>) -> Self {
+        Pair::with(&CmLimits::default(), lose)
+    }
+
+    fn with(limits: &CmLimits, lose: Option<Kind>) -> Self {
         let machine = |slot: u32| {
-            let mut machine = Machine::new(slot, CmLimits::default(), [slot.into(), 5]);
+            let mut machine = Machine::new(slot, *limits, [slot.into(), 5]);
             machine.listen(&listen(0)).expect("free");
             machine
         };
@@ -132,6 +136,46 @@ fn answer(machine: &mut Machine, now: Instant, comm: CommId, kind: &CmEvent) {
 }
 
 const DONE: [State; 2] = [State::TimeWait, State::TimeWait];
+
+#[test]
+fn a_request_that_comes_before_its_listener_is_asked_again() {
+    let limits = CmLimits {
+        listener_patience_ns: 20_000_000,
+        ..CmLimits::default()
+    };
+    // Somebody listens a moment later: nobody hears of the refusals.
+    let mut pair = Pair::with(&limits, None);
+    let listener = listen(0);
+    pair.machines[1]
+        .unlisten(Instant(0), listener.user)
+        .expect("it listens");
+    let comm = pair.ask();
+    for _ in 0..3 {
+        pair.pass_time();
+    }
+    assert_eq!(pair.told, []);
+    pair.machines[1].listen(&listener).expect("free");
+    pair.pass_time();
+    assert_eq!(pair.states(comm), [State::Established; 2]);
+    assert_eq!((pair.count(Kind::Req), pair.count(Kind::Rej)), (5, 4));
+
+    // Nobody does: the consumer hears it within the patience, in spite of many repetitions.
+    let mut pair = Pair::with(&limits, None);
+    pair.machines[1]
+        .unlisten(Instant(0), listener.user)
+        .expect("it listens");
+    let comm = pair.ask();
+    while pair.told.is_empty() {
+        pair.pass_time();
+    }
+    assert!(matches!(
+        &pair.told[..],
+        [(0, told, CmEvent::Rejected { reason: RejectReason::InvalidServiceId, .. })] if *told == comm
+    ));
+    assert!(pair.now <= Instant(20_000_000), "{:?}", pair.now);
+    assert!(pair.count(Kind::Req) > 5);
+    assert!(pair.machines[0].poll_timeout().is_none());
+}
 
 #[test]
 fn a_lost_message_costs_one_repetition() {

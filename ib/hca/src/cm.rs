@@ -49,6 +49,9 @@ const PACKET_LIFE: TimeCode = TimeCode(16);
 const EPHEMERAL: std::ops::Range<u16> = 32_768..61_000;
 /// Q_Key of datagrams unless the consumer names one (RDMA_UDP_QKEY).
 const UDP_QKEY: u32 = 0x0123_4567;
+/// A request over the network that is refused because nobody listens is sent again for so long: a listener that the peer's program was
+/// about to bind has been bound by then (perftest -R asks for it first), also where the peer is slower than we are.
+const LISTENER_PATIENCE_NS: u64 = 50_000_000;
 /// Hop limit of a path over Ethernet.
 const HOP_LIMIT: u8 = 64;
 
@@ -126,9 +129,13 @@ fn refused(error: CmError) -> Error {
 
 impl Cm {
     pub(crate) fn new(slot: u32, key: [u64; 2]) -> Self {
+        let limits = CmLimits {
+            listener_patience_ns: LISTENER_PATIENCE_NS,
+            ..CmLimits::default()
+        };
         Cm {
             state: Mutex::new(State {
-                machine: Machine::new(slot, CmLimits::default(), key),
+                machine: Machine::new(slot, limits, key),
                 ids: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 next: 1,

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use ferriband_cm::{ListenParams, UserId};
-use ferriband_memory::host::{SERVICE_LISTENS, Service};
+use ferriband_memory::host::{SERVICE_LISTENS, SERVICE_ONE_FAMILY, Service};
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Lid, ServiceId};
 
@@ -127,13 +127,15 @@ impl Cm {
                 return Err(Error::Invalid("it listens already"));
             }
             let any = src.ip().is_unspecified();
+            // the kernel's rule: all of IPv4 is no IPv6, and all of IPv6 is IPv4 too unless the program says otherwise
+            let every_family = any && src.is_ipv6() && found.flags & SERVICE_ONE_FAMILY == 0;
             machine
                 .listen(&ListenParams {
                     user: UserId(id.into()),
                     service_id: found.service(src.port()),
                     mask: u64::MAX,
                     gid: (found.native && !any).then(|| route::gid_at(&src)),
-                    ip: (!found.native && !any).then_some(src.ip()),
+                    ip: (!found.native && !every_family).then_some(src.ip()),
                     backlog,
                 })
                 .map_err(refused)?;
