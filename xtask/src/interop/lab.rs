@@ -270,17 +270,6 @@ impl Lab {
         }
     }
 
-    /// What a program has printed until now.
-    pub fn output(&self, running: &Running) -> String {
-        match running {
-            Running::Ours(_, path) => {
-                let bytes = fs::read(path).unwrap_or_default();
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-            Running::Kernel(number, task) => self.guests[*number].output(*task),
-        }
-    }
-
     /// Waits for a program's end, no longer than `limit`.
     pub fn wait(&mut self, running: &mut Running, limit: Duration) {
         until(limit, || self.has_ended(running));
@@ -356,7 +345,7 @@ impl Lab {
             .try_for_each(|guest| guest.ask(command).map(drop))
     }
 
-    /// How many packets the first guest has lost since loss began.
+    /// How many packets that the first guest sent have been lost since loss began.
     pub fn lost(&mut self) -> Result<u64, String> {
         let answer = self.guests[0].ask("lost")?;
         answer

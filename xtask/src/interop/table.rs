@@ -48,7 +48,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// Packets that netem dropped while loss was on.
+    /// Packets of the guest that netem dropped on the way out while loss was on.
     pub lost: u64,
 }
 
@@ -154,7 +154,7 @@ impl Table {
         let (run, failed) = self.count();
         let lost = match self.lost {
             0 => String::new(),
-            lost => format!("; {lost} packets were lost on the way"),
+            lost => format!("; {lost} packets were lost on the way from the guest alone"),
         };
         match failed {
             0 => format!(
@@ -262,7 +262,7 @@ mod tests {
             "ib_send_lat, it serves: the client ended with status 1\n    client: ib_send_lat"
         ));
         assert!(text.ends_with(
-            "1 of 3 runs with Soft-RoCE of Linux 6.1 failed; 12 packets were lost on the way.\n"
+            "1 of 3 runs with Soft-RoCE of Linux 6.1 failed; 12 packets were lost on the way from the guest alone.\n"
         ));
         assert_eq!(table.json()["programs"][1]["runs"]["b"]["result"], "failed");
         assert_eq!(table.json()["programs"][1]["runs"]["a"]["value"], 51.2);
