@@ -64,7 +64,7 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)
 
-stress: build ## run each pair of programs fifty times, idle and on a busy machine (an hour and a half); STRESS='-n 10 -p hosts'
+stress: build ## run each pair of programs fifty times, idle and on a busy machine (a night; less with STRESS='-n 5 -p hosts -o rping')
 	$(need) $(DEMO_PACKAGES)
 	@FERRIBAND=$(FERRIBAND) scripts/stress $(STRESS)
 
