@@ -15,7 +15,7 @@ mod record;
 mod route;
 mod unheard;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -101,6 +101,8 @@ struct State {
     local: VecDeque<[u8; MAD]>,
     /// Requests for services on which nobody listens yet.
     unheard: Unheard,
+    /// Processes of this host whose last message came as a packet, by slot.
+    by_packets: BTreeSet<u32>,
     /// Processes of this host that have ended, by slot: the last one's generation.
     gone: BTreeMap<u32, u32>,
 }
@@ -141,6 +143,7 @@ impl Cm {
                 next: 1,
                 local: VecDeque::new(),
                 unheard: Unheard::default(),
+                by_packets: BTreeSet::new(),
                 gone: BTreeMap::new(),
             }),
             outbox: Mutex::default(),

@@ -514,6 +514,7 @@ impl Engine {
         // messages of other processes may come from now on; without the box they are lost, and asked for again
         let _ = self.post_box();
         self.cm.get_or_init(|| {
+            self.open_for_mads();
             let word = || {
                 let mut bytes = [0; 8];
                 // without randomness the identifiers are predictable, no more

@@ -794,7 +794,17 @@ on_packets!(
     }
 );
 
-on_packets!(another_process_takes_leave_for_one_that_was_killed, {
+/// Packets that left this host's devices.
+fn packets_sent() -> u64 {
+    let host = ferriband_memory::host::Host::join(Default::default()).unwrap();
+    let sent = ferriband_admin::Counter::XmitPackets as usize;
+    host.port_counts()
+        .iter()
+        .map(|count| count.counters[sent])
+        .sum()
+}
+
+on_all_packets!(another_process_takes_leave_for_one_that_was_killed, {
     let engine = engine::Engine::get().unwrap();
     let here = cm::CmChannel::open().unwrap();
     let mut server = Child::spawn("accept");
@@ -807,6 +817,8 @@ on_packets!(another_process_takes_leave_for_one_that_was_killed, {
     told(&here, cm::NewsKind::ConnectResponse);
     engine.cm().ready(&engine, asks).unwrap();
     assert_eq!(server.channel.recv(), [1]);
+    // request, reply and ready to use
+    assert!(packets_sent() >= 3, "{}", packets_sent());
     server.kill();
     told(&here, cm::NewsKind::Disconnected);
     engine.cm().destroy_id(&engine, asks).unwrap();

@@ -5,18 +5,19 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use ferriband_cm::table::State as Phase;
 use ferriband_cm::{Input, LocalEnd, Machine, Ports, Route};
-use ferriband_memory::host::{HAND_OVER_HEAD, ProcessRef};
+use ferriband_memory::host::{HAND_OVER_HEAD, HOOK_PACKETS, ProcessRef};
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::cm::RejectReason;
+use ferriband_wire::cm::{CmMad, Message, RejectReason};
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
 use super::route::{self, Place};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, HOP_LIMIT, State};
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::lock;
 
@@ -95,7 +96,10 @@ impl Cm {
                     NOBODY => {}
                     Route::Host { slot } if slot == engine.slot => state.local.push_back(mad),
                     Route::Host { slot } => {
-                        engine.hand_to(slot, &mad_head(), &mad);
+                        let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
+                        if !(shown && engine.send_mad_in_packet(slot, &mad)) {
+                            engine.hand_to(slot, &mad_head(), &mad);
+                        }
                     }
                     Route::Gsi {
                         device,
@@ -141,6 +145,12 @@ impl Cm {
             .machine
             .handle(Engine::now(), Input::Mad { from, to, mad }, &HostPorts);
         self.pump(engine, &mut state);
+    }
+
+    /// A message of another process came as a packet of the InfiniBand port.
+    pub(crate) fn message_in_packet(&self, engine: &Engine, slot: u32, mad: &[u8; MAD]) {
+        lock(&self.state).by_packets.insert(slot);
+        self.message(engine, Route::Host { slot }, None, mad);
     }
 
     /// The timer.
@@ -223,6 +233,19 @@ impl Cm {
 }
 
 impl State {
+    /// True if a message to another process of this host is about a connection of the InfiniBand device; about what is not known any
+    /// more it is as the last one that came from there.
+    fn is_native(&self, slot: u32, mad: &[u8; MAD]) -> bool {
+        let comm = CmMad::parse(mad)
+            .ok()
+            .and_then(|parsed| author(&parsed.message));
+        let id = comm.and_then(|comm| self.ids.values().find(|id| id.comm == Some(comm)));
+        match id.and_then(|id| id.place.as_ref()) {
+            Some(place) => !place.device.is_ethernet(),
+            None => self.by_packets.contains(&slot),
+        }
+    }
+
     /// Own requests that nobody listened to: those whose service somebody has now go there, others wait on, or hear that nobody has.
     /// Gives the packets that wait, for which nothing must be held.
     fn look_for_listeners(&mut self, engine: &Engine, now: u64) -> Waiting<Packet> {
@@ -283,7 +306,6 @@ pub(crate) enum Owner {
 
 /// The process whose a message is, by its identifiers or its service.
 pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner {
-    use ferriband_wire::cm::{CmMad, Message};
     let Ok(parsed) = CmMad::parse(mad) else {
         return Owner::Here;
     };
@@ -306,9 +328,25 @@ pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner 
     }
 }
 
+/// The identifier that its author gave a message; an answer to a service's resolution has none.
+fn author(message: &Message) -> Option<CommId> {
+    Some(match message {
+        Message::Req(m) => m.local_comm_id,
+        Message::SidrReq(m) => m.request_id,
+        Message::Mra(m) => m.local_comm_id,
+        Message::Rej(m) => m.local_comm_id,
+        Message::Rep(m) => m.local_comm_id,
+        Message::Rtu(m) => m.local_comm_id,
+        Message::Dreq(m) => m.local_comm_id,
+        Message::Drep(m) => m.local_comm_id,
+        Message::Lap(m) => m.local_comm_id,
+        Message::Apr(m) => m.local_comm_id,
+        Message::SidrRep(_) => return None,
+    })
+}
+
 /// Whose identifier an answer is for.
-fn recipient(message: &ferriband_wire::cm::Message) -> CommId {
-    use ferriband_wire::cm::Message;
+fn recipient(message: &Message) -> CommId {
     match message {
         Message::Req(_) | Message::SidrReq(_) => CommId::default(),
         Message::Mra(m) => m.remote_comm_id,
@@ -331,6 +369,32 @@ fn mad_head() -> [u8; HAND_OVER_HEAD] {
 }
 
 impl Engine {
+    /// True if messages between processes of this host shall be seen.
+    fn wants_mads_in_packets(&self) -> bool {
+        crate::roce::forced(false) || self.registry.hooks().any(HOOK_PACKETS)
+    }
+
+    /// The InfiniBand port takes packets from now on, if messages shall be seen and there is one.
+    pub(crate) fn open_for_mads(&self) {
+        if self.wants_mads_in_packets()
+            && let Some(device) = native_device()
+        {
+            // without it they come by the post box
+            let _ = self.packets_of(device);
+        }
+    }
+
+    /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
+    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD]) -> bool {
+        let member = self.registry.member_in(slot);
+        let Some((device, member)) = native_device().zip(member) else {
+            return false;
+        };
+        self.watch_life(member.process);
+        let roce = self.packets_of(device);
+        roce.is_ok_and(|roce| roce.send_mad_to(device, member.process, mad))
+    }
+
     /// Puts something into another process's post box, now or as soon as it has room. False if it is lost.
     pub(crate) fn hand_to(&self, slot: u32, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
         let mut outbox = lock(&self.cm().outbox);
@@ -370,6 +434,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// The InfiniBand device.
+fn native_device() -> Option<&'static Arc<Device>> {
+    crate::device::all()
+        .iter()
+        .find(|device| !device.is_ethernet())
 }
 
 /// To queue pair 1 of another port.

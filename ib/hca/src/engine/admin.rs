@@ -137,6 +137,9 @@ impl Engine {
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
         let wanted = self.registry.hooks().any(HOOK_PACKETS);
+        if self.used_cm().is_some() {
+            self.open_for_mads();
+        }
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
             .qps

@@ -49,6 +49,8 @@ pub(crate) struct NativeMeta {
     pub headers: NativeHeaders,
     /// Bytes of each packet but the last; what comes has no room for less than a BTH and an ICRC.
     pub segment: u16,
+    /// Slot of the process that sent them, as the kernel says it.
+    pub from: Option<u32>,
 }
 
 impl NativeMeta {
@@ -70,8 +72,8 @@ impl NativeMeta {
         head
     }
 
-    /// From a message's head; None if it is none of ours.
-    pub fn read(head: &[u8]) -> Option<Self> {
+    /// From a message's head, and who sent it; None if it is none of ours.
+    pub fn read(head: &[u8], from: Option<u32>) -> Option<Self> {
         let head: &[u8; HAND_OVER_HEAD] = head.try_into().ok()?;
         let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let gid = |at: usize| Some(Gid(head.get(at..at + 16)?.try_into().ok()?));
@@ -101,15 +103,19 @@ impl NativeMeta {
                 grh,
             },
             segment,
+            from,
         })
     }
 }
+
+/// A message, and the slot of who sent it.
+type Message = (Option<u32>, Vec<u8>);
 
 /// Messages that came and are not handled yet: what a process sends to itself, and what it had to take from its socket while it waited
 /// for room at another. They come before those that are in the socket.
 #[derive(Debug, Default)]
 struct Inbox {
-    messages: VecDeque<Vec<u8>>,
+    messages: VecDeque<Message>,
     bytes: usize,
     /// Where a message is taken to from the socket.
     room: Vec<u8>,
@@ -120,9 +126,9 @@ impl Inbox {
         self.messages.len() < INBOX_MESSAGES && self.bytes + bytes <= INBOX_BYTES
     }
 
-    fn push(&mut self, message: Vec<u8>) {
+    fn push(&mut self, from: Option<u32>, message: Vec<u8>) {
         self.bytes += message.len();
-        self.messages.push_back(message);
+        self.messages.push_back((from, message));
     }
 }
 
@@ -162,19 +168,19 @@ impl LocalPort {
         &self.post
     }
 
-    /// Takes a message that came into `room`; gives its length.
-    pub fn receive(&self, room: &mut Vec<u8>) -> Option<usize> {
+    /// Takes a message that came into `room`; gives its length and who sent it.
+    pub fn receive(&self, room: &mut Vec<u8>) -> Option<(usize, Option<u32>)> {
         room.resize(HAND_OVER_HEAD + HAND_OVER_BODY, 0);
         let mut inbox = lock(&self.inbox);
-        if let Some(message) = inbox.messages.pop_front() {
+        if let Some((from, message)) = inbox.messages.pop_front() {
             inbox.bytes -= message.len();
             drop(inbox);
             room[..message.len()].copy_from_slice(&message);
-            return Some(message.len());
+            return Some((message.len(), from));
         }
         // of our user, whole and with a head
         let came = self.post.receive(room).ok().flatten();
-        came.map(|came| came.length)
+        came.map(|came| (came.length, came.from))
     }
 
     /// Takes from the socket what is there, to be handled later: two who wait for room at each other would wait for ever. True if
@@ -187,7 +193,7 @@ impl LocalPort {
         while inbox.has_room(room.len())
             && let Ok(Some(came)) = self.post.receive(&mut room)
         {
-            inbox.push(room[..came.length].to_vec());
+            inbox.push(came.from, room[..came.length].to_vec());
         }
         let made = inbox.messages.len() > before;
         inbox.room = room;
@@ -206,10 +212,21 @@ impl LocalPort {
         }
     }
 
-    /// Gives a message to a process. False if it found no room.
+    /// Gives a message to a process. False if it found no room; to who is gone, or takes no packets, it is lost, and on a wire nobody
+    /// hears of that.
     fn give(&self, to: ProcessRef, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+        self.given(to, head, body)
+            .unwrap_or_else(|error| matches!(error, HostError::Gone { .. }))
+    }
+
+    fn given(
+        &self,
+        to: ProcessRef,
+        head: &[u8; HAND_OVER_HEAD],
+        body: &[u8],
+    ) -> Result<bool, HostError> {
         if to == self.me {
-            return self.give_own(head, body);
+            return Ok(self.give_own(head, body));
         }
         match self.post.send(to, head, body) {
             Ok(()) => {
@@ -217,18 +234,23 @@ impl LocalPort {
                 if self.stuck.load(Ordering::Relaxed) & bit != 0 {
                     self.stuck.fetch_and(!bit, Ordering::Relaxed);
                 }
-                true
+                Ok(true)
             }
             Err(HostError::Busy { .. }) => self.give_in_time(to, head, body),
-            Err(error) => is_lost(&error),
+            Err(error) => Err(error),
         }
     }
 
     /// There is no room: what comes faster than it is taken waits, as it does for credits on a link, unless it is not taken at all.
     #[cold]
-    fn give_in_time(&self, to: ProcessRef, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+    fn give_in_time(
+        &self,
+        to: ProcessRef,
+        head: &[u8; HAND_OVER_HEAD],
+        body: &[u8],
+    ) -> Result<bool, HostError> {
         if self.stuck.load(Ordering::Relaxed) & stuck_bit(to) != 0 {
-            return false;
+            return Ok(false);
         }
         let until = Engine::now().0 + ROOM_WAIT_NS;
         let mut yields = 0;
@@ -242,13 +264,13 @@ impl LocalPort {
                 self.post.send_in_time(to, head, body)
             };
             match sent {
-                Ok(()) => return true,
+                Ok(()) => return Ok(true),
                 Err(HostError::Busy { .. }) => {}
-                Err(error) => return is_lost(&error),
+                Err(error) => return Err(error),
             }
         }
         self.stuck.fetch_or(stuck_bit(to), Ordering::Relaxed);
-        false
+        Ok(false)
     }
 
     fn give_own(&self, head: &[u8], body: &[u8]) -> bool {
@@ -257,7 +279,7 @@ impl LocalPort {
         if !inbox.has_room(message.len()) {
             return false;
         }
-        inbox.push(message);
+        inbox.push(Some(self.me.slot), message);
         drop(inbox);
         self.wake();
         true
@@ -268,11 +290,6 @@ fn stuck_bit(process: ProcessRef) -> u64 {
     1 << (process.slot % u64::BITS)
 }
 
-/// True if whoever it was for is gone, or takes no packets: on a wire nobody hears of that.
-fn is_lost(error: &HostError) -> bool {
-    matches!(error, HostError::Gone { .. })
-}
-
 /// Who gets the packets of a path.
 #[derive(Clone, Copy, Debug)]
 enum To {
@@ -280,6 +297,8 @@ enum To {
     Queue(u32),
     /// All members of a group.
     Group(Gid),
+    /// The connection manager of this process.
+    Process(ProcessRef),
     /// No port has the address.
     Nobody,
 }
@@ -342,6 +361,24 @@ impl HostPath {
         })
     }
 
+    /// The path of management datagrams to another process of this host.
+    pub fn to_process(port: &Arc<LocalPort>, device: &Device, to: ProcessRef) -> Self {
+        HostPath {
+            port: port.clone(),
+            headers: NativeHeaders {
+                lrh: Lrh {
+                    vl: Vl(0),
+                    sl: Sl(0),
+                    dlid: port.lid,
+                    slid: port.lid,
+                },
+                grh: None,
+            },
+            to: To::Process(to),
+            target: address(device),
+        }
+    }
+
     /// LRH and GRH.
     pub fn headers(&self) -> &NativeHeaders {
         &self.headers
@@ -358,6 +395,7 @@ impl HostPath {
             headers: self.headers,
             // a packet is shorter than 2^16
             segment: segment as u16,
+            from: None,
         };
         let (head, registry) = (meta.to_head(), self.port.post.registry());
         match self.to {
@@ -375,6 +413,8 @@ impl HostPath {
                 }
                 given
             }
+            // who takes no packets is told otherwise
+            To::Process(process) => matches!(self.port.given(process, &head, bytes), Ok(true)),
             To::Nobody => true,
         }
     }
@@ -428,15 +468,15 @@ mod tests {
                 head[12] = 0;
                 head[13] &= 0xf;
             }
-            match NativeMeta::read(&head) {
+            match NativeMeta::read(&head, Some(3)) {
                 Some(meta) => {
                     read += 1;
-                    assert_eq!(NativeMeta::read(&meta.to_head()), Some(meta));
+                    assert_eq!(NativeMeta::read(&meta.to_head(), Some(3)), Some(meta));
                 }
                 None => refused += 1,
             }
         }
         assert!(read > 10_000 && refused > 10_000, "{read} {refused}");
-        assert_eq!(NativeMeta::read(&[]), None);
+        assert_eq!(NativeMeta::read(&[], None), None);
     }
 }

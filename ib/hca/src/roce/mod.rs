@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::Host;
+use ferriband_memory::host::{Host, ProcessRef};
 use ferriband_memory::net::RxSocket;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::WindowLimit;
@@ -209,9 +209,18 @@ impl Roce {
 
     /// Sends a management datagram from queue pair 1 to queue pair 1.
     pub(crate) fn send_mad(&self, device: &Device, av: &AddressVector, mad: &[u8; MAD]) {
-        let Ok(path) = TxPath::resolve(device, &self.ports, av, GSI.0, GSI.0) else {
-            return;
-        };
+        if let Ok(path) = TxPath::resolve(device, &self.ports, av, GSI.0, GSI.0) {
+            self.send_mad_by(&path, mad);
+        }
+    }
+
+    /// The same by the InfiniBand port, to another process. False if it is not taken there.
+    pub(crate) fn send_mad_to(&self, device: &Device, to: ProcessRef, mad: &[u8; MAD]) -> bool {
+        TxPath::to_process(device, &self.ports, to).is_some_and(|path| self.send_mad_by(&path, mad))
+    }
+
+    /// False if it did not go.
+    fn send_mad_by(&self, path: &TxPath, mad: &[u8; MAD]) -> bool {
         let psn = Psn::new(self.mad_psn.fetch_add(1, Relaxed) & 0xff_ffff);
         let headers = Headers::new(
             Bth {
@@ -231,11 +240,14 @@ impl Roce {
                 headers,
                 payload: mad,
             };
-            if let Ok(len) = packet.emit(run.room()) {
-                run.push(&path, len);
-                run.flush(&path);
-            }
-        });
+            let before = run.lost;
+            let Ok(len) = packet.emit(run.room()) else {
+                return false;
+            };
+            run.push(path, len);
+            run.flush(path);
+            run.lost == before
+        })
     }
 
     /// By the progress thread: finds out where everybody's socket is, if packets go astray although nothing changes.

@@ -170,12 +170,12 @@ impl RxSide {
         let RxSide { room, inner, .. } = self;
         let mut worked = false;
         for _ in 0..ROUND_DATAGRAMS {
-            let Some(length) = local.receive(room) else {
+            let Some((length, from)) = local.receive(room) else {
                 break;
             };
             worked = true;
             let (head, bytes) = room[..length].split_at(HAND_OVER_HEAD);
-            match NativeMeta::read(head) {
+            match NativeMeta::read(head, from) {
                 Some(meta) => {
                     inner.run(engine, roce, &Arrived::Native(meta), bytes, true, catch);
                 }
@@ -561,6 +561,18 @@ fn take_run<'a>(
     (packets, length, fate, urgent)
 }
 
+/// The management datagram in a packet from queue pair 1 to queue pair 1.
+fn mad_of(transport: &[u8]) -> Option<[u8; MAD]> {
+    let packet = Packet::parse(transport).ok()?;
+    let asks = packet
+        .ext()
+        .deth
+        .is_some_and(|deth| deth.qkey == GSI_QKEY && deth.src_qpn == GSI);
+    let pkey = packet.bth().pkey.0 & 0x7fff == limits::DEFAULT_PKEY & 0x7fff;
+    let right = packet.opcode() == Opcode::UdSendOnly && asks && pkey;
+    packet.payload.try_into().ok().filter(|_| right)
+}
+
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
 fn general_services(
     engine: &Engine,
@@ -569,20 +581,10 @@ fn general_services(
     transport: &[u8],
     patience: Patience,
 ) -> bool {
-    let Ok(packet) = Packet::parse(transport) else {
+    let Some(mad) = mad_of(transport) else {
         return false;
     };
-    let asks = packet
-        .ext()
-        .deth
-        .is_some_and(|deth| deth.qkey == GSI_QKEY && deth.src_qpn == GSI);
-    let pkey = packet.bth().pkey.0 & 0x7fff == limits::DEFAULT_PKEY & 0x7fff;
-    let Ok(mad) = <&[u8; MAD]>::try_from(packet.payload) else {
-        return false;
-    };
-    if packet.opcode() != Opcode::UdSendOnly || !asks || !pkey {
-        return false;
-    }
+    let mad = &mad;
     let to = gid_of(meta.destination);
     // the datagram as it is: the answer goes back over the network
     let head = || write_meta(meta, datagram.len() as u16);

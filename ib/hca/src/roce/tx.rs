@@ -10,10 +10,12 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ferriband_admin::Counter;
+use ferriband_memory::host::ProcessRef;
 use ferriband_memory::net::{SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
+use super::GSI;
 use super::hooks::Hooks;
 use super::local::{HostPath, LocalPort};
 use crate::counters::{AllCounts, PortCounts};
@@ -165,6 +167,18 @@ impl TxPath {
             hooks: pool.hooks.clone(),
             ifindex: device.info.ifindex,
             local_qpn,
+        })
+    }
+
+    /// The path of management datagrams to another process of this host, by the InfiniBand port.
+    pub fn to_process(device: &Device, pool: &PortPool, to: ProcessRef) -> Option<Self> {
+        let port = pool.local.get()?;
+        Some(TxPath {
+            carrier: Carrier::Host(HostPath::to_process(port, device, to)),
+            counts: pool.counts.of(device.info.ifindex).clone(),
+            hooks: pool.hooks.clone(),
+            ifindex: device.info.ifindex,
+            local_qpn: GSI.0,
         })
     }
 

@@ -42,6 +42,15 @@ impl Inner {
                 port.add(Counter::RcvErrors, 1);
                 continue;
             };
+            if qpn == GSI.0 {
+                let checked = headers.check(first);
+                let taken = checked.is_ok_and(|transport| take_mad(engine, meta.from, transport));
+                fate = if taken { Fate::Passed } else { Fate::Refused };
+                if !taken {
+                    port.add(Counter::UnknownQp, 1);
+                }
+                continue;
+            }
             if qpn == MULTICAST_QPN {
                 fate = self.native_group(engine, roce, headers, (now, first), catch);
                 continue;
@@ -121,6 +130,15 @@ impl Inner {
         }
         fate
     }
+}
+
+/// A packet for queue pair 1: a message of another process's connection manager. False for anything else.
+fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
+    let Some((slot, mad)) = from.zip(mad_of(transport)) else {
+        return false;
+    };
+    engine.cm().message_in_packet(engine, slot, &mad);
+    true
 }
 
 fn about<'a>(headers: &NativeHeaders, grh: Option<&'a [u8; GRH_BYTES as usize]>) -> PacketMeta<'a> {
