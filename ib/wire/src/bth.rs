@@ -132,6 +132,18 @@ impl Bth {
         Ok((bth, wire.pad_count(), rest))
     }
 
+    /// The PSN, AckReq and payload of a packet (from BTH to pad) whose header says all else as `other` does, the header of a packet
+    /// without extension headers and pad. None if it does not, or has no payload.
+    pub fn alike<'a>(bytes: &'a [u8], other: &[u8; Bth::LEN]) -> Option<(Psn, bool, &'a [u8])> {
+        let (header, payload) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+        let [first @ .., ack, high, middle, low] = header;
+        let same = *first == other[..Bth::LEN - 4] && !payload.is_empty();
+        same.then(|| {
+            let psn = Psn::new(u32::from_be_bytes([0, *high, *middle, *low]));
+            (psn, ack & ACK_REQ != 0, payload)
+        })
+    }
+
     /// Writes the header with the given pad count, 0..=3; returns what follows.
     pub fn emit<'a>(&self, pad_count: u8, out: &'a mut [u8]) -> Result<&'a mut [u8], EmitError> {
         fits("PadCnt", pad_count.into(), 2)?;

@@ -14,7 +14,7 @@ use ferriband_transport::{
     AnswerDue, CompletionTarget, Datagram, HoldBudget, PacketMeta, Path, Payload, QpConfig,
     QpCounters, QpEvent, QueuePair, SendWr, Transmit, Tuning,
 };
-use ferriband_wire::{Opcode, PKey, Packet, QKey, RKey};
+use ferriband_wire::{Opcode, PKey, Packet, Psn, QKey, RKey};
 
 use self::pace::Pace;
 use super::*;
@@ -135,6 +135,20 @@ impl Incoming<'_> {
     /// The peer waits for more than an acknowledgement.
     pub(crate) fn owes_more(&self) -> bool {
         self.side.machine.answer_due() == AnswerDue::More
+    }
+
+    /// A packet, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq and payload: a
+    /// middle packet of a WRITE. False if it has to be looked at as any other.
+    pub(crate) fn take_alike(&mut self, psn: Psn, ack_req: bool, payload: &[u8]) -> bool {
+        let PacketSide {
+            machine, scratch, ..
+        } = &mut *self.side;
+        let mut env = PacketEnv {
+            engine: self.engine,
+            qp: self.qp,
+            scratch,
+        };
+        machine.take_alike(self.now, &mut env, psn, ack_req, payload)
     }
 
     /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if

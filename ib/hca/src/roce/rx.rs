@@ -18,7 +18,8 @@ use ferriband_transport::{GRH_BYTES, PacketMeta};
 use ferriband_wire::capture::Fate;
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{
-    Gid, Grh, Ipv4, NextHeader, Opcode, Packet, RoceHeaders, RoceIp, RunIcrc, Sl, check_datagram,
+    Bth, Gid, Grh, Ipv4, NextHeader, Opcode, Packet, RoceHeaders, RoceIp, RunIcrc, Sl,
+    check_datagram,
 };
 
 use super::join::Probe;
@@ -525,6 +526,8 @@ fn take_run<'a>(
 ) -> (u64, usize, Fate, bool) {
     let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
     let mut urgent = false;
+    // the header of the packet before, where the next may be like it
+    let mut middle: Option<[u8; Bth::LEN]> = None;
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     qp.packets_in(engine, now, meta.source, |incoming| {
@@ -539,6 +542,13 @@ fn take_run<'a>(
                 continue;
             };
             *identification = found;
+            if let Some(header) = &middle
+                && let Some((psn, ack_req, payload)) = Bth::alike(transport, header)
+                && incoming.take_alike(psn, ack_req, payload)
+            {
+                fate = Fate::Passed;
+                continue;
+            }
             // looked at where it lies: a move costs as much as its parsing
             let parsed = Packet::parse(transport);
             let Ok(packet) = &parsed else {
@@ -555,6 +565,9 @@ fn take_run<'a>(
             };
             let taken = incoming.take(marked, &about, packet);
             fate = if taken { Fate::Passed } else { Fate::Refused };
+            // one with a pad is not in the middle of anything, and marks are counted one by one
+            let likely_more = taken && !marked && packet.opcode() == Opcode::RcWriteMiddle;
+            middle = transport.first_chunk().filter(|_| likely_more).copied();
         }
         urgent = incoming.owes_more();
     });

@@ -12,7 +12,7 @@ use crate::recv_queue::CompletionTarget;
 use crate::send_queue::Datagram;
 use crate::types::{Completion, Instant, MigState, QpState, QpType, WcStatus};
 use crate::unreliable::PacketMeta;
-use ferriband_wire::{Kind, Mtu, Packet};
+use ferriband_wire::{Kind, Mtu, Packet, Psn};
 
 impl QueuePair {
     /// A packet for this queue pair: its ICRC is verified and its destination is this QPN.
@@ -33,6 +33,36 @@ impl QueuePair {
             Err(reason) => self.counters.drops[reason as usize] += 1,
         }
         result
+    }
+
+    /// A packet that differs from one that was just taken in nothing but its PSN, AckReq and payload: the next middle packet of a WRITE
+    /// (RC). What that one's headers were found to be need not be looked at again. True if it was executed; otherwise nothing has
+    /// happened, and it is to be handed in as any other.
+    pub fn take_alike(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        psn: Psn,
+        ack_req: bool,
+        payload: &[u8],
+    ) -> bool {
+        let ctx = context!(self);
+        let taken = match &mut self.receiver {
+            Receiver::Reliable(responder)
+                if self.config.qp_type == QpType::Rc
+                    && matches!(ctx.attr.state, QpState::Rtr | QpState::Rts)
+                    // Otherwise packets may move the path.
+                    && ctx.migrated =>
+            {
+                responder.next_middle(&ctx, env, psn, ack_req, payload)
+            }
+            _ => false,
+        };
+        if taken {
+            self.counters.packets_received += 1;
+            self.last_heard = Some(now);
+        }
+        taken
     }
 
     fn accept(

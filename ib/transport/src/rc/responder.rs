@@ -233,6 +233,44 @@ impl Responder {
         }
     }
 
+    /// The next middle packet of the WRITE in progress, where nothing waits and nothing else changes. False: it is for
+    /// [`Self::handle_request`] to judge.
+    pub fn next_middle(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        psn: Psn,
+        ack_req: bool,
+        payload: &[u8],
+    ) -> bool {
+        let mtu = ctx.attr.path_mtu.bytes();
+        let Message::Write {
+            key,
+            addr,
+            remaining,
+            ..
+        } = &mut self.message
+        else {
+            return false;
+        };
+        let expected = psn == self.e_psn
+            && payload.len() == mtu as usize
+            && *remaining > mtu
+            && self.gap == Gap::None
+            && self.held.is_empty()
+            && ctx.attr.access.contains(Access::REMOTE_WRITE);
+        if !expected || env.remote_write(*key, *addr, payload).is_err() {
+            return false;
+        }
+        *addr = addr.wrapping_add(mtu.into());
+        *remaining -= mtu;
+        self.e_psn = psn.next();
+        if ack_req {
+            self.reply = Some(Reply::Ack);
+        }
+        true
+    }
+
     /// A packet beyond the expected one: it waits if it may, and the gap is told once (I6), and again if it stays.
     fn early_request(
         &mut self,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::HoldBudget;
-use ferriband_wire::{NakCode, Syndrome};
+use ferriband_wire::{Bth, NakCode, Syndrome};
 
 /// A connection whose ends keep what comes beyond a gap, as far as the budget goes.
 fn holding(budget: &'static HoldBudget) -> Pair {
@@ -254,4 +254,54 @@ fn a_stranger_cannot_make_it_keep_more_than_its_share() {
     assert!(b.memory.writes.is_empty());
     b.to(QpState::Err);
     assert_eq!(BUDGET.left(), 1 << 20);
+}
+
+/// What a driver does with a packet that is like the one before.
+fn take_alike(end: &mut End, now: Instant, bytes: &[u8], like: &[u8]) -> bool {
+    let header = like.first_chunk().unwrap();
+    let Some((psn, ack_req, payload)) = Bth::alike(bytes, header) else {
+        return false;
+    };
+    let taken = end
+        .qp
+        .take_alike(now, &mut end.memory, psn, ack_req, payload);
+    end.collect();
+    taken
+}
+
+#[test]
+fn middle_packets_that_are_alike_are_taken_in_their_turn_alone() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    let mut pair = holding(&BUDGET);
+    let now = pair.now;
+    let [a, b] = &mut pair.ends;
+    a.post(1, SendOpcode::RdmaWrite, 8 * 256);
+    let sent = flight(a, now);
+    assert!(
+        !take_alike(b, now, &sent[1], &sent[1]),
+        "no message is in progress"
+    );
+    deliver(b, now, &sent[0]);
+    assert!(!take_alike(b, now, &sent[1], &sent[0]), "another opcode");
+    deliver(b, now, &sent[1]);
+    assert!(take_alike(b, now, &sent[2], &sent[1]));
+    assert!(!take_alike(b, now, &sent[2], &sent[1]), "a duplicate");
+    assert!(!take_alike(b, now, &sent[4], &sent[1]), "beyond a gap");
+    deliver(b, now, &sent[4]);
+    assert!(
+        !take_alike(b, now, &sent[3], &sent[1]),
+        "another one waits behind it"
+    );
+    deliver(b, now, &sent[3]);
+    b.memory.revoked = true;
+    assert!(!take_alike(b, now, &sent[5], &sent[1]), "no right any more");
+    b.memory.revoked = false;
+    assert!(take_alike(b, now, &sent[5], &sent[1]));
+    assert!(take_alike(b, now, &sent[6], &sent[1]));
+    assert!(!take_alike(b, now, &sent[7], &sent[1]), "the last one");
+    deliver(b, now, &sent[7]);
+    assert_eq!(b.memory.writes.len(), 8);
+    let ack = answer(b);
+    deliver(a, now, &ack);
+    assert_eq!(a.statuses(), [(1, OK)]);
 }
