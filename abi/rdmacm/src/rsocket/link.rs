@@ -19,6 +19,7 @@ use ferriband_verbs_sys::*;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 /// Entries of the list of targets.
 const TARGETS: usize = 2;
@@ -269,8 +270,12 @@ impl Link {
     }
 
     /// Asks for an event at the next completion. Look at the queue once more before sleeping.
+    ///
+    /// One that was asked for and has not come is asked for again, which changes nothing but that the adapter hears that we are about
+    /// to sleep: it leaves the queue to a program that polls, and would look for it after a millisecond only.
     pub fn arm(&mut self) -> Result<(), Errno> {
-        if !self.is_armed {
+        let mut event = [super::poll::readable(self.fd)];
+        if !self.is_armed || super::wait::poll(&mut event, Some(Duration::ZERO))? == 0 {
             // SAFETY: the link's queue.
             unsafe { verbs::request_notification(self.cq) }?;
             self.is_armed = true;
