@@ -9,7 +9,7 @@ use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
 use crate::p2p::Started;
-use crate::wait::wait_for;
+use crate::wait::wait_request;
 use ferriband_mpi_proto::matching;
 
 /// One collective call of one communicator.
@@ -66,7 +66,7 @@ impl Call {
     pub fn wait(&mut self, guard: &mut Guard) -> Outcome {
         let mut class = MPI_SUCCESS;
         for request in std::mem::take(&mut self.requests) {
-            wait_for(guard, |guard| guard.requests[request].done)?;
+            wait_request(guard, request)?;
             if let Some(over) = guard.requests.remove(request)
                 && class == MPI_SUCCESS
             {

@@ -108,9 +108,11 @@ impl Runtime {
         Ok(did)
     }
 
-    /// Takes what lies in a channel, in order.
+    /// Takes what lies in a channel, in order; no more once what the caller waits for is over: to look for the next record is to fetch a line that
+    /// the sender has just written, which the caller need not wait for.
     #[inline]
     fn drain(&mut self, inlet: u32) -> Outcome {
+        self.satisfied = false;
         for _ in 0..BATCH {
             let inbound = &mut self.inlets[inlet as usize];
             let from = inbound.from;
@@ -140,6 +142,9 @@ impl Runtime {
                 && let Some(host) = &self.host
             {
                 host.ring(from);
+            }
+            if self.satisfied {
+                break;
             }
         }
         Ok(())

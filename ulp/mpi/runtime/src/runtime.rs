@@ -33,6 +33,10 @@ pub struct Runtime {
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
     pub nothing: u32,
+    /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
+    pub awaited: u32,
+    /// It was over since the round began.
+    pub satisfied: bool,
     /// What was set.
     pub settings: Settings,
     contexts: HashMap<u64, u32>,
@@ -244,6 +248,8 @@ impl Polling {
     }
 }
 
+/// No request has this index.
+pub const NOBODY: u32 = u32::MAX;
 /// Index of MPI_COMM_WORLD.
 pub const WORLD: u32 = 0;
 /// Index of MPI_COMM_SELF.
@@ -267,6 +273,8 @@ impl Runtime {
             stalled: Vec::new(),
             orphans: VecDeque::new(),
             nothing: 0,
+            awaited: NOBODY,
+            satisfied: false,
             settings,
             contexts: HashMap::new(),
             last: (u64::MAX, 0),
@@ -377,6 +385,7 @@ impl Runtime {
     /// A request is over.
     #[inline]
     pub fn finish(&mut self, request: u32) {
+        self.satisfied |= request == self.awaited;
         let entry = &mut self.requests[request];
         entry.done = true;
         if entry.freed {

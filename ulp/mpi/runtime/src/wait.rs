@@ -3,6 +3,7 @@
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
 use crate::errors::Outcome;
+use crate::runtime::NOBODY;
 
 /// Fruitless turns on the core before this process sleeps.
 const YIELDS: u32 = 64;
@@ -24,7 +25,10 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 /// Waits until a request is over.
 #[inline]
 pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
-    wait_for(guard, |guard| guard.requests[request].done)
+    guard.awaited = request;
+    let outcome = wait_for(guard, |guard| guard.requests[request].done);
+    guard.awaited = NOBODY;
+    outcome
 }
 
 /// How long nothing has come.

@@ -8,7 +8,7 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::request::EMPTY;
 use crate::runtime::SELF;
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_request};
 use std::ffi::c_int;
 
 /// A failure, and the communicator whose handler is asked.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ferriband_mpi_wait(request: *mut i32, status: *mut Stat
             unsafe { put_status(status, &EMPTY) };
             return Ok(());
         };
-        wait_for(guard, |guard| guard.requests[index].done).map_err(at_self)?;
+        wait_request(guard, index).map_err(at_self)?;
         let (comm, found) = reap(guard, index);
         // SAFETY: as above.
         unsafe {
@@ -236,8 +236,9 @@ pub unsafe extern "C" fn ferriband_mpi_waitall(
     on_any("MPI_Waitall", |guard| {
         // SAFETY: the program's arrays, here and below.
         let indices = unsafe { all(guard, count, requests) }?;
-        for index in indices.iter().flatten() {
-            wait_for(guard, |guard| guard.requests[*index].done).map_err(at_self)?;
+        // The last one first: what comes before it is taken in the same rounds.
+        for index in indices.iter().rev().flatten() {
+            wait_request(guard, *index).map_err(at_self)?;
         }
         let places: Vec<usize> = (0..indices.len()).collect();
         // SAFETY: as above.

@@ -88,6 +88,10 @@ impl Carrier for Mapped {
         // The release makes all of the record visible before its last word.
         self.word(body + write.length)
             .store(write.trailer, Ordering::Release);
+        // The next record's zeros go to a line that the receiver has not begun to poll.
+        if let Some(next) = write.at.checked_sub(64) {
+            memory::will_write(self.bytes(next, 8).as_ptr());
+        }
         Ok(())
     }
 

@@ -201,6 +201,15 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
+/// Asks for the line at `address` to be written soon, so that the store does not wait for it.
+#[inline]
+pub(super) fn will_write(address: *const u8) {
+    // SAFETY: a hint, which changes no memory and faults at no address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags))
+    };
+}
+
 /// Reads `sink.len()` bytes at `address` of process `pid`.
 pub fn read_peer(pid: i32, address: u64, sink: &Sink) -> io::Result<()> {
     let mut done = 0;
