@@ -24,6 +24,13 @@ static inline void begin(int *argc, char ***argv)
 	CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS);
 }
 
+/* The class of an error code: other libraries have more codes than classes. */
+static inline int class_of(int code)
+{
+	int class;
+	return MPI_Error_class(code, &class) == MPI_SUCCESS ? class : -1;
+}
+
 /* Ends; the first rank says that all went well. */
 static inline int end(const char *name)
 {

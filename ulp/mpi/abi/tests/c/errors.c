@@ -12,22 +12,22 @@ int main(int argc, char **argv)
 	begin(&argc, &argv);
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-	CHECK(MPI_Send(&value, -1, MPI_INT, 0, 0, comm) == MPI_ERR_COUNT);
-	CHECK(MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, comm) == MPI_ERR_TYPE);
-	CHECK(MPI_Send(&value, 1, MPI_INT, size, 0, comm) == MPI_ERR_RANK);
-	CHECK(MPI_Send(&value, 1, MPI_INT, -7, 0, comm) == MPI_ERR_RANK);
-	CHECK(MPI_Send(&value, 1, MPI_INT, 0, -5, comm) == MPI_ERR_TAG);
-	CHECK(MPI_Send(NULL, 1, MPI_INT, 0, 0, comm) == MPI_ERR_BUFFER);
-	CHECK(MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL) == MPI_ERR_COMM);
-	CHECK(MPI_Send(&value, 1, MPI_INT, 0, 0, (MPI_Comm)&value) == MPI_ERR_COMM);
-	CHECK(MPI_Recv(&value, 1, MPI_INT, size, 0, comm, MPI_STATUS_IGNORE) == MPI_ERR_RANK);
-	CHECK(MPI_Bcast(&value, 1, MPI_INT, size, comm) == MPI_ERR_ROOT);
-	CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_ERR_REQUEST);
-	CHECK(MPI_Comm_free(&made) == MPI_ERR_COMM);
+	CHECK(class_of(MPI_Send(&value, -1, MPI_INT, 0, 0, comm)) == MPI_ERR_COUNT);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, comm)) == MPI_ERR_TYPE);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_INT, size, 0, comm)) == MPI_ERR_RANK);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_INT, -7, 0, comm)) == MPI_ERR_RANK);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_INT, 0, -5, comm)) == MPI_ERR_TAG);
+	CHECK(class_of(MPI_Send(NULL, 1, MPI_INT, 0, 0, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL)) == MPI_ERR_COMM);
+	CHECK(class_of(MPI_Send(&value, 1, MPI_INT, 0, 0, (MPI_Comm)&value)) == MPI_ERR_COMM);
+	CHECK(class_of(MPI_Recv(&value, 1, MPI_INT, size, 0, comm, MPI_STATUS_IGNORE)) == MPI_ERR_RANK);
+	CHECK(class_of(MPI_Bcast(&value, 1, MPI_INT, size, comm)) == MPI_ERR_ROOT);
+	CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_REQUEST);
+	CHECK(class_of(MPI_Comm_free(&made)) == MPI_ERR_COMM);
 	/* What is not offered says so, by the handler of its object, and leaves null handles. */
-	CHECK(MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, comm, &window) == MPI_ERR_UNSUPPORTED_OPERATION);
+	CHECK(class_of(MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, comm, &window)) == MPI_ERR_UNSUPPORTED_OPERATION);
 	CHECK(window == MPI_WIN_NULL);
-	CHECK(MPI_File_open(comm, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_ERR_UNSUPPORTED_OPERATION);
+	CHECK(class_of(MPI_File_open(comm, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file)) == MPI_ERR_UNSUPPORTED_OPERATION);
 	CHECK(file == MPI_FILE_NULL);
 	CHECK(MPI_T_init_thread(MPI_THREAD_SINGLE, &value) == MPI_T_ERR_CANNOT_INIT);
 	for (int code = 0; code <= MPI_ERR_ABI; code++) {

@@ -125,7 +125,7 @@ static void truncation(int length)
 	if (rank < peer) {
 		MPI_Send(out, length, MPI_CHAR, peer, 0, MPI_COMM_WORLD);
 	} else {
-		CHECK(MPI_Recv(in, length - 1, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &status) == MPI_ERR_TRUNCATE);
+		CHECK(class_of(MPI_Recv(in, length - 1, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &status)) == MPI_ERR_TRUNCATE);
 		MPI_Get_count(&status, MPI_CHAR, &count);
 		CHECK(count <= length - 1 && in[length - 1] == 1);
 	}
