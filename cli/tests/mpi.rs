@@ -150,7 +150,7 @@ fn each_rank_says_hello() {
 
 #[test]
 fn messages_arrive_whole_and_in_order() {
-    for name in ["ring", "pairs", "collectives", "errors", "profiled"] {
+    for name in ["ring", "pairs", "collectives", "schedules", "errors", "profiled"] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
             let said = program.succeeds(ranks, &[]);
@@ -161,7 +161,7 @@ fn messages_arrive_whole_and_in_order() {
 
 #[test]
 fn long_messages_come_in_pieces_where_no_memory_is_read() {
-    for name in ["ring", "pairs", "collectives"] {
+    for name in ["ring", "pairs", "collectives", "schedules"] {
         let program = Program::new(name);
         for ranks in [2, 4] {
             let said = program.succeeds(ranks, &["--env", "FERRIBAND_MPI_READS_PEERS=0"]);

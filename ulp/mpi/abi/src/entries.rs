@@ -199,30 +199,52 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgatherv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgatherv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -416,32 +438,56 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -482,32 +528,56 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallw(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallw".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallw_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallw_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -1288,26 +1358,44 @@ pub unsafe extern "C" fn PMPI_Error_string(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Exscan(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Exscan".as_ptr()) }
+    unsafe {
+        ferriband_mpi_exscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Exscan_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Exscan_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_exscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -2333,32 +2421,56 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gatherv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_gatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gatherv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_gatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -2755,222 +2867,410 @@ pub unsafe extern "C" fn PMPI_Group_union(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallgather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallgather".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallgather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallgather_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallgatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallgatherv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallgatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallgatherv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallreduce(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallreduce".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallreduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iallreduce_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iallreduce_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iallreduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoall(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoall".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoall_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoall_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoallv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoallv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoallv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoallv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoallw(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoallw".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ialltoallw_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ialltoallw_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ialltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibarrier(comm: Handle, request: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ibarrier".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_ibarrier(id(comm), request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibcast(
-    _buffer: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ibcast".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ibcast(
+            buffer,
+            count.wide(),
+            id(datatype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibcast_c(
-    _buffer: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ibcast_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ibcast(
+            buffer,
+            count.wide(),
+            id(datatype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3003,96 +3303,178 @@ pub unsafe extern "C" fn PMPI_Ibsend_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iexscan(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iexscan".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iexscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iexscan_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iexscan_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iexscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Igather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Igather".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_igather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Igather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Igather_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_igather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Igatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Igatherv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_igatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Igatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Igatherv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_igatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3512,88 +3894,162 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_scatter(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce_scatter".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce_scatter_block".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce_scatter_block_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ireduce_scatter_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3655,96 +4111,178 @@ pub unsafe extern "C" fn PMPI_Is_thread_main(flag: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscan(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscan".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscan_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscan_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscatter(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscatter".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscatter(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscatter_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscatter_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscatter(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscatterv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _displs: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscatterv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscatterv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Iscatterv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _displs: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Iscatterv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_iscatterv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4799,38 +5337,65 @@ pub unsafe extern "C" fn PMPI_Reduce_local_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce_scatter(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_block(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_block".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_block_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -4865,14 +5430,23 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_reduce_scatter(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5159,26 +5733,44 @@ pub unsafe extern "C" fn PMPI_Rsend_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scan(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scan".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scan_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scan_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scan(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5297,32 +5889,56 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatterv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _displs: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatterv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scatterv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatterv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _displs: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatterv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_scatterv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

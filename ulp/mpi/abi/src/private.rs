@@ -26,6 +26,16 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_allgatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_alloc_mem(size: i64, info: i32, baseptr: *mut c_void) -> c_int;
     pub fn ferriband_mpi_allreduce(
         sendbuf: *const c_void,
@@ -42,6 +52,28 @@ unsafe extern "C" {
         recvbuf: *mut c_void,
         recvcount: i64,
         recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtypes: Array,
         comm: i32,
     ) -> c_int;
     pub fn ferriband_mpi_barrier(comm: i32) -> c_int;
@@ -74,6 +106,14 @@ unsafe extern "C" {
         string: *mut c_char,
         resultlen: *mut c_int,
     ) -> c_int;
+    pub fn ferriband_mpi_exscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_finalize() -> c_int;
     pub fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int;
     pub fn ferriband_mpi_free_mem(base: *mut c_void) -> c_int;
@@ -87,10 +127,126 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_gatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_get_count(status: *const Status, datatype: i32, count: *mut i64) -> c_int;
     pub fn ferriband_mpi_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_iallgather(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_iallgatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_iallreduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ialltoall(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ialltoallv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ialltoallw(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtypes: Array,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ibarrier(comm: i32, request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_ibcast(
+        buffer: *mut c_void,
+        count: i64,
+        datatype: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_iexscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_igather(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_igatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
     pub fn ferriband_mpi_init_thread(
         argc: *mut c_int,
@@ -115,6 +271,34 @@ unsafe extern "C" {
         comm: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_ireduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ireduce_scatter(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ireduce_scatter_block(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_irsend(
         buf: *const c_void,
         count: i64,
@@ -125,6 +309,38 @@ unsafe extern "C" {
         request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_iscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_iscatter(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_iscatterv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        displs: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_isend(
         buf: *const c_void,
         count: i64,
@@ -164,6 +380,22 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_reduce_scatter(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_reduce_scatter_block(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_request_free(request: *mut i32) -> c_int;
     pub fn ferriband_mpi_request_get_status(
         request: i32,
@@ -178,9 +410,28 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_scan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_scatter(
         sendbuf: *const c_void,
         sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_scatterv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        displs: Array,
         sendtype: i32,
         recvbuf: *mut c_void,
         recvcount: i64,

@@ -1,13 +1,17 @@
-//! Blocking collectives out of sends and receives in the communicator's second context.
+//! Collectives: schedules ([`choose`]) and what runs them ([`exec`]).
 //!
-//! Barrier is the one of the paper (MacArthur et al. 2017, section IV-B): pairwise exchange for powers of two, dissemination otherwise. The
-//! others are linear; schedules will take their place.
+//! Two are done by hand, out of sends and receives in the communicator's second context: the blocking barrier, whose every nanosecond counts
+//! (MacArthur et al. 2017, section IV-B: pairwise exchange for powers of two, dissemination otherwise), and the broadcast by which
+//! communicators are made.
+
+pub mod choose;
+pub mod exec;
 
 use crate::comm::COLLECTIVE;
 use crate::constants::MPI_SUCCESS;
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Buffer, Sink, Source};
+use crate::host::{Sink, Source};
 use crate::p2p::Started;
 use crate::wait::wait_request;
 use ferriband_mpi_proto::matching;
@@ -115,104 +119,12 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, source: Source, sink: Sink
     call.wait(guard)
 }
 
-/// Everybody's bytes to the root, `sink(rank)` there.
-pub fn gather(
-    guard: &mut Guard,
-    comm: u32,
-    root: u32,
-    source: Option<Source>,
-    sink: impl Fn(u32) -> Sink,
-) -> Outcome {
-    let mut call = Call::begin(guard, comm);
-    if call.rank == root {
-        for rank in (0..call.size).filter(|rank| *rank != root) {
-            call.receive(guard, rank, sink(rank))?;
-        }
-        if let Some(source) = source {
-            source.copy_to(&sink(root));
-        }
-    } else if let Some(source) = source {
-        call.send(guard, root, source)?;
+/// Does a collective to its end.
+pub fn run(guard: &mut Guard, comm: u32, prepared: exec::Prepared) -> Outcome {
+    let request = guard.start_collective(comm, prepared)?;
+    wait_request(guard, request)?;
+    match guard.requests.remove(request) {
+        Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
+        _ => Ok(()),
     }
-    call.wait(guard)
-}
-
-/// To each rank its bytes of the root, `source(rank)` there.
-pub fn scatter(
-    guard: &mut Guard,
-    comm: u32,
-    root: u32,
-    source: impl Fn(u32) -> Source,
-    sink: Option<Sink>,
-) -> Outcome {
-    let mut call = Call::begin(guard, comm);
-    if call.rank == root {
-        for rank in (0..call.size).filter(|rank| *rank != root) {
-            call.send(guard, rank, source(rank))?;
-        }
-        if let Some(sink) = sink {
-            source(root).copy_to(&sink);
-        }
-    } else if let Some(sink) = sink {
-        call.receive(guard, root, sink)?;
-    }
-    call.wait(guard)
-}
-
-/// To each rank its bytes of each: `source(rank)` goes there, `sink(rank)` is for what comes from there.
-pub fn exchange(
-    guard: &mut Guard,
-    comm: u32,
-    source: impl Fn(u32) -> Source,
-    sink: impl Fn(u32) -> Sink,
-) -> Outcome {
-    let mut call = Call::begin(guard, comm);
-    let (own, size) = (call.rank, call.size);
-    for step in 1..size {
-        call.receive(
-            guard,
-            (own + size - step) % size,
-            sink((own + size - step) % size),
-        )?;
-    }
-    source(own).copy_to(&sink(own));
-    for step in 1..size {
-        call.send(guard, (own + step) % size, source((own + step) % size))?;
-    }
-    call.wait(guard)
-}
-
-/// Everybody's elements, combined in the order of ranks, to the root: `sink` there. `combine` takes the left operand and changes the right one.
-pub fn reduce(
-    guard: &mut Guard,
-    comm: u32,
-    root: u32,
-    source: Source,
-    sink: Option<Sink>,
-    combine: &dyn Fn(&[u8], &mut [u8]) -> Outcome,
-) -> Outcome {
-    let mut call = Call::begin(guard, comm);
-    if call.rank != root {
-        call.send(guard, root, source)?;
-        return call.wait(guard);
-    }
-    let mut parts: Vec<Buffer> = (0..call.size).map(|_| Buffer::new(source.len())).collect();
-    for (rank, part) in (0..call.size).zip(&mut parts) {
-        if rank == root {
-            source.copy_to(&part.sink());
-        } else {
-            call.receive(guard, rank, part.sink())?;
-        }
-    }
-    call.wait(guard)?;
-    let Some(mut result) = parts.pop() else {
-        return Ok(());
-    };
-    while let Some(left) = parts.pop() {
-        combine(left.bytes(), result.bytes_mut())?;
-    }
-    if let Some(sink) = sink {
-        sink.fill(result.bytes());
-    }
-    Ok(())
 }

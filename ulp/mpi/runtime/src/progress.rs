@@ -37,6 +37,9 @@ impl Runtime {
         if !self.stalled.is_empty() {
             did |= self.unstall()?;
         }
+        if !self.executions.is_empty() {
+            did |= self.advance()?;
+        }
         Ok(did)
     }
 

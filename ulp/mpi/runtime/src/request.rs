@@ -25,6 +25,8 @@ pub enum Work {
         /// Of them.
         received: u64,
     },
+    /// A collective.
+    Collective,
     /// Nothing: the request that every operation has that was over at once.
     Nothing,
 }

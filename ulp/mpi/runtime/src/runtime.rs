@@ -1,5 +1,7 @@
 //! The state of MPI in this process.
 
+use crate::collective::choose::Kept;
+use crate::collective::exec::Execution;
 use crate::comm::{COLLECTIVE, Comm, Group, context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
@@ -37,6 +39,10 @@ pub struct Runtime {
     pub awaited: u32,
     /// It was over since the round began.
     pub satisfied: bool,
+    /// Collectives under way.
+    pub executions: Vec<Box<Execution>>,
+    /// Schedules that were used last.
+    pub schedules: Kept,
     /// What was set.
     pub settings: Settings,
     contexts: HashMap<u64, u32>,
@@ -275,6 +281,8 @@ impl Runtime {
             nothing: 0,
             awaited: NOBODY,
             satisfied: false,
+            executions: Vec::new(),
+            schedules: Kept::default(),
             settings,
             contexts: HashMap::new(),
             last: (u64::MAX, 0),
@@ -344,7 +352,8 @@ impl Runtime {
     /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns it.
     pub fn drop_comm(&mut self, index: u32) {
         let comm = &self.comms[index];
-        let is_idle = comm.point.is_idle() && comm.collective.is_idle();
+        let is_used = self.executions.iter().any(|one| one.comm == index);
+        let is_idle = !is_used && comm.point.is_idle() && comm.collective.is_idle();
         if is_idle {
             let context = comm.context;
             self.contexts.remove(&context);

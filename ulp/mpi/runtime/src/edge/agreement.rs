@@ -12,11 +12,43 @@ const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_a
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_allgather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+) -> c_int = ferriband_mpi_allgatherv;
 const _: unsafe extern "C" fn(i64, i32, *mut c_void) -> c_int = ferriband_mpi_alloc_mem;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_allreduce;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_alltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+) -> c_int = ferriband_mpi_alltoallv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    Array,
+    *mut c_void,
+    Array,
+    Array,
+    Array,
+    i32,
+) -> c_int = ferriband_mpi_alltoallw;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32) -> c_int = ferriband_mpi_bcast;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_comm_call_errhandler;
@@ -33,15 +65,113 @@ const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_tes
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_errhandler_free;
 const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_error_class;
 const _: unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_error_string;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
+    ferriband_mpi_exscan;
 const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_finalize;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_finalized;
 const _: unsafe extern "C" fn(*mut c_void) -> c_int = ferriband_mpi_free_mem;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
     ferriband_mpi_gather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    c_int,
+    i32,
+) -> c_int = ferriband_mpi_gatherv;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_count;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_iallgather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_iallgatherv;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_iallreduce;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ialltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ialltoallv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    Array,
+    *mut c_void,
+    Array,
+    Array,
+    Array,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ialltoallw;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_ibarrier;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_ibcast;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_iexscan;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_igather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_igatherv;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int = ferriband_mpi_init;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int =
     ferriband_mpi_init_thread;
@@ -50,9 +180,48 @@ const _: unsafe extern "C" fn(c_int, c_int, i32, *mut c_int, *mut Status) -> c_i
     ferriband_mpi_iprobe;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_irecv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ireduce;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, Array, i32, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_ireduce_scatter;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_ireduce_scatter_block;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_irsend;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_is_thread_main;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_iscan;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_iscatter;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_iscatterv;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_isend;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
@@ -64,13 +233,30 @@ const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Sta
     ferriband_mpi_recv;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, c_int, i32) -> c_int =
     ferriband_mpi_reduce;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, Array, i32, i32, i32) -> c_int =
+    ferriband_mpi_reduce_scatter;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
+    ferriband_mpi_reduce_scatter_block;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
 const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_request_get_status;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_rsend;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
+    ferriband_mpi_scan;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
     ferriband_mpi_scatter;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+) -> c_int = ferriband_mpi_scatterv;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_send;
 const _: unsafe extern "C" fn(

@@ -1,43 +1,16 @@
-//! Collectives.
+//! Collectives: what the program passed becomes a schedule and the places of its blocks. The entries are in `collective_calls.rs`.
 
-use super::raise::on_comm;
 use super::state::Guard;
 use super::values::{bytes, is_in_place, rank_of, sink, source};
-use crate::collective;
+use crate::abi::Array;
+use crate::collective::exec::{Buffers, Combine, Prepared};
 use crate::constants::*;
 use crate::datatype;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
+use ferriband_mpi_coll::{Blocks, Collective};
 use ferriband_mpi_data::{Named, Op};
 use std::ffi::{c_int, c_void};
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_barrier(comm: i32) -> c_int {
-    on_comm("MPI_Barrier", comm, |guard, comm| {
-        collective::barrier(guard, comm)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_bcast(
-    buffer: *mut c_void,
-    count: i64,
-    datatype: i32,
-    root: c_int,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Bcast", comm, |guard, comm| {
-        let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
-        // SAFETY: the program's buffer, which is read at the root and written elsewhere.
-        let (source, sink) = unsafe {
-            (
-                source(buffer, count, datatype)?,
-                sink(buffer, count, datatype)?,
-            )
-        };
-        collective::bcast(guard, comm, root, source, sink)
-    })
-}
 
 /// This process's rank, and the size, of a communicator.
 fn shape(guard: &Guard, comm: u32) -> (u32, usize) {
@@ -45,155 +18,431 @@ fn shape(guard: &Guard, comm: u32) -> (u32, usize) {
     (comm.rank, comm.group.size() as usize)
 }
 
-/// The buffer of a rank within one that has `each` bytes for all `size`.
+/// The schedule of something that moves bytes.
+fn moving(
+    guard: &mut Guard,
+    comm: u32,
+    collective: &Collective<'_>,
+    bytes: u64,
+    send: Vec<Source>,
+    recv: Vec<Sink>,
+) -> Outcome<Prepared> {
+    let schedule = guard.schedule(comm, collective, bytes, 1)?;
+    let buffers = Buffers {
+        unit: 1,
+        send,
+        recv,
+    };
+    Ok(Prepared {
+        schedule,
+        buffers,
+        combine: None,
+    })
+}
+
+pub(super) fn barrier(guard: &mut Guard, comm: u32) -> Outcome<Prepared> {
+    moving(guard, comm, &Collective::Barrier, 0, Vec::new(), Vec::new())
+}
+
+/// # Safety
+/// As the standard says of the buffer, here and below.
+pub(super) unsafe fn bcast(
+    guard: &mut Guard,
+    comm: u32,
+    buffer: *mut c_void,
+    count: i64,
+    datatype: i32,
+    root: c_int,
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    // SAFETY: the program's buffer.
+    let place = unsafe { sink(buffer, count, datatype) }?;
+    let count = place.len() as u64;
+    moving(
+        guard,
+        comm,
+        &Collective::Bcast { count, root },
+        count,
+        Vec::new(),
+        vec![place],
+    )
+}
+
+/// The blocks of all ranks in a buffer that has `count` elements for each.
 ///
 /// # Safety
 /// As the standard says of the buffer.
-unsafe fn sinks(
+unsafe fn even(
     buffer: *mut c_void,
     count: i64,
     kind: i32,
     size: usize,
-) -> Outcome<impl Fn(u32) -> Sink> {
+) -> Outcome<(u64, Vec<Sink>)> {
     let each = bytes(count, kind)?;
     // SAFETY: the caller's promise.
     let whole = unsafe { sink(buffer, count.saturating_mul(size as i64), kind) }?;
-    Ok(move |rank: u32| whole.part(rank as usize * each, each))
+    Ok((
+        each as u64,
+        (0..size)
+            .map(|rank| whole.part(rank * each, each))
+            .collect(),
+    ))
 }
 
-/// The same of one that is sent from.
+/// Which datatype each block has.
+#[derive(Clone, Copy)]
+pub(super) enum Types {
+    /// All this one; displacements are in its elements.
+    One(i32),
+    /// Each its own; displacements are in bytes.
+    Each(Array),
+}
+
+/// A buffer with a block for each rank, of lengths and at displacements of the program's.
+#[derive(Clone, Copy)]
+pub(super) struct Uneven {
+    pub(super) buffer: *mut c_void,
+    pub(super) counts: Array,
+    pub(super) displacements: Array,
+    pub(super) types: Types,
+}
+
+impl Uneven {
+    /// The lengths in bytes, and the blocks.
+    ///
+    /// # Safety
+    /// As the standard says of the buffer; the arrays have `size` elements.
+    unsafe fn blocks(&self, size: usize) -> Outcome<(Vec<u64>, Vec<Sink>)> {
+        let mut lengths = Vec::with_capacity(size);
+        let mut blocks = Vec::with_capacity(size);
+        for rank in 0..size {
+            // SAFETY: the caller's promise, thrice.
+            let (count, displacement) =
+                unsafe { (self.counts.count(rank), self.displacements.count(rank)) };
+            let (kind, scale) = match self.types {
+                Types::One(kind) => (kind, bytes(1, kind)? as i64),
+                // SAFETY: as above.
+                Types::Each(kinds) => (unsafe { kinds.handle(rank) }, 1),
+            };
+            let offset = displacement
+                .checked_mul(scale)
+                .and_then(|offset| isize::try_from(offset).ok())
+                .ok_or_else(|| {
+                    MpiError::with(MPI_ERR_ARG, format!("displacement {displacement}"))
+                })?;
+            // SAFETY: where the program says that a block of its buffer lies.
+            let block = unsafe { sink(self.buffer.wrapping_byte_offset(offset), count, kind) }?;
+            lengths.push(block.len() as u64);
+            blocks.push(block);
+        }
+        Ok((lengths, blocks))
+    }
+}
+
+/// Blocks to be read.
+fn sources(blocks: &[Sink]) -> Vec<Source> {
+    blocks.iter().map(Sink::source).collect()
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn gather(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
+    root: c_int,
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let (rank, size) = shape(guard, comm);
+    let in_place = rank == root && is_in_place(sendbuf);
+    // SAFETY: the program's buffers; the receiving one means something at the root only.
+    let (recv, send) = unsafe {
+        (
+            (rank == root)
+                .then(|| even(recvbuf, recvcount, recvtype, size))
+                .transpose()?,
+            (!in_place)
+                .then(|| source(sendbuf, sendcount, sendtype))
+                .transpose()?,
+        )
+    };
+    let each = match (&recv, &send) {
+        (Some((each, _)), _) => *each,
+        (None, own) => own.map_or(0, |own| own.len() as u64),
+    };
+    let collective = Collective::Gather {
+        blocks: Blocks::Equal(each),
+        root,
+        in_place,
+    };
+    let recv = recv.map_or(Vec::new(), |(_, blocks)| blocks);
+    moving(
+        guard,
+        comm,
+        &collective,
+        each,
+        send.into_iter().collect(),
+        recv,
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn gatherv(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    recv: Uneven,
+    root: c_int,
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let (rank, size) = shape(guard, comm);
+    let in_place = rank == root && is_in_place(sendbuf);
+    // SAFETY: the program's buffers and arrays; the receiving ones mean something at the root only.
+    let (blocks, send) = unsafe {
+        (
+            (rank == root).then(|| recv.blocks(size)).transpose()?,
+            (!in_place)
+                .then(|| source(sendbuf, sendcount, sendtype))
+                .transpose()?,
+        )
+    };
+    // Who is not the root knows its own length, and that is all it needs.
+    let own = send.map_or(0, |own| own.len() as u64);
+    let (lengths, recv) = blocks.unwrap_or_else(|| (vec![own; size], Vec::new()));
+    let collective = Collective::Gather {
+        blocks: Blocks::Each(&lengths),
+        root,
+        in_place,
+    };
+    moving(
+        guard,
+        comm,
+        &collective,
+        0,
+        send.into_iter().collect(),
+        recv,
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn scatter(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
+    root: c_int,
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let (rank, size) = shape(guard, comm);
+    let in_place = rank == root && is_in_place(recvbuf);
+    // SAFETY: the program's buffers; the sending one means something at the root only, where it is read.
+    let (send, recv) = unsafe {
+        (
+            (rank == root)
+                .then(|| even(sendbuf.cast_mut(), sendcount, sendtype, size))
+                .transpose()?,
+            (!in_place)
+                .then(|| sink(recvbuf, recvcount, recvtype))
+                .transpose()?,
+        )
+    };
+    let each = match (&send, &recv) {
+        (Some((each, _)), _) => *each,
+        (None, own) => own.map_or(0, |own| own.len() as u64),
+    };
+    let collective = Collective::Scatter {
+        blocks: Blocks::Equal(each),
+        root,
+        in_place,
+    };
+    let send = send.map_or(Vec::new(), |(_, blocks)| sources(&blocks));
+    // The root's own block may have more room than it has bytes.
+    let recv = recv.map(|own| own.part(0, own.len().min(each as usize)));
+    moving(
+        guard,
+        comm,
+        &collective,
+        each,
+        send,
+        recv.into_iter().collect(),
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn scatterv(
+    guard: &mut Guard,
+    comm: u32,
+    send: Uneven,
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
+    root: c_int,
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let (rank, size) = shape(guard, comm);
+    let in_place = rank == root && is_in_place(recvbuf);
+    // SAFETY: the program's buffers and arrays; the sending ones mean something at the root only, where they are read.
+    let (blocks, recv) = unsafe {
+        (
+            (rank == root).then(|| send.blocks(size)).transpose()?,
+            (!in_place)
+                .then(|| sink(recvbuf, recvcount, recvtype))
+                .transpose()?,
+        )
+    };
+    let own = recv.map_or(0, |own| own.len() as u64);
+    let (lengths, send) = blocks.unwrap_or_else(|| (vec![own; size], Vec::new()));
+    let collective = Collective::Scatter {
+        blocks: Blocks::Each(&lengths),
+        root,
+        in_place,
+    };
+    moving(
+        guard,
+        comm,
+        &collective,
+        0,
+        sources(&send),
+        recv.into_iter().collect(),
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn allgather(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
+) -> Outcome<Prepared> {
+    let (_, size) = shape(guard, comm);
+    let in_place = is_in_place(sendbuf);
+    // SAFETY: the program's buffers.
+    let ((each, recv), send) = unsafe {
+        (
+            even(recvbuf, recvcount, recvtype, size)?,
+            (!in_place)
+                .then(|| source(sendbuf, sendcount, sendtype))
+                .transpose()?,
+        )
+    };
+    let collective = Collective::Allgather {
+        blocks: Blocks::Equal(each),
+        in_place,
+    };
+    moving(
+        guard,
+        comm,
+        &collective,
+        each,
+        send.into_iter().collect(),
+        recv,
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn allgatherv(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    recv: Uneven,
+) -> Outcome<Prepared> {
+    let (_, size) = shape(guard, comm);
+    let in_place = is_in_place(sendbuf);
+    // SAFETY: the program's buffers and arrays.
+    let ((lengths, recv), send) = unsafe {
+        (
+            recv.blocks(size)?,
+            (!in_place)
+                .then(|| source(sendbuf, sendcount, sendtype))
+                .transpose()?,
+        )
+    };
+    let mean = lengths
+        .iter()
+        .fold(0_u64, |sum, length| sum.saturating_add(*length))
+        / size as u64;
+    let collective = Collective::Allgather {
+        blocks: Blocks::Each(&lengths),
+        in_place,
+    };
+    moving(
+        guard,
+        comm,
+        &collective,
+        mean,
+        send.into_iter().collect(),
+        recv,
+    )
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn alltoall(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
+    (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
+) -> Outcome<Prepared> {
+    let (_, size) = shape(guard, comm);
+    let in_place = is_in_place(sendbuf);
+    // SAFETY: the program's buffers.
+    let ((each, recv), send) = unsafe {
+        (
+            even(recvbuf, recvcount, recvtype, size)?,
+            (!in_place)
+                .then(|| even(sendbuf.cast_mut(), sendcount, sendtype, size))
+                .transpose()?,
+        )
+    };
+    let blocks = Blocks::Equal(each);
+    let collective = Collective::Alltoall {
+        send: blocks,
+        recv: blocks,
+        in_place,
+    };
+    let send = send.map_or(Vec::new(), |(_, blocks)| sources(&blocks));
+    moving(guard, comm, &collective, each, send, recv)
+}
+
+/// MPI_Alltoallv and w.
 ///
 /// # Safety
-/// As the standard says of the buffer.
-unsafe fn sources(
-    buffer: *const c_void,
-    count: i64,
-    kind: i32,
-    size: usize,
-) -> Outcome<impl Fn(u32) -> Source> {
-    let each = bytes(count, kind)?;
-    // SAFETY: the caller's promise.
-    let whole = unsafe { source(buffer, count.saturating_mul(size as i64), kind) }?;
-    Ok(move |rank: u32| whole.part(rank as usize * each, each))
+/// As for [`bcast`].
+pub(super) unsafe fn alltoallv(
+    guard: &mut Guard,
+    comm: u32,
+    send: Uneven,
+    recv: Uneven,
+) -> Outcome<Prepared> {
+    let (_, size) = shape(guard, comm);
+    let in_place = is_in_place(send.buffer);
+    // SAFETY: the program's buffers and arrays.
+    let ((lengths, recv), send) = unsafe {
+        (
+            recv.blocks(size)?,
+            (!in_place).then(|| send.blocks(size)).transpose()?,
+        )
+    };
+    let (out, send) = send.unwrap_or_default();
+    let collective = Collective::Alltoall {
+        send: if in_place {
+            Blocks::Equal(0)
+        } else {
+            Blocks::Each(&out)
+        },
+        recv: Blocks::Each(&lengths),
+        in_place,
+    };
+    // Lengths differ from rank to rank, and all must choose alike.
+    moving(guard, comm, &collective, 0, sources(&send), recv)
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_gather(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: i32,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: i32,
-    root: c_int,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Gather", comm, |guard, comm| {
-        let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
-        let (rank, size) = shape(guard, comm);
-        // SAFETY: the program's buffers; the receiving one means something at the root only, where the sending one may be MPI_IN_PLACE.
-        unsafe {
-            let own = if is_in_place(sendbuf) && rank == root {
-                None
-            } else {
-                Some(source(sendbuf, sendcount, sendtype)?)
-            };
-            if rank == root {
-                let place = sinks(recvbuf, recvcount, recvtype, size)?;
-                collective::gather(guard, comm, root, own, place)
-            } else {
-                collective::gather(guard, comm, root, own, |_| Sink::EMPTY)
-            }
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_scatter(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: i32,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: i32,
-    root: c_int,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Scatter", comm, |guard, comm| {
-        let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
-        let (rank, size) = shape(guard, comm);
-        // SAFETY: the program's buffers, as above with the roles exchanged.
-        unsafe {
-            let own = if is_in_place(recvbuf) && rank == root {
-                None
-            } else {
-                Some(sink(recvbuf, recvcount, recvtype)?)
-            };
-            if rank == root {
-                let place = sources(sendbuf, sendcount, sendtype, size)?;
-                collective::scatter(guard, comm, root, place, own)
-            } else {
-                collective::scatter(guard, comm, root, |_| Source::EMPTY, own)
-            }
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_allgather(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: i32,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: i32,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Allgather", comm, |guard, comm| {
-        let (rank, size) = shape(guard, comm);
-        // SAFETY: the program's buffers; what MPI_IN_PLACE stands for lies where it is received.
-        unsafe {
-            let place = sinks(recvbuf, recvcount, recvtype, size)?;
-            let own = if is_in_place(sendbuf) {
-                sources(recvbuf, recvcount, recvtype, size)?(rank)
-            } else {
-                source(sendbuf, sendcount, sendtype)?
-            };
-            collective::exchange(guard, comm, |_| own, place)
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_alltoall(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: i32,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: i32,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Alltoall", comm, |guard, comm| {
-        let (_, size) = shape(guard, comm);
-        // SAFETY: the program's buffers. In place the sent bytes are a copy, which is kept until the exchange is over.
-        unsafe {
-            let place = sinks(recvbuf, recvcount, recvtype, size)?;
-            if is_in_place(sendbuf) {
-                let copy =
-                    source(recvbuf, recvcount.saturating_mul(size as i64), recvtype)?.to_bytes();
-                let part = sources(copy.as_ptr().cast(), recvcount, recvtype, size)?;
-                collective::exchange(guard, comm, part, place)
-            } else {
-                let part = sources(sendbuf, sendcount, sendtype, size)?;
-                collective::exchange(guard, comm, part, place)
-            }
-        }
-    })
-}
-
-/// A predefined operation on a predefined datatype, and the bytes of `count` elements with their gaps.
-fn operation(op: i32, kind: i32, count: i64) -> Outcome<(Op, Named, usize)> {
+/// A predefined operation on a predefined datatype.
+fn operation(op: i32, kind: i32) -> Outcome<(Op, Named)> {
     let class = |class| MpiError::new(class);
     let named = datatype::named(kind).ok_or_else(|| class(MPI_ERR_TYPE))?;
     let op = u32::try_from(op)
@@ -203,95 +452,209 @@ fn operation(op: i32, kind: i32, count: i64) -> Outcome<(Op, Named, usize)> {
         .ok_or_else(|| class(MPI_ERR_OP))?;
     op.check(named)
         .map_err(|error| MpiError::with(error.class().code(), error.to_string()))?;
-    let bytes = usize::try_from(count)
-        .ok()
-        .and_then(|count| count.checked_mul(named.extent() as usize))
-        .ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
-    Ok((op, named, bytes))
+    Ok((op, named))
 }
 
 /// Combines two vectors of elements.
-fn combine(op: Op, named: Named) -> impl Fn(&[u8], &mut [u8]) -> Outcome {
-    move |left, right| {
+fn combine(op: Op, named: Named) -> Combine {
+    Box::new(move |left, right| {
         let count = left.len().min(right.len()) / named.extent() as usize;
-        // SAFETY: both have that many elements, and they are different buffers of the runtime's own.
+        // SAFETY: both ranges have that many elements with their gaps.
         let done = unsafe {
-            ferriband_mpi_data::reduce(op, named.kind(), left.as_ptr(), right.as_mut_ptr(), count)
+            ferriband_mpi_data::reduce(op, named.kind(), left.pointer(), right.pointer(), count)
         };
         done.map_err(|error| MpiError::with(error.class().code(), error.to_string()))
+    })
+}
+
+/// Two buffers of elements that are to be combined.
+#[derive(Clone, Copy)]
+pub(super) struct Elements {
+    pub(super) sendbuf: *const c_void,
+    pub(super) recvbuf: *mut c_void,
+    pub(super) datatype: i32,
+    pub(super) op: i32,
+}
+
+impl Elements {
+    /// The schedule of something that combines: `sent` elements, of which `received` are a result here (none: no result comes here), and what the
+    /// schedule is, from *commutative* and *in place*.
+    ///
+    /// # Safety
+    /// As the standard says of the buffers.
+    unsafe fn prepare<'a>(
+        self,
+        guard: &mut Guard,
+        comm: u32,
+        (sent, received): (i64, Option<i64>),
+        collective: impl FnOnce(bool, bool) -> Collective<'a>,
+    ) -> Outcome<Prepared> {
+        let (op, named) = operation(self.op, self.datatype)?;
+        let unit = named.extent() as usize;
+        let length = |count: i64| {
+            usize::try_from(count)
+                .ok()
+                .and_then(|count| count.checked_mul(unit))
+                .and_then(|bytes| i64::try_from(bytes).ok())
+                .ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))
+        };
+        let bytes = length(sent)?;
+        let in_place = received.is_some() && is_in_place(self.sendbuf);
+        let mut buffers = Buffers {
+            unit,
+            ..Buffers::default()
+        };
+        // SAFETY: the program's buffers; in place all that is sent lies where it is received.
+        unsafe {
+            if !in_place {
+                buffers.send.push(source(self.sendbuf, bytes, MPI_BYTE)?);
+            }
+            if let Some(received) = received {
+                let room = if in_place { bytes } else { length(received)? };
+                buffers.recv.push(sink(self.recvbuf, room, MPI_BYTE)?);
+            }
+        }
+        let collective = collective(op.is_commutative(), in_place);
+        let schedule = guard.schedule(comm, &collective, bytes as u64, unit)?;
+        Ok(Prepared {
+            schedule,
+            buffers,
+            combine: Some(combine(op, named)),
+        })
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_reduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn reduce(
+    guard: &mut Guard,
+    comm: u32,
+    elements: Elements,
     count: i64,
-    datatype: i32,
-    op: i32,
     root: c_int,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Reduce", comm, |guard, comm| {
-        let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
-        let (rank, _) = shape(guard, comm);
-        let (op, named, bytes) = operation(op, datatype, count)?;
-        let from = if is_in_place(sendbuf) && rank == root {
-            recvbuf.cast_const()
-        } else {
-            sendbuf
-        };
-        // SAFETY: the program's buffers; the receiving one means something at the root only.
-        unsafe {
-            let source = source(from, bytes as i64, MPI_BYTE)?;
-            let sink = if rank == root {
-                Some(sink(recvbuf, bytes as i64, MPI_BYTE)?)
-            } else {
-                None
-            };
-            collective::reduce(guard, comm, root, source, sink, &combine(op, named))
-        }
-    })
+) -> Outcome<Prepared> {
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let (rank, _) = shape(guard, comm);
+    let units = count.max(0).cast_unsigned();
+    let received = (rank == root).then_some(count);
+    // SAFETY: the caller's promise.
+    unsafe {
+        elements.prepare(guard, comm, (count, received), |commutative, in_place| {
+            Collective::Reduce {
+                count: units,
+                root,
+                commutative,
+                in_place,
+            }
+        })
+    }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_allreduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn allreduce(
+    guard: &mut Guard,
+    comm: u32,
+    elements: Elements,
     count: i64,
-    datatype: i32,
-    op: i32,
-    comm: i32,
-) -> c_int {
-    on_comm("MPI_Allreduce", comm, |guard, comm| {
-        let (rank, _) = shape(guard, comm);
-        let (op, named, bytes) = operation(op, datatype, count)?;
-        let from = if is_in_place(sendbuf) {
-            recvbuf.cast_const()
-        } else {
-            sendbuf
-        };
-        // SAFETY: the program's buffers.
-        unsafe {
-            let (own, place) = (
-                source(from, bytes as i64, MPI_BYTE)?,
-                sink(recvbuf, bytes as i64, MPI_BYTE)?,
-            );
-            collective::reduce(
-                guard,
-                comm,
-                0,
-                own,
-                (rank == 0).then_some(place),
-                &combine(op, named),
-            )?;
-            collective::bcast(
-                guard,
-                comm,
-                0,
-                source(recvbuf, bytes as i64, MPI_BYTE)?,
-                place,
-            )
-        }
-    })
+) -> Outcome<Prepared> {
+    let units = count.max(0).cast_unsigned();
+    // SAFETY: the caller's promise.
+    unsafe {
+        elements.prepare(
+            guard,
+            comm,
+            (count, Some(count)),
+            |commutative, in_place| Collective::Allreduce {
+                count: units,
+                commutative,
+                in_place,
+            },
+        )
+    }
+}
+
+/// MPI_Scan and MPI_Exscan.
+///
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn scan(
+    guard: &mut Guard,
+    comm: u32,
+    elements: Elements,
+    count: i64,
+    exclusive: bool,
+) -> Outcome<Prepared> {
+    let units = count.max(0).cast_unsigned();
+    // SAFETY: the caller's promise.
+    unsafe {
+        elements.prepare(
+            guard,
+            comm,
+            (count, Some(count)),
+            |commutative, in_place| Collective::Scan {
+                count: units,
+                exclusive,
+                commutative,
+                in_place,
+            },
+        )
+    }
+}
+
+/// # Safety
+/// As for [`bcast`]; the array has an element for each rank.
+pub(super) unsafe fn reduce_scatter(
+    guard: &mut Guard,
+    comm: u32,
+    elements: Elements,
+    counts: Array,
+) -> Outcome<Prepared> {
+    let (rank, size) = shape(guard, comm);
+    let wrong = |count: i64| MpiError::with(MPI_ERR_COUNT, format!("{count} elements"));
+    let (mut lengths, mut total) = (Vec::with_capacity(size), 0_i64);
+    for at in 0..size {
+        // SAFETY: the caller's promise.
+        let count = unsafe { counts.count(at) };
+        lengths.push(u64::try_from(count).map_err(|_| wrong(count))?);
+        total = total.checked_add(count).ok_or_else(|| wrong(count))?;
+    }
+    let own = lengths[rank as usize].cast_signed();
+    // SAFETY: the caller's promise.
+    unsafe {
+        elements.prepare(guard, comm, (total, Some(own)), |commutative, in_place| {
+            Collective::ReduceScatter {
+                blocks: Blocks::Each(&lengths),
+                commutative,
+                in_place,
+            }
+        })
+    }
+}
+
+/// # Safety
+/// As for [`bcast`].
+pub(super) unsafe fn reduce_scatter_block(
+    guard: &mut Guard,
+    comm: u32,
+    elements: Elements,
+    count: i64,
+) -> Outcome<Prepared> {
+    let (_, size) = shape(guard, comm);
+    let wrong = || MpiError::with(MPI_ERR_COUNT, format!("{count} elements"));
+    let units = u64::try_from(count).map_err(|_| wrong())?;
+    let total = count.checked_mul(size as i64).ok_or_else(wrong)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        elements.prepare(
+            guard,
+            comm,
+            (total, Some(count)),
+            |commutative, in_place| Collective::ReduceScatter {
+                blocks: Blocks::Equal(units),
+                commutative,
+                in_place,
+            },
+        )
+    }
 }

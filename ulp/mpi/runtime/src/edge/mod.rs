@@ -7,6 +7,7 @@
 
 mod agreement;
 mod collective;
+mod collective_calls;
 mod communicator;
 mod environment;
 mod error;
@@ -16,7 +17,7 @@ mod request;
 mod state;
 mod values;
 
-pub use collective::*;
+pub use collective_calls::*;
 pub use communicator::*;
 pub use environment::*;
 pub use error::*;

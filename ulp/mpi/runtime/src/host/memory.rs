@@ -78,6 +78,20 @@ impl Source {
         bytes
     }
 
+    /// Its first byte, for those who promise to read no further than it goes.
+    #[inline]
+    pub fn pointer(&self) -> *const u8 {
+        self.address
+    }
+
+    /// This range and the next one as one, if they lie side by side.
+    pub fn followed_by(&self, next: &Self) -> Option<Self> {
+        (self.address.wrapping_add(self.length) == next.address).then_some(Self {
+            length: self.length + next.length,
+            ..*self
+        })
+    }
+
     /// Copies as much as `sink` takes to it.
     pub fn copy_to(&self, sink: &Sink) {
         let length = self.length.min(sink.length);
@@ -120,6 +134,29 @@ impl Sink {
             address: self.address.wrapping_add(at),
             length,
         }
+    }
+
+    /// The same range, to be read.
+    #[inline]
+    pub fn source(&self) -> Source {
+        Source {
+            address: self.address,
+            length: self.length,
+        }
+    }
+
+    /// Its first byte, for those who promise to write no further than it goes.
+    #[inline]
+    pub fn pointer(&self) -> *mut u8 {
+        self.address
+    }
+
+    /// This range and the next one as one, if they lie side by side.
+    pub fn followed_by(&self, next: &Self) -> Option<Self> {
+        (self.address.wrapping_add(self.length) == next.address).then_some(Self {
+            length: self.length + next.length,
+            ..*self
+        })
     }
 
     /// Copies `length` bytes to `at`.

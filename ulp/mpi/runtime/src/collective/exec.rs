@@ -1,0 +1,385 @@
+//! Runs schedules: what each collective but the blocking barrier is.
+//!
+//! A schedule says what depends on what, an [`Execution`] does it: it begins what may begin, and looks after what has begun. It is driven by
+//! progress ([`Runtime::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
+//! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
+
+use crate::comm::COLLECTIVE;
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
+use crate::errors::{MpiError, Outcome};
+use crate::host::{Buffer, Sink, Source};
+use crate::p2p::Started;
+use crate::request::{Request, Work};
+use crate::runtime::Runtime;
+use ferriband_mpi_coll::{Piece, Schedule, Slot, Step};
+use ferriband_mpi_proto::matching;
+use std::sync::Arc;
+
+/// Combines two ranges of elements: the left one, and the right one that becomes the result.
+pub type Combine = Box<dyn Fn(Source, Sink) -> Outcome + Send>;
+
+/// Where the program's blocks lie.
+#[derive(Default)]
+pub struct Buffers {
+    /// Bytes of a unit of the schedule.
+    pub unit: usize,
+    /// Blocks that are read.
+    pub send: Vec<Source>,
+    /// Blocks that are written.
+    pub recv: Vec<Sink>,
+}
+
+/// A collective that can begin.
+pub struct Prepared {
+    /// What is to be done.
+    pub schedule: Arc<Schedule>,
+    /// With what.
+    pub buffers: Buffers,
+    /// How elements are combined, if they are.
+    pub combine: Option<Combine>,
+}
+
+/// A collective under way.
+pub struct Execution {
+    /// Index of the communicator.
+    pub comm: u32,
+    prepared: Prepared,
+    context: u64,
+    tag: i32,
+    /// The request that is over with it.
+    request: u32,
+    temp: Buffer,
+    /// For each step how many must be complete first.
+    waiting: Vec<u32>,
+    begun: Vec<bool>,
+    ready: Vec<u32>,
+    running: Vec<Running>,
+    left: usize,
+    error: i32,
+}
+
+/// A message under way.
+struct Running {
+    node: u32,
+    request: u32,
+    /// Its bytes, if the program's do not lie in one piece.
+    bounce: Option<Buffer>,
+}
+
+impl Runtime {
+    /// Begins a collective; its request.
+    pub fn start_collective(&mut self, comm: u32, prepared: Prepared) -> Outcome<u32> {
+        let entry = &mut self.comms[comm];
+        let (context, tag) = (entry.context | COLLECTIVE, entry.next_collective());
+        let mut request = Request::send(Work::Collective, comm, context, u32::MAX, Source::EMPTY);
+        request.status.error = MPI_SUCCESS;
+        let request = self.add_request(request)?;
+        let nodes = prepared.schedule.nodes();
+        let bytes = usize::try_from(prepared.schedule.temp_units())
+            .ok()
+            .and_then(|units| units.checked_mul(prepared.buffers.unit))
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or_else(|| MpiError::new(MPI_ERR_NO_MEM))?;
+        let waiting: Vec<u32> = nodes.iter().map(|node| node.predecessors).collect();
+        let free = (0..).zip(&waiting).filter(|(_, count)| **count == 0);
+        let mut execution = Box::new(Execution {
+            comm,
+            context,
+            tag,
+            request,
+            temp: Buffer::new(bytes),
+            ready: free.map(|(node, _)| node).collect(),
+            begun: vec![false; nodes.len()],
+            running: Vec::new(),
+            left: nodes.len(),
+            error: MPI_SUCCESS,
+            waiting,
+            prepared,
+        });
+        match execution.advance(self) {
+            Ok(Life::Over) => self.end(&execution),
+            Ok(_) => self.executions.push(execution),
+            Err(error) => return Err(self.give_up(execution, error)),
+        }
+        Ok(request)
+    }
+
+    /// Does what can be done for the collectives under way. True if something was.
+    pub fn advance(&mut self) -> Outcome<bool> {
+        let (mut did, mut at) = (false, 0);
+        while at < self.executions.len() {
+            let mut execution = self.executions.swap_remove(at);
+            match execution.advance(self) {
+                Ok(Life::Over) => {
+                    self.end(&execution);
+                    did = true;
+                    continue;
+                }
+                Ok(Life::Moved) => did = true,
+                Ok(Life::Waits) => (),
+                Err(error) => return Err(self.give_up(execution, error)),
+            }
+            // Back to where it was; the one that took its place goes to the end again.
+            self.executions.push(execution);
+            let last = self.executions.len() - 1;
+            self.executions.swap(at, last);
+            at += 1;
+        }
+        Ok(did)
+    }
+
+    /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
+    #[cold]
+    fn give_up(&mut self, mut execution: Box<Execution>, error: MpiError) -> MpiError {
+        execution.error = error.class;
+        self.end(&execution);
+        std::mem::forget(execution);
+        error
+    }
+
+    fn end(&mut self, execution: &Execution) {
+        self.requests[execution.request].status.error = execution.error;
+        self.finish(execution.request);
+    }
+}
+
+/// What became of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Waits,
+    Moved,
+    Over,
+}
+
+impl Execution {
+    /// Begins and completes what can be.
+    fn advance(&mut self, runtime: &mut Runtime) -> Outcome<Life> {
+        let mut moved = false;
+        loop {
+            let did = self.collect(runtime)? | self.begin(runtime)?;
+            moved |= did;
+            if self.left == 0 {
+                return Ok(Life::Over);
+            }
+            if !did {
+                return Ok(if moved { Life::Moved } else { Life::Waits });
+            }
+        }
+    }
+
+    /// Completes the messages that are over.
+    fn collect(&mut self, runtime: &mut Runtime) -> Outcome<bool> {
+        let (mut did, mut at) = (false, 0);
+        while at < self.running.len() {
+            if !runtime.requests[self.running[at].request].done {
+                at += 1;
+                continue;
+            }
+            let Running {
+                node,
+                request,
+                bounce,
+            } = self.running.swap_remove(at);
+            if let Some(over) = runtime.requests.remove(request)
+                && self.error == MPI_SUCCESS
+            {
+                self.error = over.status.error;
+            }
+            if let Some(bounce) = bounce {
+                self.unpack(node, &bounce)?;
+            }
+            self.complete(node);
+            did = true;
+        }
+        Ok(did)
+    }
+
+    /// Begins the steps that may begin.
+    fn begin(&mut self, runtime: &mut Runtime) -> Outcome<bool> {
+        let (mut did, mut at) = (false, 0);
+        while let Some(node) = self.ready.get(at).copied() {
+            let before = self.prepared.schedule.nodes()[node as usize].posted_after;
+            if before.is_some_and(|before| !self.begun[before as usize]) {
+                at += 1;
+                continue;
+            }
+            self.ready.swap_remove(at);
+            self.begun[node as usize] = true;
+            self.start(runtime, node)?;
+            did = true;
+            at = 0;
+        }
+        Ok(did)
+    }
+
+    fn start(&mut self, runtime: &mut Runtime, node: u32) -> Outcome {
+        let schedule = Arc::clone(&self.prepared.schedule);
+        match &schedule.nodes()[node as usize].step {
+            Step::Send { peer, pieces } => {
+                let (source, bounce) = self.pack(schedule.pieces(pieces))?;
+                let to = runtime
+                    .target(self.comm, true, peer.rank, self.tag)
+                    .ok_or_else(|| MpiError::new(MPI_ERR_RANK))?;
+                match runtime.start_send(to, source, false)? {
+                    Started::Done => self.complete(node),
+                    // What was packed is not unpacked: it only has to live.
+                    Started::Pending(request) => self.running.push(Running {
+                        node,
+                        request,
+                        bounce,
+                    }),
+                }
+            }
+            Step::Recv { peer, pieces } => {
+                let (sink, bounce) = self.room(schedule.pieces(pieces))?;
+                let (from, tag) = (
+                    matching::Source::Rank(peer.rank),
+                    matching::Tag::Is(self.tag),
+                );
+                let request = runtime.start_receive(self.comm, self.context, from, tag, sink)?;
+                self.running.push(Running {
+                    node,
+                    request,
+                    bounce,
+                });
+            }
+            Step::Copy { from, into } => {
+                self.source(*from)?.copy_to(&self.sink(*into)?);
+                self.complete(node);
+            }
+            Step::Reduce { from, into } => {
+                let (left, right) = (self.source(*from)?, self.sink(*into)?);
+                let combine = self.prepared.combine.as_ref().ok_or_else(broken)?;
+                combine(left, right)?;
+                self.complete(node);
+            }
+            // Schedules over shared memory are not asked for.
+            Step::Signal(_) | Step::Wait(_) => return Err(broken()),
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, node: u32) {
+        self.left -= 1;
+        let schedule = &self.prepared.schedule;
+        for next in schedule.successors(&schedule.nodes()[node as usize]) {
+            let waiting = &mut self.waiting[*next as usize];
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.ready.push(*next);
+            }
+        }
+    }
+
+    /// The bytes of a message: where they lie if that is in one piece, else a copy.
+    fn pack(&self, pieces: &[Piece]) -> Outcome<(Source, Option<Buffer>)> {
+        let parts = pieces.iter().map(|piece| self.source(*piece));
+        let parts = parts.collect::<Outcome<Vec<Source>>>()?;
+        let Some((first, rest)) = parts.split_first() else {
+            return Ok((Source::EMPTY, None));
+        };
+        let whole = rest
+            .iter()
+            .try_fold(*first, |whole, part| whole.followed_by(part));
+        if let Some(whole) = whole {
+            return Ok((whole, None));
+        }
+        let mut bounce = Buffer::new(parts.iter().map(Source::len).sum());
+        let (all, mut at) = (bounce.sink(), 0);
+        for part in &parts {
+            part.copy_to(&all.part(at, part.len()));
+            at += part.len();
+        }
+        Ok((bounce.source(), Some(bounce)))
+    }
+
+    /// Where a message comes in: its place if that is one piece, else memory from which it is put there.
+    fn room(&mut self, pieces: &[Piece]) -> Outcome<(Sink, Option<Buffer>)> {
+        let parts = pieces.iter().map(|piece| self.sink(*piece));
+        let parts = parts.collect::<Outcome<Vec<Sink>>>()?;
+        let Some((first, rest)) = parts.split_first() else {
+            return Ok((Sink::EMPTY, None));
+        };
+        let whole = rest
+            .iter()
+            .try_fold(*first, |whole, part| whole.followed_by(part));
+        if let Some(whole) = whole {
+            return Ok((whole, None));
+        }
+        let mut bounce = Buffer::new(parts.iter().map(Sink::len).sum());
+        Ok((bounce.sink(), Some(bounce)))
+    }
+
+    /// Puts what has come to its places.
+    fn unpack(&mut self, node: u32, bounce: &Buffer) -> Outcome {
+        let schedule = Arc::clone(&self.prepared.schedule);
+        let Step::Recv { pieces, .. } = &schedule.nodes()[node as usize].step else {
+            return Ok(());
+        };
+        let (all, mut at) = (bounce.source(), 0);
+        for piece in schedule.pieces(pieces) {
+            let sink = self.sink(*piece)?;
+            all.part(at, sink.len()).copy_to(&sink);
+            at += sink.len();
+        }
+        Ok(())
+    }
+
+    /// A piece's first byte in its block, and its bytes.
+    fn range(&self, piece: Piece) -> Outcome<(usize, usize)> {
+        let bytes = |units: u64| {
+            usize::try_from(units)
+                .ok()
+                .and_then(|units| units.checked_mul(self.prepared.buffers.unit))
+        };
+        bytes(piece.at).zip(bytes(piece.count)).ok_or_else(broken)
+    }
+
+    fn source(&self, piece: Piece) -> Outcome<Source> {
+        let (at, length) = self.range(piece)?;
+        let block = match piece.slot {
+            Slot::Send => self
+                .prepared
+                .buffers
+                .send
+                .get(piece.block as usize)
+                .copied(),
+            Slot::Recv => self
+                .prepared
+                .buffers
+                .recv
+                .get(piece.block as usize)
+                .map(Sink::source),
+            Slot::Temp => Some(self.temp.source()),
+            Slot::Shared(_) => None,
+        };
+        block
+            .filter(|block| at + length <= block.len())
+            .map(|block| block.part(at, length))
+            .ok_or_else(broken)
+    }
+
+    fn sink(&mut self, piece: Piece) -> Outcome<Sink> {
+        let (at, length) = self.range(piece)?;
+        let block = match piece.slot {
+            Slot::Recv => self
+                .prepared
+                .buffers
+                .recv
+                .get(piece.block as usize)
+                .copied(),
+            Slot::Temp => Some(self.temp.sink()),
+            Slot::Send | Slot::Shared(_) => None,
+        };
+        block
+            .filter(|block| at + length <= block.len())
+            .map(|block| block.part(at, length))
+            .ok_or_else(broken)
+    }
+}
+
+/// A schedule asks for what is not there.
+#[cold]
+fn broken() -> MpiError {
+    MpiError::with(MPI_ERR_INTERN, "a schedule does not fit its buffers")
+}
