@@ -150,7 +150,14 @@ fn each_rank_says_hello() {
 
 #[test]
 fn messages_arrive_whole_and_in_order() {
-    for name in ["ring", "pairs", "collectives", "schedules", "errors", "profiled"] {
+    for name in [
+        "ring",
+        "pairs",
+        "collectives",
+        "schedules",
+        "errors",
+        "profiled",
+    ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
             let said = program.succeeds(ranks, &[]);

@@ -241,10 +241,10 @@ static void refused(void)
 	int value = 1, other = 0;
 	MPI_Request request = MPI_REQUEST_NULL;
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	CHECK(MPI_Ibcast(&value, 1, MPI_INT, size, MPI_COMM_WORLD, &request) == MPI_ERR_ROOT);
-	CHECK(MPI_Iallreduce(&value, &other, -1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request) == MPI_ERR_COUNT);
-	CHECK(MPI_Scan(&value, &other, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD) == MPI_ERR_OP);
-	CHECK(MPI_Exscan(&value, &other, 1, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD) == MPI_ERR_TYPE);
+	CHECK(class_of(MPI_Ibcast(&value, 1, MPI_INT, size, MPI_COMM_WORLD, &request)) == MPI_ERR_ROOT);
+	CHECK(class_of(MPI_Iallreduce(&value, &other, -1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request)) == MPI_ERR_COUNT);
+	CHECK(class_of(MPI_Scan(&value, &other, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD)) == MPI_ERR_OP);
+	CHECK(class_of(MPI_Exscan(&value, &other, 1, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
