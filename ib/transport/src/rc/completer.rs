@@ -61,7 +61,11 @@ impl Requester {
             Syndrome::Ack(credits) => {
                 self.take_credits(credits, aeth.msn);
                 let asked = self.asked.or(self.suspect);
+                let fills = self.filled.is_some_and(|(filled, _)| filled == self.una);
                 self.acknowledge(now, ctx, psn.next());
+                if fills && self.una == psn.next() {
+                    self.fill_end(now);
+                }
                 if self.una != psn.next() {
                     return self.implied_nak(now);
                 }
@@ -138,6 +142,15 @@ impl Requester {
         self.filled = Some((self.una, now));
         self.fill = true;
         Outcome::Continue
+    }
+
+    /// A gap was filled, and what came after it acknowledged but for the last packet: our own kind of peer keeps the end of a message back
+    /// until it comes again or something after it does, and nothing will.
+    fn fill_end(&mut self, now: Instant) {
+        if self.cur_psn() == self.una.next() {
+            self.filled = Some((self.una, now));
+            self.fill = true;
+        }
     }
 
     /// Something was acknowledged after a question. If the peer had everything that was sent before it, it is said at

@@ -90,6 +90,8 @@ pub(crate) struct Responder {
     resources: Resources,
     gap: Gap,
     held: Held,
+    /// The last packet of a message that was executed after waiting, and has not come again since the gap before it was filled.
+    unseen_end: Option<Psn>,
     /// Packets beyond the gap since it was told.
     beyond: u32,
     reply: Option<Reply>,
@@ -132,6 +134,7 @@ impl Responder {
             resources: Resources::default(),
             gap: Gap::None,
             held: Held::default(),
+            unseen_end: None,
             beyond: 0,
             reply: None,
             counters: QpCounters::default(),
@@ -162,6 +165,7 @@ impl Responder {
         self.resources = Resources::new(ctx.attr.max_dest_rd_atomic);
         self.gap = Gap::None;
         self.held = Held::new(hold_for(ctx));
+        self.unseen_end = None;
         self.reply = None;
     }
 
@@ -215,6 +219,7 @@ impl Responder {
         match self.execute(ctx, env, packet) {
             Ok(psns) => {
                 self.e_psn = self.e_psn.add(psns);
+                self.unseen_end = None;
                 self.held.advance(psns);
                 self.gap = Gap::None;
                 let answered_with_data = self.resources.has_jobs() && is_data(packet);
@@ -265,6 +270,7 @@ impl Responder {
         *addr = addr.wrapping_add(mtu.into());
         *remaining -= mtu;
         self.e_psn = psn.next();
+        self.unseen_end = None;
         if ack_req {
             self.reply = Some(Reply::Ack);
         }
@@ -345,6 +351,7 @@ impl Responder {
         *addr = addr.wrapping_add(mtu.into());
         *remaining = rest;
         self.e_psn = self.e_psn.next();
+        self.unseen_end = None;
         self.held.advance(1);
         self.gap = Gap::None;
         if ack_req {
@@ -387,6 +394,9 @@ impl Responder {
                 return Verdict::Continue;
             }
             self.held.let_go(&early);
+            if early.packet().opcode().position() == Position::Last {
+                self.unseen_end = Some(before);
+            }
             if self.e_psn == before {
                 // Refused: the peer sends it again, and what follows it too.
                 self.held.clear();
@@ -535,6 +545,9 @@ impl Responder {
     /// A PSN of the past (IBA 9.7.5.1.2, C9-105): acknowledged or answered again, never executed again (I1).
     fn duplicate(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth().psn;
+        if self.unseen_end == Some(psn) {
+            self.unseen_end = None;
+        }
         let known = match packet.opcode().operation() {
             // A NAK that is due says the same and more.
             Operation::Send | Operation::RdmaWrite => {
@@ -635,6 +648,17 @@ impl Responder {
             .map_or(CreditCode::NONE, CreditCode::from_credits)
     }
 
+    /// What an acknowledgement names: everything that was executed, but not the end of a message that a requester which goes back is
+    /// still in the middle of. Linux 6.1's rdma_rxe takes that for done and yet not complete (`COMPST_UPDATE_COMP`, its request is not
+    /// `wqe_state_pending`), and waits for ever if the packet that it then sends again is lost.
+    fn acknowledged(&self) -> Psn {
+        let last = self.e_psn.sub(1);
+        match self.unseen_end {
+            Some(end) if end == last => last.sub(1),
+            _ => last,
+        }
+    }
+
     fn acknowledge(
         &self,
         ctx: &Context<'_>,
@@ -643,7 +667,7 @@ impl Responder {
         buf: &mut [u8],
     ) -> usize {
         let (syndrome, psn) = match reply {
-            Reply::Ack => (Syndrome::Ack(self.credits()), self.e_psn.sub(1)),
+            Reply::Ack => (Syndrome::Ack(self.credits()), self.acknowledged()),
             Reply::Rnr(timer) => (Syndrome::RnrNak(timer), self.e_psn),
             Reply::Nak(code) => (Syndrome::Nak(code), self.e_psn),
         };
