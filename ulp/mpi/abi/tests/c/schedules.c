@@ -261,7 +261,9 @@ int main(int argc, char **argv)
 		}
 	}
 	many();
-	refused();
+	/* With an argument, for libraries that do not look at theirs: MPICH 5's wheel ends at a count of -1 or a null datatype. */
+	if (argc == 1)
+		refused();
 	free(counts);
 	free(places);
 	return end("schedules");
