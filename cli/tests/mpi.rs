@@ -157,6 +157,7 @@ fn messages_arrive_whole_and_in_order() {
         "schedules",
         "errors",
         "profiled",
+        "datatypes",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {

@@ -25,6 +25,17 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
 }
 
+impl Function {
+    /// Whether it makes a datatype and none of its arguments tells by its width which of the two forms was called: the runtime must
+    /// know, because MPI_Type_get_envelope_c tells the arguments again.
+    fn hides_its_form(&self) -> bool {
+        let has = |kind: &str| self.parameters.iter().any(|other| other.kind == kind);
+        self.name.starts_with("MPI_Type_")
+            && self.parameters.iter().any(|other| other.name == "newtype")
+            && !has("na")
+    }
+}
+
 /// What becomes of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -142,6 +153,7 @@ impl Tables {
             .strip_suffix("_c")
             .and_then(|short| self.functions.iter().find(|other| other.name == short))
             .filter(|other| other.parameters.len() == function.parameters.len())
+            .filter(|other| !other.hides_its_form())
             .unwrap_or(function);
         format!("ferriband_{}", base.name.to_lowercase())
     }

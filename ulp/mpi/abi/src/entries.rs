@@ -2560,8 +2560,8 @@ pub unsafe extern "C" fn PMPI_Get_accumulate_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Get_address(_location: *const c_void, _address: *mut i64) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_address".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Get_address(location: *const c_void, address: *mut i64) -> c_int {
+    unsafe { ferriband_mpi_get_address(location, address) }
 }
 
 #[unsafe(no_mangle)]
@@ -2604,29 +2604,35 @@ pub unsafe extern "C" fn PMPI_Get_count_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements(
-    _status: *const Status,
-    _datatype: Handle,
-    _count: *mut c_int,
+    status: *const Status,
+    datatype: Handle,
+    count: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_elements".as_ptr()) }
+    let mut count = unsafe { OutCount::empty(count) };
+    let code = unsafe { ferriband_mpi_get_elements(status, id(datatype), count.place()) };
+    unsafe { count.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements_c(
-    _status: *const Status,
-    _datatype: Handle,
-    _count: *mut i64,
+    status: *const Status,
+    datatype: Handle,
+    count: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_elements_c".as_ptr()) }
+    let mut count = unsafe { OutCount::empty(count) };
+    let code = unsafe { ferriband_mpi_get_elements(status, id(datatype), count.place()) };
+    unsafe { count.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements_x(
-    _status: *const Status,
-    _datatype: Handle,
-    _count: *mut i64,
+    status: *const Status,
+    datatype: Handle,
+    count: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_elements_x".as_ptr()) }
+    unsafe { ferriband_mpi_get_elements_x(status, id(datatype), count) }
 }
 
 #[unsafe(no_mangle)]
@@ -4838,8 +4844,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_commutative(_op: Handle, _commute: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Op_commutative".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Op_commutative(op: Handle, commute: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_op_commutative(id(op), commute) }
 }
 
 #[unsafe(no_mangle)]
@@ -4884,94 +4890,148 @@ pub unsafe extern "C" fn PMPI_Open_port(_info: Handle, _port_name: *mut c_char) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack(
-    _inbuf: *const c_void,
-    _incount: c_int,
-    _datatype: Handle,
-    _outbuf: *mut c_void,
-    _outsize: c_int,
-    _position: *mut c_int,
+    inbuf: *const c_void,
+    incount: c_int,
+    datatype: Handle,
+    outbuf: *mut c_void,
+    outsize: c_int,
+    position: *mut c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Pack".as_ptr()) }
+    let mut position = unsafe { OutCount::full(position) };
+    let code = unsafe {
+        ferriband_mpi_pack(
+            inbuf,
+            incount.wide(),
+            id(datatype),
+            outbuf,
+            outsize.wide(),
+            position.place(),
+            id(comm),
+        )
+    };
+    unsafe { position.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_c(
-    _inbuf: *const c_void,
-    _incount: i64,
-    _datatype: Handle,
-    _outbuf: *mut c_void,
-    _outsize: i64,
-    _position: *mut i64,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: Handle,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: *mut i64,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Pack_c".as_ptr()) }
+    let mut position = unsafe { OutCount::full(position) };
+    let code = unsafe {
+        ferriband_mpi_pack(
+            inbuf,
+            incount.wide(),
+            id(datatype),
+            outbuf,
+            outsize.wide(),
+            position.place(),
+            id(comm),
+        )
+    };
+    unsafe { position.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_external(
-    _datarep: *const c_char,
-    _inbuf: *const c_void,
-    _incount: c_int,
-    _datatype: Handle,
-    _outbuf: *mut c_void,
-    _outsize: i64,
-    _position: *mut i64,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: c_int,
+    datatype: Handle,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pack_external".as_ptr()) }
+    unsafe {
+        ferriband_mpi_pack_external(
+            datarep,
+            inbuf,
+            incount.wide(),
+            id(datatype),
+            outbuf,
+            outsize,
+            position,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_external_c(
-    _datarep: *const c_char,
-    _inbuf: *const c_void,
-    _incount: i64,
-    _datatype: Handle,
-    _outbuf: *mut c_void,
-    _outsize: i64,
-    _position: *mut i64,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: Handle,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pack_external_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_pack_external(
+            datarep,
+            inbuf,
+            incount.wide(),
+            id(datatype),
+            outbuf,
+            outsize,
+            position,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_external_size(
-    _datarep: *const c_char,
-    _incount: c_int,
-    _datatype: Handle,
-    _size: *mut i64,
+    datarep: *const c_char,
+    incount: c_int,
+    datatype: Handle,
+    size: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pack_external_size".as_ptr()) }
+    unsafe { ferriband_mpi_pack_external_size(datarep, incount.wide(), id(datatype), size) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_external_size_c(
-    _datarep: *const c_char,
-    _incount: i64,
-    _datatype: Handle,
-    _size: *mut i64,
+    datarep: *const c_char,
+    incount: i64,
+    datatype: Handle,
+    size: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pack_external_size_c".as_ptr()) }
+    unsafe { ferriband_mpi_pack_external_size(datarep, incount.wide(), id(datatype), size) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_size(
-    _incount: c_int,
-    _datatype: Handle,
+    incount: c_int,
+    datatype: Handle,
     comm: Handle,
-    _size: *mut c_int,
+    size: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Pack_size".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code =
+        unsafe { ferriband_mpi_pack_size(incount.wide(), id(datatype), id(comm), size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_size_c(
-    _incount: i64,
-    _datatype: Handle,
+    incount: i64,
+    datatype: Handle,
     comm: Handle,
-    _size: *mut i64,
+    size: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Pack_size_c".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code =
+        unsafe { ferriband_mpi_pack_size(incount.wide(), id(datatype), id(comm), size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5315,24 +5375,24 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_local(
-    _inbuf: *const c_void,
-    _inoutbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Reduce_local".as_ptr()) }
+    unsafe { ferriband_mpi_reduce_local(inbuf, inoutbuf, count.wide(), id(datatype), id(op)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_local_c(
-    _inbuf: *const c_void,
-    _inoutbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Reduce_local_c".as_ptr()) }
+    unsafe { ferriband_mpi_reduce_local(inbuf, inoutbuf, count.wide(), id(datatype), id(op)) }
 }
 
 #[unsafe(no_mangle)]
@@ -6381,29 +6441,29 @@ pub unsafe extern "C" fn PMPI_Status_set_cancelled(_status: *mut Status, _flag: 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements(
-    _status: *mut Status,
-    _datatype: Handle,
-    _count: c_int,
+    status: *mut Status,
+    datatype: Handle,
+    count: c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_elements".as_ptr()) }
+    unsafe { ferriband_mpi_status_set_elements(status, id(datatype), count.wide()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements_c(
-    _status: *mut Status,
-    _datatype: Handle,
-    _count: i64,
+    status: *mut Status,
+    datatype: Handle,
+    count: i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_elements_c".as_ptr()) }
+    unsafe { ferriband_mpi_status_set_elements(status, id(datatype), count.wide()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements_x(
-    _status: *mut Status,
-    _datatype: Handle,
-    _count: i64,
+    status: *mut Status,
+    datatype: Handle,
+    count: i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_elements_x".as_ptr()) }
+    unsafe { ferriband_mpi_status_set_elements_x(status, id(datatype), count) }
 }
 
 #[unsafe(no_mangle)]
@@ -6907,62 +6967,100 @@ pub unsafe extern "C" fn PMPI_Topo_test(comm: Handle, _status: *mut c_int) -> c_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_commit(_datatype: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_commit".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_commit(datatype: *mut Handle) -> c_int {
+    let mut datatype = unsafe { OutHandle::full(datatype) };
+    let code = unsafe { ferriband_mpi_type_commit(datatype.place()) };
+    unsafe { datatype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_contiguous(
-    _count: c_int,
-    _oldtype: Handle,
+    count: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_contiguous".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe { ferriband_mpi_type_contiguous(count.wide(), id(oldtype), newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_contiguous_c(
-    _count: i64,
-    _oldtype: Handle,
+    count: i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_contiguous_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code =
+        unsafe { ferriband_mpi_type_contiguous_c(count.wide(), id(oldtype), newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_darray(
-    _size: c_int,
-    _rank: c_int,
-    _ndims: c_int,
-    _array_of_gsizes: *const c_int,
-    _array_of_distribs: *const c_int,
-    _array_of_dargs: *const c_int,
-    _array_of_psizes: *const c_int,
-    _order: c_int,
-    _oldtype: Handle,
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: *const c_int,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_darray".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_darray(
+            size,
+            rank,
+            ndims,
+            Array::of(array_of_gsizes),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_darray_c(
-    _size: c_int,
-    _rank: c_int,
-    _ndims: c_int,
-    _array_of_gsizes: *const i64,
-    _array_of_distribs: *const c_int,
-    _array_of_dargs: *const c_int,
-    _array_of_psizes: *const c_int,
-    _order: c_int,
-    _oldtype: Handle,
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: *const i64,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_darray_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_darray(
+            size,
+            rank,
+            ndims,
+            Array::of(array_of_gsizes),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6993,98 +7091,178 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_real(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hindexed(
-    _count: c_int,
-    _array_of_blocklengths: *const c_int,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hindexed".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hindexed(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            array_of_displacements,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(
-    _count: c_int,
-    _blocklength: c_int,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: c_int,
+    blocklength: c_int,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hindexed_block".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hindexed_block(
+            count.wide(),
+            blocklength.wide(),
+            array_of_displacements,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(
-    _count: i64,
-    _blocklength: i64,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hindexed_block_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hindexed_block_c(
+            count.wide(),
+            blocklength.wide(),
+            array_of_displacements,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(
-    _count: i64,
-    _array_of_blocklengths: *const i64,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hindexed_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hindexed(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            array_of_displacements,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hvector(
-    _count: c_int,
-    _blocklength: c_int,
-    _stride: i64,
-    _oldtype: Handle,
+    count: c_int,
+    blocklength: c_int,
+    stride: i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hvector".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hvector(
+            count.wide(),
+            blocklength.wide(),
+            stride,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_hvector_c(
-    _count: i64,
-    _blocklength: i64,
-    _stride: i64,
-    _oldtype: Handle,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_hvector_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_hvector_c(
+            count.wide(),
+            blocklength.wide(),
+            stride,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_indexed_block(
-    _count: c_int,
-    _blocklength: c_int,
-    _array_of_displacements: *const c_int,
-    _oldtype: Handle,
+    count: c_int,
+    blocklength: c_int,
+    array_of_displacements: *const c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_indexed_block".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_indexed_block(
+            count.wide(),
+            blocklength.wide(),
+            Array::of(array_of_displacements),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
-    _count: i64,
-    _blocklength: i64,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_indexed_block_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_indexed_block(
+            count.wide(),
+            blocklength.wide(),
+            Array::of(array_of_displacements),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7099,76 +7277,126 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_resized(
-    _oldtype: Handle,
-    _lb: i64,
-    _extent: i64,
+    oldtype: Handle,
+    lb: i64,
+    extent: i64,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_resized".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code =
+        unsafe { ferriband_mpi_type_create_resized(id(oldtype), lb, extent, newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_resized_c(
-    _oldtype: Handle,
-    _lb: i64,
-    _extent: i64,
+    oldtype: Handle,
+    lb: i64,
+    extent: i64,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_resized_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code =
+        unsafe { ferriband_mpi_type_create_resized_c(id(oldtype), lb, extent, newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_struct(
-    _count: c_int,
-    _array_of_blocklengths: *const c_int,
-    _array_of_displacements: *const i64,
-    _array_of_types: *const Handle,
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const i64,
+    array_of_types: *const Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_struct".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_struct(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            array_of_displacements,
+            Array::of(array_of_types),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_struct_c(
-    _count: i64,
-    _array_of_blocklengths: *const i64,
-    _array_of_displacements: *const i64,
-    _array_of_types: *const Handle,
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    array_of_types: *const Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_struct_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_struct(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            array_of_displacements,
+            Array::of(array_of_types),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_subarray(
-    _ndims: c_int,
-    _array_of_sizes: *const c_int,
-    _array_of_subsizes: *const c_int,
-    _array_of_starts: *const c_int,
-    _order: c_int,
-    _oldtype: Handle,
+    ndims: c_int,
+    array_of_sizes: *const c_int,
+    array_of_subsizes: *const c_int,
+    array_of_starts: *const c_int,
+    order: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_subarray".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_subarray(
+            ndims,
+            Array::of(array_of_sizes),
+            Array::of(array_of_subsizes),
+            Array::of(array_of_starts),
+            order,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
-    _ndims: c_int,
-    _array_of_sizes: *const i64,
-    _array_of_subsizes: *const i64,
-    _array_of_starts: *const i64,
-    _order: c_int,
-    _oldtype: Handle,
+    ndims: c_int,
+    array_of_sizes: *const i64,
+    array_of_subsizes: *const i64,
+    array_of_starts: *const i64,
+    order: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_subarray_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_create_subarray(
+            ndims,
+            Array::of(array_of_sizes),
+            Array::of(array_of_subsizes),
+            Array::of(array_of_starts),
+            order,
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7177,14 +7405,19 @@ pub unsafe extern "C" fn PMPI_Type_delete_attr(_datatype: Handle, _type_keyval: 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_dup(_oldtype: Handle, newtype: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_dup".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_dup(oldtype: Handle, newtype: *mut Handle) -> c_int {
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe { ferriband_mpi_type_dup(id(oldtype), newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_free(_datatype: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut Handle) -> c_int {
+    let mut datatype = unsafe { OutHandle::full(datatype) };
+    let code = unsafe { ferriband_mpi_type_free(datatype.place()) };
+    unsafe { datatype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7209,160 +7442,225 @@ pub unsafe extern "C" fn PMPI_Type_get_attr(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_contents(
-    _datatype: Handle,
-    _max_integers: c_int,
-    _max_addresses: c_int,
-    _max_datatypes: c_int,
-    _array_of_integers: *mut c_int,
-    _array_of_addresses: *mut i64,
-    _array_of_datatypes: *mut Handle,
+    datatype: Handle,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut i64,
+    array_of_datatypes: *mut Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_contents".as_ptr()) }
+    unsafe {
+        ferriband_mpi_type_get_contents(
+            id(datatype),
+            max_integers,
+            max_addresses,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            Array::of(array_of_datatypes),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_contents_c(
-    _datatype: Handle,
-    _max_integers: i64,
-    _max_addresses: i64,
-    _max_large_counts: i64,
-    _max_datatypes: i64,
-    _array_of_integers: *mut c_int,
-    _array_of_addresses: *mut i64,
-    _array_of_large_counts: *mut i64,
-    _array_of_datatypes: *mut Handle,
+    datatype: Handle,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut i64,
+    array_of_large_counts: *mut i64,
+    array_of_datatypes: *mut Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_contents_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_type_get_contents_c(
+            id(datatype),
+            max_integers,
+            max_addresses,
+            max_large_counts,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            array_of_large_counts,
+            Array::of(array_of_datatypes),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_envelope(
-    _datatype: Handle,
-    _num_integers: *mut c_int,
-    _num_addresses: *mut c_int,
-    _num_datatypes: *mut c_int,
-    _combiner: *mut c_int,
+    datatype: Handle,
+    num_integers: *mut c_int,
+    num_addresses: *mut c_int,
+    num_datatypes: *mut c_int,
+    combiner: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_envelope".as_ptr()) }
+    unsafe {
+        ferriband_mpi_type_get_envelope(
+            id(datatype),
+            num_integers,
+            num_addresses,
+            num_datatypes,
+            combiner,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_envelope_c(
-    _datatype: Handle,
-    _num_integers: *mut i64,
-    _num_addresses: *mut i64,
-    _num_large_counts: *mut i64,
-    _num_datatypes: *mut i64,
-    _combiner: *mut c_int,
+    datatype: Handle,
+    num_integers: *mut i64,
+    num_addresses: *mut i64,
+    num_large_counts: *mut i64,
+    num_datatypes: *mut i64,
+    combiner: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_envelope_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_type_get_envelope_c(
+            id(datatype),
+            num_integers,
+            num_addresses,
+            num_large_counts,
+            num_datatypes,
+            combiner,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent(
-    _datatype: Handle,
-    _lb: *mut i64,
-    _extent: *mut i64,
+    datatype: Handle,
+    lb: *mut i64,
+    extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_extent".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_extent(id(datatype), lb, extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent_c(
-    _datatype: Handle,
-    _lb: *mut i64,
-    _extent: *mut i64,
+    datatype: Handle,
+    lb: *mut i64,
+    extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_extent_c".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_extent(id(datatype), lb, extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent_x(
-    _datatype: Handle,
-    _lb: *mut i64,
-    _extent: *mut i64,
+    datatype: Handle,
+    lb: *mut i64,
+    extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_extent_x".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_extent_x(id(datatype), lb, extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_name(
-    _datatype: Handle,
-    _type_name: *mut c_char,
-    _resultlen: *mut c_int,
+    datatype: Handle,
+    type_name: *mut c_char,
+    resultlen: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_name".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_name(id(datatype), type_name, resultlen) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_true_extent(
-    _datatype: Handle,
-    _true_lb: *mut i64,
-    _true_extent: *mut i64,
+    datatype: Handle,
+    true_lb: *mut i64,
+    true_extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_true_extent".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_true_extent(id(datatype), true_lb, true_extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_true_extent_c(
-    _datatype: Handle,
-    _true_lb: *mut i64,
-    _true_extent: *mut i64,
+    datatype: Handle,
+    true_lb: *mut i64,
+    true_extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_true_extent_c".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_true_extent(id(datatype), true_lb, true_extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(
-    _datatype: Handle,
-    _true_lb: *mut i64,
-    _true_extent: *mut i64,
+    datatype: Handle,
+    true_lb: *mut i64,
+    true_extent: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_true_extent_x".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_true_extent_x(id(datatype), true_lb, true_extent) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_value_index(
-    _value_type: Handle,
-    _index_type: Handle,
+    value_type: Handle,
+    index_type: Handle,
     pair_type: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(pair_type, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_value_index".as_ptr()) }
+    let mut pair_type = unsafe { OutHandle::empty(pair_type) };
+    let code = unsafe {
+        ferriband_mpi_type_get_value_index(id(value_type), id(index_type), pair_type.place())
+    };
+    unsafe { pair_type.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_indexed(
-    _count: c_int,
-    _array_of_blocklengths: *const c_int,
-    _array_of_displacements: *const c_int,
-    _oldtype: Handle,
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_indexed".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_indexed(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            Array::of(array_of_displacements),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_indexed_c(
-    _count: i64,
-    _array_of_blocklengths: *const i64,
-    _array_of_displacements: *const i64,
-    _oldtype: Handle,
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_indexed_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_indexed(
+            count.wide(),
+            Array::of(array_of_blocklengths),
+            Array::of(array_of_displacements),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_match_size(
-    _typeclass: c_int,
-    _size: c_int,
+    typeclass: c_int,
+    size: c_int,
     datatype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(datatype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_match_size".as_ptr()) }
+    let mut datatype = unsafe { OutHandle::empty(datatype) };
+    let code = unsafe { ferriband_mpi_type_match_size(typeclass, size, datatype.place()) };
+    unsafe { datatype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7375,8 +7673,8 @@ pub unsafe extern "C" fn PMPI_Type_set_attr(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_set_name(_datatype: Handle, _type_name: *const c_char) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_set_name".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_set_name(datatype: Handle, type_name: *const c_char) -> c_int {
+    unsafe { ferriband_mpi_type_set_name(id(datatype), type_name) }
 }
 
 #[unsafe(no_mangle)]
@@ -7396,8 +7694,8 @@ pub unsafe extern "C" fn PMPI_Type_size_c(datatype: Handle, size: *mut i64) -> c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_size_x(_datatype: Handle, _size: *mut i64) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_size_x".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_size_x(datatype: Handle, size: *mut i64) -> c_int {
+    unsafe { ferriband_mpi_type_size_x(id(datatype), size) }
 }
 
 #[unsafe(no_mangle)]
@@ -7407,78 +7705,144 @@ pub unsafe extern "C" fn PMPI_Type_toint(datatype: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_vector(
-    _count: c_int,
-    _blocklength: c_int,
-    _stride: c_int,
-    _oldtype: Handle,
+    count: c_int,
+    blocklength: c_int,
+    stride: c_int,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_vector".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_vector(
+            count.wide(),
+            blocklength.wide(),
+            stride.wide(),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_vector_c(
-    _count: i64,
-    _blocklength: i64,
-    _stride: i64,
-    _oldtype: Handle,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: Handle,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_vector_c".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe {
+        ferriband_mpi_type_vector_c(
+            count.wide(),
+            blocklength.wide(),
+            stride.wide(),
+            id(oldtype),
+            newtype.place(),
+        )
+    };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpack(
-    _inbuf: *const c_void,
-    _insize: c_int,
-    _position: *mut c_int,
-    _outbuf: *mut c_void,
-    _outcount: c_int,
-    _datatype: Handle,
+    inbuf: *const c_void,
+    insize: c_int,
+    position: *mut c_int,
+    outbuf: *mut c_void,
+    outcount: c_int,
+    datatype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Unpack".as_ptr()) }
+    let mut position = unsafe { OutCount::full(position) };
+    let code = unsafe {
+        ferriband_mpi_unpack(
+            inbuf,
+            insize.wide(),
+            position.place(),
+            outbuf,
+            outcount.wide(),
+            id(datatype),
+            id(comm),
+        )
+    };
+    unsafe { position.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpack_c(
-    _inbuf: *const c_void,
-    _insize: i64,
-    _position: *mut i64,
-    _outbuf: *mut c_void,
-    _outcount: i64,
-    _datatype: Handle,
+    inbuf: *const c_void,
+    insize: i64,
+    position: *mut i64,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Unpack_c".as_ptr()) }
+    let mut position = unsafe { OutCount::full(position) };
+    let code = unsafe {
+        ferriband_mpi_unpack(
+            inbuf,
+            insize.wide(),
+            position.place(),
+            outbuf,
+            outcount.wide(),
+            id(datatype),
+            id(comm),
+        )
+    };
+    unsafe { position.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpack_external(
-    _datarep: *const c_char,
-    _inbuf: *const c_void,
-    _insize: i64,
-    _position: *mut i64,
-    _outbuf: *mut c_void,
-    _outcount: c_int,
-    _datatype: Handle,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: i64,
+    position: *mut i64,
+    outbuf: *mut c_void,
+    outcount: c_int,
+    datatype: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Unpack_external".as_ptr()) }
+    unsafe {
+        ferriband_mpi_unpack_external(
+            datarep,
+            inbuf,
+            insize,
+            position,
+            outbuf,
+            outcount.wide(),
+            id(datatype),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpack_external_c(
-    _datarep: *const c_char,
-    _inbuf: *const c_void,
-    _insize: i64,
-    _position: *mut i64,
-    _outbuf: *mut c_void,
-    _outcount: i64,
-    _datatype: Handle,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: i64,
+    position: *mut i64,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Unpack_external_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_unpack_external(
+            datarep,
+            inbuf,
+            insize,
+            position,
+            outbuf,
+            outcount.wide(),
+            id(datatype),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

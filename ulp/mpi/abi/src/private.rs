@@ -138,7 +138,18 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_get_address(location: *const c_void, address: *mut i64) -> c_int;
     pub fn ferriband_mpi_get_count(status: *const Status, datatype: i32, count: *mut i64) -> c_int;
+    pub fn ferriband_mpi_get_elements(
+        status: *const Status,
+        datatype: i32,
+        count: *mut i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_get_elements_x(
+        status: *const Status,
+        datatype: i32,
+        count: *mut i64,
+    ) -> c_int;
     pub fn ferriband_mpi_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int;
@@ -359,6 +370,33 @@ unsafe extern "C" {
         comm: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_pack(
+        inbuf: *const c_void,
+        incount: i64,
+        datatype: i32,
+        outbuf: *mut c_void,
+        outsize: i64,
+        position: *mut i64,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_pack_external(
+        datarep: *const c_char,
+        inbuf: *const c_void,
+        incount: i64,
+        datatype: i32,
+        outbuf: *mut c_void,
+        outsize: i64,
+        position: *mut i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_pack_external_size(
+        datarep: *const c_char,
+        incount: i64,
+        datatype: i32,
+        size: *mut i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_pack_size(incount: i64, datatype: i32, comm: i32, size: *mut i64)
+    -> c_int;
     pub fn ferriband_mpi_pcontrol(level: c_int) -> c_int;
     pub fn ferriband_mpi_probe(source: c_int, tag: c_int, comm: i32, status: *mut Status) -> c_int;
     pub fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_int;
@@ -379,6 +417,13 @@ unsafe extern "C" {
         op: i32,
         root: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_reduce_local(
+        inbuf: *const c_void,
+        inoutbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
     ) -> c_int;
     pub fn ferriband_mpi_reduce_scatter(
         sendbuf: *const c_void,
@@ -480,6 +525,16 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_status_set_elements(
+        status: *mut Status,
+        datatype: i32,
+        count: i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_status_set_elements_x(
+        status: *mut Status,
+        datatype: i32,
+        count: i64,
+    ) -> c_int;
     pub fn ferriband_mpi_test(request: *mut i32, flag: *mut c_int, status: *mut Status) -> c_int;
     pub fn ferriband_mpi_testall(
         count: c_int,
@@ -501,7 +556,197 @@ unsafe extern "C" {
         array_of_indices: *mut c_int,
         array_of_statuses: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_type_commit(datatype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_contiguous(count: i64, oldtype: i32, newtype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_contiguous_c(count: i64, oldtype: i32, newtype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_create_darray(
+        size: c_int,
+        rank: c_int,
+        ndims: c_int,
+        array_of_gsizes: Array,
+        array_of_distribs: *const c_int,
+        array_of_dargs: *const c_int,
+        array_of_psizes: *const c_int,
+        order: c_int,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_hindexed(
+        count: i64,
+        array_of_blocklengths: Array,
+        array_of_displacements: *const i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_hindexed_block(
+        count: i64,
+        blocklength: i64,
+        array_of_displacements: *const i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_hindexed_block_c(
+        count: i64,
+        blocklength: i64,
+        array_of_displacements: *const i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_hvector(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_hvector_c(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_indexed_block(
+        count: i64,
+        blocklength: i64,
+        array_of_displacements: Array,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_resized(
+        oldtype: i32,
+        lb: i64,
+        extent: i64,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_resized_c(
+        oldtype: i32,
+        lb: i64,
+        extent: i64,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_struct(
+        count: i64,
+        array_of_blocklengths: Array,
+        array_of_displacements: *const i64,
+        array_of_types: Array,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_create_subarray(
+        ndims: c_int,
+        array_of_sizes: Array,
+        array_of_subsizes: Array,
+        array_of_starts: Array,
+        order: c_int,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_dup(oldtype: i32, newtype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_get_contents(
+        datatype: i32,
+        max_integers: c_int,
+        max_addresses: c_int,
+        max_datatypes: c_int,
+        array_of_integers: *mut c_int,
+        array_of_addresses: *mut i64,
+        array_of_datatypes: Array,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_contents_c(
+        datatype: i32,
+        max_integers: i64,
+        max_addresses: i64,
+        max_large_counts: i64,
+        max_datatypes: i64,
+        array_of_integers: *mut c_int,
+        array_of_addresses: *mut i64,
+        array_of_large_counts: *mut i64,
+        array_of_datatypes: Array,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_envelope(
+        datatype: i32,
+        num_integers: *mut c_int,
+        num_addresses: *mut c_int,
+        num_datatypes: *mut c_int,
+        combiner: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_envelope_c(
+        datatype: i32,
+        num_integers: *mut i64,
+        num_addresses: *mut i64,
+        num_large_counts: *mut i64,
+        num_datatypes: *mut i64,
+        combiner: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_extent(datatype: i32, lb: *mut i64, extent: *mut i64) -> c_int;
+    pub fn ferriband_mpi_type_get_extent_x(datatype: i32, lb: *mut i64, extent: *mut i64) -> c_int;
+    pub fn ferriband_mpi_type_get_name(
+        datatype: i32,
+        type_name: *mut c_char,
+        resultlen: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_true_extent(
+        datatype: i32,
+        true_lb: *mut i64,
+        true_extent: *mut i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_true_extent_x(
+        datatype: i32,
+        true_lb: *mut i64,
+        true_extent: *mut i64,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_get_value_index(
+        value_type: i32,
+        index_type: i32,
+        pair_type: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_indexed(
+        count: i64,
+        array_of_blocklengths: Array,
+        array_of_displacements: Array,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_match_size(
+        typeclass: c_int,
+        size: c_int,
+        datatype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_set_name(datatype: i32, type_name: *const c_char) -> c_int;
     pub fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) -> c_int;
+    pub fn ferriband_mpi_type_size_x(datatype: i32, size: *mut i64) -> c_int;
+    pub fn ferriband_mpi_type_vector(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_vector_c(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: i32,
+        newtype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_unpack(
+        inbuf: *const c_void,
+        insize: i64,
+        position: *mut i64,
+        outbuf: *mut c_void,
+        outcount: i64,
+        datatype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_unpack_external(
+        datarep: *const c_char,
+        inbuf: *const c_void,
+        insize: i64,
+        position: *mut i64,
+        outbuf: *mut c_void,
+        outcount: i64,
+        datatype: i32,
+    ) -> c_int;
     pub fn ferriband_mpi_wait(request: *mut i32, status: *mut Status) -> c_int;
     pub fn ferriband_mpi_waitall(
         count: c_int,

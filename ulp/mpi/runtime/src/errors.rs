@@ -32,6 +32,13 @@ impl MpiError {
     }
 }
 
+impl From<ferriband_mpi_data::Error> for MpiError {
+    #[cold]
+    fn from(error: ferriband_mpi_data::Error) -> Self {
+        Self::with(error.class().code(), error.to_string())
+    }
+}
+
 /// What a call returns inside the runtime.
 pub type Outcome<T = ()> = Result<T, MpiError>;
 

@@ -10,6 +10,8 @@ pub enum Kind {
     Request = 2,
     /// A message that waits for its receive.
     Message = 3,
+    /// A derived datatype.
+    Datatype = 4,
 }
 
 const KIND_SHIFT: u32 = 26;

@@ -23,4 +23,5 @@ pub mod p2p;
 pub mod progress;
 pub mod request;
 pub mod runtime;
+pub mod types;
 pub mod wait;

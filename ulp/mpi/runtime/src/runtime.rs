@@ -8,6 +8,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
 use crate::request::{Request, Work};
+use crate::types::{Renamed, Type};
 use ferriband_mpi_proto::envelope;
 use std::collections::{HashMap, VecDeque};
 
@@ -23,6 +24,10 @@ pub struct Runtime {
     pub requests: Slab<Request>,
     /// Messages that wait for their receive.
     pub held: Slab<Held>,
+    /// Derived datatypes.
+    pub types: Slab<Type>,
+    /// Names that the program gave to predefined ones.
+    pub renamed: Renamed,
     /// What concerns one other rank, by rank in the world.
     pub peers: Vec<Peer>,
     /// Channels to this process, in the order of their opening.
@@ -273,6 +278,8 @@ impl Runtime {
             comms: Slab::new(Kind::Comm),
             requests: Slab::new(Kind::Request),
             held: Slab::new(Kind::Message),
+            types: Slab::new(Kind::Datatype),
+            renamed: Renamed::default(),
             peers: (0..size).map(|_| Peer::default()).collect(),
             inlets: Vec::new(),
             polling: Polling::new(),

@@ -83,7 +83,10 @@ const _: unsafe extern "C" fn(
     c_int,
     i32,
 ) -> c_int = ferriband_mpi_gatherv;
+const _: unsafe extern "C" fn(*const c_void, *mut i64) -> c_int = ferriband_mpi_get_address;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_count;
+const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_elements;
+const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_elements_x;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
@@ -226,6 +229,21 @@ const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i
     ferriband_mpi_isend;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_issend;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_op_commutative;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, *mut i64, i32) -> c_int =
+    ferriband_mpi_pack;
+const _: unsafe extern "C" fn(
+    *const c_char,
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    *mut i64,
+) -> c_int = ferriband_mpi_pack_external;
+const _: unsafe extern "C" fn(*const c_char, i64, i32, *mut i64) -> c_int =
+    ferriband_mpi_pack_external_size;
+const _: unsafe extern "C" fn(i64, i32, i32, *mut i64) -> c_int = ferriband_mpi_pack_size;
 const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_pcontrol;
 const _: unsafe extern "C" fn(c_int, c_int, i32, *mut Status) -> c_int = ferriband_mpi_probe;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_query_thread;
@@ -233,6 +251,8 @@ const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Sta
     ferriband_mpi_recv;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, c_int, i32) -> c_int =
     ferriband_mpi_reduce;
+const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_reduce_local;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, Array, i32, i32, i32) -> c_int =
     ferriband_mpi_reduce_scatter;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
@@ -286,6 +306,8 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_sendrecv_replace;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_ssend;
+const _: unsafe extern "C" fn(*mut Status, i32, i64) -> c_int = ferriband_mpi_status_set_elements;
+const _: unsafe extern "C" fn(*mut Status, i32, i64) -> c_int = ferriband_mpi_status_set_elements_x;
 const _: unsafe extern "C" fn(*mut i32, *mut c_int, *mut Status) -> c_int = ferriband_mpi_test;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_testall;
@@ -293,7 +315,86 @@ const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status)
     ferriband_mpi_testany;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_testsome;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_type_commit;
+const _: unsafe extern "C" fn(i64, i32, *mut i32) -> c_int = ferriband_mpi_type_contiguous;
+const _: unsafe extern "C" fn(i64, i32, *mut i32) -> c_int = ferriband_mpi_type_contiguous_c;
+const _: unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    Array,
+    *const c_int,
+    *const c_int,
+    *const c_int,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_type_create_darray;
+const _: unsafe extern "C" fn(i64, Array, *const i64, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_hindexed;
+const _: unsafe extern "C" fn(i64, i64, *const i64, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_hindexed_block;
+const _: unsafe extern "C" fn(i64, i64, *const i64, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_hindexed_block_c;
+const _: unsafe extern "C" fn(i64, i64, i64, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_hvector;
+const _: unsafe extern "C" fn(i64, i64, i64, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_hvector_c;
+const _: unsafe extern "C" fn(i64, i64, Array, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_indexed_block;
+const _: unsafe extern "C" fn(i32, i64, i64, *mut i32) -> c_int = ferriband_mpi_type_create_resized;
+const _: unsafe extern "C" fn(i32, i64, i64, *mut i32) -> c_int =
+    ferriband_mpi_type_create_resized_c;
+const _: unsafe extern "C" fn(i64, Array, *const i64, Array, *mut i32) -> c_int =
+    ferriband_mpi_type_create_struct;
+const _: unsafe extern "C" fn(c_int, Array, Array, Array, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_create_subarray;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_type_dup;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_type_free;
+const _: unsafe extern "C" fn(i32, c_int, c_int, c_int, *mut c_int, *mut i64, Array) -> c_int =
+    ferriband_mpi_type_get_contents;
+const _: unsafe extern "C" fn(
+    i32,
+    i64,
+    i64,
+    i64,
+    i64,
+    *mut c_int,
+    *mut i64,
+    *mut i64,
+    Array,
+) -> c_int = ferriband_mpi_type_get_contents_c;
+const _: unsafe extern "C" fn(i32, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_type_get_envelope;
+const _: unsafe extern "C" fn(i32, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int =
+    ferriband_mpi_type_get_envelope_c;
+const _: unsafe extern "C" fn(i32, *mut i64, *mut i64) -> c_int = ferriband_mpi_type_get_extent;
+const _: unsafe extern "C" fn(i32, *mut i64, *mut i64) -> c_int = ferriband_mpi_type_get_extent_x;
+const _: unsafe extern "C" fn(i32, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_type_get_name;
+const _: unsafe extern "C" fn(i32, *mut i64, *mut i64) -> c_int =
+    ferriband_mpi_type_get_true_extent;
+const _: unsafe extern "C" fn(i32, *mut i64, *mut i64) -> c_int =
+    ferriband_mpi_type_get_true_extent_x;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_type_get_value_index;
+const _: unsafe extern "C" fn(i64, Array, Array, i32, *mut i32) -> c_int =
+    ferriband_mpi_type_indexed;
+const _: unsafe extern "C" fn(c_int, c_int, *mut i32) -> c_int = ferriband_mpi_type_match_size;
+const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_type_set_name;
 const _: unsafe extern "C" fn(i32, *mut i64) -> c_int = ferriband_mpi_type_size;
+const _: unsafe extern "C" fn(i32, *mut i64) -> c_int = ferriband_mpi_type_size_x;
+const _: unsafe extern "C" fn(i64, i64, i64, i32, *mut i32) -> c_int = ferriband_mpi_type_vector;
+const _: unsafe extern "C" fn(i64, i64, i64, i32, *mut i32) -> c_int = ferriband_mpi_type_vector_c;
+const _: unsafe extern "C" fn(*const c_void, i64, *mut i64, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_unpack;
+const _: unsafe extern "C" fn(
+    *const c_char,
+    *const c_void,
+    i64,
+    *mut i64,
+    *mut c_void,
+    i64,
+    i32,
+) -> c_int = ferriband_mpi_unpack_external;
 const _: unsafe extern "C" fn(*mut i32, *mut Status) -> c_int = ferriband_mpi_wait;
 const _: unsafe extern "C" fn(c_int, Array, *mut Status) -> c_int = ferriband_mpi_waitall;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =

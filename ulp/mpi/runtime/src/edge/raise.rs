@@ -37,6 +37,12 @@ pub fn on_any(
     }
 }
 
+/// A call about nothing that has an error handler: MPI_COMM_SELF's is asked.
+#[inline]
+pub fn on_self(function: &str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
+    on_any(function, |guard| body(guard).map_err(|error| (SELF, error)))
+}
+
 /// Hands an error to the handler of the communicator at `index`; what the call returns.
 #[cold]
 pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_int {

@@ -2,10 +2,10 @@
 
 use super::raise::on_any;
 use super::state::Guard;
-use super::values::{element, put, put_status};
+use super::values::{put, put_status};
 use crate::abi::{Array, Status};
 use crate::constants::*;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::MpiError;
 use crate::request::EMPTY;
 use crate::runtime::SELF;
 use crate::wait::{wait_for, wait_request};
@@ -426,39 +426,5 @@ pub unsafe extern "C" fn ferriband_mpi_testsome(
         }
         // SAFETY: as above.
         unsafe { reap_some(guard, &indices, requests, outcount, places, statuses) }
-    })
-}
-
-/// Whole elements of the message that a status tells of; MPI_UNDEFINED if there are parts.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_get_count(
-    status: *const Status,
-    datatype: i32,
-    count: *mut i64,
-) -> c_int {
-    on_any("MPI_Get_count", |_| {
-        let size = element(datatype).map_err(at_self)? as u64;
-        if status.is_null() {
-            return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
-        }
-        // SAFETY: the program's pointers, here and below.
-        let bytes = unsafe { status.read() }.byte_count();
-        let found = if bytes.is_multiple_of(size) {
-            i64::try_from(bytes / size).unwrap_or(i64::from(MPI_UNDEFINED))
-        } else {
-            i64::from(MPI_UNDEFINED)
-        };
-        // SAFETY: as above.
-        unsafe { put(count, found) }.map_err(at_self)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) -> c_int {
-    on_any("MPI_Type_size", |_| {
-        let found: Outcome<usize> = element(datatype);
-        let found = found.map_err(at_self)?;
-        // SAFETY: the program's pointer.
-        unsafe { put(size, found as i64) }.map_err(at_self)
     })
 }

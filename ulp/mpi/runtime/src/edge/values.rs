@@ -184,6 +184,34 @@ pub unsafe fn put_string(text: &str, to: *mut c_char, limit: i32, length: *mut c
     Ok(())
 }
 
+/// The counts of an array.
+///
+/// # Safety
+/// The array has `length` elements or is null.
+pub unsafe fn list(array: &Array, length: usize) -> Outcome<Vec<i64>> {
+    if array.base.is_null() && length > 0 {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    // SAFETY: the caller's promise.
+    Ok((0..length)
+        .map(|index| unsafe { array.count(index) })
+        .collect())
+}
+
+/// The elements of an array whose width is always the same.
+///
+/// # Safety
+/// The array has `length` elements or is null.
+pub unsafe fn longs<T: Copy>(array: *const T, length: usize) -> Outcome<Vec<T>> {
+    if array.is_null() && length > 0 {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    // SAFETY: the caller's promise.
+    Ok((0..length)
+        .map(|index| unsafe { array.add(index).read_unaligned() })
+        .collect())
+}
+
 impl Array {
     /// The handle at `index`.
     ///

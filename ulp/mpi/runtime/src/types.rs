@@ -1,0 +1,86 @@
+//! Datatypes that the program made, by their handles.
+
+use crate::constants::{MPI_ERR_OTHER, MPI_ERR_TYPE};
+use crate::datatype::named;
+use crate::errors::{MpiError, Outcome};
+use crate::runtime::Runtime;
+use ferriband_mpi_data::{Datatype, Named};
+
+/// A derived datatype.
+#[derive(Debug)]
+pub struct Type {
+    /// What it is.
+    pub datatype: Datatype,
+    /// Whether it may be used in communication.
+    pub committed: bool,
+    /// What MPI_Type_set_name set.
+    pub name: String,
+}
+
+impl Runtime {
+    /// The datatype that a handle names.
+    pub fn datatype(&self, handle: i32) -> Outcome<Datatype> {
+        if let Some(named) = named(handle) {
+            return Ok(Datatype::named(named));
+        }
+        Ok(self.derived(handle)?.1.datatype.clone())
+    }
+
+    /// The same, if it is committed: for what moves data.
+    pub fn committed(&self, handle: i32) -> Outcome<Datatype> {
+        if named(handle).is_none() && !self.derived(handle)?.1.committed {
+            return Err(MpiError::with(MPI_ERR_TYPE, "it is not committed"));
+        }
+        self.datatype(handle)
+    }
+
+    /// The entry of a derived datatype, and its index.
+    pub fn derived(&self, handle: i32) -> Outcome<(u32, &Type)> {
+        let index = self.types.index_of(handle);
+        index
+            .and_then(|index| Some((index, self.types.get(index)?)))
+            .ok_or_else(|| MpiError::new(MPI_ERR_TYPE))
+    }
+
+    /// Keeps a datatype; its handle.
+    pub fn add_type(&mut self, datatype: Datatype, committed: bool) -> Outcome<i32> {
+        let entry = Type {
+            datatype,
+            committed,
+            name: String::new(),
+        };
+        let index = self
+            .types
+            .insert(entry)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many datatypes"))?;
+        Ok(self.types.handle(index))
+    }
+
+    /// The name of a datatype: MPI's own until the program sets another; nothing for a derived one.
+    pub fn type_name(&self, handle: i32) -> Outcome<&str> {
+        match named(handle) {
+            Some(named) => Ok(self
+                .renamed
+                .get(&named)
+                .map_or(named.name(), String::as_str)),
+            None => Ok(&self.derived(handle)?.1.name),
+        }
+    }
+
+    /// Sets the name.
+    pub fn set_type_name(&mut self, handle: i32, name: String) -> Outcome {
+        match named(handle) {
+            Some(named) => {
+                self.renamed.insert(named, name);
+            }
+            None => {
+                let index = self.derived(handle)?.0;
+                self.types[index].name = name;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names that the program gave to predefined datatypes.
+pub type Renamed = std::collections::HashMap<Named, String>;
