@@ -144,8 +144,8 @@ impl Requester {
         Outcome::Continue
     }
 
-    /// A gap was filled, and what came after it acknowledged but for the last packet: our own kind of peer keeps the end of a message back
-    /// until it comes again or something after it does, and nothing will.
+    /// A gap was filled, and what came after it acknowledged but for the last packet: a peer that does not know us yet keeps no end of
+    /// a message, and nothing comes after it that would tell.
     fn fill_end(&mut self, now: Instant) {
         if self.cur_psn() == self.una.next() {
             self.filled = Some((self.una, now));

@@ -310,7 +310,8 @@ impl Requester {
         self.fill = false;
         self.trip.forget();
         self.probe = None;
-        self.since_ack_req = 0;
+        // What is sent first wants to be heard of: it may fill the gap alone.
+        self.since_ack_req = u32::MAX - 1;
         self.timers.stop(Timer::Ack);
         self.timers.stop(Timer::Silence);
     }

@@ -90,8 +90,7 @@ pub(crate) struct Responder {
     resources: Resources,
     gap: Gap,
     held: Held,
-    /// The last packet of a message that was executed after waiting, and has not come again since the gap before it was filled.
-    unseen_end: Option<Psn>,
+    manners: Manners,
     /// Packets beyond the gap since it was told.
     beyond: u32,
     reply: Option<Reply>,
@@ -112,6 +111,47 @@ enum Gap {
 /// So many packets behind a gap that was told: the NAK, or what was sent again, may be lost as well. Echoes of the NAK are told
 /// apart by its hearer.
 const TELL_AGAIN: u32 = 64;
+
+/// How the peer fills gaps, as far as this side has seen.
+///
+/// One that goes back is in the middle of what it sends again when the acknowledgement of what was kept comes. If that names the end of a
+/// message which it has begun again, Linux 6.1's rdma_rxe takes it for done and yet not complete (`COMPST_UPDATE_COMP`: the request is not
+/// `wqe_state_pending`), and waits for ever if the packet that it sends then is lost. So the end of a message does not wait until the
+/// peer is known to send nothing but what is missing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manners {
+    /// It was seen to go on with new packets after filling a gap.
+    fills_only: bool,
+    /// The newest packet that was kept behind the present gap, and how many were.
+    newest: Option<(Psn, u32)>,
+    /// The gap was filled and there were enough behind it: what comes next tells.
+    watched: Option<Psn>,
+}
+
+impl Manners {
+    /// Kept packets whose copies would all have to be lost to be mistaken.
+    const ENOUGH: u32 = 4;
+
+    fn kept(&mut self, psn: Psn) {
+        let (newest, count) = self.newest.unwrap_or((psn, 0));
+        let newest = if psn.after(newest) { psn } else { newest };
+        self.newest = Some((newest, count + 1));
+    }
+
+    /// A request arrives; `fills`: it is the one that a NAK asked for.
+    fn arrives(&mut self, psn: Psn, fills: bool) {
+        if self.fills_only {
+            return;
+        }
+        if fills {
+            let newest = self.newest.take();
+            let enough = newest.filter(|(_, count)| *count >= Self::ENOUGH);
+            self.watched = enough.map(|(newest, _)| newest).or(self.watched);
+        } else if let Some(newest) = self.watched.take() {
+            self.fills_only = psn.after(newest);
+        }
+    }
+}
 
 /// Whether this side owes its peer an answer, and which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +174,7 @@ impl Responder {
             resources: Resources::default(),
             gap: Gap::None,
             held: Held::default(),
-            unseen_end: None,
+            manners: Manners::default(),
             beyond: 0,
             reply: None,
             counters: QpCounters::default(),
@@ -165,7 +205,7 @@ impl Responder {
         self.resources = Resources::new(ctx.attr.max_dest_rd_atomic);
         self.gap = Gap::None;
         self.held = Held::new(hold_for(ctx));
-        self.unseen_end = None;
+        self.manners = Manners::default();
         self.reply = None;
     }
 
@@ -202,7 +242,10 @@ impl Responder {
         env: &mut dyn Environment,
         packet: &Packet<'_>,
     ) -> Verdict {
-        match packet.bth().psn.distance(self.e_psn) {
+        let psn = packet.bth().psn;
+        let fills = psn == self.e_psn && self.gap == Gap::Told;
+        self.manners.arrives(psn, fills);
+        match psn.distance(self.e_psn) {
             0 => self.expected_request(ctx, env, packet),
             // Not negative.
             ahead @ 1.. => self.early_request(ctx, env, ahead as u32, packet),
@@ -219,7 +262,6 @@ impl Responder {
         match self.execute(ctx, env, packet) {
             Ok(psns) => {
                 self.e_psn = self.e_psn.add(psns);
-                self.unseen_end = None;
                 self.held.advance(psns);
                 self.gap = Gap::None;
                 let answered_with_data = self.resources.has_jobs() && is_data(packet);
@@ -270,7 +312,6 @@ impl Responder {
         *addr = addr.wrapping_add(mtu.into());
         *remaining -= mtu;
         self.e_psn = psn.next();
-        self.unseen_end = None;
         if ack_req {
             self.reply = Some(Reply::Ack);
         }
@@ -287,8 +328,12 @@ impl Responder {
     ) -> Verdict {
         let kept = self.gap != Gap::NotReady
             && self.held.wants(ahead)
+            && (self.manners.fills_only || packet.opcode().position() != Position::Last)
             && (self.place(ctx, env, ahead, packet) || self.held.keep(ahead, packet));
         self.counters.held += u64::from(kept);
+        if kept {
+            self.manners.kept(packet.bth().psn);
+        }
         // Nobody went back for a gap if what is beyond it keeps coming and is new.
         self.beyond += u32::from(kept);
         if self.gap == Gap::None || self.beyond >= TELL_AGAIN {
@@ -351,7 +396,6 @@ impl Responder {
         *addr = addr.wrapping_add(mtu.into());
         *remaining = rest;
         self.e_psn = self.e_psn.next();
-        self.unseen_end = None;
         self.held.advance(1);
         self.gap = Gap::None;
         if ack_req {
@@ -394,9 +438,6 @@ impl Responder {
                 return Verdict::Continue;
             }
             self.held.let_go(&early);
-            if early.packet().opcode().position() == Position::Last {
-                self.unseen_end = Some(before);
-            }
             if self.e_psn == before {
                 // Refused: the peer sends it again, and what follows it too.
                 self.held.clear();
@@ -545,9 +586,6 @@ impl Responder {
     /// A PSN of the past (IBA 9.7.5.1.2, C9-105): acknowledged or answered again, never executed again (I1).
     fn duplicate(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth().psn;
-        if self.unseen_end == Some(psn) {
-            self.unseen_end = None;
-        }
         let known = match packet.opcode().operation() {
             // A NAK that is due says the same and more.
             Operation::Send | Operation::RdmaWrite => {
@@ -648,17 +686,6 @@ impl Responder {
             .map_or(CreditCode::NONE, CreditCode::from_credits)
     }
 
-    /// What an acknowledgement names: everything that was executed, but not the end of a message that a requester which goes back is
-    /// still in the middle of. Linux 6.1's rdma_rxe takes that for done and yet not complete (`COMPST_UPDATE_COMP`, its request is not
-    /// `wqe_state_pending`), and waits for ever if the packet that it then sends again is lost.
-    fn acknowledged(&self) -> Psn {
-        let last = self.e_psn.sub(1);
-        match self.unseen_end {
-            Some(end) if end == last => last.sub(1),
-            _ => last,
-        }
-    }
-
     fn acknowledge(
         &self,
         ctx: &Context<'_>,
@@ -667,7 +694,7 @@ impl Responder {
         buf: &mut [u8],
     ) -> usize {
         let (syndrome, psn) = match reply {
-            Reply::Ack => (Syndrome::Ack(self.credits()), self.acknowledged()),
+            Reply::Ack => (Syndrome::Ack(self.credits()), self.e_psn.sub(1)),
             Reply::Rnr(timer) => (Syndrome::RnrNak(timer), self.e_psn),
             Reply::Nak(code) => (Syndrome::Nak(code), self.e_psn),
         };
