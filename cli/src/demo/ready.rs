@@ -5,13 +5,14 @@
 
 use crate::members;
 use ferriband_memory::host::{Host, SERVICE_LISTENS};
+use std::cell::OnceCell;
 use std::fs;
 use std::net::IpAddr;
 
 /// Looks at one server.
 pub struct Lookout {
-    /// The registry of this host's adapters; without it the signs of the system are left.
-    host: Option<Host>,
+    /// The registry of this host's adapters, as soon as there are any; without it the signs of the system are left.
+    host: OnceCell<Host>,
     /// How often its multicast groups had changed when we came.
     groups_before: u64,
     port: u16,
@@ -21,7 +22,14 @@ pub struct Lookout {
 impl Lookout {
     /// Begins before the server does: it will serve at `port`, or join a group that its words name (`-m GROUP`).
     pub fn new(port: u16, words: &[String]) -> Self {
-        let host = members::join().ok();
+        // A member that answers nobody must not be the first: who cannot look into us would find no registry. It joins when others
+        // are there, who answer for it.
+        let host = OnceCell::new();
+        if has_members("thread-self")
+            && let Ok(joined) = members::join()
+        {
+            host.get_or_init(|| joined);
+        }
         let group = words
             .iter()
             .skip_while(|word| *word != "-m")
@@ -29,7 +37,7 @@ impl Lookout {
             .and_then(|word| word.parse().ok())
             .filter(IpAddr::is_multicast);
         Lookout {
-            groups_before: host.as_ref().map_or(0, |host| host.multicast_epoch()),
+            groups_before: host.get().map_or(0, |host| host.multicast_epoch()),
             host,
             port,
             group,
@@ -46,8 +54,20 @@ impl Lookout {
         }
     }
 
+    fn registry(&self, pid: u32) -> Option<&Host> {
+        if self.host.get().is_none()
+            && has_members(&pid.to_string())
+            && let Ok(joined) = members::join()
+        {
+            self.host.get_or_init(|| joined);
+        }
+        self.host.get()
+    }
+
     fn has_service(&self, pid: u32) -> bool {
-        let Some(host) = &self.host else { return false };
+        let Some(host) = self.registry(pid) else {
+            return false;
+        };
         host.services()
             .iter()
             .filter(|entry| entry.service.flags & SERVICE_LISTENS != 0)
@@ -57,8 +77,7 @@ impl Lookout {
 
     fn has_joined(&self, pid: u32, group: IpAddr) -> bool {
         let in_registry = self
-            .host
-            .as_ref()
+            .registry(pid)
             .is_some_and(|host| host.multicast_epoch() != self.groups_before);
         // the kernel prints the bytes of an IPv4 group as a number of the machine
         let (table, column, wanted) = match group {
@@ -74,6 +93,21 @@ impl Lookout {
                 .lines()
                 .any(|line| line.split_ascii_whitespace().nth(column) == Some(&wanted))
     }
+}
+
+/// Whether adapters of the network of a process (a name in /proc) can be asked for their registry: the names of the sockets on which
+/// members listen end in `s` and a number.
+fn has_members(process: &str) -> bool {
+    let table = fs::read_to_string(format!("/proc/{process}/net/unix")).unwrap_or_default();
+    let names = table.lines().filter_map(|line| line.split_once('@'));
+    names.into_iter().any(|(_, name)| {
+        name.starts_with("ferriband/")
+            && name
+                .rsplit('/')
+                .next()
+                .and_then(|last| last.strip_prefix('s'))
+                .is_some_and(|slot| slot.parse::<u32>().is_ok())
+    })
 }
 
 /// A table of the network of process `pid`; empty when there is none.
