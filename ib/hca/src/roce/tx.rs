@@ -368,7 +368,8 @@ impl Run {
         self.len += whole;
         self.count += 1;
         self.closed = whole < self.segment;
-        if self.len > RUN_BYTES - PACKET_ROOM {
+        // the next is no longer than this one, or begins another run
+        if self.len + self.segment > RUN_BYTES {
             self.closed = true;
         }
     }
