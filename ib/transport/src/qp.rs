@@ -3,7 +3,8 @@
 //!
 //! # What a driver does
 //!
-//! One driver at a time calls a queue pair (its lock); nothing here blocks, reads a clock or allocates after RTR.
+//! One driver at a time calls a queue pair (its lock); nothing here blocks, reads a clock or allocates after RTR,
+//! but for packets that wait behind a gap (`Tuning::hold`: a bounded number, out of a budget).
 //!
 //! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address with
 //!    `query().av` or `alt_av` (RC, UC, XRC), then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
