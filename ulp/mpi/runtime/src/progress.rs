@@ -1,11 +1,11 @@
 //! Progress: looks at the channels, hands what has come to its receive, sends what had to wait.
 
 use crate::errors::Outcome;
+use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Runtime};
 use ferriband_mpi_proto::envelope::{
     Cts, ENVELOPE, Envelope, Fin, Kind, Matched, Piece, Rts, SYNC,
 };
-use ferriband_mpi_proto::fast::Record;
 use zerocopy::FromBytes;
 
 /// Records of one channel that are taken before the others are looked at.
@@ -140,7 +140,8 @@ impl Runtime {
                 outlet.credit(envelope.credit);
             }
             let ack = peer.received;
-            self.take(inlet, from, &envelope, &record)?;
+            let body = self.inlets[inlet as usize].inlet.payload(&record);
+            self.take(from, &envelope, body)?;
             if self.inlets[inlet as usize].inlet.consume(&record, ack)
                 && let Some(host) = &self.host
             {
@@ -153,22 +154,17 @@ impl Runtime {
         Ok(())
     }
 
+    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read until this returns.
     #[inline]
-    fn take(&mut self, inlet: u32, from: u32, envelope: &Envelope, record: &Record) -> Outcome {
+    pub fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         match envelope.kind {
-            Kind::Eager => self.take_eager(inlet, from, envelope, record),
-            _ => self.take_other(inlet, from, envelope, record),
+            Kind::Eager => self.take_eager(from, envelope, body),
+            _ => self.take_other(from, envelope, body),
         }
     }
 
     #[inline]
-    fn take_eager(
-        &mut self,
-        inlet: u32,
-        from: u32,
-        envelope: &Envelope,
-        record: &Record,
-    ) -> Outcome {
+    fn take_eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         let is_synchronous = envelope.flags & SYNC != 0;
         if let Some(comm) = self.comm_of(envelope.context) {
             let entry = &mut self.comms[comm];
@@ -177,12 +173,9 @@ impl Runtime {
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
                 let request = &mut self.requests[receive];
-                let length = (record.length as usize).min(request.sink.len());
-                self.inlets[inlet as usize]
-                    .inlet
-                    .copy(record, 0, length as u32, &request.sink, 0);
+                body.copy_to(&request.sink);
                 request.peer = from;
-                self.received(receive, rank, envelope.tag, u64::from(record.length));
+                self.received(receive, rank, envelope.tag, body.len() as u64);
                 if is_synchronous {
                     self.tell_matched(from, envelope.seq)?;
                 }
@@ -192,7 +185,7 @@ impl Runtime {
         let held = Held {
             from,
             tag: envelope.tag,
-            content: Content::Bytes(self.inlets[inlet as usize].inlet.body(record)),
+            content: Content::Bytes(body.to_bytes()),
             synchronous: is_synchronous.then_some(envelope.seq),
         };
         self.unexpected(envelope.context, held)
@@ -210,31 +203,25 @@ impl Runtime {
     }
 
     #[cold]
-    fn take_other(
-        &mut self,
-        inlet: u32,
-        from: u32,
-        envelope: &Envelope,
-        record: &Record,
-    ) -> Outcome {
+    fn take_other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         match envelope.kind {
             Kind::Rts => {
-                let rts: Rts = self.body_of(inlet, from, record)?;
+                let rts: Rts = self.body_of(from, body)?;
                 self.take_rts(from, envelope, &rts)
             }
             Kind::Cts => {
-                let cts: Cts = self.body_of(inlet, from, record)?;
+                let cts: Cts = self.body_of(from, body)?;
                 self.asked_for_pieces(from, &cts)
             }
             Kind::Fin => {
-                let fin: Fin = self.body_of(inlet, from, record)?;
+                let fin: Fin = self.body_of(from, body)?;
                 self.fetched(from, &fin)
             }
             Kind::Matched => {
-                let matched: Matched = self.body_of(inlet, from, record)?;
+                let matched: Matched = self.body_of(from, body)?;
                 self.matched(from, matched.seq.get())
             }
-            Kind::Piece => self.take_piece(inlet, from, record),
+            Kind::Piece => self.take_piece(from, body),
             Kind::Note => Ok(()),
             // Nobody asks for these yet, so nobody answers.
             Kind::Eager | Kind::Cancel | Kind::Cancelled => Err(self.broken(from)),
@@ -267,38 +254,29 @@ impl Runtime {
         self.unexpected(envelope.context, held)
     }
 
-    fn take_piece(&mut self, inlet: u32, from: u32, record: &Record) -> Outcome {
-        let piece: Piece = self.body_of(inlet, from, record)?;
-        let own = size_of::<Piece>() as u32;
-        let length = record.length - own;
-        let Some(request) = self.place_of_piece(from, &piece, u64::from(length)) else {
+    fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
+        let piece: Piece = self.body_of(from, body)?;
+        let own = size_of::<Piece>();
+        let bytes = body.part(own, body.len() - own);
+        let Some(request) = self.place_of_piece(from, &piece, bytes.len() as u64) else {
             return Err(self.broken(from));
         };
-        let sink = self.requests[request].sink;
         let at = piece.offset.get() as usize;
-        self.inlets[inlet as usize]
-            .inlet
-            .copy(record, own, length, &sink, at);
-        self.piece_placed(request, u64::from(length));
+        bytes.copy_to(&self.requests[request].sink.part(at, bytes.len()));
+        self.piece_placed(request, bytes.len() as u64);
         Ok(())
     }
 
-    /// The beginning of a record's body as a structure; a body that is too short breaks the rules.
-    fn body_of<T: FromBytes>(&self, inlet: u32, from: u32, record: &Record) -> Outcome<T> {
+    /// The beginning of a body as a structure; a body that is too short breaks the rules.
+    fn body_of<T: FromBytes>(&self, from: u32, body: Source) -> Outcome<T> {
         const LONGEST: usize = 48;
-        let inlet = &self.inlets[inlet as usize].inlet;
         let size = size_of::<T>();
-        let bytes = if record.length as usize >= LONGEST {
-            inlet
-                .head::<LONGEST>(record)
-                .map(|head| head[..size].to_vec())
-        } else {
-            Some(inlet.body(record).into_vec())
-        };
-        bytes
-            .filter(|bytes| bytes.len() >= size)
-            .and_then(|bytes| Some(T::read_from_prefix(&bytes).ok()?.0))
-            .ok_or_else(|| self.broken(from))
+        if body.len() < size {
+            return Err(self.broken(from));
+        }
+        let mut bytes = [0; LONGEST];
+        body.part(0, size).copy_into(&mut bytes[..size]);
+        T::read_from_bytes(&bytes[..size]).map_err(|_| self.broken(from))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Both ends of a channel in the segment: the carrier that stores records into the receiver's block, and the block as its receiver sees it.
 
-use super::memory::{self, Sink, Source};
+use super::memory::{self, Source};
 use super::segment::Segment;
 use ferriband_mpi_proto::envelope::ENVELOPE;
 use ferriband_mpi_proto::fast::{
@@ -215,38 +215,12 @@ impl Inlet {
         self.machine.peek(&self.block)
     }
 
-    /// Copies `length` bytes of the record's body, from `skip` on, to `sink` at `at`.
+    /// The record's body. It may be read until the record is consumed.
     #[inline]
-    pub fn copy(&self, record: &Record, skip: u32, length: u32, sink: &Sink, at: usize) {
-        assert!(skip <= record.length && length <= record.length - skip);
-        let from = self.block.bytes(record.at + skip, length);
-        sink.write(at, from.as_ptr(), length as usize);
-    }
-
-    /// The first bytes of the record's body.
-    pub fn head<const N: usize>(&self, record: &Record) -> Option<[u8; N]> {
-        let mut bytes = [0; N];
-        if record.length < N as u32 {
-            return None;
-        }
-        memory::copy(
-            self.block.bytes(record.at, N as u32).as_ptr(),
-            bytes.as_mut_ptr(),
-            N,
-        );
-        Some(bytes)
-    }
-
-    /// The record's body, copied.
-    pub fn body(&self, record: &Record) -> Box<[u8]> {
-        let length = record.length as usize;
-        let mut bytes = vec![0_u8; length].into_boxed_slice();
-        memory::copy(
-            self.block.bytes(record.at, record.length).as_ptr(),
-            bytes.as_mut_ptr(),
-            length,
-        );
-        bytes
+    pub fn payload(&self, record: &Record) -> Source {
+        let bytes = self.block.bytes(record.at, record.length);
+        // SAFETY: within the block, which stays mapped; the sender writes there again only when the record is consumed.
+        unsafe { Source::new(bytes.as_ptr(), record.length as usize) }
     }
 
     /// Gives the record's space back. True if the sender waits for credit and was told, and must be rung if it sleeps.

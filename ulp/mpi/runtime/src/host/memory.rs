@@ -78,6 +78,12 @@ impl Source {
         bytes
     }
 
+    /// Copies as much as `to` takes to it.
+    #[inline]
+    pub fn copy_into(&self, to: &mut [u8]) {
+        self.read(0, to.as_mut_ptr(), self.length.min(to.len()));
+    }
+
     /// Its first byte, for those who promise to read no further than it goes.
     #[inline]
     pub fn pointer(&self) -> *const u8 {
@@ -93,6 +99,7 @@ impl Source {
     }
 
     /// Copies as much as `sink` takes to it.
+    #[inline]
     pub fn copy_to(&self, sink: &Sink) {
         let length = self.length.min(sink.length);
         sink.write(0, self.address, length);
