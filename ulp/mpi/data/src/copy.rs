@@ -76,12 +76,8 @@ impl Cursor {
         let len = self
             .remaining()
             .min(i64::try_from(room).unwrap_or(i64::MAX));
-        let mut sink = Pack {
-            base: self.base,
-            out,
-        };
-        self.view
-            .walk(self.position, self.position + len, &mut sink);
+        // SAFETY: the caller's promise.
+        unsafe { self.view.pack(self.base, self.position, out, len as usize) };
         self.position += len;
         len as usize
     }
@@ -93,14 +89,45 @@ impl Cursor {
     /// The elements can be written at the cursor's base, `len` bytes can be read at `input`, and the two do not overlap.
     pub unsafe fn unpack(&mut self, input: *const u8, len: usize) -> usize {
         let len = self.remaining().min(i64::try_from(len).unwrap_or(i64::MAX));
-        let mut sink = Unpack {
-            base: self.base,
-            input,
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.view
+                .unpack(self.base, self.position, input, len as usize)
         };
-        self.view
-            .walk(self.position, self.position + len, &mut sink);
         self.position += len;
         len as usize
+    }
+}
+
+/// Without a cursor: for who keeps positions himself.
+impl View {
+    /// Packs `len` bytes of the stream from `from` on to `out`; panics if there are fewer.
+    ///
+    /// # Safety
+    ///
+    /// The elements can be read at `base`, `len` bytes can be written at `out`, and the two do not overlap.
+    pub unsafe fn pack(&self, base: usize, from: i64, out: *mut u8, len: usize) {
+        let to = self.end(from, len);
+        self.walk(from, to, &mut Pack { base, out });
+    }
+
+    /// Unpacks `len` bytes at `input` to the stream's bytes from `from` on; panics if there are fewer.
+    ///
+    /// # Safety
+    ///
+    /// The elements can be written at `base`, `len` bytes can be read at `input`, and the two do not overlap.
+    pub unsafe fn unpack(&self, base: usize, from: i64, input: *const u8, len: usize) {
+        let to = self.end(from, len);
+        self.walk(from, to, &mut Unpack { base, input });
+    }
+
+    /// The end of `len` bytes from `from` on.
+    fn end(&self, from: i64, len: usize) -> i64 {
+        let end = i64::try_from(len)
+            .ok()
+            .and_then(|len| from.checked_add(len))
+            .filter(|end| from >= 0 && *end <= self.size());
+        end.expect("a part of the stream")
     }
 }
 

@@ -95,12 +95,17 @@ impl Runtime {
             request: Some(request),
         };
         if work == Work::Rendezvous {
+            // Elements with gaps are not to be read: the receiver asks for them.
+            let (address, mode) = match source.address() {
+                Some(address) => (address, envelope::GET),
+                None => (0, envelope::PUT),
+            };
             let rts = envelope::Rts {
                 send_request: self.token(request).into(),
                 length: (source.len() as u64).into(),
-                address: source.address().into(),
+                address: address.into(),
                 rkey: 0.into(),
-                mode: envelope::GET.into(),
+                mode: mode.into(),
             };
             message.kind = Kind::Rts;
             message.body = Body::new(rts.as_bytes());
@@ -453,7 +458,7 @@ impl Runtime {
         self.answer(peer, Kind::Matched, body.as_bytes())
     }
 
-    /// A long message has met its receive: reads it, or asks for it in pieces.
+    /// A long message has met its receive: reads it if it has an address and may be read, or asks for it in pieces.
     pub fn fetch(
         &mut self,
         receive: u32,
@@ -461,15 +466,16 @@ impl Runtime {
         tag: i32,
         request: u64,
         length: u64,
-        address: u64,
+        address: Option<u64>,
     ) -> Outcome {
         let peer = self.requests[receive].peer;
         let sink = self.requests[receive].sink;
         let wanted = length.min(sink.len() as u64);
-        if self.settings.reads_peers && wanted != 0 {
+        let mut is_here = wanted == 0;
+        if let Some(address) = address.filter(|_| self.settings.reads_peers && !is_here) {
             let pid = self.host.as_ref().map_or(0, |host| host.pid(peer));
             match host::read_peer(pid, address, &sink.part(0, wanted as usize)) {
-                Ok(()) => (),
+                Ok(()) => is_here = true,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
                         self.settings.reads_peers = false
@@ -481,7 +487,7 @@ impl Runtime {
                 },
             }
         }
-        if self.settings.reads_peers || wanted == 0 {
+        if is_here {
             self.received(receive, rank, tag, length);
             return self.fin(peer, request, length, MPI_SUCCESS);
         }

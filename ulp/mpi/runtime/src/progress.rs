@@ -4,7 +4,7 @@ use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Runtime};
 use ferriband_mpi_proto::envelope::{
-    Cts, ENVELOPE, Envelope, Fin, Kind, Matched, Piece, Rts, SYNC,
+    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Rts, SYNC,
 };
 use zerocopy::FromBytes;
 
@@ -229,8 +229,12 @@ impl Runtime {
     }
 
     fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
-        let (request, length, address) =
-            (rts.send_request.get(), rts.length.get(), rts.address.get());
+        let (request, length) = (rts.send_request.get(), rts.length.get());
+        let address = match rts.mode.get() {
+            GET => Some(rts.address.get()),
+            PUT => None,
+            _ => return Err(self.broken(from)),
+        };
         if let Some(comm) = self.comm_of(envelope.context) {
             let entry = &mut self.comms[comm];
             let Some(rank) = entry.group.rank_of(from) else {

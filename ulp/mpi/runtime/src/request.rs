@@ -4,6 +4,7 @@ use crate::abi::Status;
 use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS};
 use crate::host;
 use ferriband_mpi_proto::matching;
+use std::sync::Arc;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Request {
     pub sink: host::Sink,
     /// What MPI_Wait says.
     pub status: Status,
+    /// How the elements lie that it sends or receives, if there are gaps.
+    pub keeps: Option<Arc<host::Layout>>,
 }
 
 impl Request {
@@ -70,6 +73,7 @@ impl Request {
             source,
             sink: host::Sink::EMPTY,
             status: EMPTY,
+            keeps: source.keep(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Request {
         Self {
             asks,
             sink,
+            keeps: sink.keep(),
             ..Self::send(Work::Receive, comm, context, u32::MAX, host::Source::EMPTY)
         }
     }

@@ -164,8 +164,8 @@ pub enum Content {
         request: u64,
         /// Bytes.
         length: u64,
-        /// Where they lie there.
-        address: u64,
+        /// Where they lie there, if they may be read.
+        address: Option<u64>,
     },
     /// In a send of this process to itself.
     Own {

@@ -7,7 +7,7 @@
 use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Buffer, Sink, Source};
+use crate::host::{Buffer, Layout, Sink, Source};
 use crate::p2p::Started;
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
@@ -19,7 +19,6 @@ use std::sync::Arc;
 pub type Combine = Box<dyn Fn(Source, Sink) -> Outcome + Send>;
 
 /// Where the program's blocks lie.
-#[derive(Default)]
 pub struct Buffers {
     /// Bytes of a unit of the schedule.
     pub unit: usize,
@@ -27,6 +26,21 @@ pub struct Buffers {
     pub send: Vec<Source>,
     /// Blocks that are written.
     pub recv: Vec<Sink>,
+    /// How those lie that have gaps: the call ends before the collective.
+    _layouts: Vec<Arc<Layout>>,
+}
+
+impl Buffers {
+    /// Blocks of units of `unit` bytes.
+    pub fn new(unit: usize, send: Vec<Source>, recv: Vec<Sink>) -> Self {
+        let layouts = send.iter().filter_map(Source::keep);
+        Self {
+            unit,
+            _layouts: layouts.chain(recv.iter().filter_map(Sink::keep)).collect(),
+            send,
+            recv,
+        }
+    }
 }
 
 /// A collective that can begin.

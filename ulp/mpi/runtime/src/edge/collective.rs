@@ -1,7 +1,7 @@
 //! Collectives: what the program passed becomes a schedule and the places of its blocks. The entries are in `collective_calls.rs`.
 
 use super::state::Guard;
-use super::values::{bytes, is_in_place, rank_of, sink, source};
+use super::values::{bytes, extent, is_in_place, rank_of, sink, source};
 use crate::abi::Array;
 use crate::collective::exec::{Buffers, Combine, Prepared};
 use crate::constants::*;
@@ -28,11 +28,7 @@ fn moving(
     recv: Vec<Sink>,
 ) -> Outcome<Prepared> {
     let schedule = guard.schedule(comm, collective, bytes, 1)?;
-    let buffers = Buffers {
-        unit: 1,
-        send,
-        recv,
-    };
+    let buffers = Buffers::new(1, send, recv);
     Ok(Prepared {
         schedule,
         buffers,
@@ -56,7 +52,7 @@ pub(super) unsafe fn bcast(
 ) -> Outcome<Prepared> {
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     // SAFETY: the program's buffer.
-    let place = unsafe { sink(buffer, count, datatype) }?;
+    let place = unsafe { sink(guard, buffer, count, datatype) }?;
     let count = place.len() as u64;
     moving(
         guard,
@@ -73,14 +69,15 @@ pub(super) unsafe fn bcast(
 /// # Safety
 /// As the standard says of the buffer.
 unsafe fn even(
+    guard: &mut Guard,
     buffer: *mut c_void,
     count: i64,
     kind: i32,
     size: usize,
 ) -> Outcome<(u64, Vec<Sink>)> {
-    let each = bytes(count, kind)?;
+    let each = bytes(guard, count, kind)?;
     // SAFETY: the caller's promise.
-    let whole = unsafe { sink(buffer, count.saturating_mul(size as i64), kind) }?;
+    let whole = unsafe { sink(guard, buffer, count.saturating_mul(size as i64), kind) }?;
     Ok((
         each as u64,
         (0..size)
@@ -112,7 +109,7 @@ impl Uneven {
     ///
     /// # Safety
     /// As the standard says of the buffer; the arrays have `size` elements.
-    unsafe fn blocks(&self, size: usize) -> Outcome<(Vec<u64>, Vec<Sink>)> {
+    unsafe fn blocks(&self, guard: &mut Guard, size: usize) -> Outcome<(Vec<u64>, Vec<Sink>)> {
         let mut lengths = Vec::with_capacity(size);
         let mut blocks = Vec::with_capacity(size);
         for rank in 0..size {
@@ -120,7 +117,7 @@ impl Uneven {
             let (count, displacement) =
                 unsafe { (self.counts.count(rank), self.displacements.count(rank)) };
             let (kind, scale) = match self.types {
-                Types::One(kind) => (kind, bytes(1, kind)? as i64),
+                Types::One(kind) => (kind, extent(guard, kind)?),
                 // SAFETY: as above.
                 Types::Each(kinds) => (unsafe { kinds.handle(rank) }, 1),
             };
@@ -131,7 +128,8 @@ impl Uneven {
                     MpiError::with(MPI_ERR_ARG, format!("displacement {displacement}"))
                 })?;
             // SAFETY: where the program says that a block of its buffer lies.
-            let block = unsafe { sink(self.buffer.wrapping_byte_offset(offset), count, kind) }?;
+            let block =
+                unsafe { sink(guard, self.buffer.wrapping_byte_offset(offset), count, kind) }?;
             lengths.push(block.len() as u64);
             blocks.push(block);
         }
@@ -160,10 +158,10 @@ pub(super) unsafe fn gather(
     let (recv, send) = unsafe {
         (
             (rank == root)
-                .then(|| even(recvbuf, recvcount, recvtype, size))
+                .then(|| even(guard, recvbuf, recvcount, recvtype, size))
                 .transpose()?,
             (!in_place)
-                .then(|| source(sendbuf, sendcount, sendtype))
+                .then(|| source(guard, sendbuf, sendcount, sendtype))
                 .transpose()?,
         )
     };
@@ -202,9 +200,11 @@ pub(super) unsafe fn gatherv(
     // SAFETY: the program's buffers and arrays; the receiving ones mean something at the root only.
     let (blocks, send) = unsafe {
         (
-            (rank == root).then(|| recv.blocks(size)).transpose()?,
+            (rank == root)
+                .then(|| recv.blocks(guard, size))
+                .transpose()?,
             (!in_place)
-                .then(|| source(sendbuf, sendcount, sendtype))
+                .then(|| source(guard, sendbuf, sendcount, sendtype))
                 .transpose()?,
         )
     };
@@ -242,10 +242,10 @@ pub(super) unsafe fn scatter(
     let (send, recv) = unsafe {
         (
             (rank == root)
-                .then(|| even(sendbuf.cast_mut(), sendcount, sendtype, size))
+                .then(|| even(guard, sendbuf.cast_mut(), sendcount, sendtype, size))
                 .transpose()?,
             (!in_place)
-                .then(|| sink(recvbuf, recvcount, recvtype))
+                .then(|| sink(guard, recvbuf, recvcount, recvtype))
                 .transpose()?,
         )
     };
@@ -286,9 +286,11 @@ pub(super) unsafe fn scatterv(
     // SAFETY: the program's buffers and arrays; the sending ones mean something at the root only, where they are read.
     let (blocks, recv) = unsafe {
         (
-            (rank == root).then(|| send.blocks(size)).transpose()?,
+            (rank == root)
+                .then(|| send.blocks(guard, size))
+                .transpose()?,
             (!in_place)
-                .then(|| sink(recvbuf, recvcount, recvtype))
+                .then(|| sink(guard, recvbuf, recvcount, recvtype))
                 .transpose()?,
         )
     };
@@ -322,9 +324,9 @@ pub(super) unsafe fn allgather(
     // SAFETY: the program's buffers.
     let ((each, recv), send) = unsafe {
         (
-            even(recvbuf, recvcount, recvtype, size)?,
+            even(guard, recvbuf, recvcount, recvtype, size)?,
             (!in_place)
-                .then(|| source(sendbuf, sendcount, sendtype))
+                .then(|| source(guard, sendbuf, sendcount, sendtype))
                 .transpose()?,
         )
     };
@@ -355,9 +357,9 @@ pub(super) unsafe fn allgatherv(
     // SAFETY: the program's buffers and arrays.
     let ((lengths, recv), send) = unsafe {
         (
-            recv.blocks(size)?,
+            recv.blocks(guard, size)?,
             (!in_place)
-                .then(|| source(sendbuf, sendcount, sendtype))
+                .then(|| source(guard, sendbuf, sendcount, sendtype))
                 .transpose()?,
         )
     };
@@ -392,9 +394,9 @@ pub(super) unsafe fn alltoall(
     // SAFETY: the program's buffers.
     let ((each, recv), send) = unsafe {
         (
-            even(recvbuf, recvcount, recvtype, size)?,
+            even(guard, recvbuf, recvcount, recvtype, size)?,
             (!in_place)
-                .then(|| even(sendbuf.cast_mut(), sendcount, sendtype, size))
+                .then(|| even(guard, sendbuf.cast_mut(), sendcount, sendtype, size))
                 .transpose()?,
         )
     };
@@ -423,8 +425,8 @@ pub(super) unsafe fn alltoallv(
     // SAFETY: the program's buffers and arrays.
     let ((lengths, recv), send) = unsafe {
         (
-            recv.blocks(size)?,
-            (!in_place).then(|| send.blocks(size)).transpose()?,
+            recv.blocks(guard, size)?,
+            (!in_place).then(|| send.blocks(guard, size)).transpose()?,
         )
     };
     let (out, send) = send.unwrap_or_default();
@@ -459,10 +461,10 @@ fn operation(op: i32, kind: i32) -> Outcome<(Op, Named)> {
 fn combine(op: Op, named: Named) -> Combine {
     Box::new(move |left, right| {
         let count = left.len().min(right.len()) / named.extent() as usize;
+        let both = left.pointer().zip(right.pointer());
+        let (left, right) = both.ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
         // SAFETY: both ranges have that many elements with their gaps.
-        let done = unsafe {
-            ferriband_mpi_data::reduce(op, named.kind(), left.pointer(), right.pointer(), count)
-        };
+        let done = unsafe { ferriband_mpi_data::reduce(op, named.kind(), left, right, count) };
         done.map_err(|error| MpiError::with(error.class().code(), error.to_string()))
     })
 }
@@ -500,25 +502,22 @@ impl Elements {
         };
         let bytes = length(sent)?;
         let in_place = received.is_some() && is_in_place(self.sendbuf);
-        let mut buffers = Buffers {
-            unit,
-            ..Buffers::default()
-        };
+        let (mut send, mut recv) = (Vec::new(), Vec::new());
         // SAFETY: the program's buffers; in place all that is sent lies where it is received.
         unsafe {
             if !in_place {
-                buffers.send.push(source(self.sendbuf, bytes, MPI_BYTE)?);
+                send.push(source(guard, self.sendbuf, bytes, MPI_BYTE)?);
             }
             if let Some(received) = received {
                 let room = if in_place { bytes } else { length(received)? };
-                buffers.recv.push(sink(self.recvbuf, room, MPI_BYTE)?);
+                recv.push(sink(guard, self.recvbuf, room, MPI_BYTE)?);
             }
         }
         let collective = collective(op.is_commutative(), in_place);
         let schedule = guard.schedule(comm, &collective, bytes as u64, unit)?;
         Ok(Prepared {
             schedule,
-            buffers,
+            buffers: Buffers::new(unit, send, recv),
             combine: Some(combine(op, named)),
         })
     }

@@ -30,7 +30,7 @@ unsafe fn start(
     synchronous: bool,
 ) -> Outcome<Started> {
     // SAFETY: the caller's promise.
-    let source = unsafe { source(buffer, count, kind) }?;
+    let source = unsafe { source(guard, buffer, count, kind) }?;
     let tag = send_tag(tag)?;
     if dest == MPI_PROC_NULL {
         return Ok(Started::Done);
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
     on_comm("MPI_Recv", comm, |guard, comm| {
         // SAFETY: the program's arguments.
         unsafe {
-            let sink = sink(buf, count, datatype)?;
+            let sink = sink(guard, buf, count, datatype)?;
             let request = begin(guard, comm, sink, source, tag)?;
             finish(guard, request, status)
         }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn ferriband_mpi_irecv(
 ) -> c_int {
     on_comm("MPI_Irecv", comm, |guard, comm| {
         // SAFETY: the program's arguments.
-        let sink = unsafe { sink(buf, count, datatype) }?;
+        let sink = unsafe { sink(guard, buf, count, datatype) }?;
         let handle = match begin(guard, comm, sink, source, tag)? {
             Some(index) => guard.requests.handle(index),
             None => {
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv(
     on_comm("MPI_Sendrecv", comm, |guard, comm| {
         // SAFETY: the program's arguments.
         unsafe {
-            let sink = sink(recvbuf, recvcount, recvtype)?;
+            let sink = sink(guard, recvbuf, recvcount, recvtype)?;
             let request = begin(guard, comm, sink, source, recvtag)?;
             let started = start(
                 guard, comm, sendbuf, sendcount, sendtype, dest, sendtag, false,
@@ -270,8 +270,8 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv_replace(
     on_comm("MPI_Sendrecv_replace", comm, |guard, comm| {
         // SAFETY: the program's arguments; what is sent is a copy that is kept until it is over.
         unsafe {
-            let copy = self::source(buf, count, datatype)?.to_bytes();
-            let sink = sink(buf, count, datatype)?;
+            let copy = self::source(guard, buf, count, datatype)?.to_bytes();
+            let sink = sink(guard, buf, count, datatype)?;
             let started = start(
                 guard,
                 comm,

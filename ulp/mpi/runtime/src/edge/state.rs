@@ -1,7 +1,9 @@
 //! The one runtime of the process, and the lock that threads take.
 
+use crate::host::Layout;
 use crate::runtime::Runtime;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
@@ -37,6 +39,8 @@ pub fn phase() -> Phase {
 pub struct Guard {
     runtime: *mut Runtime,
     shared: bool,
+    /// How the elements lie that this call has named: requests that outlive it keep theirs themselves.
+    layouts: Vec<Arc<Layout>>,
 }
 
 /// Enters the runtime; none before MPI_Init and after MPI_Finalize.
@@ -50,7 +54,11 @@ pub fn enter() -> Option<Guard> {
     if shared {
         lock();
     }
-    Some(Guard { runtime, shared })
+    Some(Guard {
+        runtime,
+        shared,
+        layouts: Vec::new(),
+    })
 }
 
 /// Keeps the runtime. `shared`: threads may call at once.
@@ -67,6 +75,11 @@ pub fn retire() {
 }
 
 impl Guard {
+    /// Keeps a layout until the call is over.
+    pub fn keep(&mut self, layout: Arc<Layout>) {
+        self.layouts.push(layout);
+    }
+
     /// Lets other threads in for a moment.
     pub fn lend(&mut self) {
         if self.shared {

@@ -1,21 +1,27 @@
 //! Arguments: what the program passed, checked.
 
+use super::state::Guard;
 use crate::abi::{Array, Status};
 use crate::constants::*;
 use crate::datatype;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Sink, Source};
+use crate::host::{Layout, Sink, Source};
 use crate::runtime::Runtime;
+use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
-/// Bytes of `count` elements.
+/// How many elements.
 #[inline]
-pub fn bytes(count: i64, kind: i32) -> Outcome<usize> {
-    let size = element(kind)?;
-    let count = usize::try_from(count)
-        .map_err(|_| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
-    count
+fn elements(count: i64) -> Outcome<usize> {
+    usize::try_from(count).map_err(|_| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))
+}
+
+/// Bytes of `count` elements of `size` bytes.
+#[inline]
+fn product(count: i64, size: usize) -> Outcome<usize> {
+    elements(count)?
         .checked_mul(size)
         .filter(|bytes| *bytes <= isize::MAX as usize)
         .ok_or_else(|| {
@@ -26,10 +32,23 @@ pub fn bytes(count: i64, kind: i32) -> Outcome<usize> {
         })
 }
 
-/// Bytes of one element.
-#[inline]
-pub fn element(kind: i32) -> Outcome<usize> {
-    datatype::size(kind).ok_or_else(|| MpiError::new(MPI_ERR_TYPE))
+/// Bytes that `count` elements are on their way.
+pub fn bytes(guard: &Guard, count: i64, kind: i32) -> Outcome<usize> {
+    match datatype::size(kind) {
+        Some(size) => product(count, size),
+        None => {
+            let size = guard.committed(kind)?.size();
+            product(count, usize::try_from(size).unwrap_or(0))
+        }
+    }
+}
+
+/// Bytes from one element to the next.
+pub fn extent(guard: &Guard, kind: i32) -> Outcome<i64> {
+    match datatype::size(kind) {
+        Some(size) => Ok(size as i64),
+        None => Ok(guard.committed(kind)?.extent()),
+    }
 }
 
 /// What is sent.
@@ -37,13 +56,26 @@ pub fn element(kind: i32) -> Outcome<usize> {
 /// # Safety
 /// As the standard says of a send buffer.
 #[inline]
-pub unsafe fn source(buffer: *const c_void, count: i64, kind: i32) -> Outcome<Source> {
-    let length = bytes(count, kind)?;
-    if buffer.is_null() && length != 0 {
-        return Err(MpiError::new(MPI_ERR_BUFFER));
+pub unsafe fn source(
+    guard: &mut Guard,
+    buffer: *const c_void,
+    count: i64,
+    kind: i32,
+) -> Outcome<Source> {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        let Some(size) = datatype::size(kind) else {
+            return Ok(match derived(guard, buffer.cast_mut(), count, kind)? {
+                Place::Plain(address, length) => Source::new(address, length),
+                Place::LaidOut(layout) => Source::laid_out(&layout),
+            });
+        };
+        let length = product(count, size)?;
+        if buffer.is_null() && length != 0 {
+            return Err(MpiError::new(MPI_ERR_BUFFER));
+        }
+        Ok(Source::new(buffer.cast(), length))
     }
-    // SAFETY: the caller's promise.
-    Ok(unsafe { Source::new(buffer.cast(), length) })
 }
 
 /// Where something is received.
@@ -51,13 +83,56 @@ pub unsafe fn source(buffer: *const c_void, count: i64, kind: i32) -> Outcome<So
 /// # Safety
 /// As the standard says of a receive buffer.
 #[inline]
-pub unsafe fn sink(buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Sink> {
-    let length = bytes(count, kind)?;
-    if buffer.is_null() && length != 0 {
+pub unsafe fn sink(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Sink> {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        let Some(size) = datatype::size(kind) else {
+            return Ok(match derived(guard, buffer, count, kind)? {
+                Place::Plain(address, length) => Sink::new(address, length),
+                Place::LaidOut(layout) => Sink::laid_out(&layout),
+            });
+        };
+        let length = product(count, size)?;
+        if buffer.is_null() && length != 0 {
+            return Err(MpiError::new(MPI_ERR_BUFFER));
+        }
+        Ok(Sink::new(buffer.cast(), length))
+    }
+}
+
+/// How elements lie: in one run of bytes, or with gaps.
+enum Place {
+    Plain(*mut u8, usize),
+    LaidOut(Arc<Layout>),
+}
+
+/// Addresses below this are nobody's: a null pointer with a displacement that is none of an address.
+const FIRST_PAGE: usize = 4096;
+
+/// Where elements of a type lie that may have gaps. The call keeps the layout.
+#[inline(never)]
+fn derived(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Place> {
+    let datatype = guard.committed(kind)?;
+    elements(count)?;
+    let view = View::new(&datatype, count)?;
+    let run = view.contiguous();
+    let first = run.unwrap_or_else(|| view.span()).offset;
+    let at = buffer.cast::<u8>().wrapping_offset(first as isize);
+    // A null pointer is MPI_BOTTOM: the displacements are addresses then.
+    if buffer.is_null() && at.addr() < FIRST_PAGE && view.size() != 0 {
         return Err(MpiError::new(MPI_ERR_BUFFER));
     }
-    // SAFETY: the caller's promise.
-    Ok(unsafe { Sink::new(buffer.cast(), length) })
+    if let Some(run) = run {
+        let at = if buffer.is_null() {
+            std::ptr::with_exposed_provenance_mut(at.addr())
+        } else {
+            at
+        };
+        return Ok(Place::Plain(at, run.len as usize));
+    }
+    let layout = Arc::new(Layout::new(view, buffer.expose_provenance()));
+    guard.keep(Arc::clone(&layout));
+    Ok(Place::LaidOut(layout))
 }
 
 /// Whether the buffer is MPI_IN_PLACE.

@@ -1,19 +1,29 @@
 //! The program's memory: ranges that a call has named. No reference to it is ever made, because other threads of the program may write there.
+//!
+//! A range is either plain, or the packed stream of elements that lie with gaps ([`Layout`]); whoever copies it sees no difference.
 
+use super::layout::{Layout, read_range};
 use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A range that may be read until its operation is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
+    /// The first byte; with a layout: its number in the packed stream.
     address: *const u8,
     length: usize,
+    /// Kept by who keeps the operation: the call's guard, or the request.
+    layout: Option<NonNull<Layout>>,
 }
 
 /// A range that may be written until its operation is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Sink {
+    /// As in [`Source`], like what follows.
     address: *mut u8,
     length: usize,
+    layout: Option<NonNull<Layout>>,
 }
 
 // SAFETY: the ranges belong to operations, which any thread may drive.
@@ -26,6 +36,7 @@ impl Source {
     pub const EMPTY: Self = Self {
         address: std::ptr::null(),
         length: 0,
+        layout: None,
     };
 
     /// A range of the program.
@@ -34,7 +45,29 @@ impl Source {
     /// It may be read until the operation that it is given to is over.
     #[inline]
     pub unsafe fn new(address: *const u8, length: usize) -> Self {
-        Self { address, length }
+        Self {
+            address,
+            length,
+            layout: None,
+        }
+    }
+
+    /// Elements of the program that lie with gaps, as a stream.
+    ///
+    /// # Safety
+    /// They may be read, and the layout is kept, until the operation is over.
+    pub unsafe fn laid_out(layout: &Arc<Layout>) -> Self {
+        Self {
+            address: std::ptr::null(),
+            length: layout.size(),
+            layout: Some(NonNull::from(&**layout)),
+        }
+    }
+
+    /// Keeps the layout as long as the operation, if there is one.
+    #[inline]
+    pub fn keep(&self) -> Option<Arc<Layout>> {
+        self.layout.map(share)
     }
 
     /// Bytes of the range.
@@ -49,9 +82,9 @@ impl Source {
         self.length == 0
     }
 
-    /// Where it lies, for a peer that reads it.
-    pub fn address(&self) -> u64 {
-        self.address.addr() as u64
+    /// Where it lies, for a peer that reads it; none if there are gaps.
+    pub fn address(&self) -> Option<u64> {
+        self.layout.is_none().then(|| self.address.addr() as u64)
     }
 
     /// A part of it.
@@ -61,6 +94,7 @@ impl Source {
         Self {
             address: self.address.wrapping_add(at),
             length,
+            layout: self.layout,
         }
     }
 
@@ -68,7 +102,12 @@ impl Source {
     #[inline]
     pub(super) fn read(&self, at: usize, to: *mut u8, length: usize) {
         assert!(at <= self.length && length <= self.length - at);
-        copy(self.address.wrapping_add(at), to, length);
+        let from = self.address.wrapping_add(at);
+        match self.layout {
+            None => copy(from, to, length),
+            // SAFETY: the layout is kept; the elements may be read; `to` is the caller's.
+            Some(layout) => unsafe { layout.as_ref().read(from.addr(), to, length) },
+        }
     }
 
     /// Copies all of it.
@@ -84,15 +123,17 @@ impl Source {
         self.read(0, to.as_mut_ptr(), self.length.min(to.len()));
     }
 
-    /// Its first byte, for those who promise to read no further than it goes.
+    /// Its first byte, for those who promise to read no further than it goes; none if there are gaps.
     #[inline]
-    pub fn pointer(&self) -> *const u8 {
-        self.address
+    pub fn pointer(&self) -> Option<*const u8> {
+        self.layout.is_none().then_some(self.address)
     }
 
     /// This range and the next one as one, if they lie side by side.
     pub fn followed_by(&self, next: &Self) -> Option<Self> {
-        (self.address.wrapping_add(self.length) == next.address).then_some(Self {
+        let is_next =
+            self.address.wrapping_add(self.length) == next.address && self.layout == next.layout;
+        is_next.then_some(Self {
             length: self.length + next.length,
             ..*self
         })
@@ -102,7 +143,26 @@ impl Source {
     #[inline]
     pub fn copy_to(&self, sink: &Sink) {
         let length = self.length.min(sink.length);
-        sink.write(0, self.address, length);
+        if self.layout.is_none() {
+            sink.write(0, self.address, length);
+        } else if sink.layout.is_none() {
+            self.read(0, sink.address, length);
+        } else {
+            self.stream_to(sink, length);
+        }
+    }
+
+    /// The same where both have gaps.
+    #[cold]
+    fn stream_to(&self, sink: &Sink, length: usize) {
+        let mut chunk = vec![0_u8; length.min(CHUNK)];
+        let mut at = 0;
+        while at < length {
+            let count = (length - at).min(CHUNK);
+            self.read(at, chunk.as_mut_ptr(), count);
+            sink.write(at, chunk.as_ptr(), count);
+            at += count;
+        }
     }
 }
 
@@ -111,6 +171,7 @@ impl Sink {
     pub const EMPTY: Self = Self {
         address: std::ptr::null_mut(),
         length: 0,
+        layout: None,
     };
 
     /// A range of the program.
@@ -119,7 +180,29 @@ impl Sink {
     /// It may be written until the operation that it is given to is over.
     #[inline]
     pub unsafe fn new(address: *mut u8, length: usize) -> Self {
-        Self { address, length }
+        Self {
+            address,
+            length,
+            layout: None,
+        }
+    }
+
+    /// Elements of the program that lie with gaps, as a stream.
+    ///
+    /// # Safety
+    /// They may be written, and the layout is kept, until the operation is over.
+    pub unsafe fn laid_out(layout: &Arc<Layout>) -> Self {
+        Self {
+            address: std::ptr::null_mut(),
+            length: layout.size(),
+            layout: Some(NonNull::from(&**layout)),
+        }
+    }
+
+    /// Keeps the layout as long as the operation, if there is one.
+    #[inline]
+    pub fn keep(&self) -> Option<Arc<Layout>> {
+        self.layout.map(share)
     }
 
     /// Bytes of the range.
@@ -140,6 +223,7 @@ impl Sink {
         Self {
             address: self.address.wrapping_add(at),
             length,
+            layout: self.layout,
         }
     }
 
@@ -149,18 +233,21 @@ impl Sink {
         Source {
             address: self.address,
             length: self.length,
+            layout: self.layout,
         }
     }
 
-    /// Its first byte, for those who promise to write no further than it goes.
+    /// Its first byte, for those who promise to write no further than it goes; none if there are gaps.
     #[inline]
-    pub fn pointer(&self) -> *mut u8 {
-        self.address
+    pub fn pointer(&self) -> Option<*mut u8> {
+        self.layout.is_none().then_some(self.address)
     }
 
     /// This range and the next one as one, if they lie side by side.
     pub fn followed_by(&self, next: &Self) -> Option<Self> {
-        (self.address.wrapping_add(self.length) == next.address).then_some(Self {
+        let is_next =
+            self.address.wrapping_add(self.length) == next.address && self.layout == next.layout;
+        is_next.then_some(Self {
             length: self.length + next.length,
             ..*self
         })
@@ -170,7 +257,12 @@ impl Sink {
     #[inline]
     pub(super) fn write(&self, at: usize, from: *const u8, length: usize) {
         assert!(at <= self.length && length <= self.length - at);
-        copy(from, self.address.wrapping_add(at), length);
+        let to = self.address.wrapping_add(at);
+        match self.layout {
+            None => copy(from, to, length),
+            // SAFETY: the layout is kept; the elements may be written; `from` is the caller's.
+            Some(layout) => unsafe { layout.as_ref().write(to.addr(), from, length) },
+        }
     }
 
     /// Copies as much of `bytes` as fits.
@@ -193,6 +285,7 @@ impl Buffer {
         Sink {
             address: self.0.as_mut_ptr(),
             length: self.0.len(),
+            layout: None,
         }
     }
 
@@ -201,6 +294,7 @@ impl Buffer {
         Source {
             address: self.0.as_ptr(),
             length: self.0.len(),
+            layout: None,
         }
     }
 
@@ -256,33 +350,30 @@ pub(super) fn will_write(address: *const u8) {
 
 /// Reads `sink.len()` bytes at `address` of process `pid`.
 pub fn read_peer(pid: i32, address: u64, sink: &Sink) -> io::Result<()> {
-    let mut done = 0;
-    while done < sink.length {
-        let length = (sink.length - done).min(1 << 30);
-        let local = libc::iovec {
-            iov_base: sink.address.wrapping_add(done).cast(),
-            iov_len: length,
-        };
-        let remote = libc::iovec {
-            iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(done)),
-            iov_len: length,
-        };
-        // SAFETY: the local range was promised; the other process's memory is read by the kernel, which checks it.
-        let count =
-            unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-        match count {
-            count if count > 0 => done += count.cast_unsigned(),
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
+    match sink.layout {
+        // SAFETY: the range was promised.
+        None => unsafe { read_range(pid, address, sink.address, sink.length) },
+        // SAFETY: the layout is kept, and the elements may be written.
+        Some(layout) => unsafe {
+            layout
+                .as_ref()
+                .read_peer(pid, address, sink.address.addr(), sink.length)
+        },
     }
-    Ok(())
 }
+
+/// Another owner of a layout that somebody keeps.
+fn share(layout: NonNull<Layout>) -> Arc<Layout> {
+    let layout = layout.as_ptr().cast_const();
+    // SAFETY: it was made from an `Arc` that is still kept, and here it gets an owner more.
+    unsafe {
+        Arc::increment_strong_count(layout);
+        Arc::from_raw(layout)
+    }
+}
+
+/// Bytes of a copy between two streams at a time: they stay in the nearest cache.
+const CHUNK: usize = 1 << 13;
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,13 @@
 mod bell;
 mod channel;
 pub mod inherit;
+mod layout;
 mod memory;
 mod segment;
 
 pub use bell::Bells;
 pub use channel::{Inlet, Outlet};
+pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer};
 pub use segment::Segment;
 
