@@ -4850,27 +4850,43 @@ pub unsafe extern "C" fn PMPI_Op_commutative(op: Handle, commute: *mut c_int) ->
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_create(
-    _user_fn: *const c_void,
-    _commute: c_int,
+    user_fn: *const c_void,
+    commute: c_int,
     op: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(op, 0x20) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Op_create".as_ptr()) }
+    let mut op = unsafe { OutHandle::empty(op) };
+    let code = unsafe {
+        ferriband_mpi_op_create(user_fn, crate::thunks::user_function(), commute, op.place())
+    };
+    unsafe { op.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_create_c(
-    _user_fn: *const c_void,
-    _commute: c_int,
+    user_fn: *const c_void,
+    commute: c_int,
     op: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(op, 0x20) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Op_create_c".as_ptr()) }
+    let mut op = unsafe { OutHandle::empty(op) };
+    let code = unsafe {
+        ferriband_mpi_op_create(
+            user_fn,
+            crate::thunks::user_function_c(),
+            commute,
+            op.place(),
+        )
+    };
+    unsafe { op.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Op_free(_op: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Op_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Op_free(op: *mut Handle) -> c_int {
+    let mut op = unsafe { OutHandle::full(op) };
+    let code = unsafe { ferriband_mpi_op_free(op.place()) };
+    unsafe { op.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

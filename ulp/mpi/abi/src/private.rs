@@ -371,6 +371,13 @@ unsafe extern "C" {
         request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_op_create(
+        user_fn: *const c_void,
+        user_fn_thunk: *const c_void,
+        commute: c_int,
+        op: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_op_free(op: *mut i32) -> c_int;
     pub fn ferriband_mpi_pack(
         inbuf: *const c_void,
         incount: i64,

@@ -12,6 +12,8 @@ pub enum Kind {
     Message = 3,
     /// A derived datatype.
     Datatype = 4,
+    /// An operation of the program.
+    Operation = 12,
 }
 
 const KIND_SHIFT: u32 = 26;

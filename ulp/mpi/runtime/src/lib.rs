@@ -19,6 +19,7 @@ pub mod errors;
 pub mod handle;
 pub mod host;
 pub mod init;
+pub mod operation;
 pub mod p2p;
 pub mod progress;
 pub mod request;

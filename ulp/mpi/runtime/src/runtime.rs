@@ -7,6 +7,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
 use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
+use crate::operation::{self, Calls, Operations};
 use crate::request::{Request, Work};
 use crate::types::{Renamed, Type};
 use ferriband_mpi_proto::envelope;
@@ -28,6 +29,8 @@ pub struct Runtime {
     pub types: Slab<Type>,
     /// Names that the program gave to predefined ones.
     pub renamed: Renamed,
+    /// Operations of the program.
+    pub ops: Operations,
     /// What concerns one other rank, by rank in the world.
     pub peers: Vec<Peer>,
     /// Channels to this process, in the order of their opening.
@@ -46,6 +49,8 @@ pub struct Runtime {
     pub satisfied: bool,
     /// Collectives under way.
     pub executions: Vec<Box<Execution>>,
+    /// Functions of the program that they have come to.
+    pub calls: Calls,
     /// Schedules that were used last.
     pub schedules: Kept,
     /// What was set.
@@ -280,6 +285,7 @@ impl Runtime {
             held: Slab::new(Kind::Message),
             types: Slab::new(Kind::Datatype),
             renamed: Renamed::default(),
+            ops: operation::none(),
             peers: (0..size).map(|_| Peer::default()).collect(),
             inlets: Vec::new(),
             polling: Polling::new(),
@@ -289,6 +295,7 @@ impl Runtime {
             awaited: NOBODY,
             satisfied: false,
             executions: Vec::new(),
+            calls: Calls::new(),
             schedules: Kept::default(),
             settings,
             contexts: HashMap::new(),

@@ -15,6 +15,8 @@ pub struct Type {
     pub committed: bool,
     /// What MPI_Type_set_name set.
     pub name: String,
+    /// MPI_Type_free was called, but functions of the program are still given the handle.
+    pub freed: bool,
 }
 
 impl Runtime {
@@ -48,12 +50,34 @@ impl Runtime {
             datatype,
             committed,
             name: String::new(),
+            freed: false,
         };
         let index = self
             .types
             .insert(entry)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many datatypes"))?;
         Ok(self.types.handle(index))
+    }
+
+    /// Lets a derived datatype go, once no function of the program is given it any more. Messages keep what they need themselves.
+    pub fn drop_type(&mut self, handle: i32) -> Outcome {
+        let index = self.derived(handle)?.0;
+        if self.hands_out(handle) {
+            self.types[index].freed = true;
+        } else {
+            self.types.remove(index);
+        }
+        Ok(())
+    }
+
+    /// A collective that handed out a datatype is over.
+    pub fn drop_freed(&mut self, handle: i32) {
+        if let Some(index) = self.types.index_of(handle)
+            && self.types[index].freed
+            && !self.hands_out(handle)
+        {
+            self.types.remove(index);
+        }
     }
 
     /// The name of a datatype: MPI's own until the program sets another; nothing for a derived one.

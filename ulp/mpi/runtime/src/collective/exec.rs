@@ -15,8 +15,38 @@ use ferriband_mpi_coll::{Piece, Schedule, Slot, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
-/// Combines two ranges of elements: the left one, and the right one that becomes the result.
-pub type Combine = Box<dyn Fn(Source, Sink) -> Outcome + Send>;
+/// What combines two ranges of elements: the left one, and the right one that becomes the result.
+pub enum Combine {
+    /// An operation of MPI's.
+    Own(Box<dyn Fn(Source, Sink) -> Outcome + Send>),
+    /// A function of the program.
+    Program(Program),
+}
+
+/// A function of the program on elements of a datatype. It runs outside of the runtime, as a [`Call`].
+pub struct Program {
+    /// Combines.
+    pub function: Arc<dyn Fn(Source, Sink) + Send + Sync>,
+    /// The datatype's handle, which the function is given.
+    pub datatype: i32,
+}
+
+/// A function of the program that an execution has come to.
+pub struct Call {
+    comm: u32,
+    tag: i32,
+    node: u32,
+    function: Arc<dyn Fn(Source, Sink) + Send + Sync>,
+    left: Source,
+    right: Sink,
+}
+
+impl Call {
+    /// Makes it.
+    pub fn run(&self) {
+        (self.function)(self.left, self.right);
+    }
+}
 
 /// Where the program's blocks lie.
 pub struct Buffers {
@@ -142,6 +172,22 @@ impl Runtime {
         Ok(did)
     }
 
+    /// A function of the program has returned.
+    pub fn called(&mut self, call: &Call) {
+        let mut executions = self.executions.iter_mut();
+        if let Some(execution) = executions.find(|one| (one.comm, one.tag) == (call.comm, call.tag))
+        {
+            execution.complete(call.node);
+        }
+    }
+
+    /// Whether a collective under way may hand this datatype to a function of the program.
+    pub fn hands_out(&self, datatype: i32) -> bool {
+        self.executions
+            .iter()
+            .any(|execution| execution.datatype() == Some(datatype))
+    }
+
     /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
     #[cold]
     fn give_up(&mut self, mut execution: Box<Execution>, error: MpiError) -> MpiError {
@@ -154,6 +200,9 @@ impl Runtime {
     fn end(&mut self, execution: &Execution) {
         self.requests[execution.request].status.error = execution.error;
         self.finish(execution.request);
+        if let Some(datatype) = execution.datatype() {
+            self.drop_freed(datatype);
+        }
     }
 }
 
@@ -166,6 +215,14 @@ enum Life {
 }
 
 impl Execution {
+    /// The handle that functions of the program are given.
+    fn datatype(&self) -> Option<i32> {
+        match &self.prepared.combine {
+            Some(Combine::Program(program)) => Some(program.datatype),
+            _ => None,
+        }
+    }
+
     /// Begins and completes what can be.
     fn advance(&mut self, runtime: &mut Runtime) -> Outcome<Life> {
         let mut moved = false;
@@ -263,9 +320,20 @@ impl Execution {
             }
             Step::Reduce { from, into } => {
                 let (left, right) = (self.source(*from)?, self.sink(*into)?);
-                let combine = self.prepared.combine.as_ref().ok_or_else(broken)?;
-                combine(left, right)?;
-                self.complete(node);
+                match self.prepared.combine.as_ref().ok_or_else(broken)? {
+                    Combine::Own(combine) => {
+                        combine(left, right)?;
+                        self.complete(node);
+                    }
+                    Combine::Program(program) => runtime.calls.push_back(Call {
+                        comm: self.comm,
+                        tag: self.tag,
+                        node,
+                        function: Arc::clone(&program.function),
+                        left,
+                        right,
+                    }),
+                }
             }
             // Schedules over shared memory are not asked for.
             Step::Signal(_) | Step::Wait(_) => return Err(broken()),

@@ -230,6 +230,9 @@ const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_issend;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_op_commutative;
+const _: unsafe extern "C" fn(*const c_void, *const c_void, c_int, *mut i32) -> c_int =
+    ferriband_mpi_op_create;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_op_free;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, *mut i64, i32) -> c_int =
     ferriband_mpi_pack;
 const _: unsafe extern "C" fn(

@@ -1,15 +1,14 @@
 //! Collectives: what the program passed becomes a schedule and the places of its blocks. The entries are in `collective_calls.rs`.
 
+use super::op::Reduction;
 use super::state::Guard;
 use super::values::{bytes, extent, is_in_place, rank_of, sink, source};
 use crate::abi::Array;
-use crate::collective::exec::{Buffers, Combine, Prepared};
+use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
-use crate::datatype;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
 use ferriband_mpi_coll::{Blocks, Collective};
-use ferriband_mpi_data::{Named, Op};
 use std::ffi::{c_int, c_void};
 
 /// This process's rank, and the size, of a communicator.
@@ -443,32 +442,6 @@ pub(super) unsafe fn alltoallv(
     moving(guard, comm, &collective, 0, sources(&send), recv)
 }
 
-/// A predefined operation on a predefined datatype.
-fn operation(op: i32, kind: i32) -> Outcome<(Op, Named)> {
-    let class = |class| MpiError::new(class);
-    let named = datatype::named(kind).ok_or_else(|| class(MPI_ERR_TYPE))?;
-    let op = u32::try_from(op)
-        .ok()
-        .and_then(Op::from_value)
-        .filter(|op| !op.is_for_windows_only())
-        .ok_or_else(|| class(MPI_ERR_OP))?;
-    op.check(named)
-        .map_err(|error| MpiError::with(error.class().code(), error.to_string()))?;
-    Ok((op, named))
-}
-
-/// Combines two vectors of elements.
-fn combine(op: Op, named: Named) -> Combine {
-    Box::new(move |left, right| {
-        let count = left.len().min(right.len()) / named.extent() as usize;
-        let both = left.pointer().zip(right.pointer());
-        let (left, right) = both.ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
-        // SAFETY: both ranges have that many elements with their gaps.
-        let done = unsafe { ferriband_mpi_data::reduce(op, named.kind(), left, right, count) };
-        done.map_err(|error| MpiError::with(error.class().code(), error.to_string()))
-    })
-}
-
 /// Two buffers of elements that are to be combined.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
@@ -491,34 +464,26 @@ impl Elements {
         (sent, received): (i64, Option<i64>),
         collective: impl FnOnce(bool, bool) -> Collective<'a>,
     ) -> Outcome<Prepared> {
-        let (op, named) = operation(self.op, self.datatype)?;
-        let unit = named.extent() as usize;
-        let length = |count: i64| {
-            usize::try_from(count)
-                .ok()
-                .and_then(|count| count.checked_mul(unit))
-                .and_then(|bytes| i64::try_from(bytes).ok())
-                .ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))
-        };
-        let bytes = length(sent)?;
+        let how = Reduction::new(guard, self.op, self.datatype)?;
         let in_place = received.is_some() && is_in_place(self.sendbuf);
         let (mut send, mut recv) = (Vec::new(), Vec::new());
         // SAFETY: the program's buffers; in place all that is sent lies where it is received.
         unsafe {
             if !in_place {
-                send.push(source(guard, self.sendbuf, bytes, MPI_BYTE)?);
+                send.push(how.source(guard, self.sendbuf, sent)?);
             }
             if let Some(received) = received {
-                let room = if in_place { bytes } else { length(received)? };
-                recv.push(sink(guard, self.recvbuf, room, MPI_BYTE)?);
+                let room = if in_place { sent } else { received };
+                recv.push(how.sink(guard, self.recvbuf, room)?);
             }
         }
-        let collective = collective(op.is_commutative(), in_place);
-        let schedule = guard.schedule(comm, &collective, bytes as u64, unit)?;
+        let bytes = (how.unit as u64).saturating_mul(sent.max(0).cast_unsigned());
+        let collective = collective(how.commutes, in_place);
+        let schedule = guard.schedule(comm, &collective, bytes, how.unit)?;
         Ok(Prepared {
             schedule,
-            buffers: Buffers::new(unit, send, recv),
-            combine: Some(combine(op, named)),
+            buffers: Buffers::new(how.unit, send, recv),
+            combine: Some(how.combine),
         })
     }
 }

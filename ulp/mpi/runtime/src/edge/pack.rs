@@ -1,12 +1,10 @@
-//! Packing and unpacking, in this machine's representation and in external32; reductions of local buffers.
+//! Packing and unpacking, in this machine's representation and in external32.
 
 use super::raise::{on_comm, on_self};
-use super::state::Guard;
 use super::values::{put, text};
 use crate::constants::*;
-use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
-use ferriband_mpi_data::{Op, View, external};
+use ferriband_mpi_data::{View, external};
 use std::ffi::{c_char, c_int, c_void};
 
 /// The position that a pointer of the program leads to.
@@ -159,61 +157,5 @@ pub unsafe extern "C" fn ferriband_mpi_pack_external_size(
             check(datarep)?;
             put(size, external::size(&guard.committed(datatype)?, incount)?)
         }
-    })
-}
-
-/// A predefined operation that reductions take.
-fn operation(op: i32) -> Outcome<Op> {
-    u32::try_from(op)
-        .ok()
-        .and_then(Op::from_value)
-        .ok_or_else(|| MpiError::new(MPI_ERR_OP))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int {
-    on_self("MPI_Op_commutative", |_| {
-        // SAFETY: the program's pointer.
-        unsafe { put(commute, c_int::from(operation(op)?.is_commutative())) }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_reduce_local(
-    inbuf: *const c_void,
-    inoutbuf: *mut c_void,
-    count: i64,
-    datatype: i32,
-    op: i32,
-) -> c_int {
-    on_self("MPI_Reduce_local", |guard: &mut Guard| {
-        let op = operation(op)?;
-        let basic = match named(datatype) {
-            Some(named) => Some(named),
-            None => guard.committed(datatype)?.basic(),
-        };
-        let named = basic.ok_or_else(|| {
-            MpiError::with(
-                MPI_ERR_OP,
-                "a predefined operation needs a predefined datatype",
-            )
-        })?;
-        if op.is_for_windows_only() {
-            return Err(MpiError::with(MPI_ERR_OP, op.name()));
-        }
-        op.check(named)?;
-        let bytes = usize::try_from(count)
-            .ok()
-            .filter(|count| count.checked_mul(named.extent() as usize).is_some());
-        let count =
-            bytes.ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
-        if count > 0 && (inbuf.is_null() || inoutbuf.is_null()) {
-            return Err(MpiError::new(MPI_ERR_BUFFER));
-        }
-        // SAFETY: the program's buffers.
-        let done = unsafe {
-            ferriband_mpi_data::reduce(op, named.kind(), inbuf.cast(), inoutbuf.cast(), count)
-        };
-        Ok(done?)
     })
 }

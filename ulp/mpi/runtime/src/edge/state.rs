@@ -80,6 +80,18 @@ impl Guard {
         self.layouts.push(layout);
     }
 
+    /// Runs what is not the runtime's, which may call MPI again.
+    pub fn outside<T>(&mut self, body: impl FnOnce() -> T) -> T {
+        if self.shared {
+            unlock();
+        }
+        let value = body();
+        if self.shared {
+            lock();
+        }
+        value
+    }
+
     /// Lets other threads in for a moment.
     pub fn lend(&mut self) {
         if self.shared {

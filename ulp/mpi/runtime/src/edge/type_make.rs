@@ -361,8 +361,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int {
     on_self("MPI_Type_free", |guard| {
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
-        let index = guard.derived(handle)?.0;
-        guard.types.remove(index);
+        guard.drop_type(handle)?;
         // SAFETY: as above.
         unsafe { put(datatype, MPI_DATATYPE_NULL) }
     })
