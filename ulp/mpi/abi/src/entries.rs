@@ -7081,28 +7081,34 @@ pub unsafe extern "C" fn PMPI_Type_create_darray_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_complex(
-    _p: c_int,
-    _r: c_int,
+    p: c_int,
+    r: c_int,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_f90_complex".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe { ferriband_mpi_type_create_f90_complex(p, r, newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_create_f90_integer(_r: c_int, newtype: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_f90_integer".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_create_f90_integer(r: c_int, newtype: *mut Handle) -> c_int {
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe { ferriband_mpi_type_create_f90_integer(r, newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_real(
-    _p: c_int,
-    _r: c_int,
+    p: c_int,
+    r: c_int,
     newtype: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newtype, 0x200) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_f90_real".as_ptr()) }
+    let mut newtype = unsafe { OutHandle::empty(newtype) };
+    let code = unsafe { ferriband_mpi_type_create_f90_real(p, r, newtype.place()) };
+    unsafe { newtype.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

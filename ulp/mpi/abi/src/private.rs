@@ -578,6 +578,9 @@ unsafe extern "C" {
         oldtype: i32,
         newtype: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_type_create_f90_complex(p: c_int, r: c_int, newtype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_create_f90_integer(r: c_int, newtype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_create_f90_real(p: c_int, r: c_int, newtype: *mut i32) -> c_int;
     pub fn ferriband_mpi_type_create_hindexed(
         count: i64,
         array_of_blocklengths: Array,

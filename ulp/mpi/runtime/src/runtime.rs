@@ -10,6 +10,7 @@ use crate::host::{Host, Inlet, Outlet, Source};
 use crate::operation::{self, Calls, Operations};
 use crate::request::{Request, Work};
 use crate::types::{Renamed, Type};
+use ferriband_mpi_data::F90;
 use ferriband_mpi_proto::envelope;
 use std::collections::{HashMap, VecDeque};
 
@@ -29,6 +30,8 @@ pub struct Runtime {
     pub types: Slab<Type>,
     /// Names that the program gave to predefined ones.
     pub renamed: Renamed,
+    /// Handles of the datatypes of Fortran's kinds.
+    pub f90: HashMap<F90, i32>,
     /// Operations of the program.
     pub ops: Operations,
     /// What concerns one other rank, by rank in the world.
@@ -285,6 +288,7 @@ impl Runtime {
             held: Slab::new(Kind::Message),
             types: Slab::new(Kind::Datatype),
             renamed: Renamed::default(),
+            f90: HashMap::new(),
             ops: operation::none(),
             peers: (0..size).map(|_| Peer::default()).collect(),
             inlets: Vec::new(),

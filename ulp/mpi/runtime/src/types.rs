@@ -59,9 +59,28 @@ impl Runtime {
         Ok(self.types.handle(index))
     }
 
+    /// A handle for a datatype that another one was made of: MPI's own has one, the program's gets a new one.
+    pub fn handle_for(&mut self, datatype: &Datatype) -> Outcome<i32> {
+        if let Some(named) = datatype.as_named() {
+            return Ok(named.value().cast_signed());
+        }
+        let mut own = self.f90.values().copied();
+        let is_it = |handle: &i32| {
+            let index = self.types.index_of(*handle);
+            index.is_some_and(|index| self.types[index].datatype.is(datatype))
+        };
+        match own.find(is_it) {
+            Some(handle) => Ok(handle),
+            None => self.add_type(datatype.clone(), false),
+        }
+    }
+
     /// Lets a derived datatype go, once no function of the program is given it any more. Messages keep what they need themselves.
     pub fn drop_type(&mut self, handle: i32) -> Outcome {
-        let index = self.derived(handle)?.0;
+        let (index, entry) = self.derived(handle)?;
+        if entry.datatype.is_predefined() {
+            return Err(MpiError::with(MPI_ERR_TYPE, "it is not the program's"));
+        }
         if self.hands_out(handle) {
             self.types[index].freed = true;
         } else {

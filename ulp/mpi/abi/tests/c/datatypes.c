@@ -122,6 +122,27 @@ static void reductions(void)
 	CHECK(MPI_Op_commutative(MPI_SUM, &commutes) == MPI_SUCCESS && commutes);
 }
 
+/* Fortran's kinds: one handle for the same question, also among the contents of another datatype. */
+static void kinds(void)
+{
+	MPI_Datatype real, again, other, pair, found;
+	int size, integers, addresses, types, combiner, args[2];
+	CHECK(MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real) == MPI_SUCCESS);
+	CHECK(MPI_Type_create_f90_real(15, MPI_UNDEFINED, &again) == MPI_SUCCESS && again == real);
+	CHECK(MPI_Type_create_f90_real(6, 30, &other) == MPI_SUCCESS && other != real);
+	CHECK(MPI_Type_size(real, &size) == MPI_SUCCESS && size == 8);
+	CHECK(MPI_Type_get_envelope(real, &integers, &addresses, &types, &combiner) == MPI_SUCCESS);
+	CHECK(combiner == MPI_COMBINER_F90_REAL && integers == 2 && addresses == 0 && types == 0);
+	CHECK(MPI_Type_get_contents(real, 2, 0, 0, args, NULL, NULL) == MPI_SUCCESS && args[0] == 15 && args[1] == MPI_UNDEFINED);
+	CHECK(MPI_Type_create_f90_integer(9, &again) == MPI_SUCCESS && MPI_Type_size(again, &size) == MPI_SUCCESS && size == 4);
+	CHECK(MPI_Type_create_f90_complex(6, 37, &again) == MPI_SUCCESS && MPI_Type_size(again, &size) == MPI_SUCCESS && size == 8);
+	CHECK(MPI_Type_contiguous(2, real, &pair) == MPI_SUCCESS);
+	CHECK(MPI_Type_get_contents(pair, 1, 0, 1, args, NULL, &found) == MPI_SUCCESS && found == real && args[0] == 2);
+	CHECK(MPI_Type_free(&pair) == MPI_SUCCESS);
+	double one = 1.5, sum = 0;
+	CHECK(MPI_Reduce_local(&one, &sum, 1, real, MPI_SUM) == MPI_SUCCESS && sum == 1.5);
+}
+
 int main(int argc, char **argv)
 {
 	begin(&argc, &argv);
@@ -132,5 +153,6 @@ int main(int argc, char **argv)
 	packing();
 	elements();
 	reductions();
+	kinds();
 	return end("datatypes");
 }

@@ -333,6 +333,10 @@ const _: unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> c_int = ferriband_mpi_type_create_darray;
+const _: unsafe extern "C" fn(c_int, c_int, *mut i32) -> c_int =
+    ferriband_mpi_type_create_f90_complex;
+const _: unsafe extern "C" fn(c_int, *mut i32) -> c_int = ferriband_mpi_type_create_f90_integer;
+const _: unsafe extern "C" fn(c_int, c_int, *mut i32) -> c_int = ferriband_mpi_type_create_f90_real;
 const _: unsafe extern "C" fn(i64, Array, *const i64, i32, *mut i32) -> c_int =
     ferriband_mpi_type_create_hindexed;
 const _: unsafe extern "C" fn(i64, i64, *const i64, i32, *mut i32) -> c_int =

@@ -18,6 +18,7 @@ mod raise;
 mod request;
 mod state;
 mod type_ask;
+mod type_f90;
 mod type_make;
 mod values;
 
@@ -31,4 +32,5 @@ pub use point::*;
 pub use request::*;
 pub use state::Guard;
 pub use type_ask::*;
+pub use type_f90::*;
 pub use type_make::*;

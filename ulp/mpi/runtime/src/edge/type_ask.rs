@@ -234,10 +234,7 @@ unsafe fn contents(guard: &mut Guard, datatype: i32, room: &Room) -> Outcome {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         for (index, old) in contents.types.iter().enumerate() {
-            let handle = match old.as_named() {
-                Some(named) => named.value().cast_signed(),
-                None => guard.add_type(old.clone(), false)?,
-            };
+            let handle = guard.handle_for(old)?;
             room.types.set_handle(index, handle);
         }
     }
