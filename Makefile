@@ -46,8 +46,8 @@ build: ## build the program and the drop-in libraries
 
 demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)
-	$(FERRIBAND) demo --with ucx,libfabric
-	$(FERRIBAND) demo --wire roce --with ucx,libfabric || [ $$? -eq 77 ]
+	$(FERRIBAND) demo --with ucx,libfabric,tcp
+	$(FERRIBAND) demo --wire roce --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 
 # One build serves all of it: see [profile.dev] in Cargo.toml.
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
@@ -57,8 +57,8 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
 	$(TESTED) sim --seeds $(SIM_SEEDS)
-	$(TESTED) demo --quick --with ucx,libfabric
-	@$(TESTED) demo --wire roce --quick --with ucx,libfabric || [ $$? -eq 77 ]
+	$(TESTED) demo --quick --with ucx,libfabric,tcp
+	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)

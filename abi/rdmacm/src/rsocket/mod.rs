@@ -44,11 +44,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use stream::Stream;
 
+/// Numbers of sockets begin here where the limit of descriptors allows: above what most programs ever open, and in the middle of what
+/// `select` can be asked for.
+const FIRST_NUMBER: RawFd = libc::FD_SETSIZE as RawFd / 2;
+
 /// A socket.
 pub struct Socket {
-    /// Its number, and what it is known by to the service thread.
+    /// The descriptor of what it stands on, and what it is known by to the service thread.
     pub fd: RawFd,
-    /// The number that the program knows, if that is another one.
+    /// The number that the program knows, once it has one.
     second: OnceLock<OwnedFd>,
     nonblocking: AtomicBool,
     close_on_exec: AtomicBool,
@@ -122,21 +126,33 @@ impl Socket {
         self.waiters.wake();
     }
 
-    /// A number newer than every descriptor that the program had when it called us, as accept(2) gives one. The connection came
-    /// before that call, and its own number with it; but Debian's librspreload finds a socket of its table by counting upwards to
-    /// either of its two numbers, and takes another for it when ours is below the one that it has just opened.
+    /// The number that the program gets: one above every descriptor that it may have opened itself.
+    ///
+    /// Debian's librspreload opens a descriptor of its own for the program, then asks us for ours, and after `select` finds the
+    /// program's by counting upwards to either of the two: it takes ours for the program's when ours is the lower one, and the
+    /// program never hears of it. The lowest free number will not do: any thread of ours, or of the program's, may have closed one
+    /// between the two calls.
     fn new_number(self: &Arc<Self>) -> Result<RawFd, Errno> {
-        // SAFETY: a number and flags.
-        let number = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) };
-        if number < 0 {
-            return Err(crate::boundary::errno());
-        }
-        // SAFETY: just opened, owned by nobody else.
-        let number = unsafe { OwnedFd::from_raw_fd(number) };
+        let (high, any) = (FIRST_NUMBER, 0);
+        // The limit of descriptors may be lower than that, or its upper half taken.
+        let number = duplicate(self.fd, high).or_else(|_| duplicate(self.fd, any))?;
         let number = self.second.get_or_init(|| number).as_raw_fd();
         table::insert(number, self);
         Ok(number)
     }
+}
+
+/// The lowest number that is free from `lowest` on, for the same file.
+///
+/// EMFILE, EINVAL beyond the limit.
+fn duplicate(fd: RawFd, lowest: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: numbers and flags.
+    let number = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
+    if number < 0 {
+        return Err(crate::boundary::errno());
+    }
+    // SAFETY: just opened, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// An error that may stand for "no descriptor is left": the adapter cannot tell, this process can.
@@ -168,7 +184,7 @@ fn open(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
     (socket.nonblocking).store(is_set(libc::SOCK_NONBLOCK), Ordering::Relaxed);
     (socket.close_on_exec).store(is_set(libc::SOCK_CLOEXEC), Ordering::Relaxed);
     table::insert(socket.fd, &socket);
-    Ok(socket.fd)
+    socket.new_number().inspect_err(|_| socket.close())
 }
 
 /// `rsocket`: AF_INET, AF_INET6, and AF_IB for streams. ENOTSUP for others; ENODEV without our libibverbs, EMFILE.

@@ -137,7 +137,7 @@ static void half_close(void)
 
 static void not_blocking(void)
 {
-	int listener = listening(1), fd, before;
+	int listener = listening(1), fd, hole, before;
 	struct sockaddr_in in = name_of(listener);
 	struct ends both;
 	static char bulk[100000];
@@ -156,11 +156,19 @@ static void not_blocking(void)
 		EQ(errno, EISCONN);
 	REFUSED(rconnect(both.near, (struct sockaddr *)&in, sizeof(in)), EISCONN);
 	EQ(ready(listener, POLLIN, PATIENCE_MS), POLLIN);
-	/* A new number, though the connection came before it: see new_number in rsocket/mod.rs. */
+	/* A number above what the program has, though the connection came before that, and a lower one is free: see new_number. */
+	hole = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	before = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	CHECK(before >= 0);
+	CHECK(hole >= 0 && before > hole);
+	close(hole);
 	both.far = raccept(listener, NULL, NULL);
 	CHECK(both.far > before);
+	fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	CHECK(fd > before);
+	EQ(rclose(fd), 0);
+	fd = rsocket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(fd > before);
+	EQ(rclose(fd), 0);
 	close(before);
 	REFUSED(rrecv(both.near, bulk, 1, 0), EAGAIN);
 	REFUSED(rrecv(both.far, bulk, 1, MSG_DONTWAIT), EAGAIN);
