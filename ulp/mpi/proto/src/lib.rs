@@ -1,10 +1,11 @@
 //! What MPI ranks say to each other.
 //!
 //! Owns: the bytes between ranks ([`envelope`]), the machines that put them into a block of the receiver's memory and find them there ([`fast`]), which
-//! receive takes which message ([`matching`]), and what lies where in the segment that the ranks of a host share ([`segment`]). Must not know: verbs,
+//! receive takes which message ([`matching`]), how two ranks come to a connection ([`connect`]), and what lies where in the segment that the ranks of a host share ([`segment`]). Must not know: verbs,
 //! sockets, whose memory it is. Time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod envelope;
 pub mod fast;
 pub mod matching;
