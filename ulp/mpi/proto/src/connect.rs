@@ -7,8 +7,9 @@
 //! IDLE --want--> ASKING --REP--> CONNECTED (RTU sent, and again for each REP)
 //! IDLE --REQ--> ANSWERING (queue pair in RTR) --RTU or a first message--> CONNECTED
 //! ASKING --REQ--> from a higher rank: nothing, ours stands; from a lower one: ANSWERING
-//! any --REJ--> FAILED; ASKING and ANSWERING repeat themselves after 20 ms, then twice that, to 1 s, and give up after 30 s
+//! any --REJ--> FAILED; ASKING and ANSWERING repeat themselves after 20 ms, then twice that, to 1 s
 //! ```
+//! Nobody gives up for silence: a peer answers when its program next calls MPI, which may be in an hour. That it has died the launcher says.
 //! There is one connection between two ranks for the life of the job, so a number for each attempt only tells late datagrams from those of today.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -26,7 +27,7 @@ const MILLISECOND: u64 = 1_000_000;
 const FIRST_NS: u64 = 20 * MILLISECOND;
 /// The longest.
 const LONGEST_NS: u64 = 1000 * MILLISECOND;
-/// Nobody waits longer for an answer.
+/// After so long the owner is told that nothing comes.
 const PATIENCE_NS: u64 = 30_000 * MILLISECOND;
 
 /// One end of a connection, as the other end must know it.
@@ -240,6 +241,8 @@ pub enum Step {
     Connect(Endpoint),
     /// The peer can receive: send.
     Established,
+    /// No answer for 30 s: somebody may want to know. Said once.
+    Quiet,
     /// There will be no connection.
     Failed(Reason),
 }
@@ -249,8 +252,6 @@ pub enum Step {
 pub enum Reason {
     /// The peer has refused, with this errno.
     Refused(u32),
-    /// No answer for 30 s.
-    Silence,
     /// This side could not, with this errno.
     Own(u32),
 }
@@ -290,6 +291,7 @@ pub struct Machine {
     since_ns: u64,
     again_ns: u64,
     pause_ns: u64,
+    has_complained: bool,
     /// What is to be sent.
     outbox: Option<(Type, u32)>,
 }
@@ -309,6 +311,7 @@ impl Machine {
             since_ns: 0,
             again_ns: 0,
             pause_ns: 0,
+            has_complained: false,
             outbox: None,
         }
     }
@@ -411,9 +414,6 @@ impl Machine {
         if self.poll_timeout().is_none_or(|at| now_ns < at) {
             return Step::None;
         }
-        if now_ns.saturating_sub(self.since_ns) >= PATIENCE_NS {
-            return self.fail(Reason::Silence);
-        }
         self.pause_ns = (self.pause_ns * 2).min(LONGEST_NS);
         self.again_ns = now_ns.saturating_add(self.pause_ns);
         let kind = if self.state == State::Asking {
@@ -422,6 +422,10 @@ impl Machine {
             Type::Rep
         };
         self.outbox = Some((kind, 0));
+        if !self.has_complained && now_ns.saturating_sub(self.since_ns) >= PATIENCE_NS {
+            self.has_complained = true;
+            return Step::Quiet;
+        }
         Step::None
     }
 
@@ -476,7 +480,6 @@ impl Machine {
 fn errno_of(reason: Reason) -> u32 {
     match reason {
         Reason::Refused(errno) | Reason::Own(errno) => errno,
-        Reason::Silence => 110,
     }
 }
 

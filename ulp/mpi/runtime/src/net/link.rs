@@ -1,0 +1,139 @@
+//! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
+
+use ferriband_ibv::{Ah, Qp};
+use ferriband_mpi_proto::connect::Machine;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Requests that a send queue holds.
+pub const DEPTH: u32 = 128;
+/// Each of so many requests has a completion at least.
+pub const SIGNALED: u32 = 32;
+
+/// A connection, or what will be one.
+pub struct Link {
+    /// How it comes about.
+    pub machine: Machine,
+    /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
+    pub way: Option<(Arc<Ah>, u32)>,
+    /// Its queue pair, once there is need.
+    pub qp: Option<Arc<Qp>>,
+    /// The PSN that its sends begin with.
+    pub psn: u32,
+    /// Whether it is among those that are being set up.
+    pub is_setting_up: bool,
+    /// Why there is no connection any more.
+    pub lost: Option<String>,
+    /// Long messages with parts that are not posted yet.
+    pub moving: VecDeque<u32>,
+    /// READs that are under way.
+    pub reads: u32,
+    posted: u32,
+    completed: u32,
+    unsignaled: u32,
+    outstanding: VecDeque<(u32, What)>,
+}
+
+/// What a completion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Room in the queue alone.
+    Room,
+    /// This staging buffer.
+    Buffer(u32),
+    /// So many bytes of that transfer have come, or gone; with the staging buffer that they went through.
+    Moved {
+        /// Index of the transfer.
+        transfer: u32,
+        /// Bytes.
+        bytes: u32,
+        /// The buffer.
+        buffer: Option<u32>,
+    },
+}
+
+impl Link {
+    /// None yet.
+    pub fn new(machine: Machine) -> Self {
+        Self {
+            machine,
+            way: None,
+            qp: None,
+            psn: 0,
+            is_setting_up: false,
+            lost: None,
+            moving: VecDeque::new(),
+            reads: 0,
+            posted: 0,
+            completed: 0,
+            unsignaled: 0,
+            outstanding: VecDeque::new(),
+        }
+    }
+
+    /// Requests for which there is room.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        DEPTH - self.posted.wrapping_sub(self.completed)
+    }
+
+    /// Whether the next request, about `what`, must ask for a completion.
+    #[inline]
+    pub fn must_signal(&self, what: What, closing: bool) -> bool {
+        what != What::Room || closing || self.unsignaled + 1 >= SIGNALED
+    }
+
+    /// A request has been posted.
+    #[inline]
+    pub fn posted(&mut self, what: What, signaled: bool) {
+        self.posted = self.posted.wrapping_add(1);
+        if signaled {
+            self.unsignaled = 0;
+            self.outstanding.push_back((self.posted, what));
+        } else {
+            self.unsignaled += 1;
+        }
+    }
+
+    /// The oldest request that asked for it has completed, and with it all before it.
+    #[inline]
+    pub fn completed(&mut self) -> Option<What> {
+        let (count, what) = self.outstanding.pop_front()?;
+        self.completed = count;
+        Some(what)
+    }
+
+    /// Whether requests at the end of the queue would complete without a word.
+    pub fn has_silent(&self) -> bool {
+        self.unsignaled != 0
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.posted == self.completed && self.moving.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_frees_all_before_it() {
+        let mut link = Link::new(Machine::new(0, 1, 2));
+        for number in 1..=40 {
+            let signaled = link.must_signal(What::Room, false);
+            assert_eq!(signaled, number % SIGNALED == 0);
+            link.posted(What::Room, signaled);
+        }
+        assert_eq!(link.room(), DEPTH - 40);
+        assert!(link.has_silent());
+        assert!(link.must_signal(What::Buffer(3), false));
+        link.posted(What::Buffer(3), true);
+        assert_eq!(link.completed(), Some(What::Room));
+        assert_eq!(link.room(), DEPTH - 9);
+        assert_eq!(link.completed(), Some(What::Buffer(3)));
+        assert!(link.is_quiet() && !link.has_silent());
+        assert_eq!(link.completed(), None, "a completion that nobody asked for");
+    }
+}

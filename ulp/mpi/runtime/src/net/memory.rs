@@ -1,0 +1,216 @@
+//! Memory for the device: the runtime's own registered buffers, and the program's memory in requests. The one file of `net` with unsafe code.
+
+use crate::host::{Sink, Source};
+use ferriband_ibv::{Access, DeviceLimits, Element, LKey, Mr, Pd, Region, VerbsError};
+use std::ffi::CStr;
+use std::io;
+use std::sync::Arc;
+
+/// Equal buffers in registered memory of the runtime's own. Untouched ones cost no memory.
+pub struct Buffers {
+    region: Arc<Region>,
+    mr: Arc<Mr>,
+    size: u32,
+}
+
+impl Buffers {
+    /// `count` buffers of `size` bytes each.
+    pub fn new(
+        pd: &Arc<Pd>,
+        name: &CStr,
+        count: u32,
+        size: u32,
+        access: Access,
+    ) -> io::Result<Self> {
+        let region = Region::create(name, count as usize * size as usize)?;
+        let mr = Mr::register(pd, &region, access)
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        Ok(Self { region, mr, size })
+    }
+
+    /// The first `length` bytes of buffer `index`, for a request.
+    #[inline]
+    pub fn element(&self, index: u32, length: u32) -> Element<'static> {
+        assert!(length <= self.size);
+        self.mr
+            .element(index as usize * self.size as usize, length)
+            .expect("a buffer lies within its region")
+    }
+
+    /// Copies `bytes` to `at` in buffer `index`.
+    #[inline]
+    pub fn write(&self, index: u32, at: u32, bytes: &[u8]) {
+        self.region
+            .write(self.place(index, at, bytes.len()), bytes)
+            .expect("a buffer lies within its region");
+    }
+
+    /// Copies all of `source` to `at` in buffer `index`.
+    #[inline]
+    pub fn fill(&self, index: u32, at: u32, source: Source) {
+        let place = self.place(index, at, source.len());
+        // SAFETY: within the region, which is mapped as long as `self`; nobody else writes a buffer that is being filled.
+        let sink = unsafe { Sink::new(self.pointer(place), source.len()) };
+        source.copy_to(&sink);
+    }
+
+    /// Copies from `at` in buffer `index`.
+    #[inline]
+    pub fn read(&self, index: u32, at: u32, to: &mut [u8]) {
+        self.region
+            .read(self.place(index, at, to.len()), to)
+            .expect("a buffer lies within its region");
+    }
+
+    /// `length` bytes at `at` in buffer `index`, to be read until the buffer is given back to the device.
+    #[inline]
+    pub fn source(&self, index: u32, at: u32, length: u32) -> Source {
+        let place = self.place(index, at, length as usize);
+        // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it reads it before the buffer is posted again.
+        unsafe { Source::new(self.pointer(place), length as usize) }
+    }
+
+    #[inline]
+    fn place(&self, index: u32, at: u32, length: usize) -> usize {
+        assert!(at as usize + length <= self.size as usize);
+        index as usize * self.size as usize + at as usize
+    }
+
+    #[inline]
+    fn pointer(&self, place: usize) -> *mut u8 {
+        assert!(place <= self.region.size());
+        std::ptr::with_exposed_provenance_mut(self.region.address() as usize + place)
+    }
+}
+
+/// How long messages of the program reach the device: through one region that stands for all memory where the device offers that, else each registered
+/// by itself.
+pub struct Reach {
+    pd: Arc<Pd>,
+    is_implicit: bool,
+    is_on_demand: bool,
+    /// All memory, for requests of this process alone.
+    local: Option<Arc<Mr>>,
+    /// All memory, for peers of the same host and user, who could reach it anyway. No other peer gets a key of it.
+    shared: Option<Arc<Mr>>,
+}
+
+/// What a range is registered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Requests of this process.
+    Own,
+    /// Those of a peer that shares host and user.
+    Neighbor,
+    /// Those of another peer.
+    Stranger,
+}
+
+/// A range of the program that requests may name as long as this lives.
+#[derive(Clone)]
+pub struct Reachable {
+    address: u64,
+    length: u64,
+    lkey: LKey,
+    rkey: u32,
+    _mr: Arc<Mr>,
+}
+
+impl Reach {
+    /// For requests of `pd`.
+    pub fn new(pd: &Arc<Pd>, limits: &DeviceLimits) -> Self {
+        Self {
+            pd: Arc::clone(pd),
+            is_implicit: limits.on_demand && limits.implicit_on_demand,
+            is_on_demand: limits.on_demand,
+            local: None,
+            shared: None,
+        }
+    }
+
+    /// Lets requests read `source`; none if it is no one range.
+    pub fn source(
+        &mut self,
+        source: Source,
+        purpose: Purpose,
+    ) -> Result<Option<Reachable>, VerbsError> {
+        let address = source.address();
+        self.range(address, source.len(), Access::REMOTE_READ, purpose)
+            .map(Some)
+    }
+
+    /// Lets requests write to `sink`; none if it is no one range.
+    pub fn sink(&mut self, sink: Sink, purpose: Purpose) -> Result<Option<Reachable>, VerbsError> {
+        let address = sink.pointer().addr() as u64;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        self.range(address, sink.len(), access, purpose).map(Some)
+    }
+
+    fn range(
+        &mut self,
+        address: u64,
+        length: usize,
+        access: Access,
+        purpose: Purpose,
+    ) -> Result<Reachable, VerbsError> {
+        let mr = match purpose {
+            Purpose::Own if self.is_implicit => {
+                Self::implicit(&self.pd, &mut self.local, Access::LOCAL_WRITE)?
+            }
+            Purpose::Neighbor if self.is_implicit => {
+                let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+                Self::implicit(&self.pd, &mut self.shared, all)?
+            }
+            _ => {
+                let remote = Access::REMOTE_READ | Access::REMOTE_WRITE;
+                let mut access = match purpose {
+                    Purpose::Own => access.difference(remote),
+                    _ => access,
+                };
+                if self.is_on_demand {
+                    access |= Access::ON_DEMAND;
+                }
+                // SAFETY: the range was promised until its operation is over, and what is made here is kept no longer.
+                unsafe { Mr::register_foreign(&self.pd, address, length, access) }?
+            }
+        };
+        Ok(Reachable {
+            address,
+            length: length as u64,
+            lkey: mr.lkey(),
+            rkey: mr.rkey().0,
+            _mr: mr,
+        })
+    }
+
+    fn implicit(
+        pd: &Arc<Pd>,
+        kept: &mut Option<Arc<Mr>>,
+        access: Access,
+    ) -> Result<Arc<Mr>, VerbsError> {
+        if kept.is_none() {
+            // SAFETY: requests of this process name ranges of it by `Reachable` alone; who gets its remote key could reach the memory anyway.
+            *kept = Some(unsafe { Mr::register_implicit(pd, access) }?);
+        }
+        kept.clone().ok_or_else(|| unreachable!("just made"))
+    }
+}
+
+impl Reachable {
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// What peers name it by.
+    pub fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// `length` bytes at `at`, for a request.
+    pub fn element(&self, at: u64, length: u32) -> Element<'static> {
+        assert!(at <= self.length && u64::from(length) <= self.length - at);
+        // SAFETY: within a range that was promised until its operation is over, which is when its requests have completed.
+        unsafe { Element::foreign(self.address + at, length, self.lkey) }
+    }
+}

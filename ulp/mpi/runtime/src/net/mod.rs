@@ -1,0 +1,286 @@
+//! The other ranks by verbs: a device, and to each peer that is spoken to a reliable connection, made when there is first need of it.
+//!
+//! Owns: the device and what is made of it, the shared receive queue and its buffers, the connections and how they come about ([`setup`]), which
+//! request a completion is about ([`arrive`]), and long messages ([`long`]). Must not know: what a message says beyond its envelope. Memory that
+//! a device or a peer writes, and the program's memory in requests, are touched in [`memory`] alone.
+
+mod arrive;
+mod device;
+pub mod link;
+mod long;
+pub mod memory;
+mod setup;
+
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+use crate::errors::{MpiError, Outcome};
+use crate::host::Source;
+use crate::runtime::Runtime;
+use ferriband_ibv::{
+    CompChannel, Context, Cq, DeviceLimits, Element, ErrorKind, Mtu, Pd, Qp, SendFlags, SendWr,
+    Srq, VerbsError,
+};
+use ferriband_mpi_proto::connect::Card;
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use link::{Link, What};
+use long::Transfer;
+use memory::{Buffers, Reach, Reachable};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of a receive buffer: the longest message that comes unasked, and its envelope.
+const RECEIVE: u32 = 8192;
+/// Receives that are posted at first.
+const RECEIVES: u32 = 64;
+/// The most that are posted, once they have run short.
+const MOST_RECEIVES: u32 = 1024;
+/// Bytes of a staging buffer: a record of the longest message.
+const STAGE: u32 = 8448;
+/// Staging buffers, for all peers together.
+const STAGES: u32 = 64;
+/// Bytes of a message with its envelope that go into the request itself.
+const INLINE: usize = 256;
+
+/// The device and what is connected by it.
+pub struct Net {
+    context: Arc<Context>,
+    name: String,
+    limits: DeviceLimits,
+    /// What this rank leaves for the others.
+    pub card: Card,
+    gid_index: u8,
+    mtu: Mtu,
+    pd: Arc<Pd>,
+    channel: Arc<CompChannel>,
+    cq: Arc<Cq>,
+    srq: Arc<Srq>,
+    receives: Buffers,
+    /// How many of them are in use.
+    received: u32,
+    /// Those to be posted again.
+    spent: Vec<u32>,
+    stages: Buffers,
+    /// Those that nothing is in.
+    free: Vec<u32>,
+    ud: Arc<Qp>,
+    datagrams: Buffers,
+    datagrams_under_way: u32,
+    secret: u64,
+    me: u32,
+    links: Vec<Option<Box<Link>>>,
+    by_number: HashMap<u32, u32>,
+    last: (u32, u32),
+    /// Ranks whose connection is being set up.
+    setting_up: Vec<u32>,
+    reach: Reach,
+    /// Messages that peers may read: by the index of their request.
+    offers: HashMap<u32, Reachable>,
+    transfers: Vec<Option<Transfer>>,
+    started: Instant,
+    /// The end has begun: each request has a completion.
+    closing: bool,
+    /// How many longest messages a staging buffer was not there for.
+    pub stats: Stats,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Messages by SEND.
+    pub sends: u64,
+    /// Long messages that were read from, or written to, a peer.
+    pub moved: u64,
+}
+
+/// Whether a peer can be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    Yes,
+    /// Its connection is being made.
+    NotYet,
+}
+
+/// What a request's identifier says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Id {
+    /// Receive buffer.
+    Receive(u32),
+    /// Buffer of a datagram.
+    Datagram(u32),
+    /// A datagram of this process.
+    Sent,
+    /// A request to this rank.
+    Peer(u32),
+}
+
+impl Id {
+    #[inline]
+    fn code(self) -> u64 {
+        match self {
+            Self::Receive(index) => 1 << 32 | u64::from(index),
+            Self::Datagram(index) => 2 << 32 | u64::from(index),
+            Self::Sent => 3 << 32,
+            Self::Peer(rank) => 4 << 32 | u64::from(rank),
+        }
+    }
+
+    #[inline]
+    fn of(code: u64) -> Option<Self> {
+        let index = code as u32;
+        Some(match code >> 32 {
+            1 => Self::Receive(index),
+            2 => Self::Datagram(index),
+            3 => Self::Sent,
+            4 => Self::Peer(index),
+            _ => return None,
+        })
+    }
+}
+
+impl Runtime {
+    /// Sends a message to a peer that is reached by verbs. False: not now.
+    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
+    pub fn post(
+        &mut self,
+        peer: u32,
+        kind: Kind,
+        flags: u8,
+        tag: i32,
+        context: u64,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<bool> {
+        if self.ready(peer)? == Ready::NotYet {
+            return Ok(false);
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
+        let entry = &mut self.peers[peer as usize];
+        let seq = entry.sent.wrapping_add(1);
+        let head = Envelope {
+            kind,
+            flags,
+            seq: if kind.is_numbered() { seq } else { 0 },
+            ack: entry.received,
+            credit: 0,
+            tag,
+            context,
+        }
+        .emit();
+        let has_gone = net.send(peer, &head, body, source)?;
+        if has_gone && kind.is_numbered() {
+            entry.sent = seq;
+        }
+        Ok(has_gone)
+    }
+}
+
+impl Net {
+    /// Posts a SEND of envelope, body and payload. False if there is no room.
+    fn send(&mut self, peer: u32, head: &[u8; ENVELOPE], body: &[u8], source: Source) -> Outcome<bool> {
+        let length = ENVELOPE + body.len() + source.len();
+        if length > RECEIVE as usize {
+            return Err(MpiError::with(
+                MPI_ERR_INTERN,
+                "a message is longer than a receive buffer",
+            ));
+        }
+        let at = ENVELOPE + body.len();
+        let sent = if length <= INLINE {
+            let mut bytes = [0_u8; INLINE];
+            bytes[..ENVELOPE].copy_from_slice(head);
+            bytes[ENVELOPE..at].copy_from_slice(body);
+            source.copy_into(&mut bytes[at..length]);
+            let elements = [Element::inline(&bytes[..length])];
+            let request = SendWr::send(Id::Peer(peer).code(), &elements);
+            self.submit(peer, request, SendFlags::INLINE, What::Room)?
+        } else {
+            let Some(buffer) = self.free.pop() else {
+                return Ok(false);
+            };
+            self.stages.write(buffer, 0, head);
+            self.stages.write(buffer, ENVELOPE as u32, body);
+            self.stages.fill(buffer, at as u32, source);
+            let elements = [self.stages.element(buffer, length as u32)];
+            let request = SendWr::send(Id::Peer(peer).code(), &elements);
+            let what = What::Buffer(buffer);
+            let sent = self.submit(peer, request, SendFlags::empty(), what)?;
+            if !sent {
+                self.free.push(buffer);
+            }
+            sent
+        };
+        self.stats.sends += u64::from(sent);
+        Ok(sent)
+    }
+
+    /// Posts a request to a connected peer. False if its queue is full.
+    fn submit(
+        &mut self,
+        peer: u32,
+        request: SendWr<'_>,
+        flags: SendFlags,
+        what: What,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        let Some(qp) = link.qp.as_ref().filter(|_| link.room() > 0) else {
+            return Ok(false);
+        };
+        let signaled = link.must_signal(what, self.closing);
+        let flags = if signaled {
+            flags | SendFlags::SIGNALED
+        } else {
+            flags
+        };
+        match qp.post_send(&mut request.flags(flags)) {
+            Ok(()) => {
+                link.posted(what, signaled);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
+            Err(error) => Err(self.lose(peer, &error.to_string())),
+        }
+    }
+
+    /// The connection to `peer` is gone.
+    #[cold]
+    fn lose(&mut self, peer: u32, why: &str) -> MpiError {
+        let text = format!("the connection to rank {peer} by {} is lost: {why}", self.name);
+        if let Some(link) = &mut self.links[peer as usize] {
+            link.lost.get_or_insert_with(|| text.clone());
+            link.moving.clear();
+        }
+        MpiError::with(MPI_ERR_PROC_ABORTED, text)
+    }
+
+    /// The rank behind one of our queue pairs.
+    #[inline]
+    fn rank_of(&mut self, number: u32) -> Option<u32> {
+        if self.last.0 == number {
+            return Some(self.last.1);
+        }
+        let rank = *self.by_number.get(&number)?;
+        self.last = (number, rank);
+        Some(rank)
+    }
+
+    /// Nanoseconds since the device was opened.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// An error of the device, in words.
+#[cold]
+fn refused(what: &str, name: &str, error: &dyn std::fmt::Display) -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, format!("{name}: cannot {what}: {error}"))
+}
+
+/// A verb that failed.
+#[cold]
+fn failed(name: &str, error: VerbsError) -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, format!("{name}: {error}"))
+}

@@ -1,0 +1,331 @@
+//! How connections come about: cards, set-up datagrams, queue pairs.
+
+use super::device::{MOST_DATAGRAMS, PORT};
+use super::link::{DEPTH, Link};
+use super::{INLINE, Id, Net, Ready, failed};
+use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+use crate::errors::{MpiError, Outcome};
+use crate::runtime::Runtime;
+use ferriband_ibv::{
+    Access, Ah, Element, Gid, Lid, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts,
+    SendFlags, SendWr, VerbsError,
+};
+use ferriband_mpi_proto::connect::{Card, DATAGRAM, Datagram, Endpoint, Machine, Reason, Step};
+
+/// READs that one side has under way at most.
+const READS: u32 = 16;
+/// Wait for a response: 4.096 us times 2 to this power (67 ms), so often.
+const TIMEOUT: u8 = 14;
+const RETRIES: u8 = 7;
+/// A peer without a posted receive is tried again for ever: its process is there, and will come to it.
+const FOR_EVER: u8 = 7;
+/// The pause before that, in the API's code: 0.01 ms.
+const RNR_TIMER: u8 = 1;
+
+impl Runtime {
+    /// Whether `peer` can be sent to; the first to ask begins to connect.
+    #[inline]
+    pub(super) fn ready(&mut self, peer: u32) -> Outcome<Ready> {
+        if let Some(net) = &self.net
+            && let Some(link) = &net.links[peer as usize]
+            && link.machine.is_connected()
+            && link.lost.is_none()
+        {
+            return Ok(Ready::Yes);
+        }
+        self.begin(peer)
+    }
+
+    #[cold]
+    fn begin(&mut self, peer: u32) -> Outcome<Ready> {
+        let Some(net) = &mut self.net else {
+            return Err(MpiError::with(
+                MPI_ERR_OTHER,
+                format!("rank {peer} cannot be reached"),
+            ));
+        };
+        if let Some(link) = &net.links[peer as usize] {
+            if let Some(why) = &link.lost {
+                return Err(MpiError::with(MPI_ERR_PROC_ABORTED, why.clone()));
+            }
+            if !link.machine.is_idle() {
+                return Ok(Ready::NotYet);
+            }
+        }
+        // A rank that has not come to MPI_Init has left no card; its message waits.
+        let Some(card) = self.host.as_ref().and_then(|host| host.card(peer)) else {
+            return Ok(Ready::NotYet);
+        };
+        net.find_way(peer, &card)?;
+        let own = net
+            .queue_pair(peer)
+            .map_err(|error| failed(&net.name, error))?;
+        let now_ns = net.now_ns();
+        net.link(peer).machine.want(own, now_ns);
+        net.watch(peer);
+        net.transmit(peer)?;
+        Ok(Ready::NotYet)
+    }
+
+    /// A set-up datagram may lie in buffer `index`.
+    pub(super) fn take_datagram(&mut self, index: u32, length: u32) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let mut bytes = [0; DATAGRAM];
+        let is_whole = length as usize == DATAGRAM + super::device::GRH as usize;
+        net.datagrams.read(index, super::device::GRH, &mut bytes);
+        net.listen(index)?;
+        let ranks = net.links.len() as u32;
+        let datagram = Datagram::parse(&bytes).filter(|_| is_whole);
+        // What is no datagram for this rank from one of the job is nothing: anybody may send to a datagram queue pair.
+        let Some(datagram) = datagram.filter(|one| one.is_for(net.me, ranks, net.secret)) else {
+            return Ok(());
+        };
+        let peer = datagram.from;
+        if !self.peers[peer as usize].by_verbs {
+            return Ok(());
+        }
+        let step = net.link(peer).machine.handle_datagram(&datagram);
+        self.step(peer, step)
+    }
+
+    /// Looks after connections that are being set up. True if something happened.
+    #[cold]
+    pub(super) fn set_up(&mut self) -> Outcome<bool> {
+        let mut did = false;
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
+        let now_ns = net.now_ns();
+        for at in (0..net.setting_up.len()).rev() {
+            let Some(net) = &mut self.net else {
+                break;
+            };
+            let Some(peer) = net.setting_up.get(at).copied() else {
+                continue;
+            };
+            let link = net.link(peer);
+            let step = link.machine.handle_timeout(now_ns);
+            if link.machine.poll_timeout().is_none() && link.machine.poll_transmit().is_none() {
+                link.is_setting_up = false;
+                net.setting_up.swap_remove(at);
+                did = true;
+            }
+            self.step(peer, step)?;
+        }
+        Ok(did)
+    }
+
+    /// Does what the machine of `peer` asks for.
+    pub(super) fn step(&mut self, peer: u32, step: Step) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let card = self.host.as_ref().and_then(|host| host.card(peer));
+        match step {
+            Step::None | Step::Established => (),
+            Step::Answer(end) => {
+                let own = match card {
+                    Some(card) => {
+                        net.find_way(peer, &card)?;
+                        net.queue_pair(peer)
+                    }
+                    None => return Ok(()),
+                };
+                let done = own.and_then(|own| net.connect(peer, &end).map(|()| own));
+                let now_ns = net.now_ns();
+                let machine = &mut net.link(peer).machine;
+                match done {
+                    Ok(own) => machine.accept(own, now_ns),
+                    Err(error) => machine.refuse(error.errno().unsigned_abs()),
+                }
+            }
+            Step::Connect(end) => {
+                let done = net.connect(peer, &end);
+                let machine = &mut net.link(peer).machine;
+                match done {
+                    Ok(()) => machine.connected(),
+                    Err(error) => machine.refuse(error.errno().unsigned_abs()),
+                }
+            }
+            Step::Quiet => eprintln!(
+                "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
+                self.rank, net.name, net.name
+            ),
+            Step::Failed(reason) => {
+                let why = match reason {
+                    Reason::Refused(errno) => format!(
+                        "it refuses a connection: {}",
+                        std::io::Error::from_raw_os_error(errno.cast_signed())
+                    ),
+                    Reason::Own(errno) => format!(
+                        "no queue pair can be connected to it: {}",
+                        std::io::Error::from_raw_os_error(errno.cast_signed())
+                    ),
+                };
+                return Err(net.lose(peer, &why));
+            }
+        }
+        net.watch(peer);
+        net.transmit(peer)
+    }
+}
+
+impl Net {
+    /// What is known of the connection to `peer`.
+    pub(super) fn link(&mut self, peer: u32) -> &mut Link {
+        let (me, secret) = (self.me, self.secret);
+        self.links[peer as usize]
+            .get_or_insert_with(|| Box::new(Link::new(Machine::new(me, peer, secret))))
+    }
+
+    /// The time at which a connection being set up needs attention, in nanoseconds from now.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let now_ns = self.now_ns();
+        self.setting_up
+            .iter()
+            .filter_map(|peer| self.links[*peer as usize].as_ref()?.machine.poll_timeout())
+            .min()
+            .map(|at| at.saturating_sub(now_ns))
+    }
+
+    fn watch(&mut self, peer: u32) {
+        let link = self.link(peer);
+        if !link.is_setting_up {
+            link.is_setting_up = true;
+            self.setting_up.push(peer);
+        }
+    }
+
+    /// Sends what the machine of `peer` has to say, if there is room; else later.
+    fn transmit(&mut self, peer: u32) -> Outcome {
+        if self.datagrams_under_way >= MOST_DATAGRAMS {
+            return Ok(());
+        }
+        let key = self.qkey();
+        let link = self.link(peer);
+        let (Some(datagram), Some((ah, number))) = (link.machine.poll_transmit(), &link.way) else {
+            return Ok(());
+        };
+        let bytes = datagram.emit();
+        let elements = [Element::inline(&bytes)];
+        let mut request = SendWr::send(Id::Sent.code(), &elements)
+            .flags(SendFlags::INLINE | SendFlags::SIGNALED)
+            .to(ah, Qpn(*number), key);
+        let posted = self.ud.post_send(&mut request);
+        posted.map_err(|error| failed(&self.name, error))?;
+        self.datagrams_under_way += 1;
+        self.link(peer).machine.sent();
+        Ok(())
+    }
+
+    fn find_way(&mut self, peer: u32, card: &Card) -> Outcome {
+        if self.link(peer).way.is_some() {
+            return Ok(());
+        }
+        if card.is_ethernet != self.card.is_ethernet {
+            let text = "it is on another kind of network";
+            return Err(self.lose(peer, text));
+        }
+        let route = self.route(card.lid, card.gid);
+        let ah = Ah::create(&self.pd, &route).map_err(|error| failed(&self.name, error))?;
+        self.link(peer).way = Some((ah, card.qpn));
+        Ok(())
+    }
+
+    fn route(&self, lid: u16, gid: [u8; 16]) -> Route {
+        Route {
+            dlid: Lid(lid),
+            global: self
+                .card
+                .is_ethernet
+                .then_some((Gid(gid), self.gid_index)),
+            hop_limit: 64,
+            port: PORT,
+            ..Route::default()
+        }
+    }
+
+    /// Makes the queue pair for `peer`, unless there is one; its end.
+    fn queue_pair(&mut self, peer: u32) -> Result<Endpoint, VerbsError> {
+        if self.link(peer).qp.is_none() {
+            let caps = QpCaps {
+                send_wr: DEPTH,
+                recv_wr: 0,
+                send_sge: 1,
+                recv_sge: 1,
+                inline: INLINE as u32,
+            };
+            let init = QpInit {
+                caps,
+                srq: Some(&self.srq),
+                ..QpInit::new(QpType::Rc, &self.cq, &self.cq)
+            };
+            let qp = Qp::create(&self.pd, &init)?;
+            qp.init(
+                PORT,
+                0,
+                Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
+            )?;
+            self.by_number.insert(qp.number().0, peer);
+            let link = self.link(peer);
+            link.psn = psn(qp.number().0);
+            link.qp = Some(qp);
+        }
+        let (card, mtu) = (self.card, self.mtu);
+        let link = self.link(peer);
+        let qpn = link.qp.as_ref().map_or(0, |qp| qp.number().0);
+        Ok(Endpoint {
+            qpn,
+            psn: link.psn,
+            mtu: mtu.to_c() as u8,
+            lid: card.lid,
+            gid: card.gid,
+        })
+    }
+
+    /// Takes the queue pair for `peer` to where it may send to `end`.
+    fn connect(&mut self, peer: u32, end: &Endpoint) -> Result<(), VerbsError> {
+        let mtu = Mtu::from_c(self.mtu.to_c().min(u32::from(end.mtu)));
+        let route = self.route(end.lid, end.gid);
+        let deep = |most: u32| u8::try_from(most.min(READS)).unwrap_or(1).max(1);
+        let (theirs, ours) = (
+            deep(self.limits.max_rd_atomic),
+            deep(self.limits.max_init_rd_atomic),
+        );
+        let link = self.link(peer);
+        let (Some(qp), psn) = (link.qp.clone(), link.psn) else {
+            return Ok(());
+        };
+        qp.ready_to_receive(&Rtr {
+            peer: Qpn(end.qpn),
+            route,
+            rq_psn: end.psn,
+            mtu,
+            max_dest_rd_atomic: theirs,
+            min_rnr_timer: RNR_TIMER,
+        })?;
+        qp.ready_to_send(&Rts {
+            sq_psn: psn,
+            max_rd_atomic: ours,
+            timeout: TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: FOR_EVER,
+        })
+    }
+
+    /// READs that may be under way to one peer.
+    pub(super) fn most_reads(&self) -> u32 {
+        self.limits.max_init_rd_atomic.clamp(1, READS)
+    }
+}
+
+/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a former connection do not fit.
+fn psn(number: u32) -> u32 {
+    let mut random = [0_u8; 4];
+    // A failure leaves zeros, which is a PSN like any other.
+    let _ = std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random));
+    (u32::from_ne_bytes(random) ^ number) & 0x00ff_ffff
+}
