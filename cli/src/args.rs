@@ -751,6 +751,13 @@ pub struct MpirunArgs {
     /// Where ranks may run.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "none")]
     pub bind: Binding,
+    /// How ranks of this machine reach one another.
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub same_host: Option<SameHost>,
+    /// Network namespaces, which ranks are dealt to in turn, as cards are: each is a host of its own, and hosts reach one another by RoCE (root alone may
+    /// do that).
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub netns: Vec<String>,
     /// Set a variable of the ranks' environment. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub env: Vec<String>,
@@ -768,6 +775,25 @@ pub struct MpirunArgs {
         value_name = "PROGRAM"
     )]
     pub command: Vec<OsString>,
+}
+
+/// How ranks of one machine reach one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SameHost {
+    /// By memory that they share (the default).
+    Mapped,
+    /// By the device, as ranks of other hosts are reached.
+    Verbs,
+}
+
+impl SameHost {
+    /// As the ranks read it.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Verbs => "verbs",
+        }
+    }
 }
 
 /// Who gets the standard input.

@@ -182,6 +182,49 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
 }
 
 #[test]
+fn the_same_messages_go_by_verbs() {
+    for (name, ranks, long) in [
+        ("ring", 2, "get"),
+        ("ring", 3, "put"),
+        ("pairs", 2, "put"),
+        ("pairs", 4, "get"),
+        ("collectives", 4, "get"),
+        ("schedules", 3, "get"),
+        ("schedules", 4, "put"),
+        ("datatypes", 2, "get"),
+        ("derived", 2, "put"),
+    ] {
+        let program = Program::new(name);
+        let long = format!("FERRIBAND_MPI_RNDV={long}");
+        let said = program.succeeds(ranks, &["--same-host", "verbs", "--env", &long]);
+        assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
+    }
+    let hello = Program::new("hello");
+    let wrong = hello.run(2, &["--env", "FERRIBAND_MPI_SAME_HOST=shm"], &[]);
+    let complained = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        complained.contains("FERRIBAND_MPI_SAME_HOST=shm: it can be mapped or verbs"),
+        "{complained}"
+    );
+    let wrong = hello.run(
+        2,
+        &[
+            "--same-host",
+            "verbs",
+            "--env",
+            "FERRIBAND_MPI_DEVICE=mlx9_0",
+        ],
+        &[],
+    );
+    let complained = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        complained.contains("no active device mlx9_0 (FERRIBAND_MPI_DEVICE)")
+            && complained.contains("ferri0"),
+        "{complained}"
+    );
+}
+
+#[test]
 fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
     let fails = Program::new("fails");
     for (how, status, word) in [

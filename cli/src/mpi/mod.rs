@@ -12,7 +12,7 @@ mod signals;
 use crate::args::{MpirunArgs, StdinTo};
 use crate::failure::Failure;
 use crate::launch;
-use ranks::{End, Rank};
+use ranks::{End, Rank, Started};
 use share::Share;
 use signals::Signals;
 use std::process::ExitCode;
@@ -42,8 +42,17 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         cause: None,
     };
     let settings = launch::library_settings()?;
+    let hosts = ranks::hosts(&args.netns)?;
     for rank in 0..args.ranks {
-        match Rank::start(rank, args, &share, &cores, &settings, job.signals.mask()) {
+        let host = rank as usize % hosts.len().max(1);
+        share.set_host(rank, host as u32)?;
+        let started = Started {
+            settings: &settings,
+            cores: &cores,
+            netns: hosts.get(host),
+            mask: job.signals.mask(),
+        };
+        match Rank::start(rank, args, &share, &started) {
             Ok(started) => job.ranks.push(started),
             Err(failure) => {
                 job.end(u8::from(failure.exit_status == 0).max(failure.exit_status));

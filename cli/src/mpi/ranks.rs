@@ -5,11 +5,13 @@ use super::share::Share;
 use crate::args::{Binding, MpirunArgs};
 use crate::failure::Failure;
 use crate::launch;
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK};
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, SAME_HOST};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A rank's process.
@@ -22,6 +24,18 @@ pub struct Rank {
     out: Stream<ChildStdout>,
     err: Stream<ChildStderr>,
     input: Option<ChildStdin>,
+}
+
+/// What ranks are started with, beside what the user has said.
+pub struct Started<'a> {
+    /// Environment.
+    pub settings: &'a [(&'static str, OsString)],
+    /// Cores that ranks may use.
+    pub cores: &'a [usize],
+    /// The network namespace that the rank enters.
+    pub netns: Option<&'a OwnedFd>,
+    /// The rank's signal mask.
+    pub mask: libc::sigset_t,
 }
 
 /// How a process has ended.
@@ -49,10 +63,9 @@ impl Rank {
         number: u32,
         args: &MpirunArgs,
         share: &Share,
-        cores: &[usize],
-        settings: &[(&'static str, OsString)],
-        mask: libc::sigset_t,
+        started: &Started<'_>,
     ) -> Result<Self, Failure> {
+        let (cores, mask) = (started.cores, started.mask);
         let (program, arguments) = args
             .command
             .split_first()
@@ -63,7 +76,8 @@ impl Rank {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .envs(settings.iter().map(|(name, value)| (name, value)))
+            .envs(started.settings.iter().map(|(name, value)| (name, value)))
+            .envs(args.same_host.map(|way| (SAME_HOST, way.setting())))
             .env(HOST_FD, share.fd().to_string())
             .env(BELLS, names.join(","))
             .env(LOCAL_RANK, number.to_string())
@@ -82,8 +96,9 @@ impl Rank {
         let core = (args.bind == Binding::Core && !is_crowded).then(|| cores[number as usize]);
         let parent = std::process::id().cast_signed();
         let host = share.fd();
+        let netns = started.netns.map(AsRawFd::as_raw_fd);
         // SAFETY: what is called between fork and exec takes no lock and no memory.
-        unsafe { command.pre_exec(move || become_rank(parent, host, &bells, core, &mask)) };
+        unsafe { command.pre_exec(move || become_rank(parent, netns, host, &bells, core, &mask)) };
         let mut child = command
             .spawn()
             .map_err(|error| launch::explain(program, &error))?;
@@ -160,6 +175,7 @@ impl Rank {
 /// Between fork and exec: a group of its own, dead with its parent, with the descriptors of the job.
 fn become_rank(
     parent: libc::pid_t,
+    netns: Option<RawFd>,
     host: RawFd,
     bells: &[RawFd],
     core: Option<usize>,
@@ -173,6 +189,11 @@ fn become_rank(
             libc::_exit(1);
         }
         libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+        if let Some(netns) = netns
+            && libc::setns(netns, libc::CLONE_NEWNET) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
         libc::fcntl(host, libc::F_SETFD, 0);
         for bell in bells {
             libc::fcntl(*bell, libc::F_SETFD, 0);
@@ -184,6 +205,28 @@ fn become_rank(
         }
     }
     Ok(())
+}
+
+/// The network namespaces with these names, or these paths.
+pub fn hosts(names: &[String]) -> Result<Vec<OwnedFd>, Failure> {
+    names
+        .iter()
+        .map(|name| {
+            let path = if name.contains('/') {
+                PathBuf::from(name)
+            } else {
+                Path::new("/run/netns").join(name)
+            };
+            File::open(&path).map(OwnedFd::from).map_err(|error| {
+                Failure::io(
+                    "open",
+                    &format!("network namespace {}", path.display()),
+                    &error,
+                )
+                .remedy("name one of `ip netns list`, or a path such as /proc/PID/ns/net")
+            })
+        })
+        .collect()
 }
 
 /// The cores that this process may use.

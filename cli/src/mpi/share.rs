@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use ferriband_mpi_proto::segment::{Layout, Life, area};
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
@@ -39,7 +40,12 @@ impl Share {
         }
         // SAFETY: a new descriptor.
         let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        let job = u64::from(std::process::id());
+        // What names the job is also what tells its ranks from strangers on a network.
+        let mut job = [0; 8];
+        File::open("/dev/urandom")
+            .and_then(|mut random| random.read_exact(&mut job))
+            .map_err(|error| Failure::io("read", "/dev/urandom", &error))?;
+        let job = u64::from_ne_bytes(job);
         segment
             .set_len(layout.total())
             .and_then(|()| segment.write_all_at(&layout.header(job), 0))
@@ -75,6 +81,13 @@ impl Share {
     /// Descriptors of the bells, in the order of ranks.
     pub fn bells(&self) -> Vec<RawFd> {
         self.bells.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Says which host a rank is on, before it runs.
+    pub fn set_host(&self, rank: u32, host: u32) -> Result<(), Failure> {
+        self.segment
+            .write_all_at(&host.to_ne_bytes(), self.layout.area(rank) + area::HOST)
+            .map_err(|error| Failure::io("write to", "the ranks' shared memory", &error))
     }
 
     /// Where in its life a rank says it is.

@@ -217,7 +217,7 @@ fn silence_is_mentioned_once_and_never_given_up() {
     let mut world = World::new();
     world.want(0);
     let mut sent = 0;
-    while world.now_ns < 3600_000 * MILLISECOND {
+    while world.now_ns < 3_600_000 * MILLISECOND {
         sent += world.network.len();
         world.network.clear();
         let at = world.machines[0].poll_timeout().expect("it asks again");

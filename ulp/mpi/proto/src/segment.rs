@@ -25,6 +25,9 @@ pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
 /// Environment of a rank: 0 if long messages are to come in pieces, as they do where the kernel lets no rank read another's memory.
 pub const READS_PEERS: &str = "FERRIBAND_MPI_READS_PEERS";
 
+/// Environment of a rank: `mapped`, or `verbs` if ranks of one host go by the device, too.
+pub const SAME_HOST: &str = "FERRIBAND_MPI_SAME_HOST";
+
 /// More ranks than this cannot share a segment.
 pub const MAX_RANKS: u32 = 512;
 
@@ -52,8 +55,14 @@ pub mod area {
     pub const FATAL: u64 = 72;
     /// u32: the code of MPI_Abort.
     pub const ABORT_CODE: u64 = 76;
+    /// u32, written by the launcher: ranks with the same number are on one host.
+    pub const HOST: u64 = 80;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
+    /// u32: 1 if the rank's card lies below.
+    pub const HAS_CARD: u64 = 192;
+    /// A [`crate::connect::Card`].
+    pub const CARD: u64 = 200;
 }
 
 /// Offsets in a channel's line.
@@ -214,7 +223,8 @@ mod tests {
             let last = places.last().expect("some");
             assert_eq!(last.0 + last.1, layout.total());
         }
-        assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= AREA);
+        assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= area::HAS_CARD);
+        assert!(area::CARD + crate::connect::CARD as u64 <= AREA);
     }
 
     #[test]

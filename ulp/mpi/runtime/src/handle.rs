@@ -113,6 +113,11 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
+    /// All indexes are below this.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -5,9 +5,10 @@ use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Bells, Host, Segment, inherit};
+use crate::net::{Net, Wanted};
 use crate::runtime::{Runtime, Settings, WORLD};
+use crate::settings::Chosen;
 use crate::wait::wait_for;
-use ferriband_mpi_proto::fast::Shape;
 use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, Life, READS_PEERS};
 use std::env;
 use std::os::fd::RawFd;
@@ -22,8 +23,11 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         Err(_) => None,
     };
     let is_crowded = env::var(CROWDED).is_ok_and(|value| value == "1");
+    let chosen = Chosen::from_env()?;
     let settings = Settings {
-        eager: Shape::DEFAULT.longest() as usize,
+        eager: chosen.eager,
+        puts: chosen.puts,
+        piece: chosen.piece,
         spins: if is_crowded { 0 } else { SPINS },
         reads_peers: env::var(READS_PEERS).map_or(true, |value| value != "0"),
         threads: threads.min(MPI_THREAD_MULTIPLE),
@@ -32,7 +36,31 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         host.set_life(Life::Alive);
         inherit::let_ranks_read();
     }
-    Runtime::new(host, settings)
+    let mut runtime = Runtime::new(host, settings)?;
+    reach_others(&mut runtime, &chosen)?;
+    Ok(runtime)
+}
+
+/// Opens a device if there are ranks that are reached by one, and leaves this rank's card for them.
+fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
+    let Some(host) = &runtime.host else {
+        return Ok(());
+    };
+    let (me, ranks) = (host.me(), host.ranks());
+    for rank in (0..ranks).filter(|rank| *rank != me) {
+        let is_near = host.host_of(rank) == host.host_of(me);
+        runtime.peers[rank as usize].by_verbs = chosen.verbs_everywhere || !is_near;
+    }
+    if runtime.peers.iter().any(|peer| peer.by_verbs) {
+        let wanted = Wanted {
+            name: chosen.device.as_deref(),
+            ethernet: !host.is_alone(),
+        };
+        let net = Net::open(wanted, me, ranks, host.secret())?;
+        host.set_card(&net.card);
+        runtime.net = Some(Box::new(net));
+    }
+    Ok(())
 }
 
 fn join(fd: &str) -> Outcome<Host> {
@@ -81,10 +109,15 @@ fn join(fd: &str) -> Outcome<Host> {
 
 /// Waits for all ranks and for what is still to be sent, and tells the launcher that this rank may go.
 pub fn finish(guard: &mut Guard) -> Outcome {
+    guard.close_net()?;
+    wait_for(guard, |guard| guard.is_drained())?;
     collective::barrier(guard, WORLD)?;
-    wait_for(guard, |guard| guard.stalled.is_empty())?;
+    wait_for(guard, |guard| {
+        guard.stalled.is_empty() && guard.is_drained()
+    })?;
     if let Some(host) = &guard.host {
         host.set_life(Life::Finalized);
     }
+    guard.linger();
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::constants::{
 use crate::errors::{MpiError, Outcome};
 use crate::host::{self, Sink, Source};
 use crate::request::{Request, Work, status};
-use crate::runtime::{Body, Content, Held, Queued, Runtime};
+use crate::runtime::{Body, Content, Held, Place, Queued, Runtime};
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
 use ferriband_mpi_proto::fast::{Push, Shape};
 use ferriband_mpi_proto::matching;
@@ -96,15 +96,22 @@ impl Runtime {
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
-            let (address, mode) = match source.address() {
-                Some(address) => (address, envelope::GET),
-                None => (0, envelope::PUT),
+            let place = if self.peers[to.peer as usize].by_verbs {
+                self.offer(to.peer, request, source)?
+            } else {
+                source.address().map(|address| Place { address, rkey: 0 })
             };
+            let mode = if place.is_some() {
+                envelope::GET
+            } else {
+                envelope::PUT
+            };
+            let Place { address, rkey } = place.unwrap_or_default();
             let rts = envelope::Rts {
                 send_request: self.token(request).into(),
                 length: (source.len() as u64).into(),
                 address: address.into(),
-                rkey: 0.into(),
+                rkey: rkey.into(),
                 mode: mode.into(),
             };
             message.kind = Kind::Rts;
@@ -116,7 +123,7 @@ impl Runtime {
     }
 
     /// What names a request to a peer.
-    fn token(&self, request: u32) -> u64 {
+    pub fn token(&self, request: u32) -> u64 {
         u64::from(self.requests.handle(request).cast_unsigned())
     }
 
@@ -164,7 +171,7 @@ impl Runtime {
     }
 
     /// A message without a request of its own: an answer.
-    fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
+    pub fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
         self.queue(
             peer,
             Queued {
@@ -282,6 +289,9 @@ impl Runtime {
         source: Source,
     ) -> Outcome<bool> {
         if self.peers[peer as usize].outlet.is_none() {
+            if self.peers[peer as usize].by_verbs {
+                return self.post(peer, kind, flags, tag, context, body, source);
+            }
             self.open(peer)?;
         }
         let entry = &mut self.peers[peer as usize];
@@ -425,9 +435,9 @@ impl Runtime {
             Content::Remote {
                 request,
                 length,
-                address,
+                place,
             } => {
-                self.fetch(receive, rank, tag, request, length, address)?;
+                self.fetch(receive, rank, tag, request, length, place)?;
             }
         }
         if let Some(seq) = synchronous {
@@ -466,13 +476,20 @@ impl Runtime {
         tag: i32,
         request: u64,
         length: u64,
-        address: Option<u64>,
+        place: Option<Place>,
     ) -> Outcome {
         let peer = self.requests[receive].peer;
         let sink = self.requests[receive].sink;
         let wanted = length.min(sink.len() as u64);
         let mut is_here = wanted == 0;
-        if let Some(address) = address.filter(|_| self.settings.reads_peers && !is_here) {
+        if self.peers[peer as usize].by_verbs {
+            let lengths = (length, wanted);
+            if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, place)? {
+                return Ok(());
+            }
+        } else if let Some(Place { address, .. }) =
+            place.filter(|_| self.settings.reads_peers && !is_here)
+        {
             let pid = self.host.as_ref().map_or(0, |host| host.pid(peer));
             match host::read_peer(pid, address, &sink.part(0, wanted as usize)) {
                 Ok(()) => is_here = true,
@@ -520,7 +537,8 @@ impl Runtime {
         self.fin(peer, request, 0, class)
     }
 
-    fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
+    /// Tells a peer that its request has been read, or is written.
+    pub fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
         let fin = envelope::Fin {
             request: request.into(),
             offset: 0.into(),
@@ -531,8 +549,8 @@ impl Runtime {
         self.answer(peer, Kind::Fin, fin.as_bytes())
     }
 
-    /// The receiver asks for a message in pieces.
-    pub fn asked_for_pieces(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
+    /// The receiver asks for a message: in pieces, or to be written to its memory.
+    pub fn asked_for(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
         let Some(request) = self.named(cts.send_request.get(), peer) else {
             return Err(self.broken(peer));
         };
@@ -544,6 +562,16 @@ impl Runtime {
         if !fits {
             return Err(self.broken(peer));
         }
+        let place = Place {
+            address: cts.address.get(),
+            rkey: cts.rkey.get(),
+        };
+        if place.address != 0 {
+            self.requests[request].work = Work::Moving { expected: length };
+            return self.write_by_verbs(peer, request, cts.receive_request.get(), length, place);
+        }
+        self.withdraw(request);
+        let entry = &self.requests[request];
         let piece = envelope::Piece {
             receive_request: cts.receive_request,
             offset: 0.into(),
@@ -562,15 +590,19 @@ impl Runtime {
         self.queue(peer, message)
     }
 
-    /// The receiver has the message, or will never have it.
+    /// A message has been read by its receiver, or will never be; or its sender has written it.
     pub fn fetched(&mut self, peer: u32, fin: &envelope::Fin) -> Outcome {
-        let request = self.named(fin.request.get(), peer);
-        let Some(request) =
-            request.filter(|request| self.requests[*request].work == Work::Rendezvous)
-        else {
+        let Some(request) = self.named(fin.request.get(), peer) else {
             return Err(self.broken(peer));
         };
-        self.requests[request].status.error = fin.status.get().cast_signed();
+        let entry = &mut self.requests[request];
+        let is_receive = entry.source.is_empty();
+        match entry.work {
+            Work::Rendezvous => entry.status.error = fin.status.get().cast_signed(),
+            Work::Moving { expected } if is_receive && fin.length.get() == expected => (),
+            _ => return Err(self.broken(peer)),
+        }
+        self.withdraw(request);
         self.finish(request);
         Ok(())
     }

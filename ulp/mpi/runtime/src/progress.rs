@@ -2,7 +2,7 @@
 
 use crate::errors::Outcome;
 use crate::host::Source;
-use crate::runtime::{Content, Held, Inbound, Runtime};
+use crate::runtime::{Content, Held, Inbound, Place, Runtime};
 use ferriband_mpi_proto::envelope::{
     Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Rts, SYNC,
 };
@@ -33,6 +33,9 @@ impl Runtime {
         {
             self.accept(rank)?;
             did = true;
+        }
+        if self.net.is_some() {
+            did |= self.poll_net()?;
         }
         if !self.stalled.is_empty() {
             did |= self.unstall()?;
@@ -211,7 +214,7 @@ impl Runtime {
             }
             Kind::Cts => {
                 let cts: Cts = self.body_of(from, body)?;
-                self.asked_for_pieces(from, &cts)
+                self.asked_for(from, &cts)
             }
             Kind::Fin => {
                 let fin: Fin = self.body_of(from, body)?;
@@ -230,8 +233,11 @@ impl Runtime {
 
     fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
-        let address = match rts.mode.get() {
-            GET => Some(rts.address.get()),
+        let place = match rts.mode.get() {
+            GET => Some(Place {
+                address: rts.address.get(),
+                rkey: rts.rkey.get(),
+            }),
             PUT => None,
             _ => return Err(self.broken(from)),
         };
@@ -242,7 +248,7 @@ impl Runtime {
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
                 self.requests[receive].peer = from;
-                return self.fetch(receive, rank, envelope.tag, request, length, address);
+                return self.fetch(receive, rank, envelope.tag, request, length, place);
             }
         }
         let held = Held {
@@ -251,7 +257,7 @@ impl Runtime {
             content: Content::Remote {
                 request,
                 length,
-                address,
+                place,
             },
             synchronous: None,
         };

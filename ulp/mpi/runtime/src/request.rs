@@ -26,6 +26,11 @@ pub enum Work {
         /// Of them.
         received: u64,
     },
+    /// A receive whose message is read, or written by its sender: so many bytes.
+    Moving {
+        /// All.
+        expected: u64,
+    },
     /// A collective.
     Collective,
     /// Nothing: the request that every operation has that was over at once.

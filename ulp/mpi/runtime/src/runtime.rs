@@ -7,6 +7,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
 use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
+use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
 use crate::request::{Request, Work};
 use crate::types::{Renamed, Type};
@@ -20,6 +21,8 @@ pub struct Runtime {
     pub rank: u32,
     /// The other ranks of the host; none if this process is alone.
     pub host: Option<Host>,
+    /// Ranks that are reached by verbs; none if no rank is.
+    pub net: Option<Box<Net>>,
     /// Communicators; the world is at 0, the process itself at 1.
     pub comms: Slab<Comm>,
     /// Requests.
@@ -72,6 +75,10 @@ pub struct Settings {
     pub spins: u32,
     /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
     pub reads_peers: bool,
+    /// Whether long messages by verbs are written by their sender.
+    pub puts: bool,
+    /// Bytes of a READ or WRITE of a long message.
+    pub piece: usize,
     /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
     pub threads: i32,
 }
@@ -83,6 +90,8 @@ pub struct Peer {
     pub sent: u32,
     /// Number of the last message from it.
     pub received: u32,
+    /// Whether it is reached by verbs, and not by memory that both share.
+    pub by_verbs: bool,
     /// The channel to it.
     pub outlet: Option<Outlet>,
     /// Whether who sends to it must fence before looking whether it sleeps.
@@ -162,6 +171,15 @@ pub struct Held {
     pub synchronous: Option<u32>,
 }
 
+/// Memory of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Where it begins there.
+    pub address: u64,
+    /// Key for requests; 0 on one host, where none is needed.
+    pub rkey: u32,
+}
+
 /// Where the bytes of a message are.
 pub enum Content {
     /// Here.
@@ -173,7 +191,7 @@ pub enum Content {
         /// Bytes.
         length: u64,
         /// Where they lie there, if they may be read.
-        address: Option<u64>,
+        place: Option<Place>,
     },
     /// In a send of this process to itself.
     Own {
@@ -283,6 +301,7 @@ impl Runtime {
         let mut runtime = Self {
             rank,
             host,
+            net: None,
             comms: Slab::new(Kind::Comm),
             requests: Slab::new(Kind::Request),
             held: Slab::new(Kind::Message),

@@ -67,8 +67,13 @@ impl Idle {
             std::thread::yield_now();
             return Ok(());
         }
+        let (others, timeout_ms) = guard.arm_net()?;
+        if !others.is_empty() && guard.progress()? {
+            *self = Self::default();
+            return Ok(());
+        }
         match &guard.host {
-            Some(host) if !is_shared => host.sleep(-1, || guard.has_work()),
+            Some(host) if !is_shared => host.sleep(&others, timeout_ms, || guard.has_work()),
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
         self.yields = 0;

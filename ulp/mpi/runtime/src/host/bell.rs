@@ -49,18 +49,22 @@ impl Bells {
         }
     }
 
-    /// Waits until somebody has rung for `rank`.
-    pub(super) fn wait(&self, rank: u32, timeout_ms: libc::c_int) {
+    /// Waits until somebody has rung for `rank`, or one of `others` can be read.
+    pub(super) fn wait(&self, rank: u32, others: &[libc::c_int], timeout_ms: libc::c_int) {
         let Some(fd) = self.fds.get(rank as usize) else {
             return;
         };
-        let mut poll = libc::pollfd {
-            fd: *fd,
+        let nobody = libc::pollfd {
+            fd: -1,
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one local structure. An interruption is a wake-up like any other.
-        unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+        let mut polls = [nobody; 4];
+        for (poll, fd) in polls.iter_mut().zip([fd].into_iter().chain(others)) {
+            poll.fd = *fd;
+        }
+        // SAFETY: a local array of that length. An interruption is a wake-up like any other.
+        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) };
     }
 
     /// Takes what has been rung for `rank`. The descriptors do not block.

@@ -16,8 +16,10 @@ pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer};
 pub use segment::Segment;
 
+use ferriband_mpi_proto::connect::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;
 use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area, line};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// This rank's place on its host.
@@ -82,6 +84,49 @@ impl Host {
         self.word(rank, area::PID)
             .load(Ordering::Acquire)
             .cast_signed()
+    }
+
+    /// Number of the host that `rank` is on.
+    pub fn host_of(&self, rank: u32) -> u32 {
+        self.word(rank, area::HOST).load(Ordering::Relaxed)
+    }
+
+    /// Whether all ranks are on one host.
+    pub fn is_alone(&self) -> bool {
+        (0..self.ranks()).all(|rank| self.host_of(rank) == self.host_of(self.me))
+    }
+
+    /// What only ranks of this job know.
+    pub fn secret(&self) -> u64 {
+        self.segment.job()
+    }
+
+    /// Whether `rank` has nothing more to say, and wants to hear nothing.
+    pub fn is_over(&self, rank: u32) -> bool {
+        Life::of(self.word(rank, area::LIFE).load(Ordering::SeqCst)) == Life::Finalized
+    }
+
+    /// Leaves this rank's card for the others.
+    pub fn set_card(&self, card: &Card) {
+        for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
+            let word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
+            self.own(area::CARD + place * 4)
+                .store(word, Ordering::Relaxed);
+        }
+        self.own(area::HAS_CARD).store(1, Ordering::Release);
+    }
+
+    /// The card of `rank`, once it has left one.
+    pub fn card(&self, rank: u32) -> Option<Card> {
+        if self.word(rank, area::HAS_CARD).load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        let mut bytes = [0; CARD];
+        for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
+            let word = self.word(rank, area::CARD + place * 4);
+            four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        Card::parse(&bytes)
     }
 
     /// Opens the channel to `rank`: allocates its block, and tells the receiver. An error is an errno.
@@ -163,14 +208,14 @@ impl Host {
         !self.bells.has_barrier() || self.word(rank, area::HAS_BARRIER).load(Ordering::Acquire) == 0
     }
 
-    /// Sleeps until somebody rings, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
+    /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
     /// rank sleeps.
-    pub fn sleep(&self, timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
+    pub fn sleep(&self, others: &[RawFd], timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
         let asleep = self.own(area::ASLEEP);
         asleep.store(1, Ordering::SeqCst);
         self.bells.barrier();
         if !is_needless() {
-            self.bells.wait(self.me, timeout_ms);
+            self.bells.wait(self.me, others, timeout_ms);
         }
         asleep.store(0, Ordering::SeqCst);
         self.bells.quiet(self.me);

@@ -7,8 +7,9 @@ use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
 use ferriband_mpi_proto::connect::Step;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// Completions that are taken at once.
 const BATCH: usize = 16;
@@ -36,6 +37,9 @@ impl Runtime {
             outcome = outcome.and(net.give_back());
         }
         outcome?;
+        if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
+            self.move_all()?;
+        }
         let did = is_busy && self.set_up()?;
         Ok(count != 0 || did)
     }
@@ -168,9 +172,8 @@ impl Runtime {
     fn abandon(&mut self, peer: u32, class: i32) {
         self.peers[peer as usize].fifo.clear();
         self.stalled.retain(|stalled| *stalled != peer);
-        let concerned: Vec<u32> = self
-            .requests
-            .indexes()
+        let concerned: Vec<u32> = (0..self.requests.places())
+            .filter(|index| self.requests.get(*index).is_some())
             .filter(|index| {
                 let request = &self.requests[*index];
                 !request.done && request.peer == peer
@@ -185,6 +188,55 @@ impl Runtime {
     /// Whether `peer` has said that it needs nothing more.
     fn is_over(&self, peer: u32) -> bool {
         self.host.as_ref().is_some_and(|host| host.is_over(peer))
+    }
+
+    /// The end begins: from here on each request has a completion, so that it can be waited for.
+    pub fn close_net(&mut self) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        net.closing = true;
+        for peer in 0..self.peers.len() as u32 {
+            let is_silent = self.net.as_ref().is_some_and(|net| {
+                net.links[peer as usize]
+                    .as_ref()
+                    .is_some_and(|link| link.has_silent() && link.lost.is_none())
+            });
+            if is_silent {
+                self.queue_note(peer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that was sent by verbs has come.
+    pub fn is_drained(&self) -> bool {
+        self.net.as_ref().is_none_or(|net| {
+            net.links
+                .iter()
+                .flatten()
+                .all(|link| link.is_quiet() || link.lost.is_some())
+        })
+    }
+
+    /// Answers peers that wait for acknowledgements of their last messages, until all are content; then lets the device go.
+    pub fn linger(&mut self) {
+        let begun = Instant::now();
+        while self.net.is_some() && begun.elapsed() < LINGER {
+            let waits = (0..self.peers.len() as u32)
+                .any(|peer| self.peers[peer as usize].by_verbs && !self.is_over(peer));
+            if !waits {
+                break;
+            }
+            // What fails now fails for somebody who has gone.
+            let _ = self.poll_net();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        self.net = None;
+    }
+
+    fn queue_note(&mut self, peer: u32) -> Outcome {
+        self.answer(peer, Kind::Note, &[])
     }
 
     /// Before this process sleeps: the device shall say when something comes. The descriptors to wait on, and for how long at most, in milliseconds.
@@ -215,6 +267,8 @@ impl Runtime {
     }
 }
 
+/// Nobody waits longer for others that have still to leave.
+const LINGER: Duration = Duration::from_secs(5);
 /// How often a rank that sleeps looks whether a peer has come to MPI_Init.
 const CARD_MS: i32 = 2;
 

@@ -1,9 +1,7 @@
 //! Opening a device, and what is made of it for all peers.
 
 use super::memory::{Buffers, Reach};
-use super::{
-    Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, STAGES, Stats, failed, refused,
-};
+use super::{Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, STAGES, Stats, failed, refused};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use ferriband_ibv::{
@@ -114,6 +112,7 @@ impl Net {
             setting_up: Vec::new(),
             offers: HashMap::new(),
             transfers: Vec::new(),
+            movers: Vec::new(),
             started: Instant::now(),
             closing: false,
             stats: Stats::default(),

@@ -134,16 +134,18 @@ impl Reach {
         source: Source,
         purpose: Purpose,
     ) -> Result<Option<Reachable>, VerbsError> {
-        let address = source.address();
-        self.range(address, source.len(), Access::REMOTE_READ, purpose)
-            .map(Some)
+        source
+            .address()
+            .map(|address| self.range(address, source.len(), Access::REMOTE_READ, purpose))
+            .transpose()
     }
 
     /// Lets requests write to `sink`; none if it is no one range.
     pub fn sink(&mut self, sink: Sink, purpose: Purpose) -> Result<Option<Reachable>, VerbsError> {
-        let address = sink.pointer().addr() as u64;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        self.range(address, sink.len(), access, purpose).map(Some)
+        sink.pointer()
+            .map(|start| self.range(start.addr() as u64, sink.len(), access, purpose))
+            .transpose()
     }
 
     fn range(

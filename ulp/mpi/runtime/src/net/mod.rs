@@ -11,6 +11,8 @@ mod long;
 pub mod memory;
 mod setup;
 
+pub use device::Wanted;
+
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
@@ -76,10 +78,12 @@ pub struct Net {
     /// Messages that peers may read: by the index of their request.
     offers: HashMap<u32, Reachable>,
     transfers: Vec<Option<Transfer>>,
+    /// Ranks with long messages that are not posted whole.
+    movers: Vec<u32>,
     started: Instant,
     /// The end has begun: each request has a completion.
     closing: bool,
-    /// How many longest messages a staging buffer was not there for.
+    /// What has been counted.
     pub stats: Stats,
 }
 
@@ -178,7 +182,13 @@ impl Runtime {
 
 impl Net {
     /// Posts a SEND of envelope, body and payload. False if there is no room.
-    fn send(&mut self, peer: u32, head: &[u8; ENVELOPE], body: &[u8], source: Source) -> Outcome<bool> {
+    fn send(
+        &mut self,
+        peer: u32,
+        head: &[u8; ENVELOPE],
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<bool> {
         let length = ENVELOPE + body.len() + source.len();
         if length > RECEIVE as usize {
             return Err(MpiError::with(
@@ -248,7 +258,10 @@ impl Net {
     /// The connection to `peer` is gone.
     #[cold]
     fn lose(&mut self, peer: u32, why: &str) -> MpiError {
-        let text = format!("the connection to rank {peer} by {} is lost: {why}", self.name);
+        let text = format!(
+            "the connection to rank {peer} by {} is lost: {why}",
+            self.name
+        );
         if let Some(link) = &mut self.links[peer as usize] {
             link.lost.get_or_insert_with(|| text.clone());
             link.moving.clear();

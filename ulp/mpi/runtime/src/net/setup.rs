@@ -205,14 +205,15 @@ impl Net {
         }
         let key = self.qkey();
         let link = self.link(peer);
-        let (Some(datagram), Some((ah, number))) = (link.machine.poll_transmit(), &link.way) else {
+        let (Some(datagram), Some((ah, number))) = (link.machine.poll_transmit(), link.way.clone())
+        else {
             return Ok(());
         };
         let bytes = datagram.emit();
         let elements = [Element::inline(&bytes)];
         let mut request = SendWr::send(Id::Sent.code(), &elements)
             .flags(SendFlags::INLINE | SendFlags::SIGNALED)
-            .to(ah, Qpn(*number), key);
+            .to(&ah, Qpn(number), key);
         let posted = self.ud.post_send(&mut request);
         posted.map_err(|error| failed(&self.name, error))?;
         self.datagrams_under_way += 1;
@@ -237,10 +238,7 @@ impl Net {
     fn route(&self, lid: u16, gid: [u8; 16]) -> Route {
         Route {
             dlid: Lid(lid),
-            global: self
-                .card
-                .is_ethernet
-                .then_some((Gid(gid), self.gid_index)),
+            global: self.card.is_ethernet.then_some((Gid(gid), self.gid_index)),
             hop_limit: 64,
             port: PORT,
             ..Route::default()

@@ -1,0 +1,349 @@
+//! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
+
+use super::memory::{Purpose, Reachable};
+use super::{Id, Net, failed};
+use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
+use crate::errors::Outcome;
+use crate::host::Source;
+use crate::request::{Work, status};
+use crate::runtime::{Place, Runtime};
+use ferriband_ibv::{RKey, SendFlags, SendWr, VerbsError};
+use ferriband_mpi_proto::envelope::{self, Kind};
+use zerocopy::IntoBytes;
+
+use super::link::What;
+
+/// A long message under way.
+pub struct Transfer {
+    peer: u32,
+    /// The request of this side.
+    request: u32,
+    /// The peer's.
+    token: u64,
+    direction: Direction,
+    remote: Place,
+    length: u64,
+    /// Bytes that have been asked for.
+    next: u64,
+    /// Bytes that have come, or gone.
+    done: u64,
+    /// Bytes of the whole message, for who sent it.
+    whole: u64,
+}
+
+#[derive(Clone)]
+enum Direction {
+    /// From the peer, into this range.
+    Read(Reachable),
+    /// To the peer, from this range.
+    Write(Reachable),
+    /// To the peer, through staging buffers, because elements lie with gaps.
+    Staged(Source),
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Posted {
+    /// Bytes that are under way now.
+    Some(u64),
+    /// No room.
+    None,
+}
+
+impl Runtime {
+    /// Where `peer` may read `source`, until its request is over; none if it shall ask for it instead.
+    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Outcome<Option<Place>> {
+        let purpose = self.purpose(peer);
+        if self.settings.puts {
+            return Ok(None);
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(None);
+        };
+        let range = net.reach.source(source, purpose);
+        let range = range.map_err(|error| net.cannot_reach(error))?;
+        Ok(range.map(|range| {
+            let place = Place {
+                address: range.address(),
+                rkey: range.rkey(),
+            };
+            net.offers.insert(request, range);
+            place
+        }))
+    }
+
+    /// A request's memory need not be reached any more.
+    #[inline]
+    pub fn withdraw(&mut self, request: u32) {
+        if let Some(net) = &mut self.net {
+            net.offers.remove(&request);
+        }
+    }
+
+    /// Begins to fetch a message of `whole` bytes from `peer`, at `place` if it may be read; the first `wanted` bytes of it, some, are received. False if
+    /// it has to come in pieces.
+    pub fn fetch_by_verbs(
+        &mut self,
+        receive: u32,
+        (rank, tag): (u32, i32),
+        token: u64,
+        (whole, wanted): (u64, u64),
+        place: Option<Place>,
+    ) -> Outcome<bool> {
+        let entry = &self.requests[receive];
+        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+        let purpose = match place {
+            Some(_) => Purpose::Own,
+            None => self.purpose(peer),
+        };
+        let own = self.token(receive);
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
+        let range = net.reach.sink(sink, purpose);
+        let Some(range) = range.map_err(|error| net.cannot_reach(error))? else {
+            return Ok(false);
+        };
+        let error = if whole > wanted {
+            MPI_ERR_TRUNCATE
+        } else {
+            MPI_SUCCESS
+        };
+        let entry = &mut self.requests[receive];
+        entry.status = status(rank, tag, error, wanted);
+        entry.work = Work::Moving { expected: wanted };
+        let Some(remote) = place else {
+            let cts = envelope::Cts {
+                send_request: token.into(),
+                receive_request: own.into(),
+                offset: 0.into(),
+                length: wanted.into(),
+                address: range.address().into(),
+                rkey: range.rkey().into(),
+                more: 0.into(),
+            };
+            net.offers.insert(receive, range);
+            self.answer(peer, Kind::Cts, cts.as_bytes())?;
+            return Ok(true);
+        };
+        self.begin_transfer(Transfer {
+            peer,
+            request: receive,
+            token,
+            direction: Direction::Read(range),
+            remote,
+            length: wanted,
+            next: 0,
+            done: 0,
+            whole,
+        })?;
+        Ok(true)
+    }
+
+    /// The receiver asks for the first `length` bytes, some, of a message to be written to `remote`.
+    pub fn write_by_verbs(
+        &mut self,
+        peer: u32,
+        request: u32,
+        token: u64,
+        length: u64,
+        remote: Place,
+    ) -> Outcome {
+        let source = self.requests[request].source.part(0, length as usize);
+        let Some(net) = &mut self.net else {
+            return Err(self.broken(peer));
+        };
+        let range = net.reach.source(source, Purpose::Own);
+        let range = range.map_err(|error| net.cannot_reach(error))?;
+        let direction = range.map_or(Direction::Staged(source), Direction::Write);
+        self.begin_transfer(Transfer {
+            peer,
+            request,
+            token,
+            direction,
+            remote,
+            length,
+            next: 0,
+            done: 0,
+            whole: length,
+        })
+    }
+
+    fn begin_transfer(&mut self, transfer: Transfer) -> Outcome {
+        let peer = transfer.peer;
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let index = match net.transfers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                net.transfers.push(None);
+                net.transfers.len() - 1
+            }
+        };
+        net.transfers[index] = Some(transfer);
+        net.link(peer).moving.push_back(index as u32);
+        if !net.movers.contains(&peer) {
+            net.movers.push(peer);
+        }
+        self.move_on(peer)
+    }
+
+    /// Posts more of the long messages to and from all peers.
+    pub(super) fn move_all(&mut self) -> Outcome {
+        for at in (0..self.net.as_ref().map_or(0, |net| net.movers.len())).rev() {
+            let Some(net) = &mut self.net else {
+                break;
+            };
+            let Some(peer) = net.movers.get(at).copied() else {
+                continue;
+            };
+            self.move_on(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Posts more of the long messages to and from `peer`, as much as there is room for.
+    fn move_on(&mut self, peer: u32) -> Outcome {
+        if self.ready(peer)? == super::Ready::NotYet {
+            return Ok(());
+        }
+        let piece = self.settings.piece as u64;
+        loop {
+            let Some(net) = &mut self.net else {
+                return Ok(());
+            };
+            let Some(index) = net.link(peer).moving.front().copied() else {
+                net.movers.retain(|mover| *mover != peer);
+                return Ok(());
+            };
+            let Posted::Some(bytes) = net.post_piece(peer, index, piece)? else {
+                return Ok(());
+            };
+            let Some(transfer) = net.transfers[index as usize].as_mut() else {
+                return Ok(());
+            };
+            transfer.next += bytes;
+            if transfer.next < transfer.length {
+                continue;
+            }
+            let (token, length) = (transfer.token, transfer.length);
+            let is_read = matches!(transfer.direction, Direction::Read(_));
+            net.link(peer).moving.pop_front();
+            if !is_read {
+                // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
+                self.fin(peer, token, length, MPI_SUCCESS)?;
+            }
+        }
+    }
+
+    /// `bytes` of a transfer have come, or gone.
+    pub(super) fn moved(&mut self, peer: u32, index: u32, bytes: u32) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let Some(transfer) = net.transfers[index as usize].as_mut() else {
+            return Ok(());
+        };
+        transfer.done += u64::from(bytes);
+        let is_done = transfer.done == transfer.length;
+        let is_read = matches!(transfer.direction, Direction::Read(_));
+        let (request, token, whole) = (transfer.request, transfer.token, transfer.whole);
+        if is_done {
+            net.transfers[index as usize] = None;
+            net.stats.moved += 1;
+        }
+        if is_read {
+            net.link(peer).reads -= 1;
+        }
+        if is_done {
+            self.finish(request);
+            if is_read {
+                self.fin(peer, token, whole, MPI_SUCCESS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who may get a key for memory that `peer` shall reach.
+    fn purpose(&self, peer: u32) -> Purpose {
+        let is_neighbor = self
+            .host
+            .as_ref()
+            .is_some_and(|host| host.host_of(peer) == host.host_of(host.me()));
+        if is_neighbor {
+            Purpose::Neighbor
+        } else {
+            Purpose::Stranger
+        }
+    }
+}
+
+impl Net {
+    /// Posts the next piece of transfer `index`.
+    fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
+        let most_reads = self.most_reads();
+        let Some(transfer) = self.transfers[index as usize].as_ref() else {
+            return Ok(Posted::None);
+        };
+        let (next, left) = (transfer.next, transfer.length - transfer.next);
+        let remote = transfer.remote.address.wrapping_add(next);
+        let key = RKey(transfer.remote.rkey);
+        let id = Id::Peer(peer).code();
+        let mut what = What::Moved {
+            transfer: index,
+            bytes: left.min(piece) as u32,
+            buffer: None,
+        };
+        let posted = match transfer.direction.clone() {
+            Direction::Read(range) => {
+                if self.link(peer).reads >= most_reads {
+                    return Ok(Posted::None);
+                }
+                let elements = [range.element(next, left.min(piece) as u32)];
+                let request = SendWr::read(id, remote, key, &elements);
+                let posted = self.submit(peer, request, SendFlags::empty(), what)?;
+                self.link(peer).reads += u32::from(posted);
+                posted
+            }
+            Direction::Write(range) => {
+                let elements = [range.element(next, left.min(piece) as u32)];
+                let request = SendWr::write(id, remote, key, &elements);
+                self.submit(peer, request, SendFlags::empty(), what)?
+            }
+            Direction::Staged(source) => {
+                let Some(buffer) = self.free.pop() else {
+                    return Ok(Posted::None);
+                };
+                let bytes = left.min(u64::from(super::RECEIVE)) as u32;
+                self.stages
+                    .fill(buffer, 0, source.part(next as usize, bytes as usize));
+                what = What::Moved {
+                    transfer: index,
+                    bytes,
+                    buffer: Some(buffer),
+                };
+                let elements = [self.stages.element(buffer, bytes)];
+                let request = SendWr::write(id, remote, key, &elements);
+                let posted = self.submit(peer, request, SendFlags::empty(), what)?;
+                if !posted {
+                    self.free.push(buffer);
+                }
+                posted
+            }
+        };
+        let What::Moved { bytes, .. } = what else {
+            return Ok(Posted::None);
+        };
+        Ok(if posted {
+            Posted::Some(u64::from(bytes))
+        } else {
+            Posted::None
+        })
+    }
+
+    #[cold]
+    fn cannot_reach(&self, error: VerbsError) -> crate::errors::MpiError {
+        failed(&self.name, error)
+    }
+}
