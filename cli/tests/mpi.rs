@@ -161,6 +161,8 @@ fn messages_arrive_whole_and_in_order() {
         "derived",
         "mixed",
         "operations",
+        "modes",
+        "persistent",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
@@ -172,7 +174,16 @@ fn messages_arrive_whole_and_in_order() {
 
 #[test]
 fn long_messages_come_in_pieces_where_no_memory_is_read() {
-    for name in ["ring", "pairs", "collectives", "schedules", "derived", "mixed"] {
+    for name in [
+        "ring",
+        "pairs",
+        "collectives",
+        "schedules",
+        "derived",
+        "mixed",
+        "modes",
+        "persistent",
+    ] {
         let program = Program::new(name);
         for ranks in [2, 4] {
             let said = program.succeeds(ranks, &["--env", "FERRIBAND_MPI_READS_PEERS=0"]);

@@ -707,90 +707,125 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bsend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bsend".as_ptr()) }
+    unsafe { ferriband_mpi_bsend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bsend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bsend_c".as_ptr()) }
+    unsafe { ferriband_mpi_bsend(buf, count.wide(), id(datatype), dest, tag, id(comm)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bsend_init(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bsend_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_bsend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bsend_init_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bsend_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_bsend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_attach(_buffer: *mut c_void, _size: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_attach".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
+    unsafe { ferriband_mpi_buffer_attach(buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_attach_c(_buffer: *mut c_void, _size: i64) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_attach_c".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
+    unsafe { ferriband_mpi_buffer_attach(buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_detach(_buffer_addr: *mut c_void, _size: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_detach".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_buffer_detach(buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Buffer_detach_c(_buffer_addr: *mut c_void, _size: *mut i64) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_detach_c".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_buffer_detach(buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_flush".as_ptr()) }
+    unsafe { ferriband_mpi_buffer_flush() }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(request: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Buffer_iflush".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_buffer_iflush(request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cancel(_request: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Cancel".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Cancel(request: *mut Handle) -> c_int {
+    let mut request = unsafe { OutHandle::full(request) };
+    let code = unsafe { ferriband_mpi_cancel(request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -893,19 +928,19 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer(
     comm: Handle,
-    _buffer: *mut c_void,
-    _size: c_int,
+    buffer: *mut c_void,
+    size: c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_attach_buffer".as_ptr()) }
+    unsafe { ferriband_mpi_comm_attach_buffer(id(comm), buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(
     comm: Handle,
-    _buffer: *mut c_void,
-    _size: i64,
+    buffer: *mut c_void,
+    size: i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_attach_buffer_c".as_ptr()) }
+    unsafe { ferriband_mpi_comm_attach_buffer(id(comm), buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
@@ -994,19 +1029,25 @@ pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: Handle, _comm_keyval: c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer(
     comm: Handle,
-    _buffer_addr: *mut c_void,
-    _size: *mut c_int,
+    buffer_addr: *mut c_void,
+    size: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_detach_buffer".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_comm_detach_buffer(id(comm), buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(
     comm: Handle,
-    _buffer_addr: *mut c_void,
-    _size: *mut i64,
+    buffer_addr: *mut c_void,
+    size: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_detach_buffer_c".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code = unsafe { ferriband_mpi_comm_detach_buffer(id(comm), buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1034,7 +1075,7 @@ pub unsafe extern "C" fn PMPI_Comm_dup_with_info(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_flush_buffer".as_ptr()) }
+    unsafe { ferriband_mpi_comm_flush_buffer(id(comm)) }
 }
 
 #[unsafe(no_mangle)]
@@ -1125,8 +1166,10 @@ pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: Handle, request: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_iflush_buffer".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_comm_iflush_buffer(id(comm), request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -2726,20 +2769,33 @@ pub unsafe extern "C" fn PMPI_Graphdims_get(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Grequest_complete(_request: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Grequest_complete".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Grequest_complete(request: Handle) -> c_int {
+    unsafe { ferriband_mpi_grequest_complete(id(request)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Grequest_start(
-    _query_fn: *const c_void,
-    _free_fn: *const c_void,
-    _cancel_fn: *const c_void,
-    _extra_state: *mut c_void,
+    query_fn: *const c_void,
+    free_fn: *const c_void,
+    cancel_fn: *const c_void,
+    extra_state: *mut c_void,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Grequest_start".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_grequest_start(
+            query_fn,
+            crate::thunks::grequest_query_function(),
+            free_fn,
+            crate::thunks::grequest_free_function(),
+            cancel_fn,
+            crate::thunks::grequest_cancel_function(),
+            extra_state,
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3281,30 +3337,54 @@ pub unsafe extern "C" fn PMPI_Ibcast_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibsend(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ibsend".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ibsend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibsend_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ibsend_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ibsend(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3485,39 +3565,66 @@ pub unsafe extern "C" fn PMPI_Igatherv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Improbe(
-    _source: c_int,
-    _tag: c_int,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
-    _flag: *mut c_int,
+    flag: *mut c_int,
     message: *mut Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { OutHandle::null(message, 0x128) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Improbe".as_ptr()) }
+    let mut message = unsafe { OutHandle::empty(message) };
+    let code =
+        unsafe { ferriband_mpi_improbe(source, tag, id(comm), flag, message.place(), status) };
+    unsafe { message.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Imrecv(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _message: *mut Handle,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    message: *mut Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Imrecv".as_ptr()) }
+    let mut message = unsafe { OutHandle::full(message) };
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_imrecv(
+            buf,
+            count.wide(),
+            id(datatype),
+            message.place(),
+            request.place(),
+        )
+    };
+    unsafe { message.store() };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Imrecv_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _message: *mut Handle,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    message: *mut Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Imrecv_c".as_ptr()) }
+    let mut message = unsafe { OutHandle::full(message) };
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_imrecv(
+            buf,
+            count.wide(),
+            id(datatype),
+            message.place(),
+            request.place(),
+        )
+    };
+    unsafe { message.store() };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4345,72 +4452,134 @@ pub unsafe extern "C" fn PMPI_Isend_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isendrecv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _source: c_int,
-    _recvtag: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isendrecv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isendrecv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            source,
+            recvtag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isendrecv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _source: c_int,
-    _recvtag: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isendrecv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isendrecv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            source,
+            recvtag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isendrecv_replace(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _source: c_int,
-    _recvtag: c_int,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isendrecv_replace".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isendrecv_replace(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _sendtag: c_int,
-    _source: c_int,
-    _recvtag: c_int,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Isendrecv_replace_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_isendrecv_replace(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4501,36 +4670,46 @@ pub unsafe extern "C" fn PMPI_Message_toint(message: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Mprobe(
-    _source: c_int,
-    _tag: c_int,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
     message: *mut Handle,
-    _status: *mut Status,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { OutHandle::null(message, 0x128) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Mprobe".as_ptr()) }
+    let mut message = unsafe { OutHandle::empty(message) };
+    let code = unsafe { ferriband_mpi_mprobe(source, tag, id(comm), message.place(), status) };
+    unsafe { message.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Mrecv(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _message: *mut Handle,
-    _status: *mut Status,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    message: *mut Handle,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Mrecv".as_ptr()) }
+    let mut message = unsafe { OutHandle::full(message) };
+    let code =
+        unsafe { ferriband_mpi_mrecv(buf, count.wide(), id(datatype), message.place(), status) };
+    unsafe { message.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Mrecv_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _message: *mut Handle,
-    _status: *mut Status,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    message: *mut Handle,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Mrecv_c".as_ptr()) }
+    let mut message = unsafe { OutHandle::full(message) };
+    let code =
+        unsafe { ferriband_mpi_mrecv(buf, count.wide(), id(datatype), message.place(), status) };
+    unsafe { message.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5285,30 +5464,54 @@ pub unsafe extern "C" fn PMPI_Recv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Recv_init(
-    _buf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Recv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_recv_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Recv_init_c(
-    _buf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _source: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Recv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_recv_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            source,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5616,34 +5819,57 @@ pub unsafe extern "C" fn PMPI_Request_get_status(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status_all(
-    _count: c_int,
-    _array_of_requests: *const Handle,
-    _flag: *mut c_int,
-    _array_of_statuses: *mut Status,
+    count: c_int,
+    array_of_requests: *const Handle,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Request_get_status_all".as_ptr()) }
+    unsafe {
+        ferriband_mpi_request_get_status_all(
+            count,
+            Array::of(array_of_requests),
+            flag,
+            array_of_statuses,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status_any(
-    _count: c_int,
-    _array_of_requests: *const Handle,
-    _indx: *mut c_int,
-    _flag: *mut c_int,
-    _status: *mut Status,
+    count: c_int,
+    array_of_requests: *const Handle,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Request_get_status_any".as_ptr()) }
+    unsafe {
+        ferriband_mpi_request_get_status_any(
+            count,
+            Array::of(array_of_requests),
+            indx,
+            flag,
+            status,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status_some(
-    _incount: c_int,
-    _array_of_requests: *const Handle,
-    _outcount: *mut c_int,
-    _array_of_indices: *mut c_int,
-    _array_of_statuses: *mut Status,
+    incount: c_int,
+    array_of_requests: *const Handle,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Request_get_status_some".as_ptr()) }
+    unsafe {
+        ferriband_mpi_request_get_status_some(
+            incount,
+            Array::of(array_of_requests),
+            outcount,
+            array_of_indices,
+            array_of_statuses,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5781,30 +6007,54 @@ pub unsafe extern "C" fn PMPI_Rsend_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Rsend_init(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Rsend_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_rsend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Rsend_init_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Rsend_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_rsend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6079,30 +6329,54 @@ pub unsafe extern "C" fn PMPI_Send_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Send_init(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Send_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_send_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Send_init_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Send_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_send_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6393,66 +6667,90 @@ pub unsafe extern "C" fn PMPI_Ssend_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ssend_init(
-    _buf: *const c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ssend_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ssend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ssend_init_c(
-    _buf: *const c_void,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ssend_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ssend_init(
+            buf,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Start(_request: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Start".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Start(request: *mut Handle) -> c_int {
+    let mut request = unsafe { OutHandle::full(request) };
+    let code = unsafe { ferriband_mpi_start(request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Startall(_count: c_int, _array_of_requests: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Startall".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut Handle) -> c_int {
+    unsafe { ferriband_mpi_startall(count, Array::of(array_of_requests)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_get_error(
-    _status: *const Status,
-    _error: *mut c_int,
-) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_get_error".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_get_error(status: *const Status, error: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_status_get_error(status, error) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_source(
-    _status: *const Status,
-    _source: *mut c_int,
+    status: *const Status,
+    source: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_get_source".as_ptr()) }
+    unsafe { ferriband_mpi_status_get_source(status, source) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_get_tag(_status: *const Status, _tag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_get_tag".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_get_tag(status: *const Status, tag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_status_get_tag(status, tag) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_cancelled(_status: *mut Status, _flag: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_cancelled".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int {
+    unsafe { ferriband_mpi_status_set_cancelled(status, flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -6483,18 +6781,18 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_x(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_error(_status: *mut Status, _error: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_error".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_set_error(status: *mut Status, error: c_int) -> c_int {
+    unsafe { ferriband_mpi_status_set_error(status, error) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_source(_status: *mut Status, _source: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_source".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_set_source(status: *mut Status, source: c_int) -> c_int {
+    unsafe { ferriband_mpi_status_set_source(status, source) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Status_set_tag(_status: *mut Status, _tag: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Status_set_tag".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut Status, tag: c_int) -> c_int {
+    unsafe { ferriband_mpi_status_set_tag(status, tag) }
 }
 
 #[unsafe(no_mangle)]
@@ -6933,8 +7231,8 @@ pub unsafe extern "C" fn PMPI_Test(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Test_cancelled(_status: *const Status, _flag: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Test_cancelled".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Test_cancelled(status: *const Status, flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_test_cancelled(status, flag) }
 }
 
 #[unsafe(no_mangle)]

@@ -84,9 +84,38 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_bsend(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_bsend_init(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_buffer_attach(buffer: *mut c_void, size: i64) -> c_int;
+    pub fn ferriband_mpi_buffer_detach(buffer_addr: *mut c_void, size: *mut i64) -> c_int;
+    pub fn ferriband_mpi_buffer_flush() -> c_int;
+    pub fn ferriband_mpi_buffer_iflush(request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_cancel(request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_attach_buffer(comm: i32, buffer: *mut c_void, size: i64) -> c_int;
     pub fn ferriband_mpi_comm_call_errhandler(comm: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_comm_compare(comm1: i32, comm2: i32, result: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_detach_buffer(
+        comm: i32,
+        buffer_addr: *mut c_void,
+        size: *mut i64,
+    ) -> c_int;
     pub fn ferriband_mpi_comm_dup(comm: i32, newcomm: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_flush_buffer(comm: i32) -> c_int;
     pub fn ferriband_mpi_comm_free(comm: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_get_errhandler(comm: i32, errhandler: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_get_name(
@@ -94,6 +123,7 @@ unsafe extern "C" {
         comm_name: *mut c_char,
         resultlen: *mut c_int,
     ) -> c_int;
+    pub fn ferriband_mpi_comm_iflush_buffer(comm: i32, request: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_rank(comm: i32, rank: *mut c_int) -> c_int;
     pub fn ferriband_mpi_comm_set_errhandler(comm: i32, errhandler: i32) -> c_int;
     pub fn ferriband_mpi_comm_set_name(comm: i32, comm_name: *const c_char) -> c_int;
@@ -153,6 +183,17 @@ unsafe extern "C" {
     pub fn ferriband_mpi_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_grequest_complete(request: i32) -> c_int;
+    pub fn ferriband_mpi_grequest_start(
+        query_fn: *const c_void,
+        query_fn_thunk: *const c_void,
+        free_fn: *const c_void,
+        free_fn_thunk: *const c_void,
+        cancel_fn: *const c_void,
+        cancel_fn_thunk: *const c_void,
+        extra_state: *mut c_void,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_iallgather(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -226,6 +267,15 @@ unsafe extern "C" {
         comm: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_ibsend(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_iexscan(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -256,6 +306,21 @@ unsafe extern "C" {
         recvtype: i32,
         root: c_int,
         comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_improbe(
+        source: c_int,
+        tag: c_int,
+        comm: i32,
+        flag: *mut c_int,
+        message: *mut i32,
+        status: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_imrecv(
+        buf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        message: *mut i32,
         request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
@@ -361,6 +426,31 @@ unsafe extern "C" {
         comm: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_isendrecv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        dest: c_int,
+        sendtag: c_int,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        source: c_int,
+        recvtag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_isendrecv_replace(
+        buf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        sendtag: c_int,
+        source: c_int,
+        recvtag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_issend(
         buf: *const c_void,
         count: i64,
@@ -369,6 +459,20 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
         request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_mprobe(
+        source: c_int,
+        tag: c_int,
+        comm: i32,
+        message: *mut i32,
+        status: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_mrecv(
+        buf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        message: *mut i32,
+        status: *mut Status,
     ) -> c_int;
     pub fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int;
     pub fn ferriband_mpi_op_create(
@@ -416,6 +520,15 @@ unsafe extern "C" {
         comm: i32,
         status: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_recv_init(
+        buf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        source: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_reduce(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -454,6 +567,26 @@ unsafe extern "C" {
         flag: *mut c_int,
         status: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_request_get_status_all(
+        count: c_int,
+        array_of_requests: Array,
+        flag: *mut c_int,
+        array_of_statuses: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_request_get_status_any(
+        count: c_int,
+        array_of_requests: Array,
+        indx: *mut c_int,
+        flag: *mut c_int,
+        status: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_request_get_status_some(
+        incount: c_int,
+        array_of_requests: Array,
+        outcount: *mut c_int,
+        array_of_indices: *mut c_int,
+        array_of_statuses: *mut Status,
+    ) -> c_int;
     pub fn ferriband_mpi_rsend(
         buf: *const c_void,
         count: i64,
@@ -461,6 +594,15 @@ unsafe extern "C" {
         dest: c_int,
         tag: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_rsend_init(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_scan(
         sendbuf: *const c_void,
@@ -499,6 +641,15 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_send_init(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_sendrecv(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -532,6 +683,21 @@ unsafe extern "C" {
         tag: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_ssend_init(
+        buf: *const c_void,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_start(request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_startall(count: c_int, array_of_requests: Array) -> c_int;
+    pub fn ferriband_mpi_status_get_error(status: *const Status, error: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_status_get_source(status: *const Status, source: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_status_get_tag(status: *const Status, tag: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_status_set_cancelled(status: *mut Status, flag: c_int) -> c_int;
     pub fn ferriband_mpi_status_set_elements(
         status: *mut Status,
         datatype: i32,
@@ -542,7 +708,11 @@ unsafe extern "C" {
         datatype: i32,
         count: i64,
     ) -> c_int;
+    pub fn ferriband_mpi_status_set_error(status: *mut Status, error: c_int) -> c_int;
+    pub fn ferriband_mpi_status_set_source(status: *mut Status, source: c_int) -> c_int;
+    pub fn ferriband_mpi_status_set_tag(status: *mut Status, tag: c_int) -> c_int;
     pub fn ferriband_mpi_test(request: *mut i32, flag: *mut c_int, status: *mut Status) -> c_int;
+    pub fn ferriband_mpi_test_cancelled(status: *const Status, flag: *mut c_int) -> c_int;
     pub fn ferriband_mpi_testall(
         count: c_int,
         array_of_requests: Array,

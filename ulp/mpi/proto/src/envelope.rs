@@ -196,6 +196,18 @@ pub struct Matched {
     pub seq: U64,
 }
 
+/// Body of [`Kind::Cancel`] and of its answer.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Recall {
+    /// The number of the message that is taken back.
+    pub seq: U32,
+    /// In the answer 1 if it had not met its receive and is gone, else 0.
+    pub found: U32,
+}
+
 /// What precedes the bytes of a [`Kind::Piece`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,

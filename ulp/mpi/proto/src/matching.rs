@@ -225,6 +225,28 @@ impl Matching {
     /// The oldest waiting message that matches, which is taken out.
     pub fn take(&mut self, source: Source, tag: Tag) -> Option<u32> {
         let at = self.search(source, tag)?;
+        Some(self.remove(at))
+    }
+
+    /// Takes the waiting message `id` from `source` back. False if it does not wait: it has met its receive.
+    pub fn withdraw(&mut self, source: u32, id: u32) -> bool {
+        let Some(lists) = self.sources.get(source as usize) else {
+            return false;
+        };
+        let mut at = lists.waiting.head;
+        while at != NONE {
+            let message = self.waiting.at(at);
+            if message.id == id {
+                self.remove(at);
+                return true;
+            }
+            at = message.of_source.next;
+        }
+        false
+    }
+
+    /// Takes the waiting message at `at` out of both of its lists; its number.
+    fn remove(&mut self, at: u32) -> u32 {
         let message = *self.waiting.at(at);
         let Links { before, next } = message.of_source;
         let lists = &mut self.sources[message.source as usize];
@@ -246,7 +268,7 @@ impl Matching {
             _ => self.waiting.entries[next as usize].of_all.before = before,
         }
         self.waiting.free.push(at);
-        Some(message.id)
+        message.id
     }
 
     /// Takes a waiting receive back. False if it does not wait: it has met its message.
@@ -369,6 +391,7 @@ mod tests {
         Probe(Source, Tag),
         Take(Source, Tag),
         Cancel(usize),
+        Withdraw(usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -385,6 +408,7 @@ mod tests {
             1 => (source(), tag()).prop_map(|(s, t)| Step::Probe(s, t)),
             1 => (source(), tag()).prop_map(|(s, t)| Step::Take(s, t)),
             1 => (0_usize..8).prop_map(Step::Cancel),
+            1 => (0_usize..8).prop_map(Step::Withdraw),
         ]
     }
 
@@ -419,6 +443,11 @@ mod tests {
                         let (source, _, id) = model.posted.remove(at);
                         prop_assert!(real.cancel(source, id));
                         prop_assert!(!real.cancel(source, id));
+                    },
+                    Step::Withdraw(at) => if at < model.waiting.len() {
+                        let (source, _, id) = model.waiting.remove(at);
+                        prop_assert!(real.withdraw(source, id));
+                        prop_assert!(!real.withdraw(source, id));
                     }
                 }
                 prop_assert_eq!(real.is_idle(), model.posted.is_empty() && model.waiting.is_empty());

@@ -67,6 +67,8 @@ pub struct Comm {
     pub collective: Matching,
     /// Number of collectives begun: their tag.
     pub collectives: i32,
+    /// Number of persistent collectives that were made.
+    pub persistent: i32,
     /// True for what cannot be freed.
     pub predefined: bool,
     /// What MPI_Comm_get_name says.
@@ -84,6 +86,7 @@ impl Comm {
             point: Matching::default(),
             collective: Matching::default(),
             collectives: 0,
+            persistent: 0,
             predefined: false,
             name: String::new(),
         }
@@ -102,10 +105,20 @@ impl Comm {
     /// The tag of the next collective.
     pub fn next_collective(&mut self) -> i32 {
         let tag = self.collectives;
-        self.collectives = (tag + 1) & i32::MAX;
+        self.collectives = (tag + 1) & (PERSISTENT - 1);
         tag
     }
+
+    /// The tag of the next persistent collective, for all its rounds: they are made in the same order everywhere, and begun in any.
+    pub fn next_persistent(&mut self) -> i32 {
+        let tag = self.persistent;
+        self.persistent = (tag + 1) & (PERSISTENT - 1);
+        PERSISTENT | tag
+    }
 }
+
+/// Bit of a tag in the collectives' context: a persistent one. Negative tags are partitioned messages' (`request::partitioned`).
+const PERSISTENT: i32 = 1 << 30;
 
 /// A context: the leader's rank in the world (24 bits), the job (8), the leader's own number (31), and bit 0.
 pub fn context(leader: u32, number: u32) -> u64 {

@@ -118,6 +118,20 @@ impl<T> Slab<T> {
         self.slots.len() as u32
     }
 
+    /// The first object that is looked for: its index.
+    pub fn find(&self, mut is_it: impl FnMut(&T) -> bool) -> Option<u32> {
+        let at = self
+            .slots
+            .iter()
+            .position(|slot| slot.value.as_ref().is_some_and(&mut is_it))?;
+        Some(at as u32)
+    }
+
+    /// All objects, to change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

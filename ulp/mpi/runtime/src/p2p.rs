@@ -212,7 +212,11 @@ impl Runtime {
             if let Some(request) = request {
                 match self.requests[request].work {
                     Work::Eager => self.finish(request),
-                    Work::Synchronous => self.peers[peer as usize].synchronous.push((seq, request)),
+                    Work::Synchronous => {
+                        self.requests[request].seq = seq;
+                        self.peers[peer as usize].synchronous.push((seq, request));
+                    }
+                    Work::Rendezvous => self.requests[request].seq = seq,
                     _ => (),
                 }
             }
@@ -399,6 +403,7 @@ impl Runtime {
                 from: to.peer,
                 tag: to.tag,
                 content,
+                seq: 0,
                 synchronous: None,
             },
         )?;
@@ -412,6 +417,7 @@ impl Runtime {
             tag,
             content,
             synchronous,
+            ..
         }) = self.held.remove(held)
         else {
             return Err(MpiError::new(MPI_ERR_INTERN));

@@ -4,7 +4,7 @@ use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Place, Runtime};
 use ferriband_mpi_proto::envelope::{
-    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Rts, SYNC,
+    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Recall, Rts, SYNC,
 };
 use zerocopy::FromBytes;
 
@@ -189,6 +189,7 @@ impl Runtime {
             from,
             tag: envelope.tag,
             content: Content::Bytes(body.to_bytes()),
+            seq: envelope.seq,
             synchronous: is_synchronous.then_some(envelope.seq),
         };
         self.unexpected(envelope.context, held)
@@ -226,8 +227,15 @@ impl Runtime {
             }
             Kind::Piece => self.take_piece(from, body),
             Kind::Note => Ok(()),
-            // Nobody asks for these yet, so nobody answers.
-            Kind::Eager | Kind::Cancel | Kind::Cancelled => Err(self.broken(from)),
+            Kind::Cancel => {
+                let recall: Recall = self.body_of(from, body)?;
+                self.asked_to_forget(from, recall.seq.get())
+            }
+            Kind::Cancelled => {
+                let recall: Recall = self.body_of(from, body)?;
+                self.recalled(from, &recall)
+            }
+            Kind::Eager => Err(self.broken(from)),
         }
     }
 
@@ -259,6 +267,7 @@ impl Runtime {
                 length,
                 place,
             },
+            seq: envelope.seq,
             synchronous: None,
         };
         self.unexpected(envelope.context, held)

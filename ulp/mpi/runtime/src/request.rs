@@ -1,8 +1,14 @@
-//! Requests: sends and receives that are not over when they begin.
+//! Requests: sends and receives that are not over when they begin, and what is made of them.
+
+pub mod buffered;
+pub mod cancel;
+pub mod family;
+pub mod persistent;
 
 use crate::abi::Status;
 use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS};
 use crate::host;
+use crate::runtime::NOBODY;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
@@ -33,12 +39,24 @@ pub enum Work {
     },
     /// A collective.
     Collective,
+    /// So many requests of the runtime's own, which are over one by one.
+    Several(u32),
+    /// A buffered message: the buffer's number, and the message's in it.
+    Buffered(u32, u64),
+    /// Nothing until MPI_Start, and nothing again when it is over.
+    Persistent {
+        /// Between the two.
+        active: bool,
+    },
+    /// What the program says it is.
+    General,
+    /// The messages that lie in a buffer.
+    Flush,
     /// Nothing: the request that every operation has that was over at once.
     Nothing,
 }
 
 /// A request.
-#[derive(Debug)]
 pub struct Request {
     /// What it does.
     pub work: Work,
@@ -50,6 +68,10 @@ pub struct Request {
     pub comm: u32,
     /// Its context.
     pub context: u64,
+    /// Of a send that can be taken back: its number once it has been sent.
+    pub seq: u32,
+    /// The request that this one is a part of, or [`NOBODY`].
+    pub parent: u32,
     /// Rank in the world of the peer; of a receive once it has met its message.
     pub peer: u32,
     /// Whom a receive asks.
@@ -62,6 +84,18 @@ pub struct Request {
     pub status: Status,
     /// How the elements lie that it sends or receives, if there are gaps.
     pub keeps: Option<Arc<host::Layout>>,
+    /// Bytes of the runtime's own that it sends.
+    pub memory: Option<host::Buffer>,
+    /// What the kinds have that are more than a message.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What some kinds of requests have besides.
+pub enum Extra {
+    /// What MPI_Start begins.
+    Persistent(persistent::Persistent),
+    /// The program's functions.
+    General(family::General),
 }
 
 impl Request {
@@ -73,13 +107,22 @@ impl Request {
             freed: false,
             comm,
             context,
+            seq: 0,
+            parent: NOBODY,
             peer,
             asks: matching::Source::Any,
             source,
             sink: host::Sink::EMPTY,
             status: EMPTY,
             keeps: source.keep(),
+            memory: None,
+            extra: None,
         }
+    }
+
+    /// One that is more than a message.
+    pub fn special(work: Work, comm: u32) -> Self {
+        Self::send(work, comm, 0, NOBODY, host::Source::EMPTY)
     }
 
     /// A receive into `sink`.

@@ -9,6 +9,7 @@ use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
+use crate::request::buffered::Buffers;
 use crate::request::{Request, Work};
 use crate::types::{Renamed, Type};
 use ferriband_mpi_data::F90;
@@ -29,6 +30,10 @@ pub struct Runtime {
     pub requests: Slab<Request>,
     /// Messages that wait for their receive.
     pub held: Slab<Held>,
+    /// Those of them that MPI_Mprobe has taken out: the communicator.
+    pub probed: HashMap<u32, u32>,
+    /// The buffers of buffered messages.
+    pub buffers: Buffers,
     /// Derived datatypes.
     pub types: Slab<Type>,
     /// Names that the program gave to predefined ones.
@@ -102,6 +107,8 @@ pub struct Peer {
     pub fifo: VecDeque<Queued>,
     /// Synchronous messages on their way: number and request.
     pub synchronous: Vec<(u32, u32)>,
+    /// Messages that are being taken back: number and request.
+    pub recalled: Vec<(u32, u32)>,
 }
 
 /// A channel to this process.
@@ -167,6 +174,8 @@ pub struct Held {
     pub tag: i32,
     /// Its bytes, or where they are.
     pub content: Content,
+    /// Its number among those of its sender.
+    pub seq: u32,
     /// The number to name in the answer if the sender waits for the match.
     pub synchronous: Option<u32>,
 }
@@ -305,6 +314,8 @@ impl Runtime {
             comms: Slab::new(Kind::Comm),
             requests: Slab::new(Kind::Request),
             held: Slab::new(Kind::Message),
+            probed: HashMap::new(),
+            buffers: Buffers::default(),
             types: Slab::new(Kind::Datatype),
             renamed: Renamed::default(),
             f90: HashMap::new(),
@@ -389,7 +400,8 @@ impl Runtime {
     /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns it.
     pub fn drop_comm(&mut self, index: u32) {
         let comm = &self.comms[index];
-        let is_used = self.executions.iter().any(|one| one.comm == index);
+        let is_used = self.executions.iter().any(|one| one.comm == index)
+            || self.probed.values().any(|comm| *comm == index);
         let is_idle = !is_used && comm.point.is_idle() && comm.collective.is_idle();
         if is_idle {
             let context = comm.context;
@@ -434,8 +446,8 @@ impl Runtime {
         self.satisfied |= request == self.awaited;
         let entry = &mut self.requests[request];
         entry.done = true;
-        if entry.freed {
-            self.requests.remove(request);
+        if entry.freed || entry.parent != NOBODY {
+            self.conclude(request);
         }
     }
 

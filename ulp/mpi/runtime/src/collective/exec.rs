@@ -113,11 +113,21 @@ struct Running {
 impl Runtime {
     /// Begins a collective; its request.
     pub fn start_collective(&mut self, comm: u32, prepared: Prepared) -> Outcome<u32> {
-        let entry = &mut self.comms[comm];
-        let (context, tag) = (entry.context | COLLECTIVE, entry.next_collective());
-        let mut request = Request::send(Work::Collective, comm, context, u32::MAX, Source::EMPTY);
-        request.status.error = MPI_SUCCESS;
-        let request = self.add_request(request)?;
+        let tag = self.comms[comm].next_collective();
+        let request = self.add_request(Request::special(Work::Collective, comm))?;
+        self.run_collective(comm, request, tag, prepared)?;
+        Ok(request)
+    }
+
+    /// Begins what `request` is, with messages of this tag.
+    pub fn run_collective(
+        &mut self,
+        comm: u32,
+        request: u32,
+        tag: i32,
+        prepared: Prepared,
+    ) -> Outcome {
+        let context = self.comms[comm].context | COLLECTIVE;
         let nodes = prepared.schedule.nodes();
         let bytes = usize::try_from(prepared.schedule.temp_units())
             .ok()
@@ -141,11 +151,11 @@ impl Runtime {
             prepared,
         });
         match execution.advance(self) {
-            Ok(Life::Over) => self.end(&execution),
+            Ok(Life::Over) => self.end(*execution),
             Ok(_) => self.executions.push(execution),
             Err(error) => return Err(self.give_up(execution, error)),
         }
-        Ok(request)
+        Ok(())
     }
 
     /// Does what can be done for the collectives under way. True if something was.
@@ -155,7 +165,7 @@ impl Runtime {
             let mut execution = self.executions.swap_remove(at);
             match execution.advance(self) {
                 Ok(Life::Over) => {
-                    self.end(&execution);
+                    self.end(*execution);
                     did = true;
                     continue;
                 }
@@ -190,17 +200,19 @@ impl Runtime {
 
     /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
     #[cold]
-    fn give_up(&mut self, mut execution: Box<Execution>, error: MpiError) -> MpiError {
-        execution.error = error.class;
-        self.end(&execution);
+    fn give_up(&mut self, execution: Box<Execution>, error: MpiError) -> MpiError {
+        self.requests[execution.request].status.error = error.class;
+        self.finish(execution.request);
         std::mem::forget(execution);
         error
     }
 
-    fn end(&mut self, execution: &Execution) {
-        self.requests[execution.request].status.error = execution.error;
-        self.finish(execution.request);
-        if let Some(datatype) = execution.datatype() {
+    fn end(&mut self, execution: Execution) {
+        let (request, datatype) = (execution.request, execution.datatype());
+        self.requests[request].status.error = execution.error;
+        self.give_back(request, execution.prepared);
+        self.finish(request);
+        if let Some(datatype) = datatype {
             self.drop_freed(datatype);
         }
     }

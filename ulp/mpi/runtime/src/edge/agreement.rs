@@ -51,12 +51,26 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_alltoallw;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32) -> c_int = ferriband_mpi_bcast;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
+    ferriband_mpi_bsend;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_bsend_init;
+const _: unsafe extern "C" fn(*mut c_void, i64) -> c_int = ferriband_mpi_buffer_attach;
+const _: unsafe extern "C" fn(*mut c_void, *mut i64) -> c_int = ferriband_mpi_buffer_detach;
+const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_buffer_flush;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_buffer_iflush;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_cancel;
+const _: unsafe extern "C" fn(i32, *mut c_void, i64) -> c_int = ferriband_mpi_comm_attach_buffer;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_comm_call_errhandler;
 const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_comm_compare;
+const _: unsafe extern "C" fn(i32, *mut c_void, *mut i64) -> c_int =
+    ferriband_mpi_comm_detach_buffer;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_dup;
+const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_comm_flush_buffer;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_comm_free;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_get_errhandler;
 const _: unsafe extern "C" fn(i32, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_comm_get_name;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_iflush_buffer;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_rank;
 const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_comm_set_errhandler;
 const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_comm_set_name;
@@ -90,6 +104,17 @@ const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
+const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_grequest_complete;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_void,
+    *mut i32,
+) -> c_int = ferriband_mpi_grequest_start;
 const _: unsafe extern "C" fn(
     *const c_void,
     i64,
@@ -150,6 +175,8 @@ const _: unsafe extern "C" fn(
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_ibarrier;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_ibcast;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_ibsend;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32, *mut i32) -> c_int =
     ferriband_mpi_iexscan;
 const _: unsafe extern "C" fn(
@@ -175,6 +202,10 @@ const _: unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> c_int = ferriband_mpi_igatherv;
+const _: unsafe extern "C" fn(c_int, c_int, i32, *mut c_int, *mut i32, *mut Status) -> c_int =
+    ferriband_mpi_improbe;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, *mut i32, *mut i32) -> c_int =
+    ferriband_mpi_imrecv;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int = ferriband_mpi_init;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int =
     ferriband_mpi_init_thread;
@@ -227,8 +258,37 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_iscatterv;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_isend;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_isendrecv;
+const _: unsafe extern "C" fn(
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_isendrecv_replace;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_issend;
+const _: unsafe extern "C" fn(c_int, c_int, i32, *mut i32, *mut Status) -> c_int =
+    ferriband_mpi_mprobe;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, *mut i32, *mut Status) -> c_int =
+    ferriband_mpi_mrecv;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_op_commutative;
 const _: unsafe extern "C" fn(*const c_void, *const c_void, c_int, *mut i32) -> c_int =
     ferriband_mpi_op_create;
@@ -252,6 +312,8 @@ const _: unsafe extern "C" fn(c_int, c_int, i32, *mut Status) -> c_int = ferriba
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_query_thread;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Status) -> c_int =
     ferriband_mpi_recv;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_recv_init;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, c_int, i32) -> c_int =
     ferriband_mpi_reduce;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32) -> c_int =
@@ -263,8 +325,16 @@ const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) ->
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
 const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_request_get_status;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_request_get_status_all;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_request_get_status_any;
+const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
+    ferriband_mpi_request_get_status_some;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_rsend;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_rsend_init;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_scan;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
@@ -282,6 +352,8 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_scatterv;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_send;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_send_init;
 const _: unsafe extern "C" fn(
     *const c_void,
     i64,
@@ -309,9 +381,21 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_sendrecv_replace;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_ssend;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_ssend_init;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_start;
+const _: unsafe extern "C" fn(c_int, Array) -> c_int = ferriband_mpi_startall;
+const _: unsafe extern "C" fn(*const Status, *mut c_int) -> c_int = ferriband_mpi_status_get_error;
+const _: unsafe extern "C" fn(*const Status, *mut c_int) -> c_int = ferriband_mpi_status_get_source;
+const _: unsafe extern "C" fn(*const Status, *mut c_int) -> c_int = ferriband_mpi_status_get_tag;
+const _: unsafe extern "C" fn(*mut Status, c_int) -> c_int = ferriband_mpi_status_set_cancelled;
 const _: unsafe extern "C" fn(*mut Status, i32, i64) -> c_int = ferriband_mpi_status_set_elements;
 const _: unsafe extern "C" fn(*mut Status, i32, i64) -> c_int = ferriband_mpi_status_set_elements_x;
+const _: unsafe extern "C" fn(*mut Status, c_int) -> c_int = ferriband_mpi_status_set_error;
+const _: unsafe extern "C" fn(*mut Status, c_int) -> c_int = ferriband_mpi_status_set_source;
+const _: unsafe extern "C" fn(*mut Status, c_int) -> c_int = ferriband_mpi_status_set_tag;
 const _: unsafe extern "C" fn(*mut i32, *mut c_int, *mut Status) -> c_int = ferriband_mpi_test;
+const _: unsafe extern "C" fn(*const Status, *mut c_int) -> c_int = ferriband_mpi_test_cancelled;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_testall;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =

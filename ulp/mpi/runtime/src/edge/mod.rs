@@ -6,31 +6,45 @@
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, missing_docs)]
 
 mod agreement;
+mod buffered;
 mod collective;
 mod collective_calls;
 mod communicator;
 mod environment;
 mod error;
+mod exchange;
+mod general;
+mod message;
 mod op;
 mod pack;
+mod persistent;
 mod point;
 mod raise;
 mod request;
+mod request_ask;
 mod state;
+mod status;
 mod type_ask;
 mod type_f90;
 mod type_make;
 mod values;
 
+pub use buffered::*;
 pub use collective_calls::*;
 pub use communicator::*;
 pub use environment::*;
 pub use error::*;
+pub use exchange::*;
+pub use general::*;
+pub use message::*;
 pub use op::*;
 pub use pack::*;
+pub use persistent::*;
 pub use point::*;
 pub use request::*;
+pub use request_ask::*;
 pub use state::Guard;
+pub use status::*;
 pub use type_ask::*;
 pub use type_f90::*;
 pub use type_make::*;

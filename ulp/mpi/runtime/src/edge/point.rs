@@ -7,14 +7,36 @@ use crate::abi::Status;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Sink;
-use crate::p2p::Started;
-use crate::request::status;
+use crate::p2p::{Started, Target};
+use crate::request::{Request, status};
 use crate::runtime::Content;
 use crate::wait::{wait_for, wait_request};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 
-/// Begins a send; none for MPI_PROC_NULL.
+/// Whom a send goes to; none for MPI_PROC_NULL.
+#[inline]
+pub(super) fn target_of(
+    guard: &Guard,
+    comm: u32,
+    dest: c_int,
+    tag: c_int,
+) -> Outcome<Option<Target>> {
+    let tag = send_tag(tag)?;
+    if dest == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    let target = u32::try_from(dest)
+        .ok()
+        .and_then(|rank| guard.target(comm, false, rank, tag));
+    if target.is_none() {
+        let size = guard.comms[comm].group.size();
+        return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
+    }
+    Ok(target)
+}
+
+/// Begins a send; nothing for MPI_PROC_NULL.
 ///
 /// # Safety
 /// As the standard says of the send's arguments.
@@ -31,23 +53,15 @@ unsafe fn start(
 ) -> Outcome<Started> {
     // SAFETY: the caller's promise.
     let source = unsafe { source(guard, buffer, count, kind) }?;
-    let tag = send_tag(tag)?;
-    if dest == MPI_PROC_NULL {
-        return Ok(Started::Done);
+    match target_of(guard, comm, dest, tag)? {
+        Some(target) => guard.start_send(target, source, synchronous),
+        None => Ok(Started::Done),
     }
-    let target = u32::try_from(dest)
-        .ok()
-        .and_then(|rank| guard.target(comm, false, rank, tag));
-    let Some(target) = target else {
-        let size = guard.comms[comm].group.size();
-        return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
-    };
-    guard.start_send(target, source, synchronous)
 }
 
 /// A send that is over when the call returns.
 #[inline]
-fn over(guard: &mut Guard, started: Started) -> Outcome {
+pub(super) fn over(guard: &mut Guard, started: Started) -> Outcome {
     if let Started::Pending(request) = started {
         wait_request(guard, request)?;
         let class = guard
@@ -135,7 +149,7 @@ sends!(
 
 /// Begins a receive; none for MPI_PROC_NULL.
 #[inline]
-fn begin(
+pub(super) fn begin(
     guard: &mut Guard,
     comm: u32,
     sink: Sink,
@@ -152,12 +166,21 @@ fn begin(
         .map(Some)
 }
 
+/// The handle of a receive from MPI_PROC_NULL, which is over.
+pub(super) fn nobody(guard: &mut Guard, comm: u32) -> Outcome<i32> {
+    let mut nobody = Request::receive(comm, 0, matching::Source::Any, Sink::EMPTY);
+    nobody.done = true;
+    nobody.status = FROM_NOBODY;
+    let index = guard.add_request(nobody)?;
+    Ok(guard.requests.handle(index))
+}
+
 /// Waits for a receive, and writes its status.
 ///
 /// # Safety
 /// `to` is null or may be written.
 #[inline]
-unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut Status) -> Outcome {
+pub(super) unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut Status) -> Outcome {
     let found = match request {
         None => FROM_NOBODY,
         Some(request) => {
@@ -212,91 +235,26 @@ pub unsafe extern "C" fn ferriband_mpi_irecv(
         let sink = unsafe { sink(guard, buf, count, datatype) }?;
         let handle = match begin(guard, comm, sink, source, tag)? {
             Some(index) => guard.requests.handle(index),
-            None => {
-                let mut nobody =
-                    crate::request::Request::receive(comm, 0, matching::Source::Any, Sink::EMPTY);
-                nobody.done = true;
-                nobody.status = FROM_NOBODY;
-                let index = guard.add_request(nobody)?;
-                guard.requests.handle(index)
-            }
+            None => nobody(guard, comm)?,
         };
         // SAFETY: the program's pointer.
         unsafe { put(request, handle) }
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_sendrecv(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: i32,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: i32,
-    source: c_int,
-    recvtag: c_int,
-    comm: i32,
-    status: *mut Status,
-) -> c_int {
-    on_comm("MPI_Sendrecv", comm, |guard, comm| {
-        // SAFETY: the program's arguments.
-        unsafe {
-            let sink = sink(guard, recvbuf, recvcount, recvtype)?;
-            let request = begin(guard, comm, sink, source, recvtag)?;
-            let started = start(
-                guard, comm, sendbuf, sendcount, sendtype, dest, sendtag, false,
-            )?;
-            over(guard, started)?;
-            finish(guard, request, status)
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_sendrecv_replace(
-    buf: *mut c_void,
-    count: i64,
-    datatype: i32,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: i32,
-    status: *mut Status,
-) -> c_int {
-    on_comm("MPI_Sendrecv_replace", comm, |guard, comm| {
-        // SAFETY: the program's arguments; what is sent is a copy that is kept until it is over.
-        unsafe {
-            let copy = self::source(guard, buf, count, datatype)?.to_bytes();
-            let sink = sink(guard, buf, count, datatype)?;
-            let started = start(
-                guard,
-                comm,
-                copy.as_ptr().cast(),
-                copy.len() as i64,
-                MPI_BYTE,
-                dest,
-                sendtag,
-                false,
-            )?;
-            let request = begin(guard, comm, sink, source, recvtag)?;
-            over(guard, started)?;
-            finish(guard, request, status)
-        }
-    })
-}
-
-/// The status of a waiting message that matches.
-fn look(
+/// A waiting message that matches, and its status.
+pub(super) fn look(
     guard: &mut Guard,
     comm: u32,
     source: matching::Source,
     tag: matching::Tag,
 ) -> Option<Status> {
     let held = guard.comms[comm].point.probe(source, tag)?;
+    status_of(guard, comm, held)
+}
+
+/// What a waiting message of the communicator is.
+pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
     let message = guard.held.get(held)?;
     let length = match &message.content {
         Content::Bytes(bytes) => bytes.len() as u64,

@@ -1,48 +1,96 @@
 //! Waiting for requests, and what a status says.
 
+use super::general::{free, general, query};
 use super::raise::on_any;
 use super::state::Guard;
 use super::values::{put, put_status};
 use crate::abi::{Array, Status};
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::request::EMPTY;
+use crate::request::{EMPTY, Work};
 use crate::runtime::SELF;
 use crate::wait::{wait_for, wait_request};
 use std::ffi::c_int;
 
 /// A failure, and the communicator whose handler is asked.
-type Raised<T = ()> = Result<T, (u32, MpiError)>;
+pub(super) type Raised<T = ()> = Result<T, (u32, MpiError)>;
 
-fn at_self(error: MpiError) -> (u32, MpiError) {
+pub(super) fn at_self(error: MpiError) -> (u32, MpiError) {
     (SELF, error)
 }
 
-/// The request that a handle names; none for MPI_REQUEST_NULL.
+/// The request that a handle names; none for MPI_REQUEST_NULL and for one that is not active.
 #[inline]
-fn resolve(guard: &Guard, handle: i32) -> Raised<Option<u32>> {
+pub(super) fn resolve(guard: &Guard, handle: i32) -> Raised<Option<u32>> {
     if handle == MPI_REQUEST_NULL {
         return Ok(None);
     }
-    match guard
-        .requests
-        .index_of(handle)
-        .filter(|index| !guard.requests[*index].freed)
-    {
-        Some(index) => Ok(Some(index)),
-        None => Err(at_self(MpiError::new(MPI_ERR_REQUEST))),
-    }
+    let index = resolve_any(guard, handle)?;
+    let is_idle = matches!(
+        guard.requests[index].work,
+        Work::Persistent { active: false }
+    );
+    Ok((!is_idle).then_some(index))
 }
 
-/// Takes a request that is over out: its communicator and status.
+/// The request that a handle names, active or not.
 #[inline]
-fn reap(guard: &mut Guard, index: u32) -> (u32, Status) {
-    if index == guard.nothing {
-        return (SELF, EMPTY);
+pub(super) fn resolve_any(guard: &Guard, handle: i32) -> Raised<u32> {
+    let found = guard.requests.index_of(handle);
+    found
+        .filter(|index| !guard.requests[*index].freed)
+        .ok_or_else(|| at_self(MpiError::new(MPI_ERR_REQUEST)))
+}
+
+/// A request that was over.
+struct Over {
+    /// Its communicator.
+    comm: u32,
+    /// What it says.
+    status: Status,
+    /// The handle is still one: it can be started again.
+    stays: bool,
+}
+
+impl Over {
+    /// There was none.
+    const NONE: Self = Self {
+        comm: SELF,
+        status: EMPTY,
+        stays: true,
+    };
+
+    /// Takes a request that is over out.
+    #[inline]
+    fn take(guard: &mut Guard, index: u32) -> Self {
+        if guard.requests[index].extra.is_some() {
+            return Self::take_special(guard, index);
+        }
+        let (comm, status, stays) = guard.reap(index);
+        Self {
+            comm,
+            status,
+            stays,
+        }
     }
-    match guard.requests.remove(index) {
-        Some(request) => (request.comm, request.status),
-        None => (SELF, EMPTY),
+
+    #[cold]
+    fn take_special(guard: &mut Guard, index: u32) -> Self {
+        let functions = general(guard, index);
+        let told = functions.map(|functions| query(guard, &functions));
+        let (comm, status, stays) = guard.reap(index);
+        let mut status = told.unwrap_or(status);
+        if let Some(functions) = functions {
+            let code = free(guard, &functions);
+            if status.error == MPI_SUCCESS {
+                status.error = code;
+            }
+        }
+        Self {
+            comm,
+            status,
+            stays,
+        }
     }
 }
 
@@ -55,12 +103,12 @@ fn outcome(comm: u32, status: &Status) -> Raised {
     }
 }
 
-fn is_done(guard: &Guard, index: Option<u32>) -> bool {
+pub(super) fn is_done(guard: &Guard, index: Option<u32>) -> bool {
     index.is_none_or(|index| guard.requests[index].done)
 }
 
 /// A round of progress for a call that only asks.
-fn glance(guard: &mut Guard) -> Raised {
+pub(super) fn glance(guard: &mut Guard) -> Raised {
     guard.progress_all().map_err(at_self)?;
     guard.lend();
     Ok(())
@@ -70,7 +118,7 @@ fn glance(guard: &mut Guard) -> Raised {
 ///
 /// # Safety
 /// It is null or may be read.
-unsafe fn single(request: *mut i32) -> Raised<i32> {
+pub(super) unsafe fn single(request: *mut i32) -> Raised<i32> {
     if request.is_null() {
         return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
     }
@@ -78,24 +126,38 @@ unsafe fn single(request: *mut i32) -> Raised<i32> {
     Ok(unsafe { request.read() })
 }
 
+/// Takes out a request that is over, writes its status, and its handle unless that stays.
+///
+/// # Safety
+/// The program's pointers.
+#[inline]
+unsafe fn reap_single(
+    guard: &mut Guard,
+    index: Option<u32>,
+    request: *mut i32,
+    status: *mut Status,
+) -> Raised {
+    let over = index.map_or(Over::NONE, |index| Over::take(guard, index));
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !over.stays {
+            request.write(MPI_REQUEST_NULL);
+        }
+        put_status(status, &over.status);
+    }
+    outcome(over.comm, &over.status)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_wait(request: *mut i32, status: *mut Status) -> c_int {
     on_any("MPI_Wait", |guard| {
         // SAFETY: the program's pointers, here and below.
         let index = resolve(guard, unsafe { single(request) }?)?;
-        let Some(index) = index else {
-            // SAFETY: as above.
-            unsafe { put_status(status, &EMPTY) };
-            return Ok(());
-        };
-        wait_request(guard, index).map_err(at_self)?;
-        let (comm, found) = reap(guard, index);
-        // SAFETY: as above.
-        unsafe {
-            request.write(MPI_REQUEST_NULL);
-            put_status(status, &found);
+        if let Some(index) = index {
+            wait_request(guard, index).map_err(at_self)?;
         }
-        outcome(comm, &found)
+        // SAFETY: as above.
+        unsafe { reap_single(guard, index, request, status) }
     })
 }
 
@@ -117,37 +179,8 @@ pub unsafe extern "C" fn ferriband_mpi_test(
         if !done {
             return Ok(());
         }
-        let (comm, found) = index.map_or((SELF, EMPTY), |index| reap(guard, index));
         // SAFETY: as above.
-        unsafe {
-            request.write(MPI_REQUEST_NULL);
-            put_status(status, &found);
-        }
-        outcome(comm, &found)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_request_get_status(
-    request: i32,
-    flag: *mut c_int,
-    status: *mut Status,
-) -> c_int {
-    on_any("MPI_Request_get_status", |guard| {
-        let index = resolve(guard, request)?;
-        if !is_done(guard, index) {
-            glance(guard)?;
-        }
-        let done = is_done(guard, index);
-        let found = index.map_or(EMPTY, |index| guard.requests[index].status);
-        // SAFETY: the program's pointers.
-        unsafe {
-            put(flag, c_int::from(done)).map_err(at_self)?;
-            if done {
-                put_status(status, &found);
-            }
-        }
-        Ok(())
+        unsafe { reap_single(guard, index, request, status) }
     })
 }
 
@@ -156,15 +189,19 @@ pub unsafe extern "C" fn ferriband_mpi_request_get_status(
 pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int {
     on_any("MPI_Request_free", |guard| {
         // SAFETY: the program's pointer, here and below.
-        let Some(index) = resolve(guard, unsafe { single(request) }?)? else {
-            return Err(at_self(MpiError::with(
-                MPI_ERR_REQUEST,
-                "MPI_REQUEST_NULL is not freed",
-            )));
-        };
-        if guard.requests[index].done {
-            reap(guard, index);
-        } else {
+        let handle = unsafe { single(request) }?;
+        let index = resolve_any(guard, handle)?;
+        let is_idle = matches!(
+            guard.requests[index].work,
+            Work::Persistent { active: false }
+        );
+        if is_idle || (guard.requests[index].done && index != guard.nothing) {
+            let functions = general(guard, index);
+            guard.conclude(index);
+            if let Some(functions) = functions {
+                free(guard, &functions);
+            }
+        } else if index != guard.nothing {
             guard.requests[index].freed = true;
         }
         // SAFETY: as above.
@@ -177,7 +214,7 @@ pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int 
 ///
 /// # Safety
 /// The array has `count` elements.
-unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised<Vec<Option<u32>>> {
+pub(super) unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised<Vec<Option<u32>>> {
     let count = usize::try_from(count)
         .map_err(|_| at_self(MpiError::with(MPI_ERR_COUNT, format!("{count} requests"))))?;
     if count != 0 && requests.base.is_null() {
@@ -189,7 +226,8 @@ unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised<Vec<Option
         .collect()
 }
 
-/// Takes requests that are over out of the array, and writes the statuses of those at `places`, the n-th to the n-th.
+/// Takes requests that are over out of the array, and writes the statuses of those at `places`, the n-th to the n-th. MPI_ERROR is written if one
+/// has failed, as the standard demands.
 ///
 /// # Safety
 /// The arrays are as long as the standard says.
@@ -200,25 +238,29 @@ unsafe fn reap_all(
     places: &[usize],
     statuses: *mut Status,
 ) -> Raised {
-    let mut failed = None;
+    let (mut failed, mut told) = (None, 0);
     for (nth, place) in places.iter().enumerate() {
-        let Some(index) = indices[*place] else {
+        let over = indices[*place].map_or(Over::NONE, |index| Over::take(guard, index));
+        if over.status.error != MPI_SUCCESS {
+            failed = Some(over.comm);
             if !statuses.is_null() {
                 // SAFETY: the caller's promise.
-                unsafe { statuses.add(nth).write(EMPTY) };
-            }
-            continue;
-        };
-        let (comm, status) = reap(guard, index);
-        // SAFETY: the caller's promise. A request of nothing may stand there twice, and is left alone.
-        unsafe {
-            requests.set_handle(*place, MPI_REQUEST_NULL);
-            if !statuses.is_null() {
-                statuses.add(nth).write(status);
+                unsafe { (told..nth).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS) };
+                told = nth;
             }
         }
-        if status.error != MPI_SUCCESS {
-            failed = Some(comm);
+        // SAFETY: the caller's promise. A request of nothing may stand there twice, and is left alone.
+        unsafe {
+            if !over.stays {
+                requests.set_handle(*place, MPI_REQUEST_NULL);
+            }
+            if !statuses.is_null() {
+                if failed.is_some() {
+                    statuses.add(nth).write(over.status);
+                } else {
+                    put_status(statuses.add(nth), &over.status);
+                }
+            }
         }
     }
     match failed {
@@ -273,7 +315,7 @@ pub unsafe extern "C" fn ferriband_mpi_testall(
 }
 
 /// The first request that is over, if there is one; false if none is active.
-fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>, bool) {
+pub(super) fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>, bool) {
     let first = indices
         .iter()
         .position(|index| index.is_some_and(|index| guard.requests[index].done));
@@ -300,13 +342,15 @@ unsafe fn reap_one(
         unsafe { put_status(status, &EMPTY) };
         return Ok(());
     };
-    let (comm, found) = reap(guard, request);
+    let over = Over::take(guard, request);
     // SAFETY: as above.
     unsafe {
-        requests.set_handle(place, MPI_REQUEST_NULL);
-        put_status(status, &found);
+        if !over.stays {
+            requests.set_handle(place, MPI_REQUEST_NULL);
+        }
+        put_status(status, &over.status);
     }
-    outcome(comm, &found)
+    outcome(over.comm, &over.status)
 }
 
 #[unsafe(no_mangle)]

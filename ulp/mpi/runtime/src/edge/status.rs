@@ -1,0 +1,76 @@
+//! What a status says, and what a program makes it say.
+
+use super::values::put;
+use crate::abi::Status;
+use crate::constants::MPI_ERR_ARG;
+use crate::constants::MPI_SUCCESS;
+use std::ffi::c_int;
+
+/// These may be called at any time, so there is no handler to ask.
+unsafe fn change(status: *mut Status, change: impl FnOnce(&mut Status)) -> c_int {
+    if status.is_null() {
+        return MPI_ERR_ARG;
+    }
+    // SAFETY: the program's status, which is not null.
+    unsafe {
+        let mut value = status.read();
+        change(&mut value);
+        status.write(value);
+    }
+    MPI_SUCCESS
+}
+
+unsafe fn ask(
+    status: *const Status,
+    to: *mut c_int,
+    field: impl FnOnce(&Status) -> c_int,
+) -> c_int {
+    if status.is_null() {
+        return MPI_ERR_ARG;
+    }
+    // SAFETY: the program's pointers.
+    match unsafe { put(to, field(&status.read())) } {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => error.class,
+    }
+}
+
+macro_rules! fields {
+    ($($get:ident, $set:ident, $field:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $get(status: *const Status, value: *mut c_int) -> c_int {
+            // SAFETY: the program's pointers.
+            unsafe { ask(status, value, |status| status.$field) }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $set(status: *mut Status, value: c_int) -> c_int {
+            // SAFETY: the program's pointer.
+            unsafe { change(status, |status| status.$field = value) }
+        }
+    )*};
+}
+
+fields! {
+    ferriband_mpi_status_get_source, ferriband_mpi_status_set_source, source;
+    ferriband_mpi_status_get_tag, ferriband_mpi_status_set_tag, tag;
+    ferriband_mpi_status_get_error, ferriband_mpi_status_set_error, error;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_status_set_cancelled(
+    status: *mut Status,
+    flag: c_int,
+) -> c_int {
+    // SAFETY: the program's pointer.
+    unsafe { change(status, |status| status.cancelled = c_int::from(flag != 0)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_test_cancelled(
+    status: *const Status,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program's pointers.
+    unsafe { ask(status, flag, |status| c_int::from(status.cancelled != 0)) }
+}

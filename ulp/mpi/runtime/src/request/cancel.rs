@@ -1,0 +1,149 @@
+//! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
+
+use crate::constants::MPI_ERR_REQUEST;
+use crate::errors::{MpiError, Outcome};
+use crate::request::{Extra, Work};
+use crate::runtime::{Content, NOBODY, Runtime};
+use ferriband_mpi_proto::envelope::{Kind, Recall};
+use zerocopy::IntoBytes;
+
+impl Runtime {
+    /// Takes a request back if that is still possible.
+    pub fn cancel(&mut self, request: u32) -> Outcome {
+        let entry = &self.requests[request];
+        if entry.done {
+            return Ok(());
+        }
+        let (comm, context, peer) = (entry.comm, entry.context, entry.peer);
+        match entry.work {
+            Work::Receive => {
+                let asks = entry.asks;
+                if self.comms[comm].matching(context).cancel(asks, request) {
+                    self.cancelled(request);
+                }
+                Ok(())
+            }
+            Work::Eager | Work::Synchronous | Work::Rendezvous => {
+                let seq = entry.seq;
+                if self.unqueue(peer, request)? {
+                    self.cancelled(request);
+                    return Ok(());
+                }
+                if seq == 0 || self.peers[peer as usize].recalled.contains(&(seq, request)) {
+                    return Ok(());
+                }
+                self.peers[peer as usize].recalled.push((seq, request));
+                let recall = Recall {
+                    seq: seq.into(),
+                    found: 0.into(),
+                };
+                self.answer(peer, Kind::Cancel, recall.as_bytes())
+            }
+            Work::Own => {
+                let rank = self.comms[comm].group.rank_of(peer);
+                let held = self.held.find(
+                    |held| matches!(held.content, Content::Own { request: own } if own == request),
+                );
+                if let (Some(rank), Some(held)) = (rank, held)
+                    && self.comms[comm].matching(context).withdraw(rank, held)
+                {
+                    self.held.remove(held);
+                    self.cancelled(request);
+                }
+                Ok(())
+            }
+            Work::Persistent { .. } => match entry.extra.as_deref() {
+                Some(Extra::Persistent(whole)) if whole.child != NOBODY => {
+                    let child = whole.child;
+                    self.cancel(child)
+                }
+                _ => Err(refused()),
+            },
+            Work::Nothing | Work::Pieces { .. } | Work::Moving { .. } => Ok(()),
+            _ => Err(refused()),
+        }
+    }
+
+    fn cancelled(&mut self, request: u32) {
+        self.withdraw(request);
+        self.requests[request].status.cancelled = 1;
+        self.finish(request);
+    }
+
+    /// Takes a message out of those that wait for room. False if it is not there.
+    fn unqueue(&mut self, peer: u32, request: u32) -> Outcome<bool> {
+        let fifo = &mut self.peers[peer as usize].fifo;
+        let at = fifo.iter().position(|message| {
+            message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
+        });
+        let Some(at) = at else {
+            return Ok(false);
+        };
+        fifo.remove(at);
+        self.pump(peer)?;
+        Ok(true)
+    }
+
+    /// A peer takes a message back: it is forgotten if it has not met its receive.
+    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) -> Outcome {
+        let is_it = |held: &crate::runtime::Held| held.from == peer && held.seq == seq;
+        let orphan = self.orphans.iter().position(|(_, held)| is_it(held));
+        let mut found = orphan.is_some();
+        if let Some(at) = orphan {
+            self.orphans.remove(at);
+        } else if let Some(held) = self.held.find(is_it)
+            && self.take_back(peer, held)
+        {
+            self.held.remove(held);
+            found = true;
+        }
+        let answer = Recall {
+            seq: seq.into(),
+            found: u32::from(found).into(),
+        };
+        self.answer(peer, Kind::Cancelled, answer.as_bytes())
+    }
+
+    /// Takes a message out of the communicator where it waits.
+    fn take_back(&mut self, peer: u32, held: u32) -> bool {
+        if self.probed.contains_key(&held) {
+            return false;
+        }
+        self.comms.iter_mut().any(|comm| {
+            comm.group.rank_of(peer).is_some_and(|rank| {
+                comm.point.withdraw(rank, held) || comm.collective.withdraw(rank, held)
+            })
+        })
+    }
+
+    /// What became of a message that this rank wanted back.
+    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
+        let seq = answer.seq.get();
+        let entry = &mut self.peers[peer as usize];
+        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
+            return Err(self.broken(peer));
+        };
+        let (_, request) = entry.recalled.swap_remove(at);
+        if answer.found.get() == 0 {
+            return Ok(());
+        }
+        entry.synchronous.retain(|(sent, _)| *sent != seq);
+        let is_it = self.requests.get(request).is_some_and(|one| {
+            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
+        });
+        if !is_it {
+            return Err(self.broken(peer));
+        }
+        self.cancelled(request);
+        Ok(())
+    }
+}
+
+fn is_taken_back(work: Work) -> bool {
+    matches!(work, Work::Synchronous | Work::Rendezvous)
+}
+
+#[cold]
+fn refused() -> MpiError {
+    MpiError::with(MPI_ERR_REQUEST, "such a request is not cancelled")
+}
