@@ -163,6 +163,7 @@ fn messages_arrive_whole_and_in_order() {
         "operations",
         "modes",
         "persistent",
+        "rounds",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
@@ -183,6 +184,7 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
         "mixed",
         "modes",
         "persistent",
+        "rounds",
     ] {
         let program = Program::new(name);
         for ranks in [2, 4] {

@@ -167,34 +167,62 @@ pub unsafe extern "C" fn PMPI_Allgather_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgather_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgather_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allgather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgather_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgather_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allgather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -249,36 +277,66 @@ pub unsafe extern "C" fn PMPI_Allgatherv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgatherv_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgatherv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allgatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allgatherv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allgatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -330,32 +388,58 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allreduce_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allreduce_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allreduce_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Allreduce_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Allreduce_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_allreduce_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -406,34 +490,62 @@ pub unsafe extern "C" fn PMPI_Alltoall_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoall_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoall_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoall_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoall_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoall_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoall_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -492,38 +604,70 @@ pub unsafe extern "C" fn PMPI_Alltoallv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallv_init(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoallv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoallv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -582,38 +726,70 @@ pub unsafe extern "C" fn PMPI_Alltoallw_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallw_init(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallw_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoallw_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Alltoallw_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_alltoallw_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            Array::of(recvtypes),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -648,11 +824,13 @@ pub unsafe extern "C" fn PMPI_Barrier(comm: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier_init(
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Barrier_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_barrier_init(id(comm), id(info), request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -679,30 +857,54 @@ pub unsafe extern "C" fn PMPI_Bcast_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bcast_init(
-    _buffer: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bcast_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_bcast_init(
+            buffer,
+            count.wide(),
+            id(datatype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Bcast_init_c(
-    _buffer: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _root: c_int,
+    buffer: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Bcast_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_bcast_init(
+            buffer,
+            count.wide(),
+            id(datatype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1443,32 +1645,58 @@ pub unsafe extern "C" fn PMPI_Exscan_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Exscan_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Exscan_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_exscan_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Exscan_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Exscan_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_exscan_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -2430,36 +2658,66 @@ pub unsafe extern "C" fn PMPI_Gather_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gather_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gather_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_gather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gather_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gather_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_gather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -2518,38 +2776,70 @@ pub unsafe extern "C" fn PMPI_Gatherv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gatherv_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gatherv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_gatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Gatherv_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Gatherv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_gatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5562,34 +5852,62 @@ pub unsafe extern "C" fn PMPI_Reduce_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5679,32 +5997,58 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_block_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_scatter_block_init(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_block_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_scatter_block_init(
+            sendbuf,
+            recvbuf,
+            recvcount.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5730,32 +6074,58 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Reduce_scatter_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            Array::of(recvcounts),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6101,32 +6471,58 @@ pub unsafe extern "C" fn PMPI_Scan_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scan_init(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: c_int,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scan_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scan_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scan_init_c(
-    _sendbuf: *const c_void,
-    _recvbuf: *mut c_void,
-    _count: i64,
-    _datatype: Handle,
-    _op: Handle,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scan_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scan_init(
+            sendbuf,
+            recvbuf,
+            count.wide(),
+            id(datatype),
+            id(op),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6181,36 +6577,66 @@ pub unsafe extern "C" fn PMPI_Scatter_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatter_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatter_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scatter_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatter_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatter_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scatter_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6269,38 +6695,70 @@ pub unsafe extern "C" fn PMPI_Scatterv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatterv_init(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _displs: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatterv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scatterv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Scatterv_init_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _displs: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
-    _root: c_int,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Scatterv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_scatterv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(displs),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            root,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

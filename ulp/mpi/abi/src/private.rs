@@ -26,6 +26,17 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_allgather_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_allgatherv(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -36,6 +47,18 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_allgatherv_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_alloc_mem(size: i64, info: i32, baseptr: *mut c_void) -> c_int;
     pub fn ferriband_mpi_allreduce(
         sendbuf: *const c_void,
@@ -45,6 +68,16 @@ unsafe extern "C" {
         op: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_allreduce_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_alltoall(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -53,6 +86,17 @@ unsafe extern "C" {
         recvcount: i64,
         recvtype: i32,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_alltoall_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_alltoallv(
         sendbuf: *const c_void,
@@ -65,6 +109,19 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_alltoallv_init(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_alltoallw(
         sendbuf: *const c_void,
         sendcounts: Array,
@@ -76,13 +133,36 @@ unsafe extern "C" {
         recvtypes: Array,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_alltoallw_init(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtypes: Array,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_barrier(comm: i32) -> c_int;
+    pub fn ferriband_mpi_barrier_init(comm: i32, info: i32, request: *mut i32) -> c_int;
     pub fn ferriband_mpi_bcast(
         buffer: *mut c_void,
         count: i64,
         datatype: i32,
         root: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_bcast_init(
+        buffer: *mut c_void,
+        count: i64,
+        datatype: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_bsend(
         buf: *const c_void,
@@ -144,6 +224,16 @@ unsafe extern "C" {
         op: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_exscan_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_finalize() -> c_int;
     pub fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int;
     pub fn ferriband_mpi_free_mem(base: *mut c_void) -> c_int;
@@ -157,6 +247,18 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_gather_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_gatherv(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -167,6 +269,19 @@ unsafe extern "C" {
         recvtype: i32,
         root: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_gatherv_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_get_address(location: *const c_void, address: *mut i64) -> c_int;
     pub fn ferriband_mpi_get_count(status: *const Status, datatype: i32, count: *mut i64) -> c_int;
@@ -538,6 +653,17 @@ unsafe extern "C" {
         root: c_int,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_reduce_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_reduce_local(
         inbuf: *const c_void,
         inoutbuf: *mut c_void,
@@ -560,6 +686,26 @@ unsafe extern "C" {
         datatype: i32,
         op: i32,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_reduce_scatter_block_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_reduce_scatter_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_request_free(request: *mut i32) -> c_int;
     pub fn ferriband_mpi_request_get_status(
@@ -612,6 +758,16 @@ unsafe extern "C" {
         op: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_scan_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: i32,
+        op: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_scatter(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -621,6 +777,18 @@ unsafe extern "C" {
         recvtype: i32,
         root: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_scatter_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_scatterv(
         sendbuf: *const c_void,
@@ -632,6 +800,19 @@ unsafe extern "C" {
         recvtype: i32,
         root: c_int,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_scatterv_init(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        displs: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        root: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_send(
         buf: *const c_void,

@@ -83,6 +83,16 @@ pub struct Prepared {
     pub combine: Option<Combine>,
 }
 
+impl Prepared {
+    /// The handle of a datatype that functions of the program are given.
+    pub fn datatype(&self) -> Option<i32> {
+        match &self.combine {
+            Some(Combine::Program(program)) => Some(program.datatype),
+            _ => None,
+        }
+    }
+}
+
 /// A collective under way.
 pub struct Execution {
     /// Index of the communicator.
@@ -191,11 +201,15 @@ impl Runtime {
         }
     }
 
-    /// Whether a collective under way may hand this datatype to a function of the program.
+    /// Whether a collective, under way or persistent, may hand this datatype to a function of the program.
     pub fn hands_out(&self, datatype: i32) -> bool {
         self.executions
             .iter()
-            .any(|execution| execution.datatype() == Some(datatype))
+            .any(|execution| execution.prepared.datatype() == Some(datatype))
+            || self
+                .requests
+                .find(|request| request.prepared().and_then(Prepared::datatype) == Some(datatype))
+                .is_some()
     }
 
     /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
@@ -208,7 +222,7 @@ impl Runtime {
     }
 
     fn end(&mut self, execution: Execution) {
-        let (request, datatype) = (execution.request, execution.datatype());
+        let (request, datatype) = (execution.request, execution.prepared.datatype());
         self.requests[request].status.error = execution.error;
         self.give_back(request, execution.prepared);
         self.finish(request);
@@ -227,14 +241,6 @@ enum Life {
 }
 
 impl Execution {
-    /// The handle that functions of the program are given.
-    fn datatype(&self) -> Option<i32> {
-        match &self.prepared.combine {
-            Some(Combine::Program(program)) => Some(program.datatype),
-            _ => None,
-        }
-    }
-
     /// Begins and completes what can be.
     fn advance(&mut self, runtime: &mut Runtime) -> Outcome<Life> {
         let mut moved = false;

@@ -17,16 +17,60 @@ const _: unsafe extern "C" fn(
     i64,
     i32,
     *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_allgather_init;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
     Array,
     Array,
     i32,
     i32,
 ) -> c_int = ferriband_mpi_allgatherv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_allgatherv_init;
 const _: unsafe extern "C" fn(i64, i32, *mut c_void) -> c_int = ferriband_mpi_alloc_mem;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_allreduce;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_allreduce_init;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_alltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_alltoall_init;
 const _: unsafe extern "C" fn(
     *const c_void,
     Array,
@@ -42,6 +86,19 @@ const _: unsafe extern "C" fn(
     *const c_void,
     Array,
     Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_alltoallv_init;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
     Array,
     *mut c_void,
     Array,
@@ -49,8 +106,24 @@ const _: unsafe extern "C" fn(
     Array,
     i32,
 ) -> c_int = ferriband_mpi_alltoallw;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    Array,
+    *mut c_void,
+    Array,
+    Array,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_alltoallw_init;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_barrier_init;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32) -> c_int = ferriband_mpi_bcast;
+const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_bcast_init;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_bsend;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
@@ -81,11 +154,33 @@ const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_error_
 const _: unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_error_string;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_exscan;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_exscan_init;
 const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_finalize;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_finalized;
 const _: unsafe extern "C" fn(*mut c_void) -> c_int = ferriband_mpi_free_mem;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
     ferriband_mpi_gather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_gather_init;
 const _: unsafe extern "C" fn(
     *const c_void,
     i64,
@@ -97,6 +192,19 @@ const _: unsafe extern "C" fn(
     c_int,
     i32,
 ) -> c_int = ferriband_mpi_gatherv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_gatherv_init;
 const _: unsafe extern "C" fn(*const c_void, *mut i64) -> c_int = ferriband_mpi_get_address;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_count;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_elements;
@@ -316,12 +424,43 @@ const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut i32
     ferriband_mpi_recv_init;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, c_int, i32) -> c_int =
     ferriband_mpi_reduce;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_reduce_init;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_reduce_local;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, Array, i32, i32, i32) -> c_int =
     ferriband_mpi_reduce_scatter;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_reduce_scatter_block;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_reduce_scatter_block_init;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    Array,
+    i32,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_reduce_scatter_init;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
 const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_request_get_status;
@@ -337,8 +476,30 @@ const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i
     ferriband_mpi_rsend_init;
 const _: unsafe extern "C" fn(*const c_void, *mut c_void, i64, i32, i32, i32) -> c_int =
     ferriband_mpi_scan;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_scan_init;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, c_int, i32) -> c_int =
     ferriband_mpi_scatter;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_scatter_init;
 const _: unsafe extern "C" fn(
     *const c_void,
     Array,
@@ -350,6 +511,19 @@ const _: unsafe extern "C" fn(
     c_int,
     i32,
 ) -> c_int = ferriband_mpi_scatterv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_scatterv_init;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_send;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =

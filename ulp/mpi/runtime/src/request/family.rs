@@ -1,6 +1,7 @@
 //! Requests that are parts of another one: what becomes of the whole when a part is over.
 
 use crate::abi::Status;
+use crate::collective::exec::Prepared;
 use crate::constants::MPI_SUCCESS;
 use crate::request::{EMPTY, Extra, Request, Work};
 use crate::runtime::{NOBODY, Runtime};
@@ -46,8 +47,8 @@ impl Runtime {
         let Some(over) = self.requests.remove(request) else {
             return;
         };
-        if let Some(Extra::Persistent(whole)) = over.extra.as_deref() {
-            self.let_go(whole);
+        if let Some(datatype) = over.prepared().and_then(Prepared::datatype) {
+            self.drop_freed(datatype);
         }
         if over.parent != NOBODY {
             self.part_over(over.parent, &over);

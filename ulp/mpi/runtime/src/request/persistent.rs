@@ -66,6 +66,19 @@ pub enum Bound {
     },
 }
 
+impl Request {
+    /// What a persistent collective does, while it does not run.
+    pub fn prepared(&self) -> Option<&Prepared> {
+        match self.extra.as_deref() {
+            Some(Extra::Persistent(Persistent {
+                bound: Bound::Collective { prepared, .. },
+                ..
+            })) => prepared.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 impl Runtime {
     /// Makes a persistent request; its index.
     pub fn add_persistent(&mut self, comm: u32, bound: Bound) -> Outcome<u32> {
@@ -82,9 +95,6 @@ impl Runtime {
         })));
         self.add_request(request)
     }
-
-    /// What a persistent request held is not needed any more.
-    pub fn let_go(&mut self, _whole: &Persistent) {}
 
     /// A round of a persistent collective is over: what it does waits for the next.
     pub fn give_back(&mut self, request: u32, done: Prepared) {
