@@ -164,6 +164,10 @@ fn messages_arrive_whole_and_in_order() {
         "modes",
         "persistent",
         "rounds",
+        "groups",
+        "attributes",
+        "sides",
+        "topologies",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {

@@ -95,18 +95,18 @@ pub unsafe extern "C" fn PMPI_Accumulate_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_class(_errorclass: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Add_error_class".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Add_error_class(errorclass: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_add_error_class(errorclass) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_code(_errorclass: c_int, _errorcode: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Add_error_code".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_add_error_code(errorclass, errorcode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Add_error_string(_errorcode: c_int, _string: *const c_char) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Add_error_string".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
+    unsafe { ferriband_mpi_add_error_string(errorcode, string) }
 }
 
 #[unsafe(no_mangle)]
@@ -793,27 +793,27 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Attr_delete(comm: Handle, _keyval: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Attr_delete".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Attr_delete(comm: Handle, keyval: c_int) -> c_int {
+    unsafe { ferriband_mpi_attr_delete(id(comm), keyval) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Attr_get(
     comm: Handle,
-    _keyval: c_int,
-    _attribute_val: *mut c_void,
-    _flag: *mut c_int,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Attr_get".as_ptr()) }
+    unsafe { ferriband_mpi_attr_get(id(comm), keyval, attribute_val, flag) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Attr_put(
     comm: Handle,
-    _keyval: c_int,
-    _attribute_val: *mut c_void,
+    keyval: c_int,
+    attribute_val: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Attr_put".as_ptr()) }
+    unsafe { ferriband_mpi_attr_put(id(comm), keyval, attribute_val) }
 }
 
 #[unsafe(no_mangle)]
@@ -1033,81 +1033,94 @@ pub unsafe extern "C" fn PMPI_Cancel(request: *mut Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_coords(
     comm: Handle,
-    _rank: c_int,
-    _maxdims: c_int,
-    _coords: *mut c_int,
+    rank: c_int,
+    maxdims: c_int,
+    coords: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_coords".as_ptr()) }
+    unsafe { ferriband_mpi_cart_coords(id(comm), rank, maxdims, coords) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_create(
     comm_old: Handle,
-    _ndims: c_int,
-    _dims: *const c_int,
-    _periods: *const c_int,
-    _reorder: c_int,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    reorder: c_int,
     comm_cart: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(comm_cart, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm_old), c"MPI_Cart_create".as_ptr()) }
+    let mut comm_cart = unsafe { OutHandle::empty(comm_cart) };
+    let code = unsafe {
+        ferriband_mpi_cart_create(
+            id(comm_old),
+            ndims,
+            dims,
+            periods,
+            reorder,
+            comm_cart.place(),
+        )
+    };
+    unsafe { comm_cart.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_get(
     comm: Handle,
-    _maxdims: c_int,
-    _dims: *mut c_int,
-    _periods: *mut c_int,
-    _coords: *mut c_int,
+    maxdims: c_int,
+    dims: *mut c_int,
+    periods: *mut c_int,
+    coords: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_get".as_ptr()) }
+    unsafe { ferriband_mpi_cart_get(id(comm), maxdims, dims, periods, coords) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_map(
     comm: Handle,
-    _ndims: c_int,
-    _dims: *const c_int,
-    _periods: *const c_int,
-    _newrank: *mut c_int,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    newrank: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_map".as_ptr()) }
+    unsafe { ferriband_mpi_cart_map(id(comm), ndims, dims, periods, newrank) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_rank(
     comm: Handle,
-    _coords: *const c_int,
-    _rank: *mut c_int,
+    coords: *const c_int,
+    rank: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_rank".as_ptr()) }
+    unsafe { ferriband_mpi_cart_rank(id(comm), coords, rank) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_shift(
     comm: Handle,
-    _direction: c_int,
-    _disp: c_int,
-    _rank_source: *mut c_int,
-    _rank_dest: *mut c_int,
+    direction: c_int,
+    disp: c_int,
+    rank_source: *mut c_int,
+    rank_dest: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_shift".as_ptr()) }
+    unsafe { ferriband_mpi_cart_shift(id(comm), direction, disp, rank_source, rank_dest) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_sub(
     comm: Handle,
-    _remain_dims: *const c_int,
+    remain_dims: *const c_int,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cart_sub".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpi_cart_sub(id(comm), remain_dims, newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Cartdim_get(comm: Handle, _ndims: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Cartdim_get".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Cartdim_get(comm: Handle, ndims: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_cartdim_get(id(comm), ndims) }
 }
 
 #[unsafe(no_mangle)]
@@ -1174,58 +1187,90 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create(
     comm: Handle,
-    _group: Handle,
+    group: Handle,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_create".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpi_comm_create(id(comm), id(group), newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_errhandler(
-    _comm_errhandler_fn: *const c_void,
+    comm_errhandler_fn: *const c_void,
     errhandler: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_create_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe {
+        ferriband_mpi_comm_create_errhandler(
+            comm_errhandler_fn,
+            crate::thunks::comm_errhandler_function(),
+            errhandler.place(),
+        )
+    };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_from_group(
-    _group: Handle,
-    _stringtag: *const c_char,
-    _info: Handle,
-    _errhandler: Handle,
+    group: Handle,
+    stringtag: *const c_char,
+    info: Handle,
+    errhandler: Handle,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_create_from_group".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe {
+        ferriband_mpi_comm_create_from_group(
+            id(group),
+            stringtag,
+            id(info),
+            id(errhandler),
+            newcomm.place(),
+        )
+    };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_group(
     comm: Handle,
-    _group: Handle,
-    _tag: c_int,
+    group: Handle,
+    tag: c_int,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_create_group".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code =
+        unsafe { ferriband_mpi_comm_create_group(id(comm), id(group), tag, newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_keyval(
-    _comm_copy_attr_fn: *const c_void,
-    _comm_delete_attr_fn: *const c_void,
-    _comm_keyval: *mut c_int,
-    _extra_state: *mut c_void,
+    comm_copy_attr_fn: *const c_void,
+    comm_delete_attr_fn: *const c_void,
+    comm_keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_create_keyval".as_ptr()) }
+    unsafe {
+        ferriband_mpi_comm_create_keyval(
+            comm_copy_attr_fn,
+            crate::thunks::comm_copy_attr_function(),
+            comm_delete_attr_fn,
+            crate::thunks::comm_delete_attr_function(),
+            comm_keyval,
+            extra_state,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: Handle, _comm_keyval: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_delete_attr".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: Handle, comm_keyval: c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_delete_attr(id(comm), comm_keyval) }
 }
 
 #[unsafe(no_mangle)]
@@ -1253,8 +1298,11 @@ pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_disconnect(_comm: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_disconnect".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut Handle) -> c_int {
+    let mut comm = unsafe { OutHandle::full(comm) };
+    let code = unsafe { ferriband_mpi_comm_disconnect(comm.place()) };
+    unsafe { comm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1268,11 +1316,13 @@ pub unsafe extern "C" fn PMPI_Comm_dup(comm: Handle, newcomm: *mut Handle) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup_with_info(
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_dup_with_info".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpi_comm_dup_with_info(id(comm), id(info), newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1289,8 +1339,8 @@ pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_free_keyval(_comm_keyval: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_free_keyval".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_free_keyval(comm_keyval) }
 }
 
 #[unsafe(no_mangle)]
@@ -1301,11 +1351,11 @@ pub unsafe extern "C" fn PMPI_Comm_fromint(comm: c_int) -> Handle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_attr(
     comm: Handle,
-    _comm_keyval: c_int,
-    _attribute_val: *mut c_void,
-    _flag: *mut c_int,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_get_attr".as_ptr()) }
+    unsafe { ferriband_mpi_comm_get_attr(id(comm), comm_keyval, attribute_val, flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -1318,8 +1368,10 @@ pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: Handle, errhandler: *mut
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_info(comm: Handle, info_used: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(info_used, 0x130) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_get_info".as_ptr()) }
+    let mut info_used = unsafe { OutHandle::empty(info_used) };
+    let code = unsafe { ferriband_mpi_comm_get_info(id(comm), info_used.place()) };
+    unsafe { info_used.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1333,14 +1385,18 @@ pub unsafe extern "C" fn PMPI_Comm_get_name(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(parent, 0x100) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Comm_get_parent".as_ptr()) }
+    let mut parent = unsafe { OutHandle::empty(parent) };
+    let code = unsafe { ferriband_mpi_comm_get_parent(parent.place()) };
+    unsafe { parent.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_group(comm: Handle, group: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(group, 0x108) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_group".as_ptr()) }
+    let mut group = unsafe { OutHandle::empty(group) };
+    let code = unsafe { ferriband_mpi_comm_group(id(comm), group.place()) };
+    unsafe { group.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1349,21 +1405,29 @@ pub unsafe extern "C" fn PMPI_Comm_idup(
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_idup".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_comm_idup(id(comm), newcomm.place(), request.place()) };
+    unsafe { newcomm.store() };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_idup_with_info".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_comm_idup_with_info(id(comm), id(info), newcomm.place(), request.place())
+    };
+    unsafe { newcomm.store() };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1387,22 +1451,24 @@ pub unsafe extern "C" fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: Handle, group: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(group, 0x108) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_remote_group".as_ptr()) }
+    let mut group = unsafe { OutHandle::empty(group) };
+    let code = unsafe { ferriband_mpi_comm_remote_group(id(comm), group.place()) };
+    unsafe { group.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: Handle, _size: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_remote_size".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: Handle, size: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_comm_remote_size(id(comm), size) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_attr(
     comm: Handle,
-    _comm_keyval: c_int,
-    _attribute_val: *mut c_void,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_set_attr".as_ptr()) }
+    unsafe { ferriband_mpi_comm_set_attr(id(comm), comm_keyval, attribute_val) }
 }
 
 #[unsafe(no_mangle)]
@@ -1411,8 +1477,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: Handle, errhandler: Hand
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_set_info(comm: Handle, _info: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_set_info".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Comm_set_info(comm: Handle, info: Handle) -> c_int {
+    unsafe { ferriband_mpi_comm_set_info(id(comm), id(info)) }
 }
 
 #[unsafe(no_mangle)]
@@ -1459,24 +1525,30 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_split(
     comm: Handle,
-    _color: c_int,
-    _key: c_int,
+    color: c_int,
+    key: c_int,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_split".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpi_comm_split(id(comm), color, key, newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_split_type(
     comm: Handle,
-    _split_type: c_int,
-    _key: c_int,
-    _info: Handle,
+    split_type: c_int,
+    key: c_int,
+    info: Handle,
     newcomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newcomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Comm_split_type".as_ptr()) }
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe {
+        ferriband_mpi_comm_split_type(id(comm), split_type, key, id(info), newcomm.place())
+    };
+    unsafe { newcomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -1503,70 +1575,103 @@ pub unsafe extern "C" fn PMPI_Compare_and_swap(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Dims_create(
-    _nnodes: c_int,
-    _ndims: c_int,
-    _dims: *mut c_int,
-) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Dims_create".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_dims_create(nnodes, ndims, dims) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dist_graph_create(
     comm_old: Handle,
-    _n: c_int,
-    _sources: *const c_int,
-    _degrees: *const c_int,
-    _destinations: *const c_int,
-    _weights: *const c_int,
-    _info: Handle,
-    _reorder: c_int,
+    n: c_int,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
+    weights: *const c_int,
+    info: Handle,
+    reorder: c_int,
     comm_dist_graph: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(comm_dist_graph, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm_old), c"MPI_Dist_graph_create".as_ptr()) }
+    let mut comm_dist_graph = unsafe { OutHandle::empty(comm_dist_graph) };
+    let code = unsafe {
+        ferriband_mpi_dist_graph_create(
+            id(comm_old),
+            n,
+            sources,
+            degrees,
+            destinations,
+            weights,
+            id(info),
+            reorder,
+            comm_dist_graph.place(),
+        )
+    };
+    unsafe { comm_dist_graph.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
     comm_old: Handle,
-    _indegree: c_int,
-    _sources: *const c_int,
-    _sourceweights: *const c_int,
-    _outdegree: c_int,
-    _destinations: *const c_int,
-    _destweights: *const c_int,
-    _info: Handle,
-    _reorder: c_int,
+    indegree: c_int,
+    sources: *const c_int,
+    sourceweights: *const c_int,
+    outdegree: c_int,
+    destinations: *const c_int,
+    destweights: *const c_int,
+    info: Handle,
+    reorder: c_int,
     comm_dist_graph: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(comm_dist_graph, 0x100) };
-    unsafe {
-        ferriband_mpi_unsupported(1, id(comm_old), c"MPI_Dist_graph_create_adjacent".as_ptr())
-    }
+    let mut comm_dist_graph = unsafe { OutHandle::empty(comm_dist_graph) };
+    let code = unsafe {
+        ferriband_mpi_dist_graph_create_adjacent(
+            id(comm_old),
+            indegree,
+            sources,
+            sourceweights,
+            outdegree,
+            destinations,
+            destweights,
+            id(info),
+            reorder,
+            comm_dist_graph.place(),
+        )
+    };
+    unsafe { comm_dist_graph.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(
     comm: Handle,
-    _maxindegree: c_int,
-    _sources: *mut c_int,
-    _sourceweights: *mut c_int,
-    _maxoutdegree: c_int,
-    _destinations: *mut c_int,
-    _destweights: *mut c_int,
+    maxindegree: c_int,
+    sources: *mut c_int,
+    sourceweights: *mut c_int,
+    maxoutdegree: c_int,
+    destinations: *mut c_int,
+    destweights: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Dist_graph_neighbors".as_ptr()) }
+    unsafe {
+        ferriband_mpi_dist_graph_neighbors(
+            id(comm),
+            maxindegree,
+            sources,
+            sourceweights,
+            maxoutdegree,
+            destinations,
+            destweights,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
     comm: Handle,
-    _indegree: *mut c_int,
-    _outdegree: *mut c_int,
-    _weighted: *mut c_int,
+    indegree: *mut c_int,
+    outdegree: *mut c_int,
+    weighted: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Dist_graph_neighbors_count".as_ptr()) }
+    unsafe { ferriband_mpi_dist_graph_neighbors_count(id(comm), indegree, outdegree, weighted) }
 }
 
 #[unsafe(no_mangle)]
@@ -2998,64 +3103,75 @@ pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_create(
     comm_old: Handle,
-    _nnodes: c_int,
-    _indx: *const c_int,
-    _edges: *const c_int,
-    _reorder: c_int,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    reorder: c_int,
     comm_graph: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(comm_graph, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm_old), c"MPI_Graph_create".as_ptr()) }
+    let mut comm_graph = unsafe { OutHandle::empty(comm_graph) };
+    let code = unsafe {
+        ferriband_mpi_graph_create(
+            id(comm_old),
+            nnodes,
+            indx,
+            edges,
+            reorder,
+            comm_graph.place(),
+        )
+    };
+    unsafe { comm_graph.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_get(
     comm: Handle,
-    _maxindex: c_int,
-    _maxedges: c_int,
-    _indx: *mut c_int,
-    _edges: *mut c_int,
+    maxindex: c_int,
+    maxedges: c_int,
+    indx: *mut c_int,
+    edges: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Graph_get".as_ptr()) }
+    unsafe { ferriband_mpi_graph_get(id(comm), maxindex, maxedges, indx, edges) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_map(
     comm: Handle,
-    _nnodes: c_int,
-    _indx: *const c_int,
-    _edges: *const c_int,
-    _newrank: *mut c_int,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    newrank: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Graph_map".as_ptr()) }
+    unsafe { ferriband_mpi_graph_map(id(comm), nnodes, indx, edges, newrank) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_neighbors(
     comm: Handle,
-    _rank: c_int,
-    _maxneighbors: c_int,
-    _neighbors: *mut c_int,
+    rank: c_int,
+    maxneighbors: c_int,
+    neighbors: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Graph_neighbors".as_ptr()) }
+    unsafe { ferriband_mpi_graph_neighbors(id(comm), rank, maxneighbors, neighbors) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_neighbors_count(
     comm: Handle,
-    _rank: c_int,
-    _nneighbors: *mut c_int,
+    rank: c_int,
+    nneighbors: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Graph_neighbors_count".as_ptr()) }
+    unsafe { ferriband_mpi_graph_neighbors_count(id(comm), rank, nneighbors) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graphdims_get(
     comm: Handle,
-    _nnodes: *mut c_int,
-    _nedges: *mut c_int,
+    nnodes: *mut c_int,
+    nedges: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Graphdims_get".as_ptr()) }
+    unsafe { ferriband_mpi_graphdims_get(id(comm), nnodes, nedges) }
 }
 
 #[unsafe(no_mangle)]
@@ -3090,37 +3206,44 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_compare(
-    _group1: Handle,
-    _group2: Handle,
-    _result: *mut c_int,
+    group1: Handle,
+    group2: Handle,
+    result: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_compare".as_ptr()) }
+    unsafe { ferriband_mpi_group_compare(id(group1), id(group2), result) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_difference(
-    _group1: Handle,
-    _group2: Handle,
+    group1: Handle,
+    group2: Handle,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_difference".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code = unsafe { ferriband_mpi_group_difference(id(group1), id(group2), newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_excl(
-    _group: Handle,
-    _n: c_int,
-    _ranks: *const c_int,
+    group: Handle,
+    n: c_int,
+    ranks: *const c_int,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_excl".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code = unsafe { ferriband_mpi_group_excl(id(group), n, ranks, newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_free(_group: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Group_free(group: *mut Handle) -> c_int {
+    let mut group = unsafe { OutHandle::full(group) };
+    let code = unsafe { ferriband_mpi_group_free(group.place()) };
+    unsafe { group.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3140,55 +3263,66 @@ pub unsafe extern "C" fn PMPI_Group_fromint(group: c_int) -> Handle {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_incl(
-    _group: Handle,
-    _n: c_int,
-    _ranks: *const c_int,
+    group: Handle,
+    n: c_int,
+    ranks: *const c_int,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_incl".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code = unsafe { ferriband_mpi_group_incl(id(group), n, ranks, newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_intersection(
-    _group1: Handle,
-    _group2: Handle,
+    group1: Handle,
+    group2: Handle,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_intersection".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code =
+        unsafe { ferriband_mpi_group_intersection(id(group1), id(group2), newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_range_excl(
-    _group: Handle,
-    _n: c_int,
-    _ranges: *mut c_int,
+    group: Handle,
+    n: c_int,
+    ranges: *mut c_int,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_range_excl".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code =
+        unsafe { ferriband_mpi_group_range_excl(id(group), n, ranges.cast(), newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_range_incl(
-    _group: Handle,
-    _n: c_int,
-    _ranges: *mut c_int,
+    group: Handle,
+    n: c_int,
+    ranges: *mut c_int,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_range_incl".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code =
+        unsafe { ferriband_mpi_group_range_incl(id(group), n, ranges.cast(), newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_rank(_group: Handle, _rank: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_rank".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Group_rank(group: Handle, rank: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_group_rank(id(group), rank) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_size(_group: Handle, _size: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_size".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Group_size(group: Handle, size: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_group_size(id(group), size) }
 }
 
 #[unsafe(no_mangle)]
@@ -3198,23 +3332,25 @@ pub unsafe extern "C" fn PMPI_Group_toint(group: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_translate_ranks(
-    _group1: Handle,
-    _n: c_int,
-    _ranks1: *const c_int,
-    _group2: Handle,
-    _ranks2: *mut c_int,
+    group1: Handle,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: Handle,
+    ranks2: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_translate_ranks".as_ptr()) }
+    unsafe { ferriband_mpi_group_translate_ranks(id(group1), n, ranks1, id(group2), ranks2) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_union(
-    _group1: Handle,
-    _group2: Handle,
+    group1: Handle,
+    group2: Handle,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Group_union".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code = unsafe { ferriband_mpi_group_union(id(group1), id(group2), newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3919,194 +4055,343 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_allgather".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_allgather_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_allgatherv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_allgatherv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoall".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoall_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoallv".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoallv_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoallw".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Ineighbor_alltoallw_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_ineighbor_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create(info: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_create".as_ptr()) }
+    let mut info = unsafe { OutHandle::empty(info) };
+    let code = unsafe { ferriband_mpi_info_create(info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create_env(
-    _argc: c_int,
-    _argv: *mut *mut c_char,
+    argc: c_int,
+    argv: *mut *mut c_char,
     info: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_create_env".as_ptr()) }
+    let mut info = unsafe { OutHandle::empty(info) };
+    let code = unsafe { ferriband_mpi_info_create_env(argc, argv, info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_delete(_info: Handle, _key: *const c_char) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_delete".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Info_delete(info: Handle, key: *const c_char) -> c_int {
+    unsafe { ferriband_mpi_info_delete(id(info), key) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_dup(_info: Handle, newinfo: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(newinfo, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_dup".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Info_dup(info: Handle, newinfo: *mut Handle) -> c_int {
+    let mut newinfo = unsafe { OutHandle::empty(newinfo) };
+    let code = unsafe { ferriband_mpi_info_dup(id(info), newinfo.place()) };
+    unsafe { newinfo.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_free(_info: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Info_free(info: *mut Handle) -> c_int {
+    let mut info = unsafe { OutHandle::full(info) };
+    let code = unsafe { ferriband_mpi_info_free(info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4116,57 +4401,53 @@ pub unsafe extern "C" fn PMPI_Info_fromint(info: c_int) -> Handle {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get(
-    _info: Handle,
-    _key: *const c_char,
-    _valuelen: c_int,
-    _value: *mut c_char,
-    _flag: *mut c_int,
+    info: Handle,
+    key: *const c_char,
+    valuelen: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_get".as_ptr()) }
+    unsafe { ferriband_mpi_info_get(id(info), key, valuelen, value, flag) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_nkeys(_info: Handle, _nkeys: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_get_nkeys".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: Handle, nkeys: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_info_get_nkeys(id(info), nkeys) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Info_get_nthkey(
-    _info: Handle,
-    _n: c_int,
-    _key: *mut c_char,
-) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_get_nthkey".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Info_get_nthkey(info: Handle, n: c_int, key: *mut c_char) -> c_int {
+    unsafe { ferriband_mpi_info_get_nthkey(id(info), n, key) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_string(
-    _info: Handle,
-    _key: *const c_char,
-    _buflen: *mut c_int,
-    _value: *mut c_char,
-    _flag: *mut c_int,
+    info: Handle,
+    key: *const c_char,
+    buflen: *mut c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_get_string".as_ptr()) }
+    unsafe { ferriband_mpi_info_get_string(id(info), key, buflen, value, flag) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_valuelen(
-    _info: Handle,
-    _key: *const c_char,
-    _valuelen: *mut c_int,
-    _flag: *mut c_int,
+    info: Handle,
+    key: *const c_char,
+    valuelen: *mut c_int,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_get_valuelen".as_ptr()) }
+    unsafe { ferriband_mpi_info_get_valuelen(id(info), key, valuelen, flag) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_set(
-    _info: Handle,
-    _key: *const c_char,
-    _value: *const c_char,
+    info: Handle,
+    key: *const c_char,
+    value: *const c_char,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Info_set".as_ptr()) }
+    unsafe { ferriband_mpi_info_set(id(info), key, value) }
 }
 
 #[unsafe(no_mangle)]
@@ -4197,39 +4478,65 @@ pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_create(
     local_comm: Handle,
-    _local_leader: c_int,
-    _peer_comm: Handle,
-    _remote_leader: c_int,
-    _tag: c_int,
+    local_leader: c_int,
+    peer_comm: Handle,
+    remote_leader: c_int,
+    tag: c_int,
     newintercomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newintercomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(local_comm), c"MPI_Intercomm_create".as_ptr()) }
+    let mut newintercomm = unsafe { OutHandle::empty(newintercomm) };
+    let code = unsafe {
+        ferriband_mpi_intercomm_create(
+            id(local_comm),
+            local_leader,
+            id(peer_comm),
+            remote_leader,
+            tag,
+            newintercomm.place(),
+        )
+    };
+    unsafe { newintercomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
-    _local_group: Handle,
-    _local_leader: c_int,
-    _remote_group: Handle,
-    _remote_leader: c_int,
-    _stringtag: *const c_char,
-    _info: Handle,
-    _errhandler: Handle,
+    local_group: Handle,
+    local_leader: c_int,
+    remote_group: Handle,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: Handle,
+    errhandler: Handle,
     newintercomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newintercomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Intercomm_create_from_groups".as_ptr()) }
+    let mut newintercomm = unsafe { OutHandle::empty(newintercomm) };
+    let code = unsafe {
+        ferriband_mpi_intercomm_create_from_groups(
+            id(local_group),
+            local_leader,
+            id(remote_group),
+            remote_leader,
+            stringtag,
+            id(info),
+            id(errhandler),
+            newintercomm.place(),
+        )
+    };
+    unsafe { newintercomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_merge(
     intercomm: Handle,
-    _high: c_int,
+    high: c_int,
     newintracomm: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newintracomm, 0x100) };
-    unsafe { ferriband_mpi_unsupported(1, id(intercomm), c"MPI_Intercomm_merge".as_ptr()) }
+    let mut newintracomm = unsafe { OutHandle::empty(newintracomm) };
+    let code = unsafe { ferriband_mpi_intercomm_merge(id(intercomm), high, newintracomm.place()) };
+    unsafe { newintracomm.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -4926,17 +5233,26 @@ pub unsafe extern "C" fn PMPI_Issend_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Keyval_create(
-    _copy_fn: *const c_void,
-    _delete_fn: *const c_void,
-    _keyval: *mut c_int,
-    _extra_state: *mut c_void,
+    copy_fn: *const c_void,
+    delete_fn: *const c_void,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Keyval_create".as_ptr()) }
+    unsafe {
+        ferriband_mpi_keyval_create(
+            copy_fn,
+            crate::thunks::copy_function(),
+            delete_fn,
+            crate::thunks::delete_function(),
+            keyval,
+            extra_state,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Keyval_free(_keyval: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Keyval_free".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Keyval_free(keyval: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_keyval_free(keyval) }
 }
 
 #[unsafe(no_mangle)]
@@ -5004,28 +5320,48 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgather(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgather".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgather_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_allgather(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5062,30 +5398,52 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgatherv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgatherv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_allgatherv(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5124,28 +5482,48 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoall".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoall_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoall(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5182,32 +5560,56 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallv".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallv_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoallv(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -5248,32 +5650,56 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallw".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallw_c".as_ptr()) }
+    unsafe {
+        ferriband_mpi_neighbor_alltoallw(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -6151,18 +6577,18 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_class(_errorclass: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Remove_error_class".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Remove_error_class(errorclass: c_int) -> c_int {
+    unsafe { ferriband_mpi_remove_error_class(errorclass) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_code(_errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Remove_error_code".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Remove_error_code(errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_remove_error_code(errorcode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Remove_error_string(_errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Remove_error_string".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_remove_error_string(errorcode) }
 }
 
 #[unsafe(no_mangle)]
@@ -6982,11 +7408,19 @@ pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: Handle, _errorcod
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_create_errhandler(
-    _session_errhandler_fn: *const c_void,
+    session_errhandler_fn: *const c_void,
     errhandler: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Session_create_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe {
+        ferriband_mpi_session_create_errhandler(
+            session_errhandler_fn,
+            crate::thunks::session_errhandler_function(),
+            errhandler.place(),
+        )
+    };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7734,8 +8168,8 @@ pub unsafe extern "C" fn PMPI_Testsome(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Topo_test(comm: Handle, _status: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Topo_test".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Topo_test(comm: Handle, status: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_topo_test(id(comm), status) }
 }
 
 #[unsafe(no_mangle)]

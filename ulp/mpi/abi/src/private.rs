@@ -17,6 +17,9 @@ use core::ffi::{c_char, c_double, c_int, c_void};
 unsafe extern "C" {
     pub fn ferriband_mpi_abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int;
     pub fn ferriband_mpi_abort(comm: i32, errorcode: c_int) -> c_int;
+    pub fn ferriband_mpi_add_error_class(errorclass: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_add_error_string(errorcode: c_int, string: *const c_char) -> c_int;
     pub fn ferriband_mpi_allgather(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -146,6 +149,14 @@ unsafe extern "C" {
         info: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_attr_delete(comm: i32, keyval: c_int) -> c_int;
+    pub fn ferriband_mpi_attr_get(
+        comm: i32,
+        keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_attr_put(comm: i32, keyval: c_int, attribute_val: *mut c_void) -> c_int;
     pub fn ferriband_mpi_barrier(comm: i32) -> c_int;
     pub fn ferriband_mpi_barrier_init(comm: i32, info: i32, request: *mut i32) -> c_int;
     pub fn ferriband_mpi_bcast(
@@ -186,29 +197,175 @@ unsafe extern "C" {
     pub fn ferriband_mpi_buffer_flush() -> c_int;
     pub fn ferriband_mpi_buffer_iflush(request: *mut i32) -> c_int;
     pub fn ferriband_mpi_cancel(request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_cart_coords(
+        comm: i32,
+        rank: c_int,
+        maxdims: c_int,
+        coords: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_cart_create(
+        comm_old: i32,
+        ndims: c_int,
+        dims: *const c_int,
+        periods: *const c_int,
+        reorder: c_int,
+        comm_cart: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_cart_get(
+        comm: i32,
+        maxdims: c_int,
+        dims: *mut c_int,
+        periods: *mut c_int,
+        coords: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_cart_map(
+        comm: i32,
+        ndims: c_int,
+        dims: *const c_int,
+        periods: *const c_int,
+        newrank: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_cart_rank(comm: i32, coords: *const c_int, rank: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_cart_shift(
+        comm: i32,
+        direction: c_int,
+        disp: c_int,
+        rank_source: *mut c_int,
+        rank_dest: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_cart_sub(comm: i32, remain_dims: *const c_int, newcomm: *mut i32)
+    -> c_int;
+    pub fn ferriband_mpi_cartdim_get(comm: i32, ndims: *mut c_int) -> c_int;
     pub fn ferriband_mpi_comm_attach_buffer(comm: i32, buffer: *mut c_void, size: i64) -> c_int;
     pub fn ferriband_mpi_comm_call_errhandler(comm: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_comm_compare(comm1: i32, comm2: i32, result: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_create(comm: i32, group: i32, newcomm: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_create_errhandler(
+        comm_errhandler_fn: *const c_void,
+        comm_errhandler_fn_thunk: *const c_void,
+        errhandler: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_comm_create_from_group(
+        group: i32,
+        stringtag: *const c_char,
+        info: i32,
+        errhandler: i32,
+        newcomm: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_comm_create_group(
+        comm: i32,
+        group: i32,
+        tag: c_int,
+        newcomm: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_comm_create_keyval(
+        comm_copy_attr_fn: *const c_void,
+        comm_copy_attr_fn_thunk: *const c_void,
+        comm_delete_attr_fn: *const c_void,
+        comm_delete_attr_fn_thunk: *const c_void,
+        comm_keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
+    pub fn ferriband_mpi_comm_delete_attr(comm: i32, comm_keyval: c_int) -> c_int;
     pub fn ferriband_mpi_comm_detach_buffer(
         comm: i32,
         buffer_addr: *mut c_void,
         size: *mut i64,
     ) -> c_int;
+    pub fn ferriband_mpi_comm_disconnect(comm: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_dup(comm: i32, newcomm: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_dup_with_info(comm: i32, info: i32, newcomm: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_flush_buffer(comm: i32) -> c_int;
     pub fn ferriband_mpi_comm_free(comm: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_free_keyval(comm_keyval: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_get_attr(
+        comm: i32,
+        comm_keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
     pub fn ferriband_mpi_comm_get_errhandler(comm: i32, errhandler: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_get_info(comm: i32, info_used: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_get_name(
         comm: i32,
         comm_name: *mut c_char,
         resultlen: *mut c_int,
     ) -> c_int;
+    pub fn ferriband_mpi_comm_get_parent(parent: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_group(comm: i32, group: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_idup(comm: i32, newcomm: *mut i32, request: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_idup_with_info(
+        comm: i32,
+        info: i32,
+        newcomm: *mut i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_comm_iflush_buffer(comm: i32, request: *mut i32) -> c_int;
     pub fn ferriband_mpi_comm_rank(comm: i32, rank: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_remote_group(comm: i32, group: *mut i32) -> c_int;
+    pub fn ferriband_mpi_comm_remote_size(comm: i32, size: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_set_attr(
+        comm: i32,
+        comm_keyval: c_int,
+        attribute_val: *mut c_void,
+    ) -> c_int;
     pub fn ferriband_mpi_comm_set_errhandler(comm: i32, errhandler: i32) -> c_int;
+    pub fn ferriband_mpi_comm_set_info(comm: i32, info: i32) -> c_int;
     pub fn ferriband_mpi_comm_set_name(comm: i32, comm_name: *const c_char) -> c_int;
     pub fn ferriband_mpi_comm_size(comm: i32, size: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_comm_split(
+        comm: i32,
+        color: c_int,
+        key: c_int,
+        newcomm: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_comm_split_type(
+        comm: i32,
+        split_type: c_int,
+        key: c_int,
+        info: i32,
+        newcomm: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_comm_test_inter(comm: i32, flag: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_dist_graph_create(
+        comm_old: i32,
+        n: c_int,
+        sources: *const c_int,
+        degrees: *const c_int,
+        destinations: *const c_int,
+        weights: *const c_int,
+        info: i32,
+        reorder: c_int,
+        comm_dist_graph: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_dist_graph_create_adjacent(
+        comm_old: i32,
+        indegree: c_int,
+        sources: *const c_int,
+        sourceweights: *const c_int,
+        outdegree: c_int,
+        destinations: *const c_int,
+        destweights: *const c_int,
+        info: i32,
+        reorder: c_int,
+        comm_dist_graph: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_dist_graph_neighbors(
+        comm: i32,
+        maxindegree: c_int,
+        sources: *mut c_int,
+        sourceweights: *mut c_int,
+        maxoutdegree: c_int,
+        destinations: *mut c_int,
+        destweights: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_dist_graph_neighbors_count(
+        comm: i32,
+        indegree: *mut c_int,
+        outdegree: *mut c_int,
+        weighted: *mut c_int,
+    ) -> c_int;
     pub fn ferriband_mpi_errhandler_free(errhandler: *mut i32) -> c_int;
     pub fn ferriband_mpi_error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int;
     pub fn ferriband_mpi_error_string(
@@ -298,6 +455,40 @@ unsafe extern "C" {
     pub fn ferriband_mpi_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_graph_create(
+        comm_old: i32,
+        nnodes: c_int,
+        indx: *const c_int,
+        edges: *const c_int,
+        reorder: c_int,
+        comm_graph: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_graph_get(
+        comm: i32,
+        maxindex: c_int,
+        maxedges: c_int,
+        indx: *mut c_int,
+        edges: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_graph_map(
+        comm: i32,
+        nnodes: c_int,
+        indx: *const c_int,
+        edges: *const c_int,
+        newrank: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_graph_neighbors(
+        comm: i32,
+        rank: c_int,
+        maxneighbors: c_int,
+        neighbors: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_graph_neighbors_count(
+        comm: i32,
+        rank: c_int,
+        nneighbors: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_graphdims_get(comm: i32, nnodes: *mut c_int, nedges: *mut c_int) -> c_int;
     pub fn ferriband_mpi_grequest_complete(request: i32) -> c_int;
     pub fn ferriband_mpi_grequest_start(
         query_fn: *const c_void,
@@ -309,6 +500,44 @@ unsafe extern "C" {
         extra_state: *mut c_void,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_group_compare(group1: i32, group2: i32, result: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_group_difference(group1: i32, group2: i32, newgroup: *mut i32) -> c_int;
+    pub fn ferriband_mpi_group_excl(
+        group: i32,
+        n: c_int,
+        ranks: *const c_int,
+        newgroup: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_group_free(group: *mut i32) -> c_int;
+    pub fn ferriband_mpi_group_incl(
+        group: i32,
+        n: c_int,
+        ranks: *const c_int,
+        newgroup: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_group_intersection(group1: i32, group2: i32, newgroup: *mut i32) -> c_int;
+    pub fn ferriband_mpi_group_range_excl(
+        group: i32,
+        n: c_int,
+        ranges: *mut c_int,
+        newgroup: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_group_range_incl(
+        group: i32,
+        n: c_int,
+        ranges: *mut c_int,
+        newgroup: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_group_rank(group: i32, rank: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_group_size(group: i32, size: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_group_translate_ranks(
+        group1: i32,
+        n: c_int,
+        ranks1: *const c_int,
+        group2: i32,
+        ranks2: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_group_union(group1: i32, group2: i32, newgroup: *mut i32) -> c_int;
     pub fn ferriband_mpi_iallgather(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -438,6 +667,93 @@ unsafe extern "C" {
         message: *mut i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_ineighbor_allgather(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ineighbor_allgatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ineighbor_alltoall(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ineighbor_alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_ineighbor_alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: *const i64,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: *const i64,
+        recvtypes: Array,
+        comm: i32,
+        request: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_info_create(info: *mut i32) -> c_int;
+    pub fn ferriband_mpi_info_create_env(
+        argc: c_int,
+        argv: *mut *mut c_char,
+        info: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_info_delete(info: i32, key: *const c_char) -> c_int;
+    pub fn ferriband_mpi_info_dup(info: i32, newinfo: *mut i32) -> c_int;
+    pub fn ferriband_mpi_info_free(info: *mut i32) -> c_int;
+    pub fn ferriband_mpi_info_get(
+        info: i32,
+        key: *const c_char,
+        valuelen: c_int,
+        value: *mut c_char,
+        flag: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_info_get_nkeys(info: i32, nkeys: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_info_get_nthkey(info: i32, n: c_int, key: *mut c_char) -> c_int;
+    pub fn ferriband_mpi_info_get_string(
+        info: i32,
+        key: *const c_char,
+        buflen: *mut c_int,
+        value: *mut c_char,
+        flag: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_info_get_valuelen(
+        info: i32,
+        key: *const c_char,
+        valuelen: *mut c_int,
+        flag: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_info_set(info: i32, key: *const c_char, value: *const c_char) -> c_int;
     pub fn ferriband_mpi_init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
     pub fn ferriband_mpi_init_thread(
         argc: *mut c_int,
@@ -446,6 +762,29 @@ unsafe extern "C" {
         provided: *mut c_int,
     ) -> c_int;
     pub fn ferriband_mpi_initialized(flag: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_intercomm_create(
+        local_comm: i32,
+        local_leader: c_int,
+        peer_comm: i32,
+        remote_leader: c_int,
+        tag: c_int,
+        newintercomm: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_intercomm_create_from_groups(
+        local_group: i32,
+        local_leader: c_int,
+        remote_group: i32,
+        remote_leader: c_int,
+        stringtag: *const c_char,
+        info: i32,
+        errhandler: i32,
+        newintercomm: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_intercomm_merge(
+        intercomm: i32,
+        high: c_int,
+        newintracomm: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_iprobe(
         source: c_int,
         tag: c_int,
@@ -575,6 +914,15 @@ unsafe extern "C" {
         comm: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_keyval_create(
+        copy_fn: *const c_void,
+        copy_fn_thunk: *const c_void,
+        delete_fn: *const c_void,
+        delete_fn_thunk: *const c_void,
+        keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
+    pub fn ferriband_mpi_keyval_free(keyval: *mut c_int) -> c_int;
     pub fn ferriband_mpi_mprobe(
         source: c_int,
         tag: c_int,
@@ -588,6 +936,56 @@ unsafe extern "C" {
         datatype: i32,
         message: *mut i32,
         status: *mut Status,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_allgather(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_allgatherv(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoall(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: *const i64,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: *const i64,
+        recvtypes: Array,
+        comm: i32,
     ) -> c_int;
     pub fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int;
     pub fn ferriband_mpi_op_create(
@@ -707,6 +1105,9 @@ unsafe extern "C" {
         info: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_remove_error_class(errorclass: c_int) -> c_int;
+    pub fn ferriband_mpi_remove_error_code(errorcode: c_int) -> c_int;
+    pub fn ferriband_mpi_remove_error_string(errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_request_free(request: *mut i32) -> c_int;
     pub fn ferriband_mpi_request_get_status(
         request: i32,
@@ -856,6 +1257,11 @@ unsafe extern "C" {
         comm: i32,
         status: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_session_create_errhandler(
+        session_errhandler_fn: *const c_void,
+        session_errhandler_fn_thunk: *const c_void,
+        errhandler: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_ssend(
         buf: *const c_void,
         count: i64,
@@ -914,6 +1320,7 @@ unsafe extern "C" {
         array_of_indices: *mut c_int,
         array_of_statuses: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_topo_test(comm: i32, status: *mut c_int) -> c_int;
     pub fn ferriband_mpi_type_commit(datatype: *mut i32) -> c_int;
     pub fn ferriband_mpi_type_contiguous(count: i64, oldtype: i32, newtype: *mut i32) -> c_int;
     pub fn ferriband_mpi_type_contiguous_c(count: i64, oldtype: i32, newtype: *mut i32) -> c_int;

@@ -31,6 +31,13 @@ pub enum InterCollective<'a> {
         /// The root.
         root: InterRoot,
     },
+    /// What rank 0 of one group has comes to all ranks of both; the buffer is `Recv`.
+    Share {
+        /// Units.
+        count: u64,
+        /// Our group's rank 0 has it.
+        has_it: bool,
+    },
     /// MPI_Reduce of the other group's values to the root.
     Reduce {
         /// Units.
@@ -97,6 +104,7 @@ pub fn build_inter(
     match *collective {
         InterCollective::Barrier => barrier(&mut b, me),
         InterCollective::Bcast { count, root } => bcast(&mut b, me, output(count), root),
+        InterCollective::Share { count, has_it } => share(&mut b, me, output(count), has_it),
         InterCollective::Reduce {
             count,
             root,
@@ -166,7 +174,9 @@ pub fn build_inter(
 fn fits(collective: &InterCollective<'_>, me: Place, other: u32) -> bool {
     let root_fits = |root: &InterRoot| !matches!(root, InterRoot::Other(rank) if *rank >= other);
     match collective {
-        InterCollective::Barrier | InterCollective::Allreduce { .. } => true,
+        InterCollective::Barrier
+        | InterCollective::Share { .. }
+        | InterCollective::Allreduce { .. } => true,
         InterCollective::Bcast { root, .. } | InterCollective::Reduce { root, .. } => {
             root_fits(root)
         }
@@ -212,6 +222,16 @@ fn bcast(b: &mut Builder, me: Place, buffer: Piece, root: InterRoot) {
             bcast::binomial(b, me, buffer, 0);
         }
     }
+}
+
+/// Between the two ranks 0, and down a tree on both sides.
+fn share(b: &mut Builder, me: Place, buffer: Piece, has_it: bool) {
+    if me.rank == 0 && has_it {
+        b.send_to(Peer::other(0), &[buffer]);
+    } else if me.rank == 0 {
+        b.recv_from(Peer::other(0), &[buffer]);
+    }
+    bcast::binomial(b, me, buffer, 0);
 }
 
 /// To rank 0 within the group, and from there to the root.

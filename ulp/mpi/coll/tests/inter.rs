@@ -77,6 +77,34 @@ fn barriers_and_reductions_to_all() {
     });
 }
 
+#[test]
+fn what_one_leader_has_all_get() {
+    each_pair(|sizes| {
+        for has in [0, 1] {
+            let ended = run(
+                sizes,
+                &|group, _| InterCollective::Share {
+                    count: 2,
+                    has_it: group == has,
+                },
+                &|group, rank| Buffers {
+                    send: vec![],
+                    recv: vec![if (group, rank) == (has, 0) {
+                        vector(7, 2)
+                    } else {
+                        room(2)
+                    }],
+                },
+            );
+            let mut all = ended.iter().flatten();
+            assert!(
+                all.all(|buffers| buffers.recv[0] == vector(7, 2)),
+                "{sizes:?}"
+            );
+        }
+    });
+}
+
 /// The root argument of each rank when the root is this rank of group 0.
 fn root_of(group: usize, rank: u32, root: u32) -> InterRoot {
     match (group, rank == root) {

@@ -42,10 +42,23 @@ impl Call {
         }
     }
 
+    /// Messages between two ranks, with a tag.
+    pub fn between_two(guard: &Guard, comm: u32, tag: i32) -> Self {
+        let entry = &guard.comms[comm];
+        Self {
+            comm,
+            context: entry.context,
+            tag,
+            rank: entry.rank,
+            size: entry.peers(),
+            requests: Vec::new(),
+        }
+    }
+
     /// Begins to send to `rank`.
     pub fn send(&mut self, guard: &mut Guard, rank: u32, source: Source) -> Outcome {
         let to = guard
-            .target(self.comm, true, rank, self.tag)
+            .target(self.comm, self.context & COLLECTIVE != 0, rank, self.tag)
             .ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_RANK))?;
         if let Started::Pending(request) = guard.start_send(to, source, false)? {
             self.requests.push(request);

@@ -14,6 +14,16 @@ pub enum Kind {
     Datatype = 4,
     /// An operation of the program.
     Operation = 12,
+    /// A group.
+    Group = 5,
+    /// An info object.
+    Info = 6,
+    /// An error handler.
+    Errhandler = 7,
+    /// A session.
+    Session = 8,
+    /// The key of attributes.
+    Keyval = 9,
 }
 
 const KIND_SHIFT: u32 = 26;
@@ -130,6 +140,12 @@ impl<T> Slab<T> {
     /// All objects, to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
+    /// All of them, with their indices.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
     }
 
     /// How many there are.

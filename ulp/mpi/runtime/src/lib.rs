@@ -10,21 +10,26 @@
 //! the communicator's second context ([`collective`]).
 
 pub mod abi;
+pub mod attr;
 pub mod collective;
 pub mod comm;
 pub mod constants;
 pub mod datatype;
 pub mod edge;
 pub mod errors;
+pub mod group;
 pub mod handle;
 pub mod host;
+pub mod info;
 pub mod init;
 pub mod net;
 pub mod operation;
 pub mod p2p;
+pub mod process;
 pub mod progress;
 pub mod request;
 pub mod runtime;
 pub mod settings;
+pub mod topology;
 pub mod types;
 pub mod wait;

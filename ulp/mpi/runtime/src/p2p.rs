@@ -41,10 +41,11 @@ impl Runtime {
     #[inline]
     pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
         let entry = &self.comms[comm];
+        let context = entry.context | if collective { COLLECTIVE } else { 0 };
         Some(Target {
             comm,
-            context: entry.context | if collective { COLLECTIVE } else { 0 },
-            peer: entry.group.world(rank)?,
+            context,
+            peer: entry.world_of(context, rank)?,
             tag,
         })
     }
@@ -151,7 +152,7 @@ impl Runtime {
         {
             self.deliver_held(held, request)?;
         } else if let matching::Source::Rank(rank) = source
-            && let Some(world) = self.comms[comm].group.world(rank)
+            && let Some(world) = self.comms[comm].world_of(context, rank)
         {
             // The answer to "who is that" for those who look at a peer that has died.
             self.requests[request].peer = world;
@@ -370,7 +371,7 @@ impl Runtime {
 
     #[cold]
     fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
-        let Some(rank) = self.comms[to.comm].group.rank_of(to.peer) else {
+        let Some(rank) = self.comms[to.comm].rank_of(to.context, to.peer) else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
         if let Some(receive) = self.comms[to.comm]
@@ -422,8 +423,8 @@ impl Runtime {
         else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        let comm = self.requests[receive].comm;
-        let Some(rank) = self.comms[comm].group.rank_of(from) else {
+        let Request { comm, context, .. } = self.requests[receive];
+        let Some(rank) = self.comms[comm].rank_of(context, from) else {
             return Err(self.broken(from));
         };
         self.requests[receive].peer = from;

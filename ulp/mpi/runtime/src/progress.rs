@@ -171,7 +171,7 @@ impl Runtime {
         let is_synchronous = envelope.flags & SYNC != 0;
         if let Some(comm) = self.comm_of(envelope.context) {
             let entry = &mut self.comms[comm];
-            let Some(rank) = entry.group.rank_of(from) else {
+            let Some(rank) = entry.rank_of(envelope.context, from) else {
                 return Err(self.broken(from));
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
@@ -251,7 +251,7 @@ impl Runtime {
         };
         if let Some(comm) = self.comm_of(envelope.context) {
             let entry = &mut self.comms[comm];
-            let Some(rank) = entry.group.rank_of(from) else {
+            let Some(rank) = entry.rank_of(envelope.context, from) else {
                 return Err(self.broken(from));
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {

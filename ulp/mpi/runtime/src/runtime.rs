@@ -1,14 +1,17 @@
 //! The state of MPI in this process.
 
+use crate::attr::{Attributes, Keyvals};
 use crate::collective::choose::Kept;
 use crate::collective::exec::Execution;
-use crate::comm::{COLLECTIVE, Comm, Group, context};
+use crate::comm::{COLLECTIVE, Comm, context, side_context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
+use crate::group::Group;
 use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
+use crate::process::process;
 use crate::request::buffered::Buffers;
 use crate::request::{Request, Work};
 use crate::types::{Renamed, Type};
@@ -36,12 +39,18 @@ pub struct Runtime {
     pub buffers: Buffers,
     /// Derived datatypes.
     pub types: Slab<Type>,
+    /// Groups that the program has.
+    pub groups: Slab<Group>,
+    /// Keys of attributes.
+    pub keyvals: Keyvals,
     /// Names that the program gave to predefined ones.
     pub renamed: Renamed,
     /// Handles of the datatypes of Fortran's kinds.
     pub f90: HashMap<F90, i32>,
     /// Operations of the program.
     pub ops: Operations,
+    /// Attributes that the program has set on predefined datatypes.
+    pub named_attributes: HashMap<i32, Attributes>,
     /// What concerns one other rank, by rank in the world.
     pub peers: Vec<Peer>,
     /// Channels to this process, in the order of their opening.
@@ -67,6 +76,8 @@ pub struct Runtime {
     /// What was set.
     pub settings: Settings,
     contexts: HashMap<u64, u32>,
+    /// Communicators that the program has freed and something still concerns.
+    doomed: Vec<u32>,
     last: (u64, u32),
     next_context: u32,
 }
@@ -317,9 +328,12 @@ impl Runtime {
             probed: HashMap::new(),
             buffers: Buffers::default(),
             types: Slab::new(Kind::Datatype),
+            groups: Slab::new(Kind::Group),
+            keyvals: Keyvals::default(),
             renamed: Renamed::default(),
             f90: HashMap::new(),
             ops: operation::none(),
+            named_attributes: HashMap::new(),
             peers: (0..size).map(|_| Peer::default()).collect(),
             inlets: Vec::new(),
             polling: Polling::new(),
@@ -333,12 +347,13 @@ impl Runtime {
             schedules: Kept::default(),
             settings,
             contexts: HashMap::new(),
+            doomed: Vec::new(),
             last: (u64::MAX, 0),
             next_context: 2,
         };
         for (name, group, own) in [
             ("MPI_COMM_WORLD", Group::World { size }, rank),
-            ("MPI_COMM_SELF", Group::Dense(Box::new([rank])), 0),
+            ("MPI_COMM_SELF", Group::of(vec![rank]), 0),
         ] {
             // Contexts of leader 0, number 0, and of each process itself, which never travels.
             let number = u32::from(own != rank || name != "MPI_COMM_WORLD");
@@ -379,10 +394,22 @@ impl Runtime {
     /// Keeps a communicator, and gives it the messages that came before it. Its index.
     pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
         let context = comm.context;
-        let index = self
-            .comms
+        let index = self.add_nameless(comm)?;
+        self.name_comm(index, context)?;
+        Ok(index)
+    }
+
+    /// Keeps a communicator whose context is not known yet. Its index.
+    pub fn add_nameless(&mut self, comm: Comm) -> Outcome<u32> {
+        self.bury();
+        self.comms
             .insert(comm)
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many communicators"))?;
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many communicators"))
+    }
+
+    /// The context of a communicator is known: gives it the messages that came before it.
+    pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
+        self.comms[index].context = context;
         self.contexts.insert(context, index);
         for _ in 0..self.orphans.len() {
             let Some((theirs, held)) = self.orphans.pop_front() else {
@@ -394,22 +421,46 @@ impl Runtime {
                 self.orphans.push_back((theirs, held));
             }
         }
-        Ok(index)
+        Ok(())
     }
 
     /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns it.
     pub fn drop_comm(&mut self, index: u32) {
+        self.comms.retire(index);
+        self.comms[index].freed = true;
+        let side = self.comm_of(side_context(self.comms[index].context));
+        self.doomed.push(index);
+        if let Some(side) = side.filter(|side| *side != index) {
+            self.drop_comm(side);
+        }
+        self.bury();
+    }
+
+    /// Whether something that has begun still needs a communicator.
+    pub fn is_in_use(&self, index: u32) -> bool {
         let comm = &self.comms[index];
-        let is_used = self.executions.iter().any(|one| one.comm == index)
-            || self.probed.values().any(|comm| *comm == index);
-        let is_idle = !is_used && comm.point.is_idle() && comm.collective.is_idle();
-        if is_idle {
-            let context = comm.context;
-            self.contexts.remove(&context);
-            self.last = (u64::MAX, 0);
-            self.comms.remove(index);
-        } else {
-            self.comms.retire(index);
+        !comm.point.is_idle()
+            || !comm.collective.is_idle()
+            || self.executions.iter().any(|one| one.comm == index)
+            || self.probed.values().any(|comm| *comm == index)
+            || self
+                .requests
+                .iter()
+                .any(|(at, request)| request.comm == index && at != self.nothing)
+    }
+
+    /// Takes out the communicators that were freed and that nothing concerns any more.
+    fn bury(&mut self) {
+        for index in std::mem::take(&mut self.doomed) {
+            if self.is_in_use(index) {
+                self.doomed.push(index);
+                continue;
+            }
+            if let Some(comm) = self.comms.remove(index) {
+                self.contexts.remove(&comm.context);
+                self.last = (u64::MAX, 0);
+                process().release(comm.errhandler);
+            }
         }
     }
 
@@ -454,7 +505,7 @@ impl Runtime {
     /// A message waits for its receive.
     pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
         let (from, tag) = (held.from, held.tag);
-        let Some(source) = self.comms[comm].group.rank_of(from) else {
+        let Some(source) = self.comms[comm].rank_of(context, from) else {
             return Err(self.broken(from));
         };
         let index = self

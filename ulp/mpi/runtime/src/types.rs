@@ -1,5 +1,6 @@
 //! Datatypes that the program made, by their handles.
 
+use crate::attr::Attributes;
 use crate::constants::{MPI_ERR_OTHER, MPI_ERR_TYPE};
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
@@ -17,6 +18,8 @@ pub struct Type {
     pub name: String,
     /// MPI_Type_free was called, but functions of the program are still given the handle.
     pub freed: bool,
+    /// What the program keeps here.
+    pub attributes: Attributes,
 }
 
 impl Runtime {
@@ -44,6 +47,15 @@ impl Runtime {
             .ok_or_else(|| MpiError::new(MPI_ERR_TYPE))
     }
 
+    /// The attributes of a datatype.
+    pub fn type_attributes(&mut self, handle: i32) -> Option<&mut Attributes> {
+        if named(handle).is_some() {
+            return Some(self.named_attributes.entry(handle).or_default());
+        }
+        let index = self.types.index_of(handle)?;
+        Some(&mut self.types[index].attributes)
+    }
+
     /// Keeps a datatype; its handle.
     pub fn add_type(&mut self, datatype: Datatype, committed: bool) -> Outcome<i32> {
         let entry = Type {
@@ -51,6 +63,7 @@ impl Runtime {
             committed,
             name: String::new(),
             freed: false,
+            attributes: Attributes::default(),
         };
         let index = self
             .types

@@ -11,7 +11,7 @@ use crate::host::{Buffer, Layout, Sink, Source};
 use crate::p2p::Started;
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
-use ferriband_mpi_coll::{Piece, Schedule, Slot, Step};
+use ferriband_mpi_coll::{Group, Peer, Piece, Schedule, Slot, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
@@ -81,6 +81,8 @@ pub struct Prepared {
     pub buffers: Buffers,
     /// How elements are combined, if they are.
     pub combine: Option<Combine>,
+    /// What is done once all of it is over, and with the error class before anybody learns of it.
+    pub after: Option<After>,
 }
 
 impl Prepared {
@@ -92,6 +94,9 @@ impl Prepared {
         }
     }
 }
+
+/// The last act of a collective: it may keep the memory that the schedule works in.
+pub type After = Box<dyn FnOnce(&mut Runtime, i32) -> Outcome + Send>;
 
 /// A collective under way.
 pub struct Execution {
@@ -161,7 +166,7 @@ impl Runtime {
             prepared,
         });
         match execution.advance(self) {
-            Ok(Life::Over) => self.end(*execution),
+            Ok(Life::Over) => self.end(*execution)?,
             Ok(_) => self.executions.push(execution),
             Err(error) => return Err(self.give_up(execution, error)),
         }
@@ -175,7 +180,7 @@ impl Runtime {
             let mut execution = self.executions.swap_remove(at);
             match execution.advance(self) {
                 Ok(Life::Over) => {
-                    self.end(*execution);
+                    self.end(*execution)?;
                     did = true;
                     continue;
                 }
@@ -221,14 +226,17 @@ impl Runtime {
         error
     }
 
-    fn end(&mut self, execution: Execution) {
+    fn end(&mut self, mut execution: Execution) -> Outcome {
         let (request, datatype) = (execution.request, execution.prepared.datatype());
+        let after = execution.prepared.after.take();
+        let outcome = after.map_or(Ok(()), |after| after(self, execution.error));
         self.requests[request].status.error = execution.error;
         self.give_back(request, execution.prepared);
         self.finish(request);
         if let Some(datatype) = datatype {
             self.drop_freed(datatype);
         }
+        outcome
     }
 }
 
@@ -307,7 +315,7 @@ impl Execution {
             Step::Send { peer, pieces } => {
                 let (source, bounce) = self.pack(schedule.pieces(pieces))?;
                 let to = runtime
-                    .target(self.comm, true, peer.rank, self.tag)
+                    .target(self.comm, true, self.rank_of(runtime, *peer), self.tag)
                     .ok_or_else(|| MpiError::new(MPI_ERR_RANK))?;
                 match runtime.start_send(to, source, false)? {
                     Started::Done => self.complete(node),
@@ -322,7 +330,7 @@ impl Execution {
             Step::Recv { peer, pieces } => {
                 let (sink, bounce) = self.room(schedule.pieces(pieces))?;
                 let (from, tag) = (
-                    matching::Source::Rank(peer.rank),
+                    matching::Source::Rank(self.rank_of(runtime, *peer)),
                     matching::Tag::Is(self.tag),
                 );
                 let request = runtime.start_receive(self.comm, self.context, from, tag, sink)?;
@@ -357,6 +365,14 @@ impl Execution {
             Step::Signal(_) | Step::Wait(_) => return Err(broken()),
         }
         Ok(())
+    }
+
+    /// How collective messages count a rank: the other side's come behind this one's.
+    fn rank_of(&self, runtime: &Runtime, peer: Peer) -> u32 {
+        match peer.group {
+            Group::Own => peer.rank,
+            Group::Other => runtime.comms[self.comm].group.size() + peer.rank,
+        }
     }
 
     fn complete(&mut self, node: u32) {

@@ -10,6 +10,9 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_abi_get_version;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_add_error_class;
+const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_add_error_code;
+const _: unsafe extern "C" fn(c_int, *const c_char) -> c_int = ferriband_mpi_add_error_string;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_allgather;
 const _: unsafe extern "C" fn(
@@ -119,6 +122,10 @@ const _: unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> c_int = ferriband_mpi_alltoallw_init;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_attr_delete;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void, *mut c_int) -> c_int =
+    ferriband_mpi_attr_get;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void) -> c_int = ferriband_mpi_attr_put;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_barrier;
 const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_barrier_init;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, i32) -> c_int = ferriband_mpi_bcast;
@@ -133,22 +140,102 @@ const _: unsafe extern "C" fn(*mut c_void, *mut i64) -> c_int = ferriband_mpi_bu
 const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_buffer_flush;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_buffer_iflush;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_cancel;
+const _: unsafe extern "C" fn(i32, c_int, c_int, *mut c_int) -> c_int = ferriband_mpi_cart_coords;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *const c_int, c_int, *mut i32) -> c_int =
+    ferriband_mpi_cart_create;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_cart_get;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *const c_int, *mut c_int) -> c_int =
+    ferriband_mpi_cart_map;
+const _: unsafe extern "C" fn(i32, *const c_int, *mut c_int) -> c_int = ferriband_mpi_cart_rank;
+const _: unsafe extern "C" fn(i32, c_int, c_int, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_cart_shift;
+const _: unsafe extern "C" fn(i32, *const c_int, *mut i32) -> c_int = ferriband_mpi_cart_sub;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_cartdim_get;
 const _: unsafe extern "C" fn(i32, *mut c_void, i64) -> c_int = ferriband_mpi_comm_attach_buffer;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_comm_call_errhandler;
 const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_comm_compare;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_comm_create;
+const _: unsafe extern "C" fn(*const c_void, *const c_void, *mut i32) -> c_int =
+    ferriband_mpi_comm_create_errhandler;
+const _: unsafe extern "C" fn(i32, *const c_char, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_comm_create_from_group;
+const _: unsafe extern "C" fn(i32, i32, c_int, *mut i32) -> c_int = ferriband_mpi_comm_create_group;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_int,
+    *mut c_void,
+) -> c_int = ferriband_mpi_comm_create_keyval;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_comm_delete_attr;
 const _: unsafe extern "C" fn(i32, *mut c_void, *mut i64) -> c_int =
     ferriband_mpi_comm_detach_buffer;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_comm_disconnect;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_dup;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_comm_dup_with_info;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_comm_flush_buffer;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_comm_free;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_comm_free_keyval;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void, *mut c_int) -> c_int =
+    ferriband_mpi_comm_get_attr;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_get_errhandler;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_get_info;
 const _: unsafe extern "C" fn(i32, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_comm_get_name;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_comm_get_parent;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_group;
+const _: unsafe extern "C" fn(i32, *mut i32, *mut i32) -> c_int = ferriband_mpi_comm_idup;
+const _: unsafe extern "C" fn(i32, i32, *mut i32, *mut i32) -> c_int =
+    ferriband_mpi_comm_idup_with_info;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_iflush_buffer;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_rank;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_comm_remote_group;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_remote_size;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void) -> c_int = ferriband_mpi_comm_set_attr;
 const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_comm_set_errhandler;
+const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_comm_set_info;
 const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_comm_set_name;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_size;
+const _: unsafe extern "C" fn(i32, c_int, c_int, *mut i32) -> c_int = ferriband_mpi_comm_split;
+const _: unsafe extern "C" fn(i32, c_int, c_int, i32, *mut i32) -> c_int =
+    ferriband_mpi_comm_split_type;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_comm_test_inter;
+const _: unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int = ferriband_mpi_dims_create;
+const _: unsafe extern "C" fn(
+    i32,
+    c_int,
+    *const c_int,
+    *const c_int,
+    *const c_int,
+    *const c_int,
+    i32,
+    c_int,
+    *mut i32,
+) -> c_int = ferriband_mpi_dist_graph_create;
+const _: unsafe extern "C" fn(
+    i32,
+    c_int,
+    *const c_int,
+    *const c_int,
+    c_int,
+    *const c_int,
+    *const c_int,
+    i32,
+    c_int,
+    *mut i32,
+) -> c_int = ferriband_mpi_dist_graph_create_adjacent;
+const _: unsafe extern "C" fn(
+    i32,
+    c_int,
+    *mut c_int,
+    *mut c_int,
+    c_int,
+    *mut c_int,
+    *mut c_int,
+) -> c_int = ferriband_mpi_dist_graph_neighbors;
+const _: unsafe extern "C" fn(i32, *mut c_int, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_dist_graph_neighbors_count;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_errhandler_free;
 const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_error_class;
 const _: unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int = ferriband_mpi_error_string;
@@ -212,6 +299,17 @@ const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *const c_int, c_int, *mut i32) -> c_int =
+    ferriband_mpi_graph_create;
+const _: unsafe extern "C" fn(i32, c_int, c_int, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_graph_get;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *const c_int, *mut c_int) -> c_int =
+    ferriband_mpi_graph_map;
+const _: unsafe extern "C" fn(i32, c_int, c_int, *mut c_int) -> c_int =
+    ferriband_mpi_graph_neighbors;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int) -> c_int =
+    ferriband_mpi_graph_neighbors_count;
+const _: unsafe extern "C" fn(i32, *mut c_int, *mut c_int) -> c_int = ferriband_mpi_graphdims_get;
 const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_grequest_complete;
 const _: unsafe extern "C" fn(
     *const c_void,
@@ -223,6 +321,23 @@ const _: unsafe extern "C" fn(
     *mut c_void,
     *mut i32,
 ) -> c_int = ferriband_mpi_grequest_start;
+const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_group_compare;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_group_difference;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *mut i32) -> c_int =
+    ferriband_mpi_group_excl;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_group_free;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, *mut i32) -> c_int =
+    ferriband_mpi_group_incl;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_group_intersection;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int, *mut i32) -> c_int =
+    ferriband_mpi_group_range_excl;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int, *mut i32) -> c_int =
+    ferriband_mpi_group_range_incl;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_group_rank;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_group_size;
+const _: unsafe extern "C" fn(i32, c_int, *const c_int, i32, *mut c_int) -> c_int =
+    ferriband_mpi_group_translate_ranks;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_group_union;
 const _: unsafe extern "C" fn(
     *const c_void,
     i64,
@@ -314,10 +429,85 @@ const _: unsafe extern "C" fn(c_int, c_int, i32, *mut c_int, *mut i32, *mut Stat
     ferriband_mpi_improbe;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, *mut i32, *mut i32) -> c_int =
     ferriband_mpi_imrecv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ineighbor_allgather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ineighbor_allgatherv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ineighbor_alltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ineighbor_alltoallv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    *const i64,
+    Array,
+    *mut c_void,
+    Array,
+    *const i64,
+    Array,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_ineighbor_alltoallw;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_info_create;
+const _: unsafe extern "C" fn(c_int, *mut *mut c_char, *mut i32) -> c_int =
+    ferriband_mpi_info_create_env;
+const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_info_delete;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_info_dup;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_info_free;
+const _: unsafe extern "C" fn(i32, *const c_char, c_int, *mut c_char, *mut c_int) -> c_int =
+    ferriband_mpi_info_get;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_info_get_nkeys;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_char) -> c_int = ferriband_mpi_info_get_nthkey;
+const _: unsafe extern "C" fn(i32, *const c_char, *mut c_int, *mut c_char, *mut c_int) -> c_int =
+    ferriband_mpi_info_get_string;
+const _: unsafe extern "C" fn(i32, *const c_char, *mut c_int, *mut c_int) -> c_int =
+    ferriband_mpi_info_get_valuelen;
+const _: unsafe extern "C" fn(i32, *const c_char, *const c_char) -> c_int = ferriband_mpi_info_set;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int = ferriband_mpi_init;
 const _: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int =
     ferriband_mpi_init_thread;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_initialized;
+const _: unsafe extern "C" fn(i32, c_int, i32, c_int, c_int, *mut i32) -> c_int =
+    ferriband_mpi_intercomm_create;
+const _: unsafe extern "C" fn(i32, c_int, i32, c_int, *const c_char, i32, i32, *mut i32) -> c_int =
+    ferriband_mpi_intercomm_create_from_groups;
+const _: unsafe extern "C" fn(i32, c_int, *mut i32) -> c_int = ferriband_mpi_intercomm_merge;
 const _: unsafe extern "C" fn(c_int, c_int, i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_iprobe;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
@@ -393,10 +583,55 @@ const _: unsafe extern "C" fn(
 ) -> c_int = ferriband_mpi_isendrecv_replace;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_issend;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_int,
+    *mut c_void,
+) -> c_int = ferriband_mpi_keyval_create;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_keyval_free;
 const _: unsafe extern "C" fn(c_int, c_int, i32, *mut i32, *mut Status) -> c_int =
     ferriband_mpi_mprobe;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, *mut i32, *mut Status) -> c_int =
     ferriband_mpi_mrecv;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_neighbor_allgather;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+) -> c_int = ferriband_mpi_neighbor_allgatherv;
+const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
+    ferriband_mpi_neighbor_alltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+) -> c_int = ferriband_mpi_neighbor_alltoallv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    *const i64,
+    Array,
+    *mut c_void,
+    Array,
+    *const i64,
+    Array,
+    i32,
+) -> c_int = ferriband_mpi_neighbor_alltoallw;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_op_commutative;
 const _: unsafe extern "C" fn(*const c_void, *const c_void, c_int, *mut i32) -> c_int =
     ferriband_mpi_op_create;
@@ -461,6 +696,9 @@ const _: unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> c_int = ferriband_mpi_reduce_scatter_init;
+const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_remove_error_class;
+const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_remove_error_code;
+const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_remove_error_string;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_request_free;
 const _: unsafe extern "C" fn(i32, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_request_get_status;
@@ -553,6 +791,8 @@ const _: unsafe extern "C" fn(
     i32,
     *mut Status,
 ) -> c_int = ferriband_mpi_sendrecv_replace;
+const _: unsafe extern "C" fn(*const c_void, *const c_void, *mut i32) -> c_int =
+    ferriband_mpi_session_create_errhandler;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_ssend;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =
@@ -576,6 +816,7 @@ const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status)
     ferriband_mpi_testany;
 const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status) -> c_int =
     ferriband_mpi_testsome;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_topo_test;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_type_commit;
 const _: unsafe extern "C" fn(i64, i32, *mut i32) -> c_int = ferriband_mpi_type_contiguous;
 const _: unsafe extern "C" fn(i64, i32, *mut i32) -> c_int = ferriband_mpi_type_contiguous_c;

@@ -1,5 +1,6 @@
 //! Collectives: what the program passed becomes a schedule and the places of its blocks. The entries are in `collective_calls.rs`.
 
+use super::inter;
 use super::op::Reduction;
 use super::state::Guard;
 use super::values::{bytes, extent, is_in_place, rank_of, sink, source};
@@ -32,10 +33,14 @@ fn moving(
         schedule,
         buffers,
         combine: None,
+        after: None,
     })
 }
 
 pub(super) fn barrier(guard: &mut Guard, comm: u32) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        return inter::barrier(guard, comm);
+    }
     moving(guard, comm, &Collective::Barrier, 0, Vec::new(), Vec::new())
 }
 
@@ -49,6 +54,10 @@ pub(super) unsafe fn bcast(
     datatype: i32,
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::bcast(guard, comm, (buffer, count, datatype), root) };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     // SAFETY: the program's buffer.
     let place = unsafe { sink(guard, buffer, count, datatype) }?;
@@ -67,7 +76,7 @@ pub(super) unsafe fn bcast(
 ///
 /// # Safety
 /// As the standard says of the buffer.
-unsafe fn even(
+pub(super) unsafe fn even(
     guard: &mut Guard,
     buffer: *mut c_void,
     count: i64,
@@ -108,7 +117,11 @@ impl Uneven {
     ///
     /// # Safety
     /// As the standard says of the buffer; the arrays have `size` elements.
-    unsafe fn blocks(&self, guard: &mut Guard, size: usize) -> Outcome<(Vec<u64>, Vec<Sink>)> {
+    pub(super) unsafe fn blocks(
+        &self,
+        guard: &mut Guard,
+        size: usize,
+    ) -> Outcome<(Vec<u64>, Vec<Sink>)> {
         let mut lengths = Vec::with_capacity(size);
         let mut blocks = Vec::with_capacity(size);
         for rank in 0..size {
@@ -137,7 +150,7 @@ impl Uneven {
 }
 
 /// Blocks to be read.
-fn sources(blocks: &[Sink]) -> Vec<Source> {
+pub(super) fn sources(blocks: &[Sink]) -> Vec<Source> {
     blocks.iter().map(Sink::source).collect()
 }
 
@@ -150,6 +163,18 @@ pub(super) unsafe fn gather(
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::gather(
+                guard,
+                comm,
+                (sendbuf, sendcount, sendtype),
+                |guard, size| inter::equal(guard, (recvbuf, recvcount, recvtype), size),
+                root,
+            )
+        };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     let (rank, size) = shape(guard, comm);
     let in_place = rank == root && is_in_place(sendbuf);
@@ -193,6 +218,18 @@ pub(super) unsafe fn gatherv(
     recv: Uneven,
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::gather(
+                guard,
+                comm,
+                (sendbuf, sendcount, sendtype),
+                |guard, size| recv.blocks(guard, size),
+                root,
+            )
+        };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     let (rank, size) = shape(guard, comm);
     let in_place = rank == root && is_in_place(sendbuf);
@@ -234,6 +271,18 @@ pub(super) unsafe fn scatter(
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::scatter(
+                guard,
+                comm,
+                |guard, size| inter::equal(guard, (sendbuf.cast_mut(), sendcount, sendtype), size),
+                (recvbuf, recvcount, recvtype),
+                root,
+            )
+        };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     let (rank, size) = shape(guard, comm);
     let in_place = rank == root && is_in_place(recvbuf);
@@ -279,6 +328,18 @@ pub(super) unsafe fn scatterv(
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::scatter(
+                guard,
+                comm,
+                |guard, size| send.blocks(guard, size),
+                (recvbuf, recvcount, recvtype),
+                root,
+            )
+        };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     let (rank, size) = shape(guard, comm);
     let in_place = rank == root && is_in_place(recvbuf);
@@ -318,6 +379,17 @@ pub(super) unsafe fn allgather(
     (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::allgather(
+                guard,
+                comm,
+                (sendbuf, sendcount, sendtype),
+                |guard, size| inter::equal(guard, (recvbuf, recvcount, recvtype), size),
+            )
+        };
+    }
     let (_, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers.
@@ -351,6 +423,17 @@ pub(super) unsafe fn allgatherv(
     (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
     recv: Uneven,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::allgather(
+                guard,
+                comm,
+                (sendbuf, sendcount, sendtype),
+                |guard, size| recv.blocks(guard, size),
+            )
+        };
+    }
     let (_, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers and arrays.
@@ -388,6 +471,17 @@ pub(super) unsafe fn alltoall(
     (sendbuf, sendcount, sendtype): (*const c_void, i64, i32),
     (recvbuf, recvcount, recvtype): (*mut c_void, i64, i32),
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            inter::alltoall(
+                guard,
+                comm,
+                (sendbuf, sendcount, sendtype),
+                (recvbuf, recvcount, recvtype),
+            )
+        };
+    }
     let (_, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers.
@@ -419,6 +513,10 @@ pub(super) unsafe fn alltoallv(
     send: Uneven,
     recv: Uneven,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::alltoallv(guard, comm, send, recv) };
+    }
     let (_, size) = shape(guard, comm);
     let in_place = is_in_place(send.buffer);
     // SAFETY: the program's buffers and arrays.
@@ -484,6 +582,7 @@ impl Elements {
             schedule,
             buffers: Buffers::new(how.unit, send, recv),
             combine: Some(how.combine),
+            after: None,
         })
     }
 }
@@ -497,6 +596,10 @@ pub(super) unsafe fn reduce(
     count: i64,
     root: c_int,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::reduce(guard, comm, elements, count, root) };
+    }
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
     let (rank, _) = shape(guard, comm);
     let units = count.max(0).cast_unsigned();
@@ -522,6 +625,10 @@ pub(super) unsafe fn allreduce(
     elements: Elements,
     count: i64,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::allreduce(guard, comm, elements, count) };
+    }
     let units = count.max(0).cast_unsigned();
     // SAFETY: the caller's promise.
     unsafe {
@@ -549,6 +656,9 @@ pub(super) unsafe fn scan(
     count: i64,
     exclusive: bool,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        return Err(MpiError::with(MPI_ERR_COMM, "it is an inter-communicator"));
+    }
     let units = count.max(0).cast_unsigned();
     // SAFETY: the caller's promise.
     unsafe {
@@ -574,6 +684,10 @@ pub(super) unsafe fn reduce_scatter(
     elements: Elements,
     counts: Array,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::reduce_scatter(guard, comm, elements, inter::each(counts)) };
+    }
     let (rank, size) = shape(guard, comm);
     let wrong = |count: i64| MpiError::with(MPI_ERR_COUNT, format!("{count} elements"));
     let (mut lengths, mut total) = (Vec::with_capacity(size), 0_i64);
@@ -604,6 +718,10 @@ pub(super) unsafe fn reduce_scatter_block(
     elements: Elements,
     count: i64,
 ) -> Outcome<Prepared> {
+    if inter::has_sides(guard, comm) {
+        // SAFETY: the caller's promise.
+        return unsafe { inter::reduce_scatter(guard, comm, elements, |_| count) };
+    }
     let (_, size) = shape(guard, comm);
     let wrong = || MpiError::with(MPI_ERR_COUNT, format!("{count} elements"));
     let units = u64::try_from(count).map_err(|_| wrong())?;

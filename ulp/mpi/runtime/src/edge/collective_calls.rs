@@ -15,6 +15,10 @@ use std::ffi::{c_int, c_void};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_barrier(comm: i32) -> c_int {
     on_comm("MPI_Barrier", comm, |guard, comm| {
+        if super::inter::has_sides(guard, comm) {
+            let prepared = prepare::barrier(guard, comm)?;
+            return collective::run(guard, comm, prepared);
+        }
         collective::barrier(guard, comm)
     })
 }
@@ -34,7 +38,7 @@ pub unsafe extern "C" fn ferriband_mpi_barrier_init(
 }
 
 /// Does a collective to its end.
-fn finish(
+pub(super) fn finish(
     function: &str,
     comm: i32,
     prepare: impl FnOnce(&mut Guard, u32) -> Outcome<Prepared>,
@@ -46,7 +50,7 @@ fn finish(
 }
 
 /// Begins one.
-fn begin(
+pub(super) fn begin(
     function: &str,
     comm: i32,
     request: *mut i32,
@@ -105,6 +109,8 @@ macro_rules! entries {
         }
     )*};
 }
+
+pub(super) use entries;
 
 /// A buffer whose blocks have one datatype.
 fn uneven(buffer: *const c_void, counts: Array, displacements: Array, kind: i32) -> Uneven {

@@ -1,8 +1,10 @@
 //! Beginning, end, and what a program asks about its environment.
 
+use super::attribute::{Object, remove_all};
 use super::raise::{abort, on_any, outside, sentence};
 use super::state::{Phase, enter, install, phase, retire};
 use super::values::{put, put_string};
+use crate::attr::Owner;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::init;
@@ -68,6 +70,14 @@ fn begin(function: &str, threads: i32) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
     let code = on_any("MPI_Finalize", |guard| {
+        // The program's functions still find MPI as it was.
+        for handle in [MPI_COMM_SELF, MPI_COMM_WORLD] {
+            let object = Object {
+                owner: Owner::Comm,
+                handle,
+            };
+            remove_all(guard, object).map_err(|error| (SELF, error))?;
+        }
         init::finish(guard).map_err(|error| (SELF, error))
     });
     if code == MPI_SUCCESS {

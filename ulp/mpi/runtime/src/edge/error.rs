@@ -1,24 +1,19 @@
-//! Error classes and handlers.
+//! Error codes: the standard's and the program's.
 
-use super::raise::{note_fatal, on_comm, raise};
-use super::state::enter;
-use super::values::{put, put_string};
+use super::raise::at_any_time;
+use super::values::{put, put_string, text};
 use crate::constants::*;
 use crate::errors::{MpiError, describe};
+use crate::process::process;
 use std::ffi::{c_char, c_int};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_error_class(code: c_int, class: *mut c_int) -> c_int {
-    let found = if describe(code).is_some() {
-        code
-    } else {
-        MPI_ERR_UNKNOWN
-    };
-    // SAFETY: the program's pointer.
-    match unsafe { put(class, found) } {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => error.class,
-    }
+    at_any_time("MPI_Error_class", || {
+        let found = process().class_of(code).unwrap_or(MPI_ERR_UNKNOWN);
+        // SAFETY: the program's pointer.
+        unsafe { put(class, found) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -27,65 +22,66 @@ pub unsafe extern "C" fn ferriband_mpi_error_string(
     text: *mut c_char,
     length: *mut c_int,
 ) -> c_int {
-    let sentence = match describe(code) {
-        Some((name, sentence)) => format!("{name}: {sentence}"),
-        None => format!("{code} is no error code"),
-    };
-    // SAFETY: the standard promises room for MPI_MAX_ERROR_STRING characters.
-    match unsafe { put_string(&sentence, text, MPI_MAX_ERROR_STRING, length) } {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => error.class,
-    }
+    at_any_time("MPI_Error_string", || {
+        let sentence = match describe(code) {
+            Some((name, sentence)) => format!("{name}: {sentence}"),
+            None => match process().text(code) {
+                Some(text) => text.to_owned(),
+                None => format!("{code} is no error code"),
+            },
+        };
+        // SAFETY: the standard promises room for MPI_MAX_ERROR_STRING characters.
+        unsafe { put_string(&sentence, text, MPI_MAX_ERROR_STRING, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_comm_set_errhandler(comm: i32, errhandler: i32) -> c_int {
-    on_comm("MPI_Comm_set_errhandler", comm, |guard, index| {
-        if ![MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT, MPI_ERRORS_RETURN].contains(&errhandler) {
-            return Err(MpiError::new(MPI_ERR_ERRHANDLER));
+pub unsafe extern "C" fn ferriband_mpi_add_error_class(class: *mut c_int) -> c_int {
+    at_any_time("MPI_Add_error_class", || {
+        if class.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        guard.comms[index].errhandler = errhandler;
-        note_fatal(guard);
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_comm_get_errhandler(
-    comm: i32,
-    errhandler: *mut i32,
-) -> c_int {
-    on_comm("MPI_Comm_get_errhandler", comm, |guard, index| {
+        let added = process().add_class()?;
         // SAFETY: the program's pointer.
-        unsafe { put(errhandler, guard.comms[index].errhandler) }
+        unsafe { put(class, added) }
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_comm_call_errhandler(comm: i32, code: c_int) -> c_int {
-    let mut found = None;
-    let outcome = on_comm("MPI_Comm_call_errhandler", comm, |_, index| {
-        found = Some(index);
-        Ok(())
-    });
-    if let (Some(index), Some(guard)) = (found, enter()) {
-        // The handler's own answer is not this call's.
-        raise(
-            guard,
-            index,
-            "MPI_Comm_call_errhandler",
-            &MpiError::new(code),
-        );
-    }
-    outcome
+pub unsafe extern "C" fn ferriband_mpi_add_error_code(class: c_int, code: *mut c_int) -> c_int {
+    at_any_time("MPI_Add_error_code", || {
+        if code.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
+        let added = process().add_code(class)?;
+        // SAFETY: the program's pointer.
+        unsafe { put(code, added) }
+    })
 }
 
-/// Handles of predefined handlers are never freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_errhandler_free(errhandler: *mut i32) -> c_int {
-    // SAFETY: the program's pointer.
-    match unsafe { put(errhandler, MPI_ERRHANDLER_NULL) } {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => error.class,
-    }
+pub unsafe extern "C" fn ferriband_mpi_add_error_string(
+    code: c_int,
+    string: *const c_char,
+) -> c_int {
+    at_any_time("MPI_Add_error_string", || {
+        // SAFETY: the program's string.
+        let string = unsafe { text(string) }?.into_owned();
+        process().set_text(code, string)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_remove_error_class(class: c_int) -> c_int {
+    at_any_time("MPI_Remove_error_class", || process().remove(class, true))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_remove_error_code(code: c_int) -> c_int {
+    at_any_time("MPI_Remove_error_code", || process().remove(code, false))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_remove_error_string(code: c_int) -> c_int {
+    at_any_time("MPI_Remove_error_string", || process().remove_text(code))
 }

@@ -30,7 +30,7 @@ pub(super) fn target_of(
         .ok()
         .and_then(|rank| guard.target(comm, false, rank, tag));
     if target.is_none() {
-        let size = guard.comms[comm].group.size();
+        let size = guard.comms[comm].peers();
         return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
     }
     Ok(target)
@@ -261,7 +261,7 @@ pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
         Content::Remote { length, .. } => *length,
         Content::Own { request } => guard.requests[*request].source.len() as u64,
     };
-    let rank = guard.comms[comm].group.rank_of(message.from)?;
+    let rank = guard.comms[comm].rank_of(0, message.from)?;
     Some(status(rank, message.tag, MPI_SUCCESS, length))
 }
 

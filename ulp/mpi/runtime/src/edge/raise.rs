@@ -3,6 +3,7 @@
 use super::state::{Guard, Phase, enter, phase};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
+use crate::process::process;
 use crate::runtime::{SELF, WORLD};
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
@@ -46,23 +47,53 @@ pub fn on_self(function: &str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_in
 /// Hands an error to the handler of the communicator at `index`; what the call returns.
 #[cold]
 pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_int {
-    let handler = guard
-        .comms
-        .get(index)
-        .map_or(MPI_ERRORS_ARE_FATAL, |comm| comm.errhandler);
+    let Some(comm) = guard.comms.get(index) else {
+        return decide(Some(guard), MPI_ERRORS_ARE_FATAL, "", 0, function, error);
+    };
+    let (handler, name) = (comm.errhandler, comm.name.clone());
+    let handle = guard.comm_handle(index);
+    decide(Some(guard), handler, &name, handle, function, error)
+}
+
+/// Hands an error to a handler; `object` and its name are what the call was about.
+#[cold]
+pub fn decide(
+    guard: Option<Guard>,
+    handler: i32,
+    name: &str,
+    object: i32,
+    function: &str,
+    error: &MpiError,
+) -> c_int {
     if handler == MPI_ERRORS_RETURN {
         return error.class;
     }
-    let what = guard
-        .comms
-        .get(index)
-        .map_or(String::new(), |comm| comm.name.clone());
-    let rank = guard.rank;
+    let own = process().handler(handler);
+    if let Ok(Some(own)) = own {
+        // The program's function may call MPI.
+        drop(guard);
+        // SAFETY: MPI_X_create_errhandler was given a handler of this kind of object.
+        unsafe { own.call.handle(object, error.class) };
+        return error.class;
+    }
+    let rank = guard.as_ref().map_or(0, |guard| guard.rank);
+    let on = if name.is_empty() { "" } else { " on " };
     eprintln!(
-        "ferriband: rank {rank}: {function} on {what}: {}",
+        "ferriband: rank {rank}: {function}{on}{name}: {}",
         sentence(error)
     );
-    abort(Some(&guard), error.class)
+    abort(guard.as_ref(), error.class)
+}
+
+/// A call that may be made at any time, and about nothing that has an error handler.
+pub fn at_any_time(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
+    let Err(error) = body() else {
+        return MPI_SUCCESS;
+    };
+    match enter() {
+        Some(guard) => raise(guard, SELF, function, &error),
+        None => decide(None, MPI_ERRORS_ARE_FATAL, "", 0, function, &error),
+    }
 }
 
 /// A call when MPI may not be used.
@@ -78,8 +109,10 @@ pub fn outside(function: &str) -> c_int {
 
 /// The class's name, its sentence, and what happened.
 pub fn sentence(error: &MpiError) -> String {
-    let (name, text) =
-        describe(error.class).unwrap_or(("an error", "of a class that the program made"));
+    let Some((name, text)) = describe(error.class) else {
+        let text = process().text(error.class).unwrap_or_default().to_owned();
+        return format!("error code {} of the program: {text}", error.class);
+    };
     if error.text.is_empty() {
         format!("{name}: {text}")
     } else {
@@ -104,6 +137,8 @@ pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
 /// Keeps the launcher's knowledge of whether an error of the world ends this rank.
 pub fn note_fatal(guard: &Guard) {
     if let Some(host) = &guard.host {
-        host.set_fatal(guard.comms[WORLD].errhandler != MPI_ERRORS_RETURN);
+        host.set_fatal(
+            [MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&guard.comms[WORLD].errhandler),
+        );
     }
 }

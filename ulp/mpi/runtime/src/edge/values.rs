@@ -180,7 +180,7 @@ pub fn receive_source(
 /// A rank of the communicator.
 #[inline]
 pub fn rank_of(runtime: &Runtime, comm: u32, rank: c_int, class: i32) -> Outcome<u32> {
-    let size = runtime.comms[comm].group.size();
+    let size = runtime.comms[comm].peers();
     u32::try_from(rank)
         .ok()
         .filter(|rank| *rank < size)

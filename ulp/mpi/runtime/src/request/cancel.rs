@@ -40,7 +40,7 @@ impl Runtime {
                 self.answer(peer, Kind::Cancel, recall.as_bytes())
             }
             Work::Own => {
-                let rank = self.comms[comm].group.rank_of(peer);
+                let rank = self.comms[comm].rank_of(context, peer);
                 let held = self.held.find(
                     |held| matches!(held.content, Content::Own { request: own } if own == request),
                 );
@@ -110,9 +110,9 @@ impl Runtime {
             return false;
         }
         self.comms.iter_mut().any(|comm| {
-            comm.group.rank_of(peer).is_some_and(|rank| {
-                comm.point.withdraw(rank, held) || comm.collective.withdraw(rank, held)
-            })
+            // Messages of collectives are not cancelled.
+            comm.rank_of(0, peer)
+                .is_some_and(|rank| comm.point.withdraw(rank, held))
         })
     }
 
