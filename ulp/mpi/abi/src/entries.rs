@@ -5366,34 +5366,62 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgather_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_allgather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgather_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_allgather_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5448,36 +5476,66 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _displs: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgatherv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _displs: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_allgatherv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(displs),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5528,34 +5586,62 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
-    _sendbuf: *const c_void,
-    _sendcount: c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoall_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoall_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
-    _sendbuf: *const c_void,
-    _sendcount: i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcount: i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoall_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoall_init(
+            sendbuf,
+            sendcount.wide(),
+            id(sendtype),
+            recvbuf,
+            recvcount.wide(),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5614,38 +5700,70 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const c_int,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const c_int,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoallv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtype: Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtype: Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtype: Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtype: Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoallv_init(
+            sendbuf,
+            Array::of(sendcounts),
+            Array::of(sdispls),
+            id(sendtype),
+            recvbuf,
+            Array::of(recvcounts),
+            Array::of(rdispls),
+            id(recvtype),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -5704,38 +5822,70 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
-    _sendbuf: *const c_void,
-    _sendcounts: *const c_int,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const c_int,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallw_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoallw_init(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
-    _sendbuf: *const c_void,
-    _sendcounts: *const i64,
-    _sdispls: *const i64,
-    _sendtypes: *const Handle,
-    _recvbuf: *mut c_void,
-    _recvcounts: *const i64,
-    _rdispls: *const i64,
-    _recvtypes: *const Handle,
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const i64,
+    sendtypes: *const Handle,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const i64,
+    recvtypes: *const Handle,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Neighbor_alltoallw_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_neighbor_alltoallw_init(
+            sendbuf,
+            Array::of(sendcounts),
+            sdispls,
+            Array::of(sendtypes),
+            recvbuf,
+            Array::of(recvcounts),
+            rdispls,
+            Array::of(recvtypes),
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

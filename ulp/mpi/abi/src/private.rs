@@ -946,6 +946,17 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_neighbor_allgather_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_neighbor_allgatherv(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -956,6 +967,18 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_neighbor_allgatherv_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        displs: Array,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_neighbor_alltoall(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -964,6 +987,17 @@ unsafe extern "C" {
         recvcount: i64,
         recvtype: i32,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoall_init(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_neighbor_alltoallv(
         sendbuf: *const c_void,
@@ -976,6 +1010,19 @@ unsafe extern "C" {
         recvtype: i32,
         comm: i32,
     ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoallv_init(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: Array,
+        sendtype: i32,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: Array,
+        recvtype: i32,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_neighbor_alltoallw(
         sendbuf: *const c_void,
         sendcounts: Array,
@@ -986,6 +1033,19 @@ unsafe extern "C" {
         rdispls: *const i64,
         recvtypes: Array,
         comm: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_neighbor_alltoallw_init(
+        sendbuf: *const c_void,
+        sendcounts: Array,
+        sdispls: *const i64,
+        sendtypes: Array,
+        recvbuf: *mut c_void,
+        recvcounts: Array,
+        rdispls: *const i64,
+        recvtypes: Array,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_int) -> c_int;
     pub fn ferriband_mpi_op_create(

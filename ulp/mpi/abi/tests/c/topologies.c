@@ -41,6 +41,17 @@ static void grids(void)
 	CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	CHECK(all[0] == source && all[1] == dest);
 
+	/* The same, twice with one request. */
+	CHECK(MPI_Neighbor_allgather_init(&rank, 1, MPI_INT, all, 1, MPI_INT, grid, MPI_INFO_NULL, &request) ==
+	      MPI_SUCCESS);
+	for (int i = 0; i < 2; i++) {
+		all[0] = all[1] = -1;
+		CHECK(MPI_Start(&request) == MPI_SUCCESS);
+		CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+		CHECK(all[0] == source && all[1] == dest);
+	}
+	CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
+
 	int keep[2] = {0, 1};
 	CHECK(MPI_Cart_sub(grid, keep, &row) == MPI_SUCCESS);
 	CHECK(MPI_Comm_size(row, &n) == MPI_SUCCESS && n == dims[1]);

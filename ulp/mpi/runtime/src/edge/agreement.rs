@@ -603,13 +603,47 @@ const _: unsafe extern "C" fn(
     i64,
     i32,
     *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_neighbor_allgather_init;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
     Array,
     Array,
     i32,
     i32,
 ) -> c_int = ferriband_mpi_neighbor_allgatherv;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_neighbor_allgatherv_init;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, *mut c_void, i64, i32, i32) -> c_int =
     ferriband_mpi_neighbor_alltoall;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    i64,
+    i32,
+    *mut c_void,
+    i64,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_neighbor_alltoall_init;
 const _: unsafe extern "C" fn(
     *const c_void,
     Array,
@@ -624,6 +658,19 @@ const _: unsafe extern "C" fn(
 const _: unsafe extern "C" fn(
     *const c_void,
     Array,
+    Array,
+    i32,
+    *mut c_void,
+    Array,
+    Array,
+    i32,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_neighbor_alltoallv_init;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
     *const i64,
     Array,
     *mut c_void,
@@ -632,6 +679,19 @@ const _: unsafe extern "C" fn(
     Array,
     i32,
 ) -> c_int = ferriband_mpi_neighbor_alltoallw;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    Array,
+    *const i64,
+    Array,
+    *mut c_void,
+    Array,
+    *const i64,
+    Array,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_neighbor_alltoallw_init;
 const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = ferriband_mpi_op_commutative;
 const _: unsafe extern "C" fn(*const c_void, *const c_void, c_int, *mut i32) -> c_int =
     ferriband_mpi_op_create;

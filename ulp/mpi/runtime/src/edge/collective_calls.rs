@@ -68,7 +68,7 @@ pub(super) fn begin(
 }
 
 /// Makes a persistent one.
-fn make(
+pub(super) fn make(
     function: &str,
     comm: i32,
     request: *mut i32,

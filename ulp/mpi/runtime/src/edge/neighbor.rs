@@ -1,7 +1,7 @@
 //! Neighbourhood collectives: along the edges of a communicator's topology.
 
 use super::collective::{Types, Uneven, even, sources};
-use super::collective_calls::{begin, entries, finish};
+use super::collective_calls::{begin, entries, finish, make};
 use super::state::Guard;
 use super::values::source;
 use crate::abi::Array;
@@ -161,19 +161,19 @@ fn refuse(buffer: *const c_void) -> Outcome {
 }
 
 entries! {
-    "MPI_Neighbor_allgather" ferriband_mpi_neighbor_allgather, "MPI_Ineighbor_allgather" ferriband_mpi_ineighbor_allgather:
+    "MPI_Neighbor_allgather" ferriband_mpi_neighbor_allgather, "MPI_Ineighbor_allgather" ferriband_mpi_ineighbor_allgather, "MPI_Neighbor_allgather_init" ferriband_mpi_neighbor_allgather_init:
         (sendbuf: *const c_void, sendcount: i64, sendtype: i32, recvbuf: *mut c_void, recvcount: i64, recvtype: i32)
         => |guard, comm| refuse(sendbuf).and_then(|()| allgather(guard, comm, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype)));
-    "MPI_Neighbor_allgatherv" ferriband_mpi_neighbor_allgatherv, "MPI_Ineighbor_allgatherv" ferriband_mpi_ineighbor_allgatherv:
+    "MPI_Neighbor_allgatherv" ferriband_mpi_neighbor_allgatherv, "MPI_Ineighbor_allgatherv" ferriband_mpi_ineighbor_allgatherv, "MPI_Neighbor_allgatherv_init" ferriband_mpi_neighbor_allgatherv_init:
         (sendbuf: *const c_void, sendcount: i64, sendtype: i32, recvbuf: *mut c_void, recvcounts: Array, displs: Array, recvtype: i32)
         => |guard, comm| refuse(sendbuf).and_then(|()| allgatherv(guard, comm, (sendbuf, sendcount, sendtype), uneven(recvbuf, recvcounts, displs, Types::One(recvtype))));
-    "MPI_Neighbor_alltoall" ferriband_mpi_neighbor_alltoall, "MPI_Ineighbor_alltoall" ferriband_mpi_ineighbor_alltoall:
+    "MPI_Neighbor_alltoall" ferriband_mpi_neighbor_alltoall, "MPI_Ineighbor_alltoall" ferriband_mpi_ineighbor_alltoall, "MPI_Neighbor_alltoall_init" ferriband_mpi_neighbor_alltoall_init:
         (sendbuf: *const c_void, sendcount: i64, sendtype: i32, recvbuf: *mut c_void, recvcount: i64, recvtype: i32)
         => |guard, comm| refuse(sendbuf).and_then(|()| alltoall(guard, comm, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype)));
-    "MPI_Neighbor_alltoallv" ferriband_mpi_neighbor_alltoallv, "MPI_Ineighbor_alltoallv" ferriband_mpi_ineighbor_alltoallv:
+    "MPI_Neighbor_alltoallv" ferriband_mpi_neighbor_alltoallv, "MPI_Ineighbor_alltoallv" ferriband_mpi_ineighbor_alltoallv, "MPI_Neighbor_alltoallv_init" ferriband_mpi_neighbor_alltoallv_init:
         (sendbuf: *const c_void, sendcounts: Array, sdispls: Array, sendtype: i32, recvbuf: *mut c_void, recvcounts: Array, rdispls: Array, recvtype: i32)
         => |guard, comm| refuse(sendbuf).and_then(|()| alltoallv(guard, comm, uneven(sendbuf, sendcounts, sdispls, Types::One(sendtype)), uneven(recvbuf, recvcounts, rdispls, Types::One(recvtype))));
-    "MPI_Neighbor_alltoallw" ferriband_mpi_neighbor_alltoallw, "MPI_Ineighbor_alltoallw" ferriband_mpi_ineighbor_alltoallw:
+    "MPI_Neighbor_alltoallw" ferriband_mpi_neighbor_alltoallw, "MPI_Ineighbor_alltoallw" ferriband_mpi_ineighbor_alltoallw, "MPI_Neighbor_alltoallw_init" ferriband_mpi_neighbor_alltoallw_init:
         (sendbuf: *const c_void, sendcounts: Array, sdispls: *const i64, sendtypes: Array, recvbuf: *mut c_void, recvcounts: Array, rdispls: *const i64, recvtypes: Array)
         => |guard, comm| refuse(sendbuf).and_then(|()| alltoallv(guard, comm, uneven(sendbuf, sendcounts, bytes(sdispls), Types::Each(sendtypes)), uneven(recvbuf, recvcounts, bytes(rdispls), Types::Each(recvtypes))));
 }
