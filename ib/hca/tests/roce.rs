@@ -502,6 +502,34 @@ on_all_packets!(
 );
 
 on_all_packets!(
+    memory_that_goes_before_it_is_sent_again_fails_the_request_and_not_the_program,
+    {
+        // the first repetition comes after half a second, the last after four
+        let timed = Setup {
+            timeout: 17,
+            ..PATIENT
+        };
+        let mut pair = Pair::alike(Party::here(), Party::there(), timed);
+        pair.exchange();
+        let Party::There(victim) = &mut pair.b else {
+            unreachable!()
+        };
+        victim.kill();
+        let ask = Ask::new(SendOpcode::RdmaWrite, 3000, &pair.bi);
+        pair.a.post(&pair.ai, &ask.clone());
+        pair.a.post(&pair.ai, &ask.id(2));
+        let memory = &pair.a.agent().end(pair.ai.at).memory;
+        let at = std::ptr::with_exposed_provenance_mut(memory.addr() as usize);
+        // SAFETY: the test's own mapping, which nobody looks at any more.
+        let gone = unsafe { libc::mprotect(at, memory.len(), libc::PROT_NONE) };
+        assert_eq!(gone, 0);
+        pair.a.expect(&pair.ai, 1, WcStatus::LocProtErr);
+        pair.a.expect(&pair.ai, 2, WcStatus::WrFlushErr);
+        assert_eq!(pair.a.state(&pair.ai), QpState::Err);
+    }
+);
+
+on_all_packets!(
     a_wrong_key_is_refused_by_the_responder_and_both_sides_fail,
     {
         everywhere(|mut a, mut b| {

@@ -136,6 +136,41 @@ impl AppMemory {
         })
     }
 
+    /// As [`AppMemory::gather_bytes`], of a list that the program may have unmapped: the kernel copies, and finds out. About a
+    /// microsecond. The bytes moved; fewer than asked for where the memory is not there or cannot be read.
+    pub fn gather_bytes_if_there(self, list: &[Sge], skip: u64, bytes: &mut [u8]) -> usize {
+        let base = bytes.as_mut_ptr();
+        let own = std::process::id().cast_signed();
+        let mut moved = 0;
+        walk(list, skip, bytes.len(), |addr, done, n| {
+            if moved != done {
+                return;
+            }
+            let to = libc::iovec {
+                // SAFETY: done + n <= bytes.len().
+                iov_base: unsafe { base.add(done) }.cast(),
+                iov_len: n,
+            };
+            let from = libc::iovec {
+                iov_base: target(addr).cast(),
+                iov_len: n,
+            };
+            // SAFETY: it writes at most `n` bytes to the piece of `bytes`; what it reads it looks up itself.
+            let got = unsafe { libc::process_vm_readv(own, &to, 1, &from, 1, 0) };
+            match usize::try_from(got) {
+                Ok(got) => moved += got,
+                Err(_) if is_missing(std::io::Error::last_os_error().raw_os_error()) => {}
+                // The call is forbidden here, as in some containers.
+                Err(_) => {
+                    // SAFETY: the application's range (the capability's promise); done + n <= bytes.len().
+                    unsafe { copy_ascending(base.add(done), source(addr), n) };
+                    moved += n;
+                }
+            }
+        });
+        moved
+    }
+
     /// Compare and swap of the 8 bytes at `addr`, sequentially consistent: gives the value found; `new` was stored
     /// if that equals `expected`.
     ///
@@ -202,6 +237,10 @@ fn target(addr: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(addr as usize)
 }
 
+fn is_missing(errno: Option<i32>) -> bool {
+    errno == Some(libc::EFAULT)
+}
+
 /// The aligned word at `addr`. Private to this module: only `AppMemory` gives addresses in.
 #[inline(always)]
 fn word(addr: u64) -> Result<&'static AtomicU64, Error> {
@@ -266,6 +305,38 @@ mod tests {
             // SAFETY: made by Box::into_raw of a boxed slice of this length.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.base, self.len)) });
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes the system call that Miri does not know")]
+    fn what_is_not_there_any_more_is_found_out() {
+        let page = rustix::param::page_size();
+        let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping wherever there is room.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), 2 * page, read, private, -1, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        let (addr, length) = (at.expose_provenance() as u64, 2 * page as u32);
+        let list = [Sge {
+            addr,
+            length,
+            lkey: 0,
+        }];
+        let mut out = vec![1; 2 * page];
+        assert_eq!(memory().gather_bytes_if_there(&list, 0, &mut out), 2 * page);
+        assert!(out.iter().all(|byte| *byte == 0));
+        // SAFETY: the second page of our own mapping.
+        assert_eq!(unsafe { libc::munmap(at.byte_add(page), page) }, 0);
+        let half = page as u64 - 8;
+        assert_eq!(
+            memory().gather_bytes_if_there(&list, half, &mut out[..16]),
+            8
+        );
+        assert_eq!(
+            memory().gather_bytes_if_there(&list, page as u64, &mut out[..16]),
+            0
+        );
+        // SAFETY: what is left of it.
+        assert_eq!(unsafe { libc::munmap(at, page) }, 0);
     }
 
     fn pattern(len: usize, seed: u8) -> Vec<u8> {

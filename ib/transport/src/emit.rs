@@ -47,6 +47,24 @@ pub(crate) struct Part {
     pub psns: u32,
     pub psn: Psn,
     pub ack_req: bool,
+    /// It was sent before.
+    pub again: bool,
+}
+
+/// The bytes of a request that is not inline.
+fn gather(
+    env: &mut dyn Environment,
+    sq: &SendQueue,
+    part: Part,
+    offset: u32,
+    out: &mut [u8],
+) -> Result<(), MemoryError> {
+    let sges = sq.sges(part.request);
+    if part.again {
+        env.gather_again(sges, offset, out)
+    } else {
+        env.gather(sges, offset, out)
+    }
 }
 
 /// The bulk of a long message: a BTH, and payload that fills the MTU and so needs no pad.
@@ -64,7 +82,7 @@ fn middle(
     if sq.get(part.request).inline {
         out.copy_from_slice(&sq.inline(part.request)[offset as usize..][..length]);
     } else {
-        env.gather(sq.sges(part.request), offset, out)?;
+        gather(env, sq, part, offset, out)?;
     }
     Ok(Bth::LEN + length)
 }
@@ -174,6 +192,6 @@ pub(crate) fn request(
             out.copy_from_slice(&sq.inline(part.request)[offset as usize..][..length]);
             return Ok(());
         }
-        env.gather(sq.sges(part.request), offset, out)
+        gather(env, sq, part, offset, out)
     })
 }

@@ -105,6 +105,20 @@ pub trait Environment {
     /// A local protection error.
     fn gather(&mut self, sges: &[Sge], offset: u32, out: &mut [u8]) -> Result<(), MemoryError>;
 
+    /// As [`Self::gather`], of bytes that were sent before. The program may have unmapped them since: it can know that they have arrived
+    /// before their acknowledgement comes.
+    ///
+    /// # Errors
+    /// A local protection error; `Fault` if the memory is not there any more.
+    fn gather_again(
+        &mut self,
+        sges: &[Sge],
+        offset: u32,
+        out: &mut [u8],
+    ) -> Result<(), MemoryError> {
+        self.gather(sges, offset, out)
+    }
+
     /// Copies `data` to `offset` bytes into the list, in ascending order; LOCAL_WRITE is required. Nothing is
     /// written on an error.
     ///
@@ -141,6 +155,19 @@ pub trait Environment {
     /// # Errors
     /// A remote access error, or `Fault`.
     fn remote_read(&mut self, key: RKey, addr: u64, out: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// As [`Self::remote_read`], of bytes that were sent before: see [`Self::gather_again`].
+    ///
+    /// # Errors
+    /// A remote access error, or `Fault`.
+    fn remote_read_again(
+        &mut self,
+        key: RKey,
+        addr: u64,
+        out: &mut [u8],
+    ) -> Result<(), MemoryError> {
+        self.remote_read(key, addr, out)
+    }
 
     /// Checks and executes; returns the word before. `addr` is a multiple of 8: the responder has checked that.
     ///

@@ -140,6 +140,7 @@ impl UnreliableSender {
                 psns: 1,
                 psn: self.psn,
                 ack_req: false,
+                again: false,
             };
             let sent = emit::request(ctx, env, &self.sq, part, buf);
             let Ok(len) = sent else {

@@ -135,6 +135,15 @@ impl PacketEnv<'_> {
     }
 }
 
+/// What the kernel copied must be all of it.
+fn whole(moved: usize, len: usize) -> Result<(), MemoryError> {
+    if moved == len {
+        Ok(())
+    } else {
+        Err(MemoryError::Fault)
+    }
+}
+
 fn at(addr: u64, length: usize) -> [Sge; 1] {
     [Sge {
         addr,
@@ -157,6 +166,21 @@ impl Environment for PacketEnv<'_> {
             let end = done + piece.length as usize;
             app().gather_bytes(&[piece], 0, &mut out[done..end]);
         })
+    }
+
+    fn gather_again(
+        &mut self,
+        sges: &[Sge],
+        offset: u32,
+        out: &mut [u8],
+    ) -> Result<(), MemoryError> {
+        let (pd, len, mut moved) = (self.pd(), out.len(), 0);
+        self.each_piece(pd, sges, offset, len, Access::empty(), |_, _| {})?;
+        self.each_piece(pd, sges, offset, len, Access::empty(), |piece, done| {
+            let end = done + piece.length as usize;
+            moved += app().gather_bytes_if_there(&[piece], 0, &mut out[done..end]);
+        })?;
+        whole(moved, len)
     }
 
     fn scatter(
@@ -199,6 +223,17 @@ impl Environment for PacketEnv<'_> {
         let from = self.remote(key, addr, out.len() as u64, Access::REMOTE_READ)?;
         app().gather_bytes(&at(from, out.len()), 0, out);
         Ok(())
+    }
+
+    fn remote_read_again(
+        &mut self,
+        key: RKey,
+        addr: u64,
+        out: &mut [u8],
+    ) -> Result<(), MemoryError> {
+        let (len, access) = (out.len(), Access::REMOTE_READ);
+        let from = self.remote(key, addr, len as u64, access)?;
+        whole(app().gather_bytes_if_there(&at(from, len), 0, out), len)
     }
 
     fn remote_atomic(&mut self, key: RKey, addr: u64, op: AtomicOp) -> Result<u64, MemoryError> {

@@ -425,8 +425,13 @@ impl Requester {
             psns: end - index,
             psn: self.una,
             ack_req: true,
+            again: true,
         };
-        let len = emit::request(ctx, env, &self.sq, part, buf).ok()?;
+        let Ok(len) = emit::request(ctx, env, &self.sq, part, buf) else {
+            // Its turn comes at once, and says what is wrong with it.
+            self.go_back();
+            return None;
+        };
         self.trip.forget();
         self.counters.requests_sent += 1;
         self.counters.requests_repeated += 1;
@@ -637,6 +642,7 @@ impl Requester {
             psns,
             psn,
             ack_req,
+            again: self.ahead(psn) < self.ahead(self.next),
         };
         let len = match emit::request(ctx, env, &self.sq, part, buf) {
             Ok(len) => len,

@@ -47,6 +47,8 @@ pub(crate) enum Response {
         length: u32,
         first: bool,
         last: bool,
+        /// It was answered before.
+        again: bool,
     },
     /// The saved value.
     Atomic { psn: Psn, msn: u32, original: u64 },
@@ -215,6 +217,7 @@ impl Resources {
                         length,
                         first,
                         last,
+                        again: job.replay,
                     },
                     last,
                 )

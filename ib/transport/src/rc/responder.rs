@@ -650,6 +650,7 @@ impl Responder {
                 length,
                 first,
                 last,
+                again,
             } => {
                 let position = match (first, last) {
                     (true, true) => Position::Only,
@@ -666,6 +667,8 @@ impl Responder {
                 let sent = emit::packet(&headers, length as usize, buf, |out| {
                     if out.is_empty() {
                         Ok(())
+                    } else if again {
+                        env.remote_read_again(key, addr, out)
                     } else {
                         env.remote_read(key, addr, out)
                     }
