@@ -87,6 +87,52 @@ fn middle(
     Ok(Bth::LEN + length)
 }
 
+/// Emits the middle packets of a request from `part` on, each filled, `stride` bytes apart: as many as `acks` says which of them ask for
+/// an acknowledgement. `part` is one of a message whose middle packets have nothing but a BTH.
+pub(crate) fn middles(
+    ctx: &Context<'_>,
+    env: &mut dyn Environment,
+    sq: &SendQueue,
+    part: Part,
+    acks: impl ExactSizeIterator<Item = bool>,
+    buf: &mut [u8],
+    stride: usize,
+) -> Result<(), MemoryError> {
+    let wqe = sq.get(part.request);
+    let mtu = ctx.attr.path_mtu.bytes();
+    let (operation, _) = on_the_wire(wqe.opcode).expect("local operations make no packets");
+    let opcode = Opcode::find(ctx.service, operation, Position::Middle, Suffix::None)
+        .expect("the service's operations were checked when posting");
+    let mut bth = Bth::new(opcode, ctx.attr.dest_qpn, part.psn);
+    bth.pkey = env.pkey(ctx.attr.pkey_index);
+    bth.migrated = ctx.migrated;
+    let mut header = [0; Bth::LEN];
+    bth.emit(0, &mut header).expect("its own length");
+    let count = acks.len();
+    let places = buf.chunks_mut(stride);
+    for (place, (ack_req, index)) in places.zip(acks.zip(0..)) {
+        let header = Bth::next_to(&header, part.psn.add(index), ack_req);
+        place[..Bth::LEN].copy_from_slice(&header);
+        if wqe.inline {
+            let from = ((part.index + index) * mtu) as usize;
+            let bytes = &sq.inline(part.request)[from..][..mtu as usize];
+            place[Bth::LEN..][..mtu as usize].copy_from_slice(bytes);
+        }
+    }
+    if wqe.inline {
+        return Ok(());
+    }
+    let end = (count - 1) * stride + Bth::LEN + mtu as usize;
+    let sges = sq.sges(part.request);
+    env.gather_apart(
+        sges,
+        part.index * mtu,
+        &mut buf[Bth::LEN..end],
+        stride,
+        mtu as usize,
+    )
+}
+
 /// Emits one packet of a request.
 pub(crate) fn request(
     ctx: &Context<'_>,

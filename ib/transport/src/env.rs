@@ -119,6 +119,28 @@ pub trait Environment {
         self.gather(sges, offset, out)
     }
 
+    /// Copies what begins `offset` bytes into the list, in pieces of `piece` bytes, to places that are `stride` apart: one for each
+    /// `stride` bytes of `out`, and for what is left of it if that is a whole piece. The same as so many calls of [`Self::gather`],
+    /// with less to look up.
+    ///
+    /// # Errors
+    /// A local protection error: some pieces may have been copied.
+    fn gather_apart(
+        &mut self,
+        sges: &[Sge],
+        offset: u32,
+        out: &mut [u8],
+        stride: usize,
+        piece: usize,
+    ) -> Result<(), MemoryError> {
+        let mut at = offset;
+        for place in out.chunks_mut(stride).filter(|place| place.len() >= piece) {
+            self.gather(sges, at, &mut place[..piece])?;
+            at += piece as u32;
+        }
+        Ok(())
+    }
+
     /// Copies `data` to `offset` bytes into the list, in ascending order; LOCAL_WRITE is required. Nothing is
     /// written on an error.
     ///

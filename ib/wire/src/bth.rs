@@ -144,6 +144,15 @@ impl Bth {
         })
     }
 
+    /// A header (without pad) that says what `other` does, but for its PSN and AckReq: the inverse of [`Self::alike`].
+    pub fn next_to(other: &[u8; Bth::LEN], psn: Psn, ack_req: bool) -> [u8; Bth::LEN] {
+        let mut header = *other;
+        let [_, high, middle, low] = psn.get().to_be_bytes();
+        let ack = if ack_req { ACK_REQ } else { 0 };
+        header[Bth::LEN - 4..].copy_from_slice(&[ack, high, middle, low]);
+        header
+    }
+
     /// Writes the header with the given pad count, 0..=3; returns what follows.
     pub fn emit<'a>(&self, pad_count: u8, out: &'a mut [u8]) -> Result<&'a mut [u8], EmitError> {
         fits("PadCnt", pad_count.into(), 2)?;

@@ -120,11 +120,9 @@ impl RunIcrc {
                 let begun = whole.icrc(transport.len()).ok()?;
                 (transport.len() >= Bth::LEN).then(|| begun.finish_with(transport))
             }
-            RoceIp::V4(_) => {
-                let (zero, length) = self.with_zero(headers, transport)?;
-                Some(zero ^ length.place(identification))
-            }
-            RoceIp::V6(_) => Some(self.with_zero(headers, transport)?.0),
+            RoceIp::V4(_) | RoceIp::V6(_) => self
+                .alike(headers, transport.len())?
+                .icrc(identification, transport),
         }
     }
 
@@ -141,28 +139,21 @@ impl RunIcrc {
     ) -> Result<(&'a [u8], u16), ParseError> {
         let (got, at) = trailer::<U32>(datagram, "ICRC")?;
         let (transport, got) = (&datagram[..at], got.get());
-        let (expected, length) = self
-            .with_zero(headers, transport)
+        let alike = self
+            .alike(headers, transport.len())
             .ok_or(ParseError::Length {
                 field: "transport packet",
                 expected: Bth::LEN,
                 got: transport.len(),
             })?;
-        let identification = match headers.ip {
-            RoceIp::V6(_) => (expected == got).then_some(0),
-            RoceIp::V4(_) if expected ^ length.place(likely) == got && likely >> RUN_BITS == 0 => {
-                Some(likely)
-            }
-            RoceIp::V4(_) => length.rewind.identification(expected, got),
-        };
-        identification
+        alike
+            .check_parts(likely, transport, got)
             .map(|id| (transport, id))
-            .ok_or(ParseError::Icrc { expected, got })
     }
 
-    /// The ICRC with identification 0, and what the length decides.
-    fn with_zero(&mut self, headers: &RoceHeaders, transport: &[u8]) -> Option<(u32, &Length)> {
-        let (len, words) = (transport.len(), transport.len() / 4);
+    /// The ICRCs of transport packets of this length under these headers. None for a length that no packet has.
+    pub fn alike(&mut self, headers: &RoceHeaders, len: usize) -> Option<AlikeIcrc<'_>> {
+        let words = len / 4;
         if len < Bth::LEN {
             return None;
         }
@@ -189,9 +180,72 @@ impl RunIcrc {
             *length = Length::new(len);
         }
         let (begun, length) = (begun.as_ref()?, length.as_ref()?);
-        let mut icrc = begun.icrc.clone();
+        Some(AlikeIcrc { begun, length })
+    }
+}
+
+/// The ICRCs of transport packets of one length under the same headers.
+#[derive(Clone, Copy, Debug)]
+pub struct AlikeIcrc<'a> {
+    begun: &'a Begun,
+    length: &'a Length,
+}
+
+impl AlikeIcrc<'_> {
+    /// The ICRC of a transport packet whose IPv4 identification, below 64, is `identification`. None for one of another length, and for
+    /// a larger identification.
+    #[inline]
+    pub fn icrc(&self, identification: u16, transport: &[u8]) -> Option<u32> {
+        let zero = self.with_zero(transport)?;
+        match self.begun.headers.ip {
+            RoceIp::V4(_) if identification >> RUN_BITS != 0 => None,
+            RoceIp::V4(_) => Some(zero ^ self.length.place(identification)),
+            RoceIp::V6(_) => Some(zero),
+        }
+    }
+
+    /// As [`RunIcrc::check`].
+    ///
+    /// # Errors
+    /// Another length, a wrong ICRC.
+    #[inline]
+    pub fn check<'a>(
+        &self,
+        likely: u16,
+        datagram: &'a [u8],
+    ) -> Result<(&'a [u8], u16), ParseError> {
+        let (got, at) = trailer::<U32>(datagram, "ICRC")?;
+        let transport = &datagram[..at];
+        self.check_parts(likely, transport, got.get())
+            .map(|id| (transport, id))
+    }
+
+    /// The identification with which the ICRC is right.
+    fn check_parts(&self, likely: u16, transport: &[u8], got: u32) -> Result<u16, ParseError> {
+        let expected = self.with_zero(transport).ok_or(ParseError::Length {
+            field: "transport packet",
+            expected: self.length.transport_len,
+            got: transport.len(),
+        })?;
+        let length = self.length;
+        let identification = match self.begun.headers.ip {
+            RoceIp::V6(_) => (expected == got).then_some(0),
+            RoceIp::V4(_) if expected ^ length.place(likely) == got && likely >> RUN_BITS == 0 => {
+                Some(likely)
+            }
+            RoceIp::V4(_) => length.rewind.identification(expected, got),
+        };
+        identification.ok_or(ParseError::Icrc { expected, got })
+    }
+
+    /// The ICRC with identification 0.
+    #[inline]
+    fn with_zero(&self, transport: &[u8]) -> Option<u32> {
+        if transport.len() != self.length.transport_len {
+            return None;
+        }
+        let mut icrc = self.begun.icrc.clone();
         icrc.payload(transport);
-        let zero = icrc.finish() ^ length.mask(transport[MASKED_AT]);
-        Some((zero, length))
+        Some(icrc.finish() ^ self.length.mask(transport[MASKED_AT]))
     }
 }

@@ -177,6 +177,11 @@ proptest! {
             broken[at] ^= 0x10;
             prop_assert_eq!(receiving.check(&shown, id, &broken), check_datagram(&shown, &broken));
         }
+        let alike = sending.alike(&senders[0], 64).expect("a length that packets have");
+        prop_assert_eq!(alike.icrc(0, &[0; 60]), None);
+        prop_assert!(alike.check(0, &[0; 64]).is_err());
+        let counts = matches!(senders[0].ip, RoceIp::V4(_));
+        prop_assert_eq!(alike.icrc(64, &[0; 64]).is_none(), counts);
         for len in 0..16 {
             prop_assert!(receiving.check(&senders[0], 0, &[0; 16][..len]).is_err());
         }

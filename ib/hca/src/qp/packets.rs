@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use ferriband_memory::host::BlockKind;
+use ferriband_transport::direct::layout::KeyEntry;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
@@ -128,6 +129,8 @@ pub(crate) struct Incoming<'a> {
     engine: &'a Engine,
     now: Instant,
     side: &'a mut PacketSide,
+    /// The region that the last WRITE went to.
+    region: Option<KeyEntry>,
     /// The source is not the queue pair's peer.
     stranger: bool,
 }
@@ -148,6 +151,7 @@ impl Incoming<'_> {
             engine: self.engine,
             qp: self.qp,
             scratch,
+            region: &mut self.region,
         };
         machine.take_alike(self.now, &mut env, psn, ack_req, payload)
     }
@@ -186,6 +190,7 @@ impl Incoming<'_> {
             engine: self.engine,
             qp: self.qp,
             scratch,
+            region: &mut self.region,
         };
         // what it drops it counts
         let taken = machine
@@ -474,6 +479,7 @@ impl Qp {
             engine,
             now,
             side,
+            region: None,
         });
     }
 
@@ -600,6 +606,7 @@ impl Qp {
             engine,
             qp: self,
             scratch,
+            region: &mut None,
         };
         let limit = &self.ctx.device.pace;
         *held_until = None;
@@ -640,6 +647,15 @@ impl Qp {
                     pace.charge(limit, now.0, length, 0);
                     if let Some(path) = path {
                         run.push(path, packet.len);
+                        if request.is_some() && !packet.urgent && pace.is_off() {
+                            // the rest of a long message is more of the same
+                            let most = together.saturating_sub(run.gathered());
+                            let alike = run
+                                .places(most.min(TURN_PACKETS - count))
+                                .map_or(0, |places| machine.poll_middles(now, &mut env, places));
+                            run.push_alike(path, alike as usize);
+                            count += alike as usize;
+                        }
                         if packet.urgent || run.gathered() >= together {
                             run.flush(path);
                         }

@@ -26,6 +26,8 @@ pub(crate) struct PacketEnv<'a> {
     pub qp: &'a Qp,
     /// Elements of the receive that was taken last: reused, so that taking one allocates nothing.
     pub scratch: &'a mut Vec<Sge>,
+    /// The region that the last WRITE went to, while the wire's lock is held: it can go away only after that.
+    pub region: &'a mut Option<KeyEntry>,
 }
 
 impl PacketEnv<'_> {
@@ -183,6 +185,32 @@ impl Environment for PacketEnv<'_> {
         whole(moved, len)
     }
 
+    fn gather_apart(
+        &mut self,
+        sges: &[Sge],
+        offset: u32,
+        out: &mut [u8],
+        stride: usize,
+        piece: usize,
+    ) -> Result<(), MemoryError> {
+        let whole = (out.len() + stride - piece) / stride * piece;
+        let places = out.chunks_mut(stride).filter(|place| place.len() >= piece);
+        let offsets = (offset..).step_by(piece.max(1));
+        // most lists are of one element: its key is looked up once
+        let ([one], true) = (sges, piece > 0) else {
+            return places
+                .zip(offsets)
+                .try_for_each(|(place, at)| self.gather(sges, at, &mut place[..piece]));
+        };
+        let mut from = self.whole_piece(self.pd(), one, offset, whole, Access::empty())?;
+        from.length = piece as u32;
+        for place in places {
+            app().gather_bytes(&[from], 0, &mut place[..piece]);
+            from.addr = from.addr.wrapping_add(piece as u64);
+        }
+        Ok(())
+    }
+
     fn scatter(
         &mut self,
         owner: SgeOwner,
@@ -214,7 +242,17 @@ impl Environment for PacketEnv<'_> {
     }
 
     fn remote_write(&mut self, key: RKey, addr: u64, data: &[u8]) -> Result<(), MemoryError> {
-        let to = self.remote(key, addr, data.len() as u64, Access::REMOTE_WRITE)?;
+        let len = data.len() as u64;
+        let known = self.region.as_ref().filter(|entry| entry.key == key.0);
+        let to = match known.and_then(|entry| Some((entry, entry.offset_of(addr, len)?))) {
+            Some((entry, offset)) => entry.addr.wrapping_add(offset),
+            None => {
+                let to = self.remote(key, addr, len, Access::REMOTE_WRITE)?;
+                // a window may be taken back while packets come
+                *self.region = KeyEntry::read(&**self.engine.own, key.0).filter(|it| !it.window);
+                to
+            }
+        };
         app().scatter_bytes(&at(to, data.len()), 0, data);
         Ok(())
     }

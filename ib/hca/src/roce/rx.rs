@@ -38,6 +38,8 @@ mod native;
 
 /// Datagrams (each a run of packets) taken in one round.
 const ROUND_DATAGRAMS: usize = 8;
+/// A message longer than this is a run of packets: more may be right behind it.
+const STREAM_BYTES: usize = 4096;
 /// Both congestion bits: a switch on the way was congested.
 const CE: u8 = 3;
 /// A UDP header.
@@ -96,6 +98,10 @@ pub(crate) struct RxSide {
     inner: Inner,
     /// Bytes that were ever taken from the sockets.
     pub bytes: u64,
+    /// The last look found something.
+    found: bool,
+    /// What was found last was several messages, or a long one.
+    stream: bool,
 }
 
 /// What a round knows of queue pairs.
@@ -122,6 +128,8 @@ impl RxSide {
             room: Vec::new(),
             inner: Inner::default(),
             bytes: 0,
+            found: false,
+            stream: false,
         }
     }
 
@@ -140,9 +148,16 @@ impl RxSide {
         socket: &RxSocket,
         catch: &mut Catch<'_>,
     ) -> bool {
-        let Ok(messages) = socket.receive(&mut self.ring, ROUND_DATAGRAMS) else {
+        // where messages are few and small, looking for a second one is a look in vain, on the way of the first
+        let most = if self.found || self.stream {
+            ROUND_DATAGRAMS
+        } else {
+            1
+        };
+        let Ok(messages) = socket.receive(&mut self.ring, most) else {
             return false;
         };
+        self.found = messages > 0;
         if messages == 0 {
             return false;
         }
@@ -152,8 +167,10 @@ impl RxSide {
             bytes: taken,
             ..
         } = self;
+        self.stream = messages > 1;
         for (meta, bytes) in ring.messages() {
             *taken += bytes.len() as u64;
+            self.stream |= bytes.len() > STREAM_BYTES;
             inner.run(engine, roce, &Arrived::Roce(*meta), bytes, true, catch);
         }
         inner.turn(engine, catch);
@@ -526,12 +543,11 @@ fn take_run<'a>(
 ) -> (u64, usize, Fate, bool) {
     let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
     let mut urgent = false;
-    // the header of the packet before, where the next may be like it
-    let mut middle: Option<[u8; Bth::LEN]> = None;
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
+    let mut theirs = theirs.peekable();
     qp.packets_in(engine, now, meta.source, |incoming| {
-        for datagram in theirs {
+        while let Some(datagram) = theirs.next() {
             packets += 1;
             length += datagram.len();
             fate = Fate::Malformed;
@@ -542,13 +558,6 @@ fn take_run<'a>(
                 continue;
             };
             *identification = found;
-            if let Some(header) = &middle
-                && let Some((psn, ack_req, payload)) = Bth::alike(transport, header)
-                && incoming.take_alike(psn, ack_req, payload)
-            {
-                fate = Fate::Passed;
-                continue;
-            }
             // looked at where it lies: a move costs as much as its parsing
             let parsed = Packet::parse(transport);
             let Ok(packet) = &parsed else {
@@ -567,7 +576,25 @@ fn take_run<'a>(
             fate = if taken { Fate::Passed } else { Fate::Refused };
             // one with a pad is not in the middle of anything, and marks are counted one by one
             let likely_more = taken && !marked && packet.opcode() == Opcode::RcWriteMiddle;
-            middle = transport.first_chunk().filter(|_| likely_more).copied();
+            let (Some(header), Some(alike)) = (
+                transport.first_chunk().filter(|_| likely_more),
+                icrc.alike(headers, transport.len()),
+            ) else {
+                continue;
+            };
+            // those that follow, as long as they are like it; the first that is not is looked at above
+            while let Some(next) = theirs.next_if(|next| {
+                let checked = alike.check(identification.wrapping_add(1), next);
+                checked.is_ok_and(|(transport, found)| {
+                    *identification = found;
+                    Bth::alike(transport, header).is_some_and(|(psn, ack_req, payload)| {
+                        incoming.take_alike(psn, ack_req, payload)
+                    })
+                })
+            }) {
+                packets += 1;
+                length += next.len();
+            }
         }
         urgent = incoming.owes_more();
     });

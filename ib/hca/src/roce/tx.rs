@@ -374,6 +374,39 @@ impl Run {
         }
     }
 
+    /// Places for more packets of the size that this run's have, behind it: the length of each without its ICRC, and from where to where
+    /// they are apart; `most` at the most. None if it has no room, or begins anew.
+    pub fn places(&mut self, most: usize) -> Option<(&mut [u8], usize, usize)> {
+        let (stride, at) = (self.segment, self.len);
+        if self.closed || self.count == 0 {
+            return None;
+        }
+        let room = (RUN_BYTES.saturating_sub(at) / stride).min(RUN_PACKETS - self.count);
+        let end = at + most.min(room) * stride;
+        (end > at).then(|| (&mut self.bytes[at..end], stride - ICRC_BYTES, stride))
+    }
+
+    /// The first `count` of [`Run::places`] hold packets for `path` now.
+    pub fn push_alike(&mut self, path: &TxPath, count: usize) {
+        let (stride, len) = (self.segment, self.segment - ICRC_BYTES);
+        let Carrier::Udp { headers, .. } = &path.carrier else {
+            (0..count).for_each(|_| self.push(path, len));
+            return;
+        };
+        let end = self.len + count * stride;
+        let places = self.bytes[self.len..end].chunks_mut(stride);
+        let alike = self.icrc.alike(headers, len);
+        let alike = alike.expect("as the packet before, which had a BTH and fitted a datagram");
+        for (place, packet) in (self.count as u16..).zip(places) {
+            let (packet, trailer) = packet.split_at_mut(len);
+            let icrc = alike.icrc(place, packet).expect("a run's place and length");
+            trailer.copy_from_slice(&icrc.to_le_bytes());
+        }
+        self.len = end;
+        self.count += count;
+        self.closed |= self.len + self.segment > RUN_BYTES;
+    }
+
     /// Sends what is gathered. A packet that the kernel does not take is lost, as on any wire: the transport tries again.
     pub fn flush(&mut self, path: &TxPath) {
         if self.count == 0 {

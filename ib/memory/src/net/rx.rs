@@ -5,6 +5,7 @@
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
 use crate::Error;
 use crate::host::ForkFd;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -175,33 +176,37 @@ impl RxSocket {
     pub fn receive(&self, ring: &mut RxRing, most: usize) -> Result<usize, Error> {
         ring.filled = 0;
         let count = most.clamp(1, RX_MESSAGES);
-        // SAFETY: all-zero is a value: null pointers and lengths of 0.
-        let mut parts: [libc::iovec; RX_MESSAGES] = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        let mut heads: [libc::mmsghdr; RX_MESSAGES] = unsafe { std::mem::zeroed() };
+        // a look at an empty socket is what a polling program does most: only the heads that are used are written
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; RX_MESSAGES];
+        let mut heads = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RX_MESSAGES];
         let (names, control) = (&mut ring.names, &mut ring.control);
         let buffers = ring.bytes.chunks_exact_mut(RX_BUFFER_BYTES);
         for (index, buffer) in buffers.enumerate().take(count) {
-            parts[index].iov_base = buffer.as_mut_ptr().cast();
-            parts[index].iov_len = buffer.len();
-            let head = &mut heads[index].msg_hdr;
+            parts[index].write(libc::iovec {
+                iov_base: buffer.as_mut_ptr().cast(),
+                iov_len: buffer.len(),
+            });
+            // SAFETY: all-zero is a value: null pointers and lengths of 0.
+            let head = &mut heads[index].write(unsafe { std::mem::zeroed() }).msg_hdr;
             names[index].ss_family = libc::AF_UNSPEC as _;
             head.msg_name = (&raw mut names[index]).cast();
             head.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            head.msg_iov = &raw mut parts[index];
+            head.msg_iov = parts[index].as_mut_ptr();
             head.msg_iovlen = 1;
             head.msg_control = (&raw mut control[index]).cast();
             head.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
         }
-        // SAFETY: the first `count` heads point to names, parts, buffers and control space of the lengths they say, each used by
-        // one head alone; all of them outlive the call.
+        // SAFETY: the first `count` heads were written; they point to names, parts, buffers and control space of the lengths they
+        // say, each used by one head alone; all of them outlive the call. The call never waits, so it need be no point of
+        // cancellation, which the C library's function is and which costs two atomic operations.
         let got = unsafe {
-            libc::recvmmsg(
+            libc::syscall(
+                libc::SYS_recvmmsg,
                 self.fd.get_or_closed().as_raw_fd(),
                 heads.as_mut_ptr(),
-                count as _,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
+                count,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut::<libc::timespec>(),
             )
         };
         if got < 0 {
@@ -212,12 +217,13 @@ impl RxSocket {
         }
         let got = (got as usize).min(count);
         for index in 0..got {
-            let head = &heads[index];
+            // SAFETY: index < got <= count: it was written.
+            let head = unsafe { heads[index].assume_init_ref() };
             ring.lengths[index] = 0;
             ring.metas[index] = RxMeta::NONE;
             let length = (head.msg_len as usize).min(RX_BUFFER_BYTES);
             let cut = head.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-            let used = (head.msg_hdr.msg_controllen as usize).min(CONTROL_WORDS * 8) / 8;
+            let used = head.msg_hdr.msg_controllen.min(CONTROL_WORDS * 8) / 8;
             match read_meta(&names[index], &control[index][..used], length) {
                 Some(meta) if !cut => {
                     ring.metas[index] = meta;

@@ -290,7 +290,19 @@ impl World {
             let Some(transmit) = sent else {
                 return self.after_quietly(side);
             };
-            self.transmit(side, &buf[..transmit.len])?;
+            let len = transmit.len;
+            self.transmit(side, &buf[..len])?;
+            // as a driver does that fills a run: more of the same at once
+            let stride = len + 4;
+            let mut places = vec![0; stride * self.rng.below(4) as usize];
+            let count = with_env!(self, side, |qp, env| qp.poll_middles(
+                now,
+                env,
+                (&mut places, len, stride)
+            ));
+            for packet in places.chunks(stride).take(count as usize) {
+                self.transmit(side, &packet[..len])?;
+            }
         }
         self.after_quietly(side)?;
         self.schedule_pump(side, 200);

@@ -325,6 +325,26 @@ impl QueuePair {
         }
     }
 
+    /// After [`Self::poll_request`] gave the middle packet of a long message (RC), `len` bytes long: those that follow it, as many as may
+    /// go now and `buf` has places for, `stride` bytes apart. Gives their number; 0 says nothing about what `poll_request` has.
+    pub fn poll_middles(
+        &mut self,
+        now: Instant,
+        env: &mut dyn Environment,
+        (buf, len, stride): (&mut [u8], usize, usize),
+    ) -> u32 {
+        if !matches!(self.attr.state, QpState::Rts | QpState::Sqd) {
+            return 0;
+        }
+        let ctx = context!(self);
+        match &mut self.sender {
+            Sender::Reliable(requester) => {
+                requester.poll_middles(now, &ctx, env, (buf, len, stride))
+            }
+            Sender::None | Sender::Unreliable(_) => 0,
+        }
+    }
+
     /// Where the datagram goes that [`Self::poll_request`] gave last (UD): path, remote queue pair, and the handle given when posting.
     pub fn datagram(&self) -> Option<&Datagram> {
         match &self.sender {

@@ -12,7 +12,7 @@ use crate::env::Environment;
 use crate::send_queue::{Extra, SendQueue, SendWqe, packets_of};
 use crate::timer::{Timer, Timers};
 use crate::types::{Instant, SendFlags, SendOpcode, WcStatus, ack_timeout_ns};
-use ferriband_wire::{Mtu, Psn, RKey};
+use ferriband_wire::{Bth, Mtu, Psn, RKey, Service};
 use std::collections::VecDeque;
 
 /// Packets of a piece of a READ, at the most, and packets that all pieces together may have before that counts.
@@ -20,6 +20,8 @@ const READ_PIECE: u32 = 16;
 const READ_PIECES: u32 = 128;
 /// Packets of a run, below which its system call costs more than it carries.
 const LEAST_RUN: u32 = 8;
+/// Packets that are made at once, at the most: a run of them.
+const MOST_MIDDLES: usize = 64;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -504,6 +506,84 @@ impl Requester {
                 return Step::Packet(len);
             }
         }
+    }
+
+    /// The middle packets that follow the one that was sent last, where nothing but the window has a say: as many as may go now and `buf`
+    /// has places for, `stride` bytes apart; their number, of `len` bytes each. 0 leaves it to [`Self::poll_transmit`] to find out
+    /// what there is to do.
+    pub fn poll_middles(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        (buf, len, stride): (&mut [u8], usize, usize),
+    ) -> u32 {
+        let mtu = ctx.attr.path_mtu.bytes();
+        let held = self.fill || self.ask || self.timers.is_set(Timer::Rnr);
+        if held
+            || self.cur == self.sq.tail()
+            || self.drain_limit.is_some_and(|limit| self.cur >= limit)
+            || ctx.service != Service::Rc
+            || len != Bth::LEN + mtu as usize
+            || buf.len() < len
+        {
+            return 0;
+        }
+        let wqe = self.sq.get(self.cur);
+        let psn = wqe.first_psn.add(self.cur_packet);
+        let plain = wqe.status == WcStatus::Success
+            && wqe.begun()
+            && self.cur_packet > 0
+            && !wqe.is_local()
+            && !wqe.is_read_or_atomic();
+        // What goes again, and what has to do with credits, is looked at one by one.
+        if !plain
+            || psn != self.next
+            || self.within_credits(wqe, wqe.ssn, wqe.packets) != Some(false)
+        {
+            return 0;
+        }
+        let ahead = self.ahead(psn);
+        let in_flight = ahead - self.read_psns.min(ahead);
+        let window = self.window.size().min(ctx.tuning.max_inflight_packets);
+        let places = ((buf.len() - len) / stride + 1).min(MOST_MIDDLES);
+        let count = (places as u32)
+            .min(wqe.packets - 1 - self.cur_packet)
+            .min(window.saturating_sub(in_flight));
+        if count == 0 {
+            return 0;
+        }
+        let mut since = self.since_ack_req;
+        let mut asks = [false; MOST_MIDDLES];
+        for (i, ask) in (in_flight..).zip(&mut asks[..count as usize]) {
+            *ask = since + 1 >= ctx.tuning.ack_interval.min(window / 4) || i + 1 >= window;
+            since = if *ask { 0 } else { since + 1 };
+        }
+        let asks = &asks[..count as usize];
+        let part = emit::Part {
+            request: self.cur,
+            index: self.cur_packet,
+            psns: 1,
+            psn,
+            ack_req: false,
+            again: false,
+        };
+        let acks = asks.iter().copied();
+        if emit::middles(ctx, env, &self.sq, part, acks, buf, stride).is_err() {
+            // the packet that may not be read finds that out again
+            return 0;
+        }
+        self.since_ack_req = since;
+        self.counters.requests_sent += u64::from(count);
+        self.next = psn.add(count);
+        self.cur_packet += count;
+        for (ahead, _) in (0..).zip(asks).filter(|(_, asks)| **asks) {
+            self.trip.sent(now, psn.add(ahead));
+        }
+        if !self.timers.is_set(Timer::Ack) {
+            self.start_ack_timer(now, ctx);
+        }
+        count
     }
 
     /// Whether the current packet may be sent; gives the request its PSNs if it begins.

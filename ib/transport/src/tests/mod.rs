@@ -3,6 +3,7 @@
 mod errors;
 mod flow;
 mod held;
+mod middles;
 mod ordering;
 mod service;
 

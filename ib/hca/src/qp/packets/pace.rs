@@ -58,6 +58,11 @@ impl Pace {
         self.on = own_kbps != 0 || device_kbps != 0;
     }
 
+    /// Nothing has a say: neither [`Self::wait`] nor [`Self::charge`] is needed.
+    pub fn is_off(&self) -> bool {
+        !self.on
+    }
+
     /// When the next packet may go; None: now.
     #[inline]
     pub fn wait(&self, device: &SharedPace, now: u64) -> Option<u64> {
