@@ -43,13 +43,16 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     };
     let settings = launch::library_settings()?;
     let hosts = ranks::hosts(&args.netns)?;
+    let host_of = |rank: u32| rank as usize % hosts.len().max(1);
+    // All of them before the first rank runs, which asks about each.
     for rank in 0..args.ranks {
-        let host = rank as usize % hosts.len().max(1);
-        share.set_host(rank, host as u32)?;
+        share.set_host(rank, host_of(rank) as u32)?;
+    }
+    for rank in 0..args.ranks {
         let started = Started {
             settings: &settings,
             cores: &cores,
-            netns: hosts.get(host),
+            netns: hosts.get(host_of(rank)),
             mask: job.signals.mask(),
         };
         match Rank::start(rank, args, &share, &started) {
