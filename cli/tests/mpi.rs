@@ -216,6 +216,33 @@ fn the_same_messages_go_by_verbs() {
         let said = program.succeeds(ranks, &["--same-host", "verbs", "--env", &long]);
         assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
     }
+    // The fast path from the first message on, in a block that wraps often; and never.
+    for (name, fast) in [
+        ("pairs", "FERRIBAND_MPI_BLOCK=4096"),
+        ("schedules", "FERRIBAND_MPI_BLOCK=4096"),
+        ("pairs", "FERRIBAND_MPI_FAST_CHANNELS=0"),
+    ] {
+        let program = Program::new(name);
+        let first = [
+            "--same-host",
+            "verbs",
+            "--env",
+            "FERRIBAND_MPI_OPEN_AFTER=1",
+        ];
+        let said = program.succeeds(3, &[&first[..], &["--env", fast]].concat());
+        assert_eq!(said, format!("{name}: 3 ranks: ok\n"));
+    }
+    let ring = Program::new("ring");
+    let counted = ring.run(
+        2,
+        &["--same-host", "verbs", "--env", "FERRIBAND_MPI_STATS=1"],
+        &[],
+    );
+    let told = String::from_utf8_lossy(&counted.stderr);
+    for rank in 0..2 {
+        let begins = format!("ferriband MPI: rank {rank}: 1 remote peers; fast path: ");
+        assert!(counted.status.success() && told.contains(&begins), "{told}");
+    }
     let hello = Program::new("hello");
     let wrong = hello.run(2, &["--env", "FERRIBAND_MPI_SAME_HOST=shm"], &[]);
     let complained = String::from_utf8_lossy(&wrong.stderr);

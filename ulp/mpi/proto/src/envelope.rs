@@ -28,6 +28,10 @@ pub enum Kind {
     Cancelled = 7,
     /// Credit, acknowledgement and flags alone.
     Note = 8,
+    /// May I write records into a block of yours?
+    Open = 11,
+    /// Into this one; or no.
+    Opened = 12,
     /// A range of a long message, where the receiver cannot read the sender's memory.
     Piece = 17,
 }
@@ -43,6 +47,8 @@ impl Kind {
             6 => Self::Cancel,
             7 => Self::Cancelled,
             8 => Self::Note,
+            11 => Self::Open,
+            12 => Self::Opened,
             17 => Self::Piece,
             _ => return None,
         })
@@ -50,7 +56,7 @@ impl Kind {
 
     /// Whether such messages are counted, and so delivered in order.
     pub fn is_numbered(self) -> bool {
-        self != Self::Note
+        !matches!(self, Self::Note | Self::Open | Self::Opened)
     }
 }
 
@@ -208,6 +214,28 @@ pub struct Recall {
     pub found: U32,
 }
 
+/// Body of [`Kind::Open`] and [`Kind::Opened`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Channel {
+    /// How the block is filled: 4 is variable bottom-fill.
+    pub design: U32,
+    /// Bytes of the block.
+    pub size: U32,
+    /// Bytes of a granule.
+    pub granule: U32,
+    /// Key for what `address` names.
+    pub rkey: U32,
+    /// Where the sender's return word lies; in the answer, where the block does.
+    pub address: U64,
+    /// Which life of the channel, from 0.
+    pub epoch: U32,
+    /// In the answer: 1 if there is a block.
+    pub granted: U32,
+}
+
 /// What precedes the bytes of a [`Kind::Piece`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -235,6 +263,8 @@ mod tests {
             Kind::Cancel,
             Kind::Cancelled,
             Kind::Note,
+            Kind::Open,
+            Kind::Opened,
             Kind::Piece,
         ])
     }
@@ -275,5 +305,6 @@ mod tests {
         assert_eq!(size_of::<Rts>(), 32);
         assert_eq!(size_of::<Cts>(), 48);
         assert_eq!(size_of::<Fin>(), 32);
+        assert_eq!(size_of::<Channel>(), 32);
     }
 }

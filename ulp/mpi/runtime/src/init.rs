@@ -28,6 +28,8 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         eager: chosen.eager,
         puts: chosen.puts,
         piece: chosen.piece,
+        fast: chosen.fast,
+        stats: chosen.stats,
         spins: if is_crowded { 0 } else { SPINS },
         reads_peers: env::var(READS_PEERS).map_or(true, |value| value != "0"),
         threads: threads.min(MPI_THREAD_MULTIPLE),
@@ -118,6 +120,7 @@ pub fn finish(guard: &mut Guard) -> Outcome {
     if let Some(host) = &guard.host {
         host.set_life(Life::Finalized);
     }
+    guard.tell_stats();
     guard.linger();
     Ok(())
 }

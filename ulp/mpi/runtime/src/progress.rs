@@ -64,6 +64,7 @@ impl Runtime {
                 .host
                 .as_ref()
                 .is_some_and(crate::host::Host::has_newcomer)
+            || self.net.as_ref().is_some_and(|net| net.has_records())
             || self.stalled.iter().any(|peer| {
                 self.peers[*peer as usize]
                     .outlet
@@ -236,6 +237,14 @@ impl Runtime {
                 self.recalled(from, &recall)
             }
             Kind::Eager => Err(self.broken(from)),
+            Kind::Open => {
+                let open = self.body_of(from, body)?;
+                self.take_open(from, &open)
+            }
+            Kind::Opened => {
+                let opened = self.body_of(from, body)?;
+                self.take_opened(from, &opened)
+            }
         }
     }
 

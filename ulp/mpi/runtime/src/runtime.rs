@@ -14,6 +14,7 @@ use crate::operation::{self, Calls, Operations};
 use crate::process::process;
 use crate::request::buffered::Buffers;
 use crate::request::{Request, Work};
+use crate::settings::Fast;
 use crate::types::{Renamed, Type};
 use ferriband_mpi_data::F90;
 use ferriband_mpi_proto::envelope;
@@ -95,6 +96,10 @@ pub struct Settings {
     pub puts: bool,
     /// Bytes of a READ or WRITE of a long message.
     pub piece: usize,
+    /// The fast path by verbs.
+    pub fast: Fast,
+    /// Whether MPI_Finalize tells what has gone which way.
+    pub stats: bool,
     /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
     pub threads: i32,
 }
@@ -235,7 +240,8 @@ const HOT: usize = 8;
 const COOL: u32 = 1024;
 
 impl Polling {
-    fn new() -> Self {
+    /// None is.
+    pub(crate) fn new() -> Self {
         Self {
             hot: [0; HOT],
             used: [false; HOT],

@@ -18,6 +18,21 @@ pub struct Chosen {
     pub puts: bool,
     /// `rndv_piece`: bytes of a READ or WRITE of a long message.
     pub piece: usize,
+    /// The fast path by verbs.
+    pub fast: Fast,
+    /// `stats`: a summary at the end.
+    pub stats: bool,
+}
+
+/// How the RDMA fast path is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fast {
+    /// `block`: bytes of a block.
+    pub shape: Shape,
+    /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none given.
+    pub channels: u32,
+    /// `open_after`: messages to a peer before a block is asked for.
+    pub open_after: u32,
 }
 
 impl Chosen {
@@ -34,6 +49,12 @@ impl Chosen {
             eager: number("EAGER", &value, longest, 0..=longest)?,
             puts: one_of("RNDV", &value, &["get", "put"])? == 1,
             piece: number("RNDV_PIECE", &value, 1 << 20, 4096..=1 << 30)?,
+            fast: Fast {
+                shape: block(&value)?,
+                channels: number("FAST_CHANNELS", &value, 64, 0..=512)? as u32,
+                open_after: number("OPEN_AFTER", &value, 16, 1..=1 << 30)? as u32,
+            },
+            stats: one_of("STATS", &value, &["0", "1"])? == 1,
         })
     }
 }
@@ -47,6 +68,16 @@ fn one_of(name: &str, value: &impl Fn(&str) -> Option<String>, choices: &[&str])
         .iter()
         .position(|choice| *choice == value)
         .ok_or_else(|| wrong(name, &value, &choices.join(" or ")))
+}
+
+/// A block's size: a power of two.
+fn block(value: &impl Fn(&str) -> Option<String>) -> Outcome<Shape> {
+    let default = Shape::DEFAULT;
+    let size = number("BLOCK", value, default.size() as usize, 4096..=1 << 20)?;
+    Shape::new(size as u32, default.granule()).ok_or_else(|| {
+        let good = "a power of two from 4096 to 1048576";
+        wrong("BLOCK", &size.to_string(), good)
+    })
 }
 
 fn number(
@@ -63,11 +94,7 @@ fn number(
         .ok()
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
-            let good = format!(
-                "a number of bytes from {} to {}",
-                range.start(),
-                range.end()
-            );
+            let good = format!("a number from {} to {}", range.start(), range.end());
             wrong(name, &value, &good)
         })
 }

@@ -26,6 +26,7 @@ impl Runtime {
             .poll(&mut batch)
             .map_err(|error| failed(&net.name, error))?;
         let is_busy = !net.setting_up.is_empty();
+        let has_blocks = !net.inlets.is_empty();
         let mut outcome = Ok(());
         for wc in &batch[..count] {
             // One that fails does not lose the others.
@@ -40,7 +41,10 @@ impl Runtime {
         if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
             self.move_all()?;
         }
-        let did = is_busy && self.set_up()?;
+        let mut did = is_busy && self.set_up()?;
+        if has_blocks {
+            did |= self.poll_blocks()?;
+        }
         Ok(count != 0 || did)
     }
 
@@ -97,7 +101,11 @@ impl Runtime {
         let Some(envelope) = Envelope::parse(head) else {
             return Err(self.broken(from));
         };
+        net.credit(from, envelope.credit);
         if envelope.kind.is_numbered() {
+            if envelope.seq != self.peers[from as usize].received.wrapping_add(1) {
+                self.drain_before(from)?;
+            }
             let peer = &mut self.peers[from as usize];
             if envelope.seq != peer.received.wrapping_add(1) {
                 return Err(self.broken(from));
@@ -263,10 +271,18 @@ impl Runtime {
             Some(ns) => i32::try_from(ns / 1_000_000 + 1).unwrap_or(i32::MAX),
             None => -1,
         };
+        // A WRITE wakes nobody, so who may be written to must look.
+        let timeout = if net.inlets.is_empty() {
+            timeout
+        } else {
+            BLOCKS_MS
+        };
         Ok((fds, timeout))
     }
 }
 
+/// How often a rank that sleeps looks at blocks that peers may write to.
+const BLOCKS_MS: i32 = 1;
 /// Nobody waits longer for others that have still to leave.
 const LINGER: Duration = Duration::from_secs(5);
 /// How often a rank that sleeps looks whether a peer has come to MPI_Init.

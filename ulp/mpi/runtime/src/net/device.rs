@@ -4,6 +4,7 @@ use super::memory::{Buffers, Reach};
 use super::{Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, STAGES, Stats, failed, refused};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
+use crate::runtime::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
     QpCaps, QpInit, QpType, RecvWr, Srq, Verbs,
@@ -85,7 +86,16 @@ impl Net {
             mtu: port.active_mtu.to_c() as u8,
             gid: gid.0,
         };
+        let returns = buffers(
+            c"ferriband-mpi-return",
+            ranks,
+            8,
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+        )?;
         let mut net = Self {
+            inlets: Vec::new(),
+            polling: Polling::new(),
+            returns,
             reach: Reach::new(&pd, &limits),
             context,
             limits,

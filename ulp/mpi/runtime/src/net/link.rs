@@ -1,5 +1,6 @@
 //! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
 
+use super::fast::Outbound;
 use ferriband_ibv::{Ah, Qp};
 use ferriband_mpi_proto::connect::Machine;
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub struct Link {
     pub psn: u32,
     /// Whether it is among those that are being set up.
     pub is_setting_up: bool,
+    /// The way of records to the peer.
+    pub out: Outbound,
     /// Why there is no connection any more.
     pub lost: Option<String>,
     /// Long messages with parts that are not posted yet.
@@ -60,6 +63,7 @@ impl Link {
             way: None,
             qp: None,
             psn: 0,
+            out: Outbound::default(),
             is_setting_up: false,
             lost: None,
             moving: VecDeque::new(),

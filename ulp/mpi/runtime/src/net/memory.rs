@@ -5,6 +5,7 @@ use ferriband_ibv::{Access, DeviceLimits, Element, LKey, Mr, Pd, Region, VerbsEr
 use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Equal buffers in registered memory of the runtime's own. Untouched ones cost no memory.
 pub struct Buffers {
@@ -68,6 +69,24 @@ impl Buffers {
         let place = self.place(index, at, length as usize);
         // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it reads it before the buffer is posted again.
         unsafe { Source::new(self.pointer(place), length as usize) }
+    }
+
+    /// Where they lie, as peers name it.
+    pub fn address(&self) -> u64 {
+        self.mr.address()
+    }
+
+    /// What peers name them by.
+    pub fn rkey(&self) -> u32 {
+        self.mr.rkey().0
+    }
+
+    /// The aligned word at `at`, which a peer writes.
+    #[inline]
+    pub fn word(&self, at: u32) -> &AtomicU64 {
+        self.region
+            .word(at as usize)
+            .expect("a word lies within its region")
     }
 
     #[inline]
