@@ -269,6 +269,38 @@ fn the_same_messages_go_by_verbs() {
 }
 
 #[test]
+fn ranks_of_two_hosts_meet_by_roce() {
+    let may = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "ip", "link"])
+        .output();
+    if !may.is_ok_and(|may| may.status.success()) {
+        eprintln!("left out: no network namespaces here");
+        return;
+    }
+    let (ring, schedules) = (Program::new("ring"), Program::new("schedules"));
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh"])
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/mpi_two_hosts.sh"
+        ))
+        .arg(FERRIBAND)
+        .args([&ring.0, &schedules.0])
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        said,
+        "ring: 2 ranks: ok\nring: 4 ranks: ok\nschedules: 2 ranks: ok\nschedules: 4 ranks: ok\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success());
+}
+
+#[test]
 fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
     let fails = Program::new("fails");
     for (how, status, word) in [

@@ -134,6 +134,7 @@ impl Runtime {
         if !is_it {
             return Err(self.broken(peer));
         }
+        self.withdraw(request);
         self.cancelled(request);
         Ok(())
     }
