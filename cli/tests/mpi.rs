@@ -271,7 +271,8 @@ fn the_same_messages_go_by_verbs() {
 #[test]
 fn ranks_of_two_hosts_meet_by_roce() {
     let may = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "ip", "link"])
+        .args(["--user", "--map-current-user", "--keep-caps", "--net"])
+        .args(["ip", "link", "add", "one", "type", "veth"])
         .output();
     if !may.is_ok_and(|may| may.status.success()) {
         eprintln!("left out: no network namespaces here");
@@ -279,7 +280,7 @@ fn ranks_of_two_hosts_meet_by_roce() {
     }
     let (ring, schedules) = (Program::new("ring"), Program::new("schedules"));
     let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "sh"])
+        .args(["--user", "--map-current-user", "--keep-caps", "--net", "sh"])
         .arg(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/tests/mpi_two_hosts.sh"
