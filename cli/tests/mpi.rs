@@ -168,6 +168,7 @@ fn messages_arrive_whole_and_in_order() {
         "attributes",
         "sides",
         "topologies",
+        "sessions",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {

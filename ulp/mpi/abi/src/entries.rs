@@ -27,14 +27,18 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_get_fortran_info".as_ptr()) }
+    let mut info = unsafe { OutHandle::empty(info) };
+    let code = unsafe { ferriband_mpi_abi_get_fortran_info(info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_get_info".as_ptr()) }
+    let mut info = unsafe { OutHandle::empty(info) };
+    let code = unsafe { ferriband_mpi_abi_get_info(info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3075,8 +3079,10 @@ pub unsafe extern "C" fn PMPI_Get_elements_x(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(hw_info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Get_hw_resource_info".as_ptr()) }
+    let mut hw_info = unsafe { OutHandle::empty(hw_info) };
+    let code = unsafe { ferriband_mpi_get_hw_resource_info(hw_info.place()) };
+    unsafe { hw_info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -3249,11 +3255,14 @@ pub unsafe extern "C" fn PMPI_Group_free(group: *mut Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_from_session_pset(
     session: Handle,
-    _pset_name: *const c_char,
+    pset_name: *const c_char,
     newgroup: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(newgroup, 0x108) };
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Group_from_session_pset".as_ptr()) }
+    let mut newgroup = unsafe { OutHandle::empty(newgroup) };
+    let code =
+        unsafe { ferriband_mpi_group_from_session_pset(id(session), pset_name, newgroup.place()) };
+    unsafe { newgroup.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7552,8 +7561,8 @@ pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: Handle, _errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_call_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: Handle, errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_session_call_errhandler(id(session), errorcode) }
 }
 
 #[unsafe(no_mangle)]
@@ -7592,8 +7601,11 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_finalize(_session: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Session_finalize".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Session_finalize(session: *mut Handle) -> c_int {
+    let mut session = unsafe { OutHandle::full(session) };
+    let code = unsafe { ferriband_mpi_session_finalize(session.place()) };
+    unsafe { session.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7611,44 +7623,50 @@ pub unsafe extern "C" fn PMPI_Session_get_errhandler(
     session: Handle,
     errhandler: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_get_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe { ferriband_mpi_session_get_errhandler(id(session), errhandler.place()) };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_info(session: Handle, info_used: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(info_used, 0x130) };
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_get_info".as_ptr()) }
+    let mut info_used = unsafe { OutHandle::empty(info_used) };
+    let code = unsafe { ferriband_mpi_session_get_info(id(session), info_used.place()) };
+    unsafe { info_used.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_nth_pset(
     session: Handle,
-    _info: Handle,
-    _n: c_int,
-    _pset_len: *mut c_int,
-    _pset_name: *mut c_char,
+    info: Handle,
+    n: c_int,
+    pset_len: *mut c_int,
+    pset_name: *mut c_char,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_get_nth_pset".as_ptr()) }
+    unsafe { ferriband_mpi_session_get_nth_pset(id(session), id(info), n, pset_len, pset_name) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_num_psets(
     session: Handle,
-    _info: Handle,
-    _npset_names: *mut c_int,
+    info: Handle,
+    npset_names: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_get_num_psets".as_ptr()) }
+    unsafe { ferriband_mpi_session_get_num_psets(id(session), id(info), npset_names) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_pset_info(
     session: Handle,
-    _pset_name: *const c_char,
+    pset_name: *const c_char,
     info: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(info, 0x130) };
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_get_pset_info".as_ptr()) }
+    let mut info = unsafe { OutHandle::empty(info) };
+    let code = unsafe { ferriband_mpi_session_get_pset_info(id(session), pset_name, info.place()) };
+    unsafe { info.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7662,20 +7680,19 @@ pub unsafe extern "C" fn PMPI_Session_iflush_buffer(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_init(
-    _info: Handle,
-    _errhandler: Handle,
+    info: Handle,
+    errhandler: Handle,
     session: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(session, 0x120) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Session_init".as_ptr()) }
+    let mut session = unsafe { OutHandle::empty(session) };
+    let code = unsafe { ferriband_mpi_session_init(id(info), id(errhandler), session.place()) };
+    unsafe { session.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_set_errhandler(
-    session: Handle,
-    _errhandler: Handle,
-) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_set_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Session_set_errhandler(session: Handle, errhandler: Handle) -> c_int {
+    unsafe { ferriband_mpi_session_set_errhandler(id(session), id(errhandler)) }
 }
 
 #[unsafe(no_mangle)]

@@ -15,6 +15,8 @@ use crate::convert::{Array, Status};
 use core::ffi::{c_char, c_double, c_int, c_void};
 
 unsafe extern "C" {
+    pub fn ferriband_mpi_abi_get_fortran_info(info: *mut i32) -> c_int;
+    pub fn ferriband_mpi_abi_get_info(info: *mut i32) -> c_int;
     pub fn ferriband_mpi_abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int;
     pub fn ferriband_mpi_abort(comm: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_add_error_class(errorclass: *mut c_int) -> c_int;
@@ -452,6 +454,7 @@ unsafe extern "C" {
         datatype: i32,
         count: *mut i64,
     ) -> c_int;
+    pub fn ferriband_mpi_get_hw_resource_info(hw_info: *mut i32) -> c_int;
     pub fn ferriband_mpi_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int;
     pub fn ferriband_mpi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int;
@@ -509,6 +512,11 @@ unsafe extern "C" {
         newgroup: *mut i32,
     ) -> c_int;
     pub fn ferriband_mpi_group_free(group: *mut i32) -> c_int;
+    pub fn ferriband_mpi_group_from_session_pset(
+        session: i32,
+        pset_name: *const c_char,
+        newgroup: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_group_incl(
         group: i32,
         n: c_int,
@@ -1317,11 +1325,34 @@ unsafe extern "C" {
         comm: i32,
         status: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_session_call_errhandler(session: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_session_create_errhandler(
         session_errhandler_fn: *const c_void,
         session_errhandler_fn_thunk: *const c_void,
         errhandler: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_session_finalize(session: *mut i32) -> c_int;
+    pub fn ferriband_mpi_session_get_errhandler(session: i32, errhandler: *mut i32) -> c_int;
+    pub fn ferriband_mpi_session_get_info(session: i32, info_used: *mut i32) -> c_int;
+    pub fn ferriband_mpi_session_get_nth_pset(
+        session: i32,
+        info: i32,
+        n: c_int,
+        pset_len: *mut c_int,
+        pset_name: *mut c_char,
+    ) -> c_int;
+    pub fn ferriband_mpi_session_get_num_psets(
+        session: i32,
+        info: i32,
+        npset_names: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpi_session_get_pset_info(
+        session: i32,
+        pset_name: *const c_char,
+        info: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_session_init(info: i32, errhandler: i32, session: *mut i32) -> c_int;
+    pub fn ferriband_mpi_session_set_errhandler(session: i32, errhandler: i32) -> c_int;
     pub fn ferriband_mpi_ssend(
         buf: *const c_void,
         count: i64,

@@ -109,11 +109,25 @@ fn join(fd: &str) -> Outcome<Host> {
     Ok(Host::new(segment, Bells::new(bells), rank))
 }
 
-/// Waits for all ranks and for what is still to be sent, and tells the launcher that this rank may go.
+/// Waits for all ranks and for what is still to be sent; without sessions this rank may go.
 pub fn finish(guard: &mut Guard) -> Outcome {
-    guard.close_net()?;
+    let is_last = guard.sessions.is_empty();
+    if is_last {
+        guard.close_net()?;
+    }
     wait_for(guard, |guard| guard.is_drained())?;
     collective::barrier(guard, WORLD)?;
+    if is_last { depart(guard) } else { Ok(()) }
+}
+
+/// The last session ends, and there is no world: there is nobody to wait for.
+pub fn leave(guard: &mut Guard) -> Outcome {
+    guard.close_net()?;
+    depart(guard)
+}
+
+/// Waits for what is still to be sent, and tells the launcher that this rank may go.
+fn depart(guard: &mut Guard) -> Outcome {
     wait_for(guard, |guard| {
         guard.stalled.is_empty() && guard.is_drained()
     })?;

@@ -224,6 +224,9 @@ impl Process {
         if is_class && codes.count() > 0 {
             return Err(MpiError::with(MPI_ERR_OTHER, "the class has codes"));
         }
+        if self.text(code) != Some("") {
+            return Err(MpiError::with(MPI_ERR_OTHER, "it has a string"));
+        }
         self.added[at] = None;
         while let Some(None) = self.added.last() {
             self.added.pop();
@@ -304,6 +307,8 @@ mod tests {
         assert!(process.set_text(MPI_ERR_ARG, "mine".to_owned()).is_err());
         assert!(process.remove(class, true).is_err(), "it has a code");
         assert!(process.remove(code, true).is_err(), "it is a code");
+        assert!(process.remove(code, false).is_err(), "it has a string");
+        process.remove_text(code).expect("there");
         process.remove(code, false).expect("there");
         process.remove(class, true).expect("empty");
         assert_eq!(process.class_of(class), None);

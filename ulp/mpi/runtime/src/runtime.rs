@@ -42,6 +42,8 @@ pub struct Runtime {
     pub types: Slab<Type>,
     /// Groups that the program has.
     pub groups: Slab<Group>,
+    /// Sessions of the program.
+    pub sessions: Slab<crate::edge::Session>,
     /// Keys of attributes.
     pub keyvals: Keyvals,
     /// Names that the program gave to predefined ones.
@@ -335,6 +337,7 @@ impl Runtime {
             buffers: Buffers::default(),
             types: Slab::new(Kind::Datatype),
             groups: Slab::new(Kind::Group),
+            sessions: Slab::new(Kind::Session),
             keyvals: Keyvals::default(),
             renamed: Renamed::default(),
             f90: HashMap::new(),

@@ -8,6 +8,8 @@ use super::*;
 use crate::abi::{Array, Status};
 use std::ffi::{c_char, c_double, c_int, c_void};
 
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_abi_get_fortran_info;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_abi_get_info;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_abi_get_version;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_add_error_class;
@@ -296,6 +298,7 @@ const _: unsafe extern "C" fn(*const c_void, *mut i64) -> c_int = ferriband_mpi_
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_count;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_elements;
 const _: unsafe extern "C" fn(*const Status, i32, *mut i64) -> c_int = ferriband_mpi_get_elements_x;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_get_hw_resource_info;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_library_version;
 const _: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = ferriband_mpi_get_processor_name;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_get_version;
@@ -326,6 +329,8 @@ const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_group
 const _: unsafe extern "C" fn(i32, c_int, *const c_int, *mut i32) -> c_int =
     ferriband_mpi_group_excl;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_group_free;
+const _: unsafe extern "C" fn(i32, *const c_char, *mut i32) -> c_int =
+    ferriband_mpi_group_from_session_pset;
 const _: unsafe extern "C" fn(i32, c_int, *const c_int, *mut i32) -> c_int =
     ferriband_mpi_group_incl;
 const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_group_intersection;
@@ -851,8 +856,19 @@ const _: unsafe extern "C" fn(
     i32,
     *mut Status,
 ) -> c_int = ferriband_mpi_sendrecv_replace;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_session_call_errhandler;
 const _: unsafe extern "C" fn(*const c_void, *const c_void, *mut i32) -> c_int =
     ferriband_mpi_session_create_errhandler;
+const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_session_finalize;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_session_get_errhandler;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_session_get_info;
+const _: unsafe extern "C" fn(i32, i32, c_int, *mut c_int, *mut c_char) -> c_int =
+    ferriband_mpi_session_get_nth_pset;
+const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_session_get_num_psets;
+const _: unsafe extern "C" fn(i32, *const c_char, *mut i32) -> c_int =
+    ferriband_mpi_session_get_pset_info;
+const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_session_init;
+const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_session_set_errhandler;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =
     ferriband_mpi_ssend;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32, *mut i32) -> c_int =

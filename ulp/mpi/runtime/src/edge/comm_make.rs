@@ -170,9 +170,12 @@ pub unsafe extern "C" fn ferriband_mpi_comm_split(
     unsafe { make("MPI_Comm_split", comm, newcomm, body) }
 }
 
-/// All ranks share the memory of one host, and none of them is bound to a part of it: what is smaller than the host is not known.
+/// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known.
 fn color_of(guard: &Guard, kind: c_int, hints: &Info) -> Outcome<i32> {
-    let whole = 0;
+    let whole = guard
+        .host
+        .as_ref()
+        .map_or(0, |host| host.host_of(guard.rank).cast_signed() & i32::MAX);
     let resource = hints.get("mpi_hw_resource_type")?;
     match kind {
         MPI_COMM_TYPE_SHARED => Ok(whole),
@@ -182,7 +185,8 @@ fn color_of(guard: &Guard, kind: c_int, hints: &Info) -> Outcome<i32> {
             _ => MPI_UNDEFINED,
         }),
         MPI_COMM_TYPE_RESOURCE_GUIDED => Ok(match (resource, hints.get("mpi_pset_name")?) {
-            (Some("mpi_shared_memory"), _) | (None, Some("mpi://WORLD")) => whole,
+            (Some("mpi_shared_memory"), _) => whole,
+            (None, Some("mpi://WORLD")) => 0,
             (None, Some("mpi://SELF")) => guard.rank.cast_signed(),
             _ => MPI_UNDEFINED,
         }),

@@ -1,8 +1,9 @@
 //! Beginning, end, and what a program asks about its environment.
 
 use super::attribute::{Object, remove_all};
-use super::raise::{abort, on_any, outside, sentence};
-use super::state::{Phase, enter, install, phase, retire};
+use super::raise::{abort, on_any, outside};
+use super::session;
+use super::state::{Phase, enter, phase, retire, set_phase};
 use super::values::{put, put_string};
 use crate::attr::Owner;
 use crate::constants::*;
@@ -53,23 +54,16 @@ fn begin(function: &str, threads: i32) -> c_int {
         eprintln!("ferriband: {function} was called twice");
         abort(enter().as_ref(), MPI_ERR_OTHER);
     }
-    match init::start(threads) {
-        Ok(runtime) => {
-            PROVIDED.store(threads, std::sync::atomic::Ordering::Relaxed);
-            let _ = MAIN_THREAD.set(std::thread::current().id());
-            install(runtime, threads == MPI_THREAD_MULTIPLE);
-            MPI_SUCCESS
-        }
-        Err(error) => {
-            eprintln!("ferriband: {function}: {}", sentence(&error));
-            abort(None, error.class)
-        }
-    }
+    drop(session::begin(function, threads));
+    PROVIDED.store(threads, std::sync::atomic::Ordering::Relaxed);
+    let _ = MAIN_THREAD.set(std::thread::current().id());
+    set_phase(Phase::Alive);
+    MPI_SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
-    let code = on_any("MPI_Finalize", |guard| {
+    on_any("MPI_Finalize", |guard| {
         // The program's functions still find MPI as it was.
         for handle in [MPI_COMM_SELF, MPI_COMM_WORLD] {
             let object = Object {
@@ -78,12 +72,13 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
             };
             remove_all(guard, object).map_err(|error| (SELF, error))?;
         }
-        init::finish(guard).map_err(|error| (SELF, error))
-    });
-    if code == MPI_SUCCESS {
-        retire();
-    }
-    code
+        init::finish(guard).map_err(|error| (SELF, error))?;
+        if guard.sessions.is_empty() {
+            retire();
+        }
+        set_phase(Phase::After);
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

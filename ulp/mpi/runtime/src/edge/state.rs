@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
+/// The same, also when nobody may enter.
+static KEPT: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 static PHASE: AtomicU8 = AtomicU8::new(0);
 /// Whether calls may come from several threads at once.
 static SHARED: AtomicBool = AtomicBool::new(false);
@@ -61,17 +63,35 @@ pub fn enter() -> Option<Guard> {
     })
 }
 
-/// Keeps the runtime. `shared`: threads may call at once.
-pub fn install(runtime: Runtime, shared: bool) {
-    SHARED.store(shared, Ordering::Relaxed);
-    RUNTIME.store(Box::into_raw(Box::new(runtime)), Ordering::Release);
-    PHASE.store(1, Ordering::Release);
+/// Keeps the runtime.
+pub fn install(runtime: Runtime) {
+    let runtime = Box::into_raw(Box::new(runtime));
+    KEPT.store(runtime, Ordering::Release);
+    RUNTIME.store(runtime, Ordering::Release);
 }
 
-/// The runtime is not to be entered any more. It is kept: a late thread may still be in it.
+/// Whether there is a runtime: one that nobody used is used again.
+pub fn awake() -> bool {
+    let kept = KEPT.load(Ordering::Acquire);
+    RUNTIME.store(kept, Ordering::Release);
+    !kept.is_null()
+}
+
+/// From now on threads may call at once, if that is asked for.
+pub fn share(shared: bool) {
+    if shared {
+        SHARED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The world begins or ends.
+pub fn set_phase(phase: Phase) {
+    PHASE.store(phase as u8, Ordering::Release);
+}
+
+/// The runtime is not to be entered any more. It is kept: a late thread may still be in it, and a later session may need it.
 pub fn retire() {
     RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
-    PHASE.store(2, Ordering::Release);
 }
 
 impl Guard {
