@@ -32,11 +32,11 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak stress bench interop lint install uninstall clean
+.PHONY: help build demo test test-mpi soak stress bench interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 build: ## build the program and the drop-in libraries
 	$(need) $(BUILD_PACKAGES)
@@ -60,6 +60,10 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(TESTED) demo --quick --with ucx,libfabric,tcp
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
+
+test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
+	$(need) python3-dev python3-venv
+	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)

@@ -164,6 +164,7 @@ fn messages_arrive_whole_and_in_order() {
         "modes",
         "persistent",
         "rounds",
+        "partitioned",
         "groups",
         "attributes",
         "sides",
@@ -190,6 +191,7 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
         "modes",
         "persistent",
         "rounds",
+        "partitioned",
     ] {
         let program = Program::new(name);
         for ranks in [2, 4] {

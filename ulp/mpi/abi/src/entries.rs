@@ -6106,11 +6106,11 @@ pub unsafe extern "C" fn PMPI_Pack_size_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Parrived(
-    _request: Handle,
-    _partition: c_int,
-    _flag: *mut c_int,
+    request: Handle,
+    partition: c_int,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Parrived".as_ptr()) }
+    unsafe { ferriband_mpi_parrived(id(request), partition, flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -6119,58 +6119,86 @@ pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pready(_partition: c_int, _request: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pready".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: Handle) -> c_int {
+    unsafe { ferriband_mpi_pready(partition, id(request)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pready_list(
-    _length: c_int,
-    _array_of_partitions: *const c_int,
-    _request: Handle,
+    length: c_int,
+    array_of_partitions: *const c_int,
+    request: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pready_list".as_ptr()) }
+    unsafe { ferriband_mpi_pready_list(length, array_of_partitions, id(request)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pready_range(
-    _partition_low: c_int,
-    _partition_high: c_int,
-    _request: Handle,
+    partition_low: c_int,
+    partition_high: c_int,
+    request: Handle,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Pready_range".as_ptr()) }
+    unsafe { ferriband_mpi_pready_range(partition_low, partition_high, id(request)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Precv_init(
-    _buf: *mut c_void,
-    _partitions: c_int,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    partitions: c_int,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Precv_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_precv_init(
+            buf,
+            partitions,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Precv_init_c(
-    _buf: *mut c_void,
-    _partitions: c_int,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *mut c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Precv_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_precv_init(
+            buf,
+            partitions,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -6185,34 +6213,62 @@ pub unsafe extern "C" fn PMPI_Probe(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Psend_init(
-    _buf: *const c_void,
-    _partitions: c_int,
-    _count: c_int,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    partitions: c_int,
+    count: c_int,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Psend_init".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_psend_init(
+            buf,
+            partitions,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Psend_init_c(
-    _buf: *const c_void,
-    _partitions: c_int,
-    _count: i64,
-    _datatype: Handle,
-    _dest: c_int,
-    _tag: c_int,
+    buf: *const c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: Handle,
+    dest: c_int,
+    tag: c_int,
     comm: Handle,
-    _info: Handle,
+    info: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_Psend_init_c".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe {
+        ferriband_mpi_psend_init(
+            buf,
+            partitions,
+            count.wide(),
+            id(datatype),
+            dest,
+            tag,
+            id(comm),
+            id(info),
+            request.place(),
+        )
+    };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

@@ -1089,8 +1089,42 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn ferriband_mpi_pack_size(incount: i64, datatype: i32, comm: i32, size: *mut i64)
     -> c_int;
+    pub fn ferriband_mpi_parrived(request: i32, partition: c_int, flag: *mut c_int) -> c_int;
     pub fn ferriband_mpi_pcontrol(level: c_int) -> c_int;
+    pub fn ferriband_mpi_pready(partition: c_int, request: i32) -> c_int;
+    pub fn ferriband_mpi_pready_list(
+        length: c_int,
+        array_of_partitions: *const c_int,
+        request: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_pready_range(
+        partition_low: c_int,
+        partition_high: c_int,
+        request: i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_precv_init(
+        buf: *mut c_void,
+        partitions: c_int,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_probe(source: c_int, tag: c_int, comm: i32, status: *mut Status) -> c_int;
+    pub fn ferriband_mpi_psend_init(
+        buf: *const c_void,
+        partitions: c_int,
+        count: i64,
+        datatype: i32,
+        dest: c_int,
+        tag: c_int,
+        comm: i32,
+        info: i32,
+        request: *mut i32,
+    ) -> c_int;
     pub fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_int;
     pub fn ferriband_mpi_recv(
         buf: *mut c_void,

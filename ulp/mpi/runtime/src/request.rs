@@ -3,6 +3,7 @@
 pub mod buffered;
 pub mod cancel;
 pub mod family;
+pub mod partitioned;
 pub mod persistent;
 
 use crate::abi::Status;

@@ -715,8 +715,34 @@ const _: unsafe extern "C" fn(
 const _: unsafe extern "C" fn(*const c_char, i64, i32, *mut i64) -> c_int =
     ferriband_mpi_pack_external_size;
 const _: unsafe extern "C" fn(i64, i32, i32, *mut i64) -> c_int = ferriband_mpi_pack_size;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int) -> c_int = ferriband_mpi_parrived;
 const _: unsafe extern "C" fn(c_int) -> c_int = ferriband_mpi_pcontrol;
+const _: unsafe extern "C" fn(c_int, i32) -> c_int = ferriband_mpi_pready;
+const _: unsafe extern "C" fn(c_int, *const c_int, i32) -> c_int = ferriband_mpi_pready_list;
+const _: unsafe extern "C" fn(c_int, c_int, i32) -> c_int = ferriband_mpi_pready_range;
+const _: unsafe extern "C" fn(
+    *mut c_void,
+    c_int,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_precv_init;
 const _: unsafe extern "C" fn(c_int, c_int, i32, *mut Status) -> c_int = ferriband_mpi_probe;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    c_int,
+    i64,
+    i32,
+    c_int,
+    c_int,
+    i32,
+    i32,
+    *mut i32,
+) -> c_int = ferriband_mpi_psend_init;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_query_thread;
 const _: unsafe extern "C" fn(*mut c_void, i64, i32, c_int, c_int, i32, *mut Status) -> c_int =
     ferriband_mpi_recv;

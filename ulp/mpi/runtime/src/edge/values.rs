@@ -6,6 +6,7 @@ use crate::constants::*;
 use crate::datatype;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Layout, Sink, Source};
+use crate::request::EMPTY;
 use crate::runtime::Runtime;
 use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;
@@ -211,7 +212,7 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
     Ok(())
 }
 
-/// Writes a status, unless the program ignores it. MPI_ERROR is left alone, as the standard demands of calls with one status.
+/// Writes a status, unless the program ignores it. MPI_ERROR is left alone, as the standard demands of calls with one status; but an empty one has it.
 ///
 /// # Safety
 /// `to` is null or may be written.
@@ -220,7 +221,8 @@ pub unsafe fn put_status(to: *mut Status, status: &Status) {
     if !to.is_null() {
         // SAFETY: the caller's promise.
         unsafe {
-            let error = (*to).error;
+            let is_empty = *status == EMPTY;
+            let error = if is_empty { MPI_SUCCESS } else { (*to).error };
             to.write(Status { error, ..*status });
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::constants::MPI_ERR_REQUEST;
 use crate::errors::{MpiError, Outcome};
+use crate::request::persistent::Bound;
 use crate::request::{Extra, Work};
 use crate::runtime::{Content, NOBODY, Runtime};
 use ferriband_mpi_proto::envelope::{Kind, Recall};
@@ -53,7 +54,9 @@ impl Runtime {
                 Ok(())
             }
             Work::Persistent { .. } => match entry.extra.as_deref() {
-                Some(Extra::Persistent(whole)) if whole.child != NOBODY => {
+                Some(Extra::Persistent(whole))
+                    if whole.child != NOBODY && !matches!(whole.bound, Bound::Partitioned(_)) =>
+                {
                     let child = whole.child;
                     self.cancel(child)
                 }

@@ -3,6 +3,7 @@
 use crate::abi::Status;
 use crate::collective::exec::Prepared;
 use crate::constants::MPI_SUCCESS;
+use crate::request::persistent::{Bound, Persistent};
 use crate::request::{EMPTY, Extra, Request, Work};
 use crate::runtime::{NOBODY, Runtime};
 use std::ffi::{c_int, c_void};
@@ -53,10 +54,20 @@ impl Runtime {
         if over.parent != NOBODY {
             self.part_over(over.parent, &over);
         }
+        if let Some(Extra::Persistent(Persistent {
+            bound: Bound::Partitioned(side),
+            ..
+        })) = over.extra.map(|extra| *extra)
+        {
+            self.drop_partitioned(side);
+        }
     }
 
     /// A part of `parent` is over.
     fn part_over(&mut self, parent: u32, part: &Request) {
+        if self.partition_over(parent, part) {
+            return;
+        }
         let whole = &mut self.requests[parent];
         if matches!(
             part.work,

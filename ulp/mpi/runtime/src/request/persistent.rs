@@ -6,6 +6,7 @@ use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Layout, Sink, Source};
 use crate::p2p::{Started, Target};
+use crate::request::partitioned::Partitioned;
 use crate::request::{EMPTY, Extra, Request, Work, buffered};
 use crate::runtime::{NOBODY, Runtime};
 use ferriband_mpi_proto::matching;
@@ -64,6 +65,8 @@ pub enum Bound {
         /// What it does.
         prepared: Option<Prepared>,
     },
+    /// A partitioned message.
+    Partitioned(Partitioned),
 }
 
 impl Request {
@@ -86,6 +89,7 @@ impl Runtime {
         let layout = match &bound {
             Bound::Send { source, .. } => source.keep(),
             Bound::Receive { sink, .. } => sink.keep(),
+            Bound::Partitioned(side) => side.layout(),
             Bound::Nobody(_) | Bound::Collective { .. } => None,
         };
         request.extra = Some(Box::new(Extra::Persistent(Persistent {
@@ -165,6 +169,7 @@ fn begin(guard: &mut Guard, request: u32) -> Outcome {
                 .ok_or_else(|| MpiError::with(MPI_ERR_REQUEST, "it has failed"))?;
             guard.run_collective(comm, request, tag, prepared)?;
         }
+        Bound::Partitioned(_) => guard.start_partitioned(request)?,
     }
     Ok(())
 }

@@ -1,0 +1,101 @@
+/* Partitioned messages: parts of other sizes at each side, made ready in any order, round after round, two between the same ranks at once. */
+#include "check.h"
+
+#define ROUNDS 6
+
+static void ring(int out_parts, int in_parts, int total)
+{
+	int right = (rank + 1) % size, left = (rank + size - 1) % size;
+	int *out[2], *in[2], flag, count;
+	MPI_Request sends[2], receives[2];
+	MPI_Status statuses[2];
+	for (int i = 0; i < 2; i++) {
+		out[i] = malloc(total * sizeof(int));
+		in[i] = malloc(total * sizeof(int));
+		MPI_Psend_init(out[i], out_parts, total / out_parts, MPI_INT, right, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &sends[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		MPI_Precv_init(in[i], in_parts, total / in_parts, MPI_INT, left, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &receives[i]);
+	CHECK(MPI_Parrived(receives[0], 0, &flag) == MPI_SUCCESS && flag);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < 2; i++) {
+			for (int at = 0; at < total; at++)
+				out[i][at] = rank * 100000 + i * 50000 + round * 1000 + at;
+			memset(in[i], 0xff, total * sizeof(int));
+		}
+		if (round % 2)
+			MPI_Startall(2, receives);
+		MPI_Startall(2, sends);
+		if (round % 2 == 0)
+			MPI_Startall(2, receives);
+		CHECK(class_of(MPI_Pready(out_parts, sends[0])) != MPI_SUCCESS);
+		MPI_Test(&sends[0], &flag, &statuses[0]);
+		CHECK(!flag);
+		if (size == 1) {
+			MPI_Parrived(receives[0], 0, &flag);
+			CHECK(!flag);
+		}
+		for (int part = out_parts - 1; part >= 0; part--)
+			MPI_Pready(part, sends[0]);
+		CHECK(class_of(MPI_Pready(0, sends[0])) != MPI_SUCCESS);
+		if (round % 3 == 0) {
+			MPI_Pready_range(0, out_parts - 1, sends[1]);
+		} else {
+			int *list = malloc(out_parts * sizeof(int));
+			for (int part = 0; part < out_parts; part++)
+				list[part] = (part + round) % out_parts;
+			MPI_Pready_list(out_parts, list, sends[1]);
+			free(list);
+		}
+		for (int part = 0; part < in_parts; part++) {
+			do
+				MPI_Parrived(receives[0], part, &flag);
+			while (!flag);
+			for (int at = part * (total / in_parts); at < (part + 1) * (total / in_parts); at++)
+				CHECK(in[0][at] == left * 100000 + round * 1000 + at);
+		}
+		CHECK(MPI_Waitall(2, receives, statuses) == MPI_SUCCESS);
+		MPI_Get_count(&statuses[1], MPI_INT, &count);
+		CHECK(count == total && statuses[1].MPI_SOURCE == left && statuses[1].MPI_TAG == 5);
+		for (int at = 0; at < total; at++)
+			CHECK(in[1][at] == left * 100000 + 50000 + round * 1000 + at);
+		CHECK(MPI_Waitall(2, sends, statuses) == MPI_SUCCESS);
+	}
+	for (int i = 0; i < 2; i++) {
+		MPI_Request_free(&sends[i]);
+		MPI_Request_free(&receives[i]);
+		free(out[i]);
+		free(in[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Request request;
+	int value = 1, flag;
+	begin(&argc, &argv);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	ring(1, 1, 1);
+	ring(4, 4, 16);
+	ring(12, 4, 48000);
+	ring(4, 12, 480000);
+	ring(3, 1000, 96000);
+	/* Nobody on the other side. */
+	MPI_Psend_init(&value, 1, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+	MPI_Start(&request);
+	MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+	CHECK(!flag);
+	MPI_Pready(0, request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Request_free(&request);
+	/* Made and never begun. */
+	MPI_Psend_init(&value, 1, 1, MPI_INT, (rank + 1) % size, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+	MPI_Request_free(&request);
+	MPI_Precv_init(&value, 1, 1, MPI_INT, (rank + size - 1) % size, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+	MPI_Request_free(&request);
+	MPI_Isend(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request);
+	CHECK(class_of(MPI_Pready(0, request)) == MPI_ERR_REQUEST);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	return end("partitioned");
+}
