@@ -244,6 +244,15 @@ pub(super) unsafe fn reduce(
     root: c_int,
 ) -> Outcome<Prepared> {
     let root = root_of(guard, comm, root)?;
+    if root == InterRoot::None {
+        // None of its other arguments means anything, neither the datatype nor the operation.
+        let what = InterCollective::Reduce {
+            count: 0,
+            root,
+            commutative: true,
+        };
+        return moving(guard, comm, &what, Vec::new(), Vec::new());
+    }
     let buffers = match root {
         InterRoot::Me => (None, Some(count)),
         InterRoot::None => (None, None),
