@@ -155,8 +155,10 @@ pub(super) struct Receive {
 pub(super) struct Sent {
     pub count: u32,
     pub last: u64,
-    /// The last transmission that was no question: the ack timer began then, or with an answer since.
+    /// The last transmission that was no question: the next one needs an answer since, or the time-out.
     pub anchor: u64,
+    /// When the ack timer began: with a transmission that neither asked nor filled a gap, or with an answer since.
+    pub since: u64,
 }
 
 /// One queue pair as its program sees it.

@@ -145,6 +145,7 @@ impl Model {
 
     /// I8, I9, I10: what is outstanding, and when a PSN may be sent again.
     fn request_timing(&mut self, at: usize, packet: &Packet<'_>, now: u64) -> Check {
+        let fills = self.sides[self.sides[at].peer].holds;
         let side = &mut self.sides[at];
         let psn = offset(packet.bth().psn, side.sq_psn);
         let index = side.posted.partition_point(|p| p.start + p.packets <= psn);
@@ -160,13 +161,14 @@ impl Model {
         let answered = side.last_answer_at.filter(|&at| at >= sent.anchor);
         // A packet may be sent early, after a silence, to ask whether anything arrived. The timer runs on.
         let silent = side.reliable() && now - sent.last >= side.silence_ns;
-        let waited = now - sent.anchor;
-        let due = side.timeout_ns.is_some_and(|due| waited >= due);
+        let waited = now - sent.since;
+        let passed = |since| side.timeout_ns.is_some_and(|due| now - since >= due);
+        let (may_be_due, due) = (passed(sent.since), passed(sent.anchor));
         let anchor = match answered {
             // This may be a question, and the timer may have begun with the answer.
             Some(at) if again && silent => at,
             None if goes_back && silent && !due => sent.anchor,
-            None if goes_back && !(side.reliable() && due) => {
+            None if goes_back && !(side.reliable() && may_be_due) => {
                 return violated(
                     "I10",
                     format!("{:?} ns before sending again", side.timeout_ns),
@@ -174,6 +176,12 @@ impl Model {
                 );
             }
             _ => now,
+        };
+        // What fills a gap of a peer that keeps what comes after it is no try of its own: the timer runs on, as after a question.
+        let since = match answered {
+            Some(_) if goes_back && fills => sent.since,
+            None if goes_back && silent && !due => sent.since,
+            _ => anchor,
         };
         if let Some((refused, until)) = side.rnr_quiet
             && refused == psn
@@ -191,6 +199,7 @@ impl Model {
             count: sent.count + 1,
             last: now,
             anchor,
+            since,
         };
         side.last_offset = Some(psn);
         if side.posted[index].is_read_or_atomic() {
