@@ -8702,12 +8702,21 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_keyval(
-    _type_copy_attr_fn: *const c_void,
-    _type_delete_attr_fn: *const c_void,
-    _type_keyval: *mut c_int,
-    _extra_state: *mut c_void,
+    type_copy_attr_fn: *const c_void,
+    type_delete_attr_fn: *const c_void,
+    type_keyval: *mut c_int,
+    extra_state: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_create_keyval".as_ptr()) }
+    unsafe {
+        ferriband_mpi_type_create_keyval(
+            type_copy_attr_fn,
+            crate::thunks::type_copy_attr_function(),
+            type_delete_attr_fn,
+            crate::thunks::type_delete_attr_function(),
+            type_keyval,
+            extra_state,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -8835,8 +8844,8 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_delete_attr(_datatype: Handle, _type_keyval: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_delete_attr".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_delete_attr(datatype: Handle, type_keyval: c_int) -> c_int {
+    unsafe { ferriband_mpi_type_delete_attr(id(datatype), type_keyval) }
 }
 
 #[unsafe(no_mangle)]
@@ -8856,8 +8865,8 @@ pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Type_free_keyval(_type_keyval: *mut c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_free_keyval".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
+    unsafe { ferriband_mpi_type_free_keyval(type_keyval) }
 }
 
 #[unsafe(no_mangle)]
@@ -8867,12 +8876,12 @@ pub unsafe extern "C" fn PMPI_Type_fromint(datatype: c_int) -> Handle {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_attr(
-    _datatype: Handle,
-    _type_keyval: c_int,
-    _attribute_val: *mut c_void,
-    _flag: *mut c_int,
+    datatype: Handle,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_get_attr".as_ptr()) }
+    unsafe { ferriband_mpi_type_get_attr(id(datatype), type_keyval, attribute_val, flag) }
 }
 
 #[unsafe(no_mangle)]
@@ -9100,11 +9109,11 @@ pub unsafe extern "C" fn PMPI_Type_match_size(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_set_attr(
-    _datatype: Handle,
-    _type_keyval: c_int,
-    _attribute_val: *mut c_void,
+    datatype: Handle,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Type_set_attr".as_ptr()) }
+    unsafe { ferriband_mpi_type_set_attr(id(datatype), type_keyval, attribute_val) }
 }
 
 #[unsafe(no_mangle)]

@@ -1506,6 +1506,14 @@ unsafe extern "C" {
         oldtype: i32,
         newtype: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_type_create_keyval(
+        type_copy_attr_fn: *const c_void,
+        type_copy_attr_fn_thunk: *const c_void,
+        type_delete_attr_fn: *const c_void,
+        type_delete_attr_fn_thunk: *const c_void,
+        type_keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
     pub fn ferriband_mpi_type_create_resized(
         oldtype: i32,
         lb: i64,
@@ -1534,8 +1542,16 @@ unsafe extern "C" {
         oldtype: i32,
         newtype: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_type_delete_attr(datatype: i32, type_keyval: c_int) -> c_int;
     pub fn ferriband_mpi_type_dup(oldtype: i32, newtype: *mut i32) -> c_int;
     pub fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int;
+    pub fn ferriband_mpi_type_free_keyval(type_keyval: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_type_get_attr(
+        datatype: i32,
+        type_keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
     pub fn ferriband_mpi_type_get_contents(
         datatype: i32,
         max_integers: c_int,
@@ -1604,6 +1620,11 @@ unsafe extern "C" {
         typeclass: c_int,
         size: c_int,
         datatype: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_type_set_attr(
+        datatype: i32,
+        type_keyval: c_int,
+        attribute_val: *mut c_void,
     ) -> c_int;
     pub fn ferriband_mpi_type_set_name(datatype: i32, type_name: *const c_char) -> c_int;
     pub fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) -> c_int;

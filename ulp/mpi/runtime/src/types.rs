@@ -1,7 +1,7 @@
 //! Datatypes that the program made, by their handles.
 
 use crate::attr::Attributes;
-use crate::constants::{MPI_ERR_OTHER, MPI_ERR_TYPE};
+use crate::constants::{MPI_DATATYPE_NULL, MPI_ERR_OTHER, MPI_ERR_TYPE};
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
@@ -88,12 +88,18 @@ impl Runtime {
         }
     }
 
-    /// Lets a derived datatype go, once no function of the program is given it any more. Messages keep what they need themselves.
-    pub fn drop_type(&mut self, handle: i32) -> Outcome {
-        let (index, entry) = self.derived(handle)?;
-        if entry.datatype.is_predefined() {
+    /// Whether the program may free a datatype: it has made it.
+    pub fn may_drop(&self, handle: i32) -> Outcome {
+        if self.derived(handle)?.1.datatype.is_predefined() {
             return Err(MpiError::with(MPI_ERR_TYPE, "it is not the program's"));
         }
+        Ok(())
+    }
+
+    /// Lets a derived datatype go, once no function of the program is given it any more. Messages keep what they need themselves.
+    pub fn drop_type(&mut self, handle: i32) -> Outcome {
+        self.may_drop(handle)?;
+        let (index, _) = self.derived(handle)?;
         if self.hands_out(handle) {
             self.types[index].freed = true;
         } else {
@@ -112,8 +118,11 @@ impl Runtime {
         }
     }
 
-    /// The name of a datatype: MPI's own until the program sets another; nothing for a derived one.
+    /// The name of a datatype: MPI's own until the program sets another; nothing for a derived one. The null handle has one, too (MPI 4.1, 7.8).
     pub fn type_name(&self, handle: i32) -> Outcome<&str> {
+        if handle == MPI_DATATYPE_NULL {
+            return Ok("MPI_DATATYPE_NULL");
+        }
         match named(handle) {
             Some(named) => Ok(self
                 .renamed

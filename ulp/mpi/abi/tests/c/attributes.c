@@ -1,4 +1,4 @@
-/* Attributes of communicators, info objects, and the program's own error codes and handlers. */
+/* Attributes of communicators and datatypes, info objects, and the program's own error codes and handlers. */
 #include "check.h"
 
 static int copied, deleted, last_deleted, refuses;
@@ -73,6 +73,62 @@ static void attributes(void)
 	CHECK(*(int *)get(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE) >= size);
 	int global = *(int *)get(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL);
 	CHECK(global == 0 || global == 1);
+}
+
+static MPI_Datatype told;
+
+static int copy_of_type(MPI_Datatype type, int keyval, void *extra, void *in, void *out, int *flag)
+{
+	(void)keyval;
+	CHECK(extra == &told);
+	told = type;
+	if (refuses)
+		return MPI_ERR_OTHER;
+	*(void **)out = (char *)in + 1;
+	*flag = 1;
+	return MPI_SUCCESS;
+}
+
+static int delete_of_type(MPI_Datatype type, int keyval, void *value, void *extra)
+{
+	(void)keyval, (void)extra;
+	told = type;
+	last_deleted = (int)(long)value;
+	return refuses ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static void attributes_of_types(void)
+{
+	int mine, of_comms, flag;
+	void *value = NULL;
+	MPI_Datatype pair, other, gone;
+
+	CHECK(MPI_Type_create_keyval(copy_of_type, delete_of_type, &mine, &told) == MPI_SUCCESS);
+	CHECK(MPI_Type_contiguous(2, MPI_INT, &pair) == MPI_SUCCESS);
+	CHECK(MPI_Type_get_attr(pair, mine, &value, &flag) == MPI_SUCCESS && !flag);
+	CHECK(MPI_Type_set_attr(pair, mine, (void *)50L) == MPI_SUCCESS);
+	CHECK(MPI_Type_set_attr(MPI_INT, mine, (void *)60L) == MPI_SUCCESS);
+	CHECK(MPI_Type_get_attr(MPI_INT, mine, &value, &flag) == MPI_SUCCESS && flag && value == (void *)60L);
+	CHECK(MPI_Type_dup(pair, &other) == MPI_SUCCESS && told == pair);
+	CHECK(MPI_Type_get_attr(other, mine, &value, &flag) == MPI_SUCCESS && flag && value == (void *)51L);
+	CHECK(MPI_Type_delete_attr(pair, mine) == MPI_SUCCESS && last_deleted == 50 && told == pair);
+	CHECK(MPI_Type_get_attr(pair, mine, &value, &flag) == MPI_SUCCESS && !flag);
+
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	refuses = 1;
+	CHECK(MPI_Type_dup(other, &gone) != MPI_SUCCESS);
+	/* A delete function that fails keeps the object. */
+	CHECK(MPI_Type_free(&other) != MPI_SUCCESS && other != MPI_DATATYPE_NULL);
+	refuses = 0;
+	CHECK(MPI_Comm_create_keyval(copy, delete, &of_comms, &copied) == MPI_SUCCESS);
+	CHECK(class_of(MPI_Type_set_attr(pair, of_comms, NULL)) == MPI_ERR_KEYVAL);
+	CHECK(MPI_Comm_free_keyval(&of_comms) == MPI_SUCCESS);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+
+	gone = other;
+	CHECK(MPI_Type_free_keyval(&mine) == MPI_SUCCESS && mine == MPI_KEYVAL_INVALID);
+	CHECK(MPI_Type_free(&other) == MPI_SUCCESS && last_deleted == 51 && told == gone);
+	CHECK(MPI_Type_free(&pair) == MPI_SUCCESS);
 }
 
 static void infos(void)
@@ -184,6 +240,7 @@ int main(int argc, char **argv)
 	begin(&argc, &argv);
 	CHECK(MPI_Info_free(&early) == MPI_SUCCESS);
 	attributes();
+	attributes_of_types();
 	infos();
 	errors();
 	/* What is kept at MPI_COMM_SELF goes first of all in MPI_Finalize, the last one first. */

@@ -950,6 +950,14 @@ const _: unsafe extern "C" fn(i64, i64, i64, i32, *mut i32) -> c_int =
     ferriband_mpi_type_create_hvector_c;
 const _: unsafe extern "C" fn(i64, i64, Array, i32, *mut i32) -> c_int =
     ferriband_mpi_type_create_indexed_block;
+const _: unsafe extern "C" fn(
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_int,
+    *mut c_void,
+) -> c_int = ferriband_mpi_type_create_keyval;
 const _: unsafe extern "C" fn(i32, i64, i64, *mut i32) -> c_int = ferriband_mpi_type_create_resized;
 const _: unsafe extern "C" fn(i32, i64, i64, *mut i32) -> c_int =
     ferriband_mpi_type_create_resized_c;
@@ -957,8 +965,12 @@ const _: unsafe extern "C" fn(i64, Array, *const i64, Array, *mut i32) -> c_int 
     ferriband_mpi_type_create_struct;
 const _: unsafe extern "C" fn(c_int, Array, Array, Array, c_int, i32, *mut i32) -> c_int =
     ferriband_mpi_type_create_subarray;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_type_delete_attr;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_type_dup;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_type_free;
+const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_type_free_keyval;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void, *mut c_int) -> c_int =
+    ferriband_mpi_type_get_attr;
 const _: unsafe extern "C" fn(i32, c_int, c_int, c_int, *mut c_int, *mut i64, Array) -> c_int =
     ferriband_mpi_type_get_contents;
 const _: unsafe extern "C" fn(
@@ -987,6 +999,7 @@ const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_type_
 const _: unsafe extern "C" fn(i64, Array, Array, i32, *mut i32) -> c_int =
     ferriband_mpi_type_indexed;
 const _: unsafe extern "C" fn(c_int, c_int, *mut i32) -> c_int = ferriband_mpi_type_match_size;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_void) -> c_int = ferriband_mpi_type_set_attr;
 const _: unsafe extern "C" fn(i32, *const c_char) -> c_int = ferriband_mpi_type_set_name;
 const _: unsafe extern "C" fn(i32, *mut i64) -> c_int = ferriband_mpi_type_size;
 const _: unsafe extern "C" fn(i32, *mut i64) -> c_int = ferriband_mpi_type_size_x;

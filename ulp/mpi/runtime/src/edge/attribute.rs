@@ -1,4 +1,4 @@
-//! Attributes of communicators, and what the attributes of any object need: [`put`], [`remove`], [`copy_all`], [`remove_all`].
+//! Attributes of communicators and datatypes, and what the attributes of any object need: [`put`], [`remove`], [`copy_all`], [`remove_all`].
 
 use super::raise::{on_comm, on_self};
 use super::state::Guard;
@@ -339,4 +339,75 @@ entries! {
     ferriband_mpi_keyval_create ferriband_mpi_keyval_free ferriband_mpi_attr_get
     ferriband_mpi_attr_put ferriband_mpi_attr_delete:
         ["MPI_Keyval_create", "MPI_Keyval_free", "MPI_Attr_get", "MPI_Attr_put", "MPI_Attr_delete"];
+}
+
+/// A datatype as what has attributes.
+pub(super) fn of_type(handle: i32) -> Object {
+    Object {
+        owner: Owner::Datatype,
+        handle,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_create_keyval(
+    copy: *const c_void,
+    copy_thunk: *const c_void,
+    delete: *const c_void,
+    delete_thunk: *const c_void,
+    keyval: *mut c_int,
+    extra: *mut c_void,
+) -> c_int {
+    let calls = (
+        Callback::new(copy, copy_thunk),
+        Callback::new(delete, delete_thunk),
+    );
+    // SAFETY: the program's pointer.
+    unsafe {
+        create(
+            "MPI_Type_create_keyval",
+            Owner::Datatype,
+            calls,
+            keyval,
+            extra,
+        )
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_free_keyval(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program's pointer.
+    unsafe { free("MPI_Type_free_keyval", Owner::Datatype, keyval) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_get_attr(
+    datatype: i32,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    on_self("MPI_Type_get_attr", |guard| {
+        let found = get(guard, of_type(datatype), keyval)?;
+        // SAFETY: the program's pointers.
+        unsafe { tell(found, value, flag) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_set_attr(
+    datatype: i32,
+    keyval: c_int,
+    value: *mut c_void,
+) -> c_int {
+    on_self("MPI_Type_set_attr", |guard| {
+        put(guard, of_type(datatype), keyval, value.expose_provenance())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_delete_attr(datatype: i32, keyval: c_int) -> c_int {
+    on_self("MPI_Type_delete_attr", |guard| {
+        remove(guard, of_type(datatype), keyval)
+    })
 }

@@ -3,6 +3,7 @@
 //! The functions whose arguments tell by their width whether they came from MPI_Type_x or from MPI_Type_x_c serve both; of the others there are two,
 //! because MPI_Type_get_envelope tells them apart.
 
+use super::attribute::{copy_all, of_type, remove_all};
 use super::raise::on_self;
 use super::state::Guard;
 use super::values::{list, longs, put};
@@ -327,7 +328,11 @@ pub unsafe extern "C" fn ferriband_mpi_type_dup(oldtype: i32, newtype: *mut i32)
         }
         let made = Datatype::dup(&guard.datatype(oldtype)?)?;
         let committed = guard.committed(oldtype).is_ok();
+        let attributes = copy_all(guard, of_type(oldtype))?;
         let handle = guard.add_type(made, committed)?;
+        if let Some(own) = guard.type_attributes(handle) {
+            *own = attributes;
+        }
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(newtype, handle) }
     })
@@ -361,6 +366,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int {
     on_self("MPI_Type_free", |guard| {
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
+        guard.may_drop(handle)?;
+        remove_all(guard, of_type(handle))?;
         guard.drop_type(handle)?;
         // SAFETY: as above.
         unsafe { put(datatype, MPI_DATATYPE_NULL) }
