@@ -311,10 +311,12 @@ mod tests {
     #[cfg_attr(miri, ignore = "makes the system call that Miri does not know")]
     fn what_is_not_there_any_more_is_found_out() {
         let page = rustix::param::page_size();
-        let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping wherever there is room.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), 2 * page, read, private, -1, 0) };
-        assert_ne!(at, libc::MAP_FAILED);
+        // Where the kernel maps nothing of its own accord: the hole stays a hole while other threads map memory.
+        let aside = std::ptr::without_provenance_mut(0x21_0000_0000);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping; where there is one already, this fails.
+        let at = unsafe { libc::mmap(aside, 2 * page, libc::PROT_READ, flags, -1, 0) };
+        assert_eq!(at.addr(), aside.addr());
         let (addr, length) = (at.expose_provenance() as u64, 2 * page as u32);
         let list = [Sge {
             addr,

@@ -28,6 +28,19 @@ impl Map {
         Map::new(Some(fd.as_fd()), len, libc::MAP_SHARED, prot, offset)
     }
 
+    /// Where the kernel maps nothing of its own accord: a hole stays a hole while other threads map memory.
+    fn aside(fd: impl AsFd, len: usize) -> Map {
+        let at = std::ptr::without_provenance_mut(0x22_0000_0000);
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE,
+        );
+        // SAFETY: a new mapping; where there is one already, this fails.
+        let base = unsafe { libc::mmap(at, len, prot, flags, fd.as_fd().as_raw_fd(), 0) };
+        assert_eq!(base.addr(), at.addr());
+        Map(base.cast(), len)
+    }
+
     fn addr(&self) -> u64 {
         self.0.expose_provenance() as u64
     }
@@ -165,7 +178,7 @@ fn shared_file_whose_descriptor_was_closed_is_found_by_its_name() {
 #[test]
 fn pieces_of_one_file_join_and_holes_do_not() {
     let fd = memfd(8 * PAGE as u64);
-    let map = Map::shared(&fd, 8 * PAGE, 0);
+    let map = Map::aside(&fd, 8 * PAGE);
     let page = |n: usize| map.0.wrapping_add(n * PAGE).cast();
     // SAFETY: changes the rights of one page of our own mapping, which splits it in three.
     assert_eq!(unsafe { libc::mprotect(page(2), PAGE, libc::PROT_READ) }, 0);
