@@ -1,0 +1,562 @@
+//! The text that ibsim reads and ibnetdiscover prints: a block for each node, a line for each plugged port.
+//!
+//! ```text
+//! switchguid=0x200003(200003)
+//! Switch  12 "S-0000000000200003"   # "G3" base port 0 lid 6 lmc 0
+//! [1]     "H-000000000010000c"[1](10000d)   # "H3_0" lid 12 4xSDR
+//! ```
+//!
+//! LIDs in it are what somebody else's subnet manager gave; they are passed over. What ibsim does while it reads (`module`, `include`, `do`,
+//! aliases with `@`) is refused: it would be lost silently. Source of the syntax: ibsim's net-examples and ibnetdiscover(8).
+
+use crate::link::{Link, Speed, Width};
+use crate::{Builder, NewNode, NodeId, NodeKind, PortId, Topology, TopologyError};
+use ferriband_wire::Guid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// A text that describes no fabric.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct NetlistError {
+    /// Which line, from 1; 0: the whole.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A node's block.
+struct Block<'a> {
+    line: usize,
+    kind: NodeKind,
+    id: &'a str,
+    called: Option<&'a str>,
+    ports: u32,
+    guid: Option<Guid>,
+    port_guid: Option<Guid>,
+    enhanced_port0: bool,
+    plugs: Vec<Plug<'a>>,
+}
+
+/// A line of a block.
+struct Plug<'a> {
+    line: usize,
+    port: u32,
+    guid: Option<Guid>,
+    remote: &'a str,
+    remote_port: u32,
+    width: Option<Width>,
+    speed: Option<Speed>,
+}
+
+/// What lines before a block say of it.
+#[derive(Default)]
+struct Heading {
+    guid: Option<Guid>,
+    port_guid: Option<Guid>,
+    width: Option<Width>,
+    speed: Option<Speed>,
+}
+
+/// Reads it. A cable may be told of at one end or at both; where both say how good it is, they must agree.
+///
+/// # Errors
+/// The first line that cannot be read, or what is wrong with the whole.
+pub fn parse(text: &str) -> Result<Topology, NetlistError> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let (mut heading, mut open) = (Heading::default(), false);
+    for (number, whole) in (1..).zip(text.lines()) {
+        let wrong = |why: String| NetlistError { line: number, why };
+        let line = whole.trim();
+        if line.is_empty() {
+            open = false;
+            continue;
+        }
+        match line.as_bytes()[0] {
+            b'#' => {}
+            b'[' if open => {
+                let block = blocks.last_mut().ok_or_else(|| wrong("no node".into()))?;
+                let plug = plug(line, number, block.kind, &heading).map_err(wrong)?;
+                block.plugs.push(plug);
+            }
+            b'[' => return Err(wrong("a port before any node".into())),
+            b'@' => return Err(wrong("aliases of ports are not understood".into())),
+            _ => match word(line) {
+                "Switch" | "Hca" | "Ca" | "Rt" => {
+                    let given = Heading {
+                        width: heading.width,
+                        speed: heading.speed,
+                        ..Heading::default()
+                    };
+                    let given = std::mem::replace(&mut heading, given);
+                    blocks.push(block(line, number, &given).map_err(wrong)?);
+                    open = true;
+                }
+                _ => set(line, &mut heading).map_err(wrong)?,
+            },
+        }
+    }
+    build(&blocks)
+}
+
+/// The letters that a line begins with.
+fn word(line: &str) -> &str {
+    let end = line.find(|c: char| !c.is_ascii_alphanumeric());
+    &line[..end.unwrap_or(line.len())]
+}
+
+/// `name=value` before a block.
+fn set(line: &str, heading: &mut Heading) -> Result<(), String> {
+    let name = word(line);
+    let rest = line[name.len()..].trim_start();
+    if matches!(name, "module" | "include" | "do" | "pdebug") {
+        return Err(format!(
+            "\"{name}\" is an order to ibsim, not a part of a fabric"
+        ));
+    }
+    let Some(value) = rest.strip_prefix('=') else {
+        return Err(format!(
+            "\"{line}\" is neither a node, a port nor a setting"
+        ));
+    };
+    let value = value.trim();
+    match name {
+        // ibsim counts on from a base that it calls ...guids; ibnetdiscover names one node
+        "switchguid" | "caguid" | "rtguid" | "switchguids" | "hcaguids" | "caguids" => {
+            let (guid, port) = match value.split_once('(') {
+                Some((guid, port)) => (guid, port.strip_suffix(')')),
+                None => (value, None),
+            };
+            heading.guid = Some(hex(guid)?);
+            heading.port_guid = port.map(hex).transpose()?;
+        }
+        "width" => heading.width = Some(width_mask(value)?),
+        "speed" => heading.speed = Some(speed_mask(value)?),
+        "extspeed" => heading.speed = extended_mask(value)?.or(heading.speed),
+        "vendid" | "devid" | "sysimgguid" => drop(hex(value)?),
+        _ => return Err(format!("nothing is known of \"{name}\"")),
+    }
+    Ok(())
+}
+
+fn hex(text: &str) -> Result<Guid, String> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let value = u64::from_str_radix(digits, 16);
+    value
+        .map(Guid)
+        .map_err(|_| format!("\"{text}\" is no GUID"))
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is no number"))
+}
+
+fn width_mask(text: &str) -> Result<Width, String> {
+    let mask = number(text)?;
+    let best = Width::ALL.into_iter().rev();
+    let mut best = best.filter(|width| mask & u32::from(width.bit()) != 0 && mask < 32);
+    best.next()
+        .ok_or_else(|| format!("{mask} is no mask of widths (1: 1x, 2: 4x, 4: 8x, 8: 12x, 16: 2x)"))
+}
+
+fn speed_mask(text: &str) -> Result<Speed, String> {
+    match number(text)? {
+        0 | 4..=7 => Ok(Speed::Qdr),
+        2 | 3 => Ok(Speed::Ddr),
+        1 => Ok(Speed::Sdr),
+        mask => Err(format!(
+            "{mask} is no mask of speeds (1: SDR, 2: DDR, 4: QDR)"
+        )),
+    }
+}
+
+fn extended_mask(text: &str) -> Result<Option<Speed>, String> {
+    match number(text)? {
+        0 => Ok(None),
+        1 => Ok(Some(Speed::Fdr)),
+        2 | 3 => Ok(Some(Speed::Edr)),
+        4..=7 => Ok(Some(Speed::Hdr)),
+        8..=15 => Ok(Some(Speed::Ndr)),
+        mask => Err(format!(
+            "{mask} is no mask of extended speeds (1: FDR, 2: EDR, 4: HDR, 8: NDR)"
+        )),
+    }
+}
+
+/// What stands between the next two quotation marks, and what comes after.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once('"')?;
+    rest.split_once('"')
+}
+
+fn block<'a>(line: &'a str, number_: usize, heading: &Heading) -> Result<Block<'a>, String> {
+    let kind = match word(line) {
+        "Switch" => NodeKind::Switch,
+        "Rt" => NodeKind::Router,
+        _ => NodeKind::Ca,
+    };
+    let before = line[word(line).len()..]
+        .split('"')
+        .next()
+        .unwrap_or_default();
+    let ports = number(before.trim())?;
+    let (id, rest) = quoted(line).ok_or("the node has no name in quotation marks")?;
+    let comment = rest.split_once('#').map_or("", |(_, comment)| comment);
+    Ok(Block {
+        line: number_,
+        kind,
+        id,
+        called: quoted(comment).map(|(name, _)| name),
+        ports,
+        guid: heading.guid,
+        port_guid: heading.port_guid,
+        enhanced_port0: comment.contains("enhanced port 0"),
+        plugs: Vec::new(),
+    })
+}
+
+fn plug<'a>(
+    line: &'a str,
+    number_: usize,
+    kind: NodeKind,
+    heading: &Heading,
+) -> Result<Plug<'a>, String> {
+    let (port, rest) = bracketed(line, '[', ']').ok_or("a port is written [1]")?;
+    let (guid, rest) = match bracketed(rest, '(', ')') {
+        Some((guid, rest)) => (Some(hex(guid)?), rest),
+        None => (None, rest),
+    };
+    let (remote, rest) = quoted(rest).ok_or("the port's peer has no name in quotation marks")?;
+    if remote.starts_with('@') {
+        return Err("aliases of ports are not understood".into());
+    }
+    let (remote_port, rest) = match bracketed(rest, '[', ']') {
+        Some((port, rest)) => (number(port)?, rest),
+        None => (1, rest),
+    };
+    let mut plug = Plug {
+        line: number_,
+        port: number(port)?,
+        guid: guid.filter(|_| kind != NodeKind::Switch),
+        remote,
+        remote_port,
+        width: heading.width,
+        speed: heading.speed,
+    };
+    let (options, comment) = rest.split_once('#').unwrap_or((rest, ""));
+    for option in options.split_whitespace() {
+        match option.split_once('=') {
+            Some(("w", mask)) => plug.width = Some(width_mask(mask)?),
+            Some(("s", mask)) => plug.speed = Some(speed_mask(mask)?),
+            Some(("e", mask)) => plug.speed = extended_mask(mask)?.or(plug.speed),
+            // the peer port's GUID, as ibnetdiscover prints it
+            None if option.starts_with('(') && option.ends_with(')') => {
+                hex(&option[1..option.len() - 1])?;
+            }
+            _ => return Err(format!("\"{option}\" is no option of a port")),
+        }
+    }
+    // "name" lid 7 4xQDR
+    if let Some((width, speed)) = comment
+        .split_whitespace()
+        .rev()
+        .find_map(|word| rate(word.trim_end_matches(',')))
+    {
+        (plug.width, plug.speed) = (Some(width), Some(speed));
+    }
+    Ok(plug)
+}
+
+/// `[1]` at the beginning: what is inside, and what comes after.
+fn bracketed(text: &str, from: char, to: char) -> Option<(&str, &str)> {
+    text.trim_start().strip_prefix(from)?.split_once(to)
+}
+
+/// `4xQDR`.
+fn rate(text: &str) -> Option<(Width, Speed)> {
+    let at = text.find('x')? + 1;
+    let (width, speed) = text.split_at(at);
+    Some((width.parse().ok()?, speed.parse().ok()?))
+}
+
+fn build(blocks: &[Block<'_>]) -> Result<Topology, NetlistError> {
+    let at = |line: usize| {
+        move |error: TopologyError| NetlistError {
+            line,
+            why: error.to_string(),
+        }
+    };
+    // switches are often called after their maker, all alike: then their identifiers name them
+    let mut called = BTreeMap::new();
+    for name in blocks.iter().filter_map(|block| block.called) {
+        *called.entry(name).or_insert(0) += 1;
+    }
+    let ids: BTreeSet<&str> = blocks.iter().map(|block| block.id).collect();
+    let mut new = Builder::new();
+    let mut by_id = BTreeMap::new();
+    for block in blocks {
+        let fits = |name: &&str| {
+            called.get(name) == Some(&1)
+                && !name.is_empty()
+                && (*name == block.id || !ids.contains(name))
+        };
+        let port_guid = match block.kind {
+            NodeKind::Switch => block.port_guid,
+            // that of its first port, counted back from any
+            _ => block.plugs.iter().find_map(|plug| {
+                let back = u64::from(plug.port).checked_sub(1)?;
+                plug.guid?.0.checked_sub(back).map(Guid)
+            }),
+        };
+        let node = NewNode {
+            name: block.called.filter(fits).unwrap_or(block.id),
+            ports: block.ports,
+            guid: block.guid,
+            port_guid,
+            enhanced_port0: block.enhanced_port0,
+        };
+        let id = new.node(block.kind, node).map_err(at(block.line))?;
+        if by_id.insert(block.id, id).is_some() {
+            return Err(at(block.line)(TopologyError::NameTwice(
+                block.id.to_owned(),
+            )));
+        }
+    }
+    join(blocks, &mut new, &by_id)?;
+    new.finish().map_err(at(0))
+}
+
+/// What one end says of its cable.
+struct End {
+    line: usize,
+    peer: PortId,
+    width: Option<Width>,
+    speed: Option<Speed>,
+}
+
+fn join(
+    blocks: &[Block<'_>],
+    new: &mut Builder,
+    by_id: &BTreeMap<&str, NodeId>,
+) -> Result<(), NetlistError> {
+    let mut ends: BTreeMap<PortId, End> = BTreeMap::new();
+    let mut order = Vec::new();
+    for (block, node) in blocks.iter().zip((0..).map(NodeId)) {
+        for plug in &block.plugs {
+            let wrong = |error: TopologyError| NetlistError {
+                line: plug.line,
+                why: error.to_string(),
+            };
+            let here = new.port(node, plug.port).map_err(wrong)?;
+            let remote = by_id.get(plug.remote).copied();
+            let remote =
+                remote.ok_or_else(|| wrong(TopologyError::NoSuchNode(plug.remote.into())))?;
+            let peer = new.port(remote, plug.remote_port).map_err(wrong)?;
+            let twice = || TopologyError::PortTwice {
+                name: blocks[node.0 as usize].id.to_owned(),
+                port: here.port,
+            };
+            let end = End {
+                line: plug.line,
+                peer,
+                width: plug.width,
+                speed: plug.speed,
+            };
+            if ends.insert(here, end).is_some() {
+                return Err(wrong(twice()));
+            }
+            order.push(here);
+        }
+    }
+    for here in order {
+        let end = &ends[&here];
+        let back = ends.get(&end.peer);
+        if back.is_some_and(|back| back.peer == here) && end.peer < here {
+            // told of at the other end already
+            continue;
+        }
+        let wrong = |what: String| NetlistError {
+            line: end.line,
+            why: what,
+        };
+        if let Some(back) = back
+            && back.peer != here
+        {
+            let other = &blocks[end.peer.node.0 as usize].id;
+            return Err(wrong(format!(
+                "port {} of \"{other}\" is joined with another port in line {}",
+                end.peer.port, back.line
+            )));
+        }
+        let differ =
+            |a: Option<String>, b: Option<String>| matches!((a, b), (Some(a), Some(b)) if a != b);
+        let (width, speed) = back.map_or((None, None), |back| (back.width, back.speed));
+        if differ(
+            end.width.map(|w| w.to_string()),
+            width.map(|w| w.to_string()),
+        ) || differ(
+            end.speed.map(|s| s.to_string()),
+            speed.map(|s| s.to_string()),
+        ) {
+            return Err(wrong(
+                "the two ends of the cable differ in width or speed".into(),
+            ));
+        }
+        let link = Link {
+            width: end.width.or(width).unwrap_or_default(),
+            speed: end.speed.or(speed).unwrap_or_default(),
+            ..Link::default()
+        };
+        new.cable(here, end.peer, link);
+    }
+    Ok(())
+}
+
+/// Writes it, as ibsim reads it: GUIDs, widths and speeds included, latencies and errors left out, for which there are no words.
+pub fn write(topology: &Topology) -> String {
+    let mut out = String::new();
+    let count = |kind| topology.ids_of(kind).count();
+    // writing to a string does not fail
+    let _ = writeln!(
+        out,
+        "# switches {} hcas {} cables {}",
+        count(NodeKind::Switch),
+        count(NodeKind::Ca),
+        topology.cables().len()
+    );
+    for id in topology.ids() {
+        let node = topology.node(id);
+        let (guid, kind) = match node.kind {
+            NodeKind::Switch => ("switchguid", "Switch"),
+            NodeKind::Ca => ("caguid", "Ca"),
+            NodeKind::Router => ("rtguid", "Rt"),
+        };
+        let _ = write!(out, "\n{guid}={:#x}", node.guid.0);
+        if node.kind == NodeKind::Switch && node.port_guid != node.guid {
+            let _ = write!(out, "({:x})", node.port_guid.0);
+        }
+        let _ = write!(out, "\n{kind}\t{} \"{}\"", node.ports, node.name);
+        if node.enhanced_port0 {
+            let _ = write!(out, "\t# \"{}\" enhanced port 0", node.name);
+        }
+        out.push('\n');
+        for port in 1..=node.ports {
+            let here = PortId { node: id, port };
+            let (Some(cable), Some(peer)) = (topology.cable_at(here), topology.peer(here)) else {
+                continue;
+            };
+            let link = topology.cables()[cable].link;
+            let remote = topology.node(peer.node);
+            let _ = write!(out, "[{port}]");
+            if node.kind != NodeKind::Switch
+                && node.guid_of_port(port).0 != node.guid.0.wrapping_add(port.into())
+            {
+                let _ = write!(out, "({:x})", node.guid_of_port(port).0);
+            }
+            let _ = writeln!(
+                out,
+                "\t\"{}\"[{}]\t# \"{}\" {}{}",
+                remote.name, peer.port, remote.name, link.width, link.speed
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISCOVERED: &str = r#"
+vendid=0x0
+devid=0x0
+sysimgguid=0x200003
+switchguid=0x200003(200003)
+Switch	12 "S-0000000000200003"		# "Maker's switch" enhanced port 0 lid 6 lmc 0
+[1]	"S-0000000000200004"[2]		# "Maker's switch" lid 7 4xQDR
+[3]	"H-000000000010000c"[2](10000e) 		# "h3 mlx5_0" lid 12 12xFDR10
+
+switchguid=0x200004(200004)
+Switch	12 "S-0000000000200004"		# "Maker's switch" base port 0 lid 7 lmc 0
+[2]	"S-0000000000200003"[1]		# "Maker's switch" lid 6 4xQDR
+
+caguid=0x10000c
+Ca	2 "H-000000000010000c"		# "h3 mlx5_0"
+[2](10000e) 	"S-0000000000200003"[3]		# lid 12 lmc 0 "Maker's switch" lid 6 12xFDR10
+"#;
+
+    #[test]
+    fn what_ibnetdiscover_prints_is_read() {
+        let read = parse(DISCOVERED).unwrap();
+        let names: Vec<_> = read.nodes().iter().map(|node| &node.name[..]).collect();
+        let twice = ["S-0000000000200003", "S-0000000000200004", "h3 mlx5_0"];
+        assert_eq!(names, twice, "what two are called names neither");
+        let host = read.find("h3 mlx5_0").unwrap();
+        assert_eq!(read.node(host).port_guid, Guid(0x10_000d));
+        assert!(read.nodes()[0].enhanced_port0 && !read.nodes()[1].enhanced_port0);
+        let at = PortId {
+            node: host,
+            port: 2,
+        };
+        let link = read.cables()[read.cable_at(at).unwrap()].link;
+        assert_eq!((link.width, link.speed), (Width::X12, Speed::Fdr10));
+        assert_eq!(read.cables().len(), 2);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let read = parse(DISCOVERED).unwrap();
+        let again = parse(&write(&read)).unwrap();
+        assert_eq!(again, read);
+    }
+
+    #[test]
+    fn a_cable_told_of_at_one_end_is_one() {
+        let read = parse("Switch 8 \"a\"\n[3] \"b\" w=3 s=7\n\nHca 1 \"b\"\n").unwrap();
+        assert_eq!(read.cables().len(), 1);
+        let link = read.cables()[0].link;
+        assert_eq!((link.width, link.speed), (Width::X4, Speed::Qdr));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, line, word) in [
+            ("Switch 8 \"a\"\n[9] \"a\"[1]\n", 2, "no port 9"),
+            ("Switch 8 \"a\"\n[1] \"c\"[1]\n", 2, "no node \"c\""),
+            ("Switch 8 \"a\"\n[1] \"a\"[1]\n", 0, "with itself"),
+            (
+                "Switch 8 \"a\"\n[1] \"a\"[2]\n[1] \"a\"[3]\n",
+                3,
+                "two cables",
+            ),
+            ("[1] \"a\"\n", 1, "before any node"),
+            ("Switch x \"a\"\n", 1, "no number"),
+            ("Switch 300 \"a\"\n", 1, "1 to 254"),
+            ("Switch 3 a\n", 1, "no number"),
+            ("include more\n", 1, "order to ibsim"),
+            ("colour=3\n", 1, "nothing is known"),
+            ("hello\n", 1, "neither"),
+            ("Switch 3 \"a\"\n\nSwitch 3 \"a\"\n", 3, "two nodes"),
+            (
+                "Switch 3 \"a\"\n[1] \"b\"[1]\n\nSwitch 3 \"b\"\n[1] \"a\"[2]\n",
+                2,
+                "another port in line 5",
+            ),
+            (
+                "Switch 3 \"a\"\n[1] \"b\"[1] w=2\n\nSwitch 3 \"b\"\n[1] \"a\"[1] w=8\n",
+                2,
+                "differ",
+            ),
+            (
+                "caguid=0x1\nCa 1 \"a\"\n\ncaguid=0x1\nCa 1 \"b\"\n",
+                0,
+                "0x0000000000000001",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.why.contains(word), "{text:?}: {error}");
+            assert_eq!(error.line, line, "{text:?}: {error}");
+        }
+    }
+}
