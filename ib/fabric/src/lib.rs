@@ -1,6 +1,16 @@
 //! Links with credits and virtual lanes, switches, congestion control: the machines of a fabric, in anybody's time.
 //!
 //! Owns what a link and a switch do to packets, and the counters of ports. Must not know who computes routes; has no clock, no socket and no
-//! randomness of its own.
+//! randomness of its own: time and seeds come from the caller.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod arbiter;
+pub mod credit;
+mod frame;
+mod random;
+mod time;
+
+pub use frame::{Frame, FrameKind};
+pub use random::Random;
+pub use time::{LinkRate, Time};
