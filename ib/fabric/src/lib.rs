@@ -1,6 +1,6 @@
 //! Links with credits and virtual lanes, switches, congestion control: the machines of a fabric, in anybody's time.
 //!
-//! Owns what a link and a switch do to packets, and the counters of ports. Must not know who computes routes; has no clock, no socket and no
+//! Owns what a link and a switch do to packets, the counters of ports, and the agents that subnet managers talk with ([`manage`]). Must not know who computes routes; has no clock, no socket and no
 //! randomness of its own: time and seeds come from the caller.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -8,6 +8,7 @@
 pub mod arbiter;
 pub mod credit;
 mod frame;
+pub mod manage;
 mod random;
 mod time;
 

@@ -1,0 +1,384 @@
+//! How management packets of queue pair 0 find their way: by the list of ports that they carry (IBA 14.2.2), or by the LIDs that a
+//! manager has given.
+//!
+//! Owns the nodes of a fabric and the state of its cables. A packet is carried to its end in one call: lane 15 has no credits, and its time
+//! is nobody's business here. Must not know who waits for an answer: what is for a manager is handed out as a [`Delivery`].
+//!
+//! A route whose ends are LIDs (DrSLID or DrDLID not permissive) is let go of: no manager that we know sends one.
+
+use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
+use ferriband_wire::Lid;
+use ferriband_wire::attributes::{PhysState, PortState};
+use ferriband_wire::mad::Method;
+use ferriband_wire::smp::{Direction, MAX_HOPS, Route, Smp, attribute};
+
+use super::node::Node;
+use crate::Time;
+
+/// Nodes that a packet visits at the most: there and back by the longest list of ports, and twice by LIDs.
+const MOST_VISITS: usize = 4 * (MAX_HOPS as usize + 1);
+
+/// Where managers and agents are: an adapter's port, or port 0 of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// The node.
+    pub node: NodeId,
+    /// Its port; 0 in a switch.
+    pub port: u8,
+}
+
+/// A packet for whoever manages at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Where it has come to.
+    pub at: Place,
+    /// It.
+    pub smp: Smp,
+    /// The LID that it came from.
+    pub slid: Lid,
+    /// The LID that it went to.
+    pub dlid: Lid,
+}
+
+/// A fabric as its managers see it.
+#[derive(Clone, Debug)]
+pub struct Plane {
+    topology: Topology,
+    nodes: Vec<Node>,
+    /// For each cable: it carries nothing.
+    cut: Vec<bool>,
+    /// For each node: it is switched off.
+    off: Vec<bool>,
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    smp: Smp,
+    slid: Lid,
+    dlid: Lid,
+}
+
+/// What becomes of a packet at a node.
+enum Step {
+    /// It leaves by this port.
+    Leave(u8),
+    /// It has come to its end, which it came to by this port.
+    Here(u8),
+    /// It is let go of.
+    Gone,
+}
+
+impl Plane {
+    /// All nodes switched on, all cables plugged in, nobody has managed anything yet.
+    pub fn new(topology: Topology) -> Plane {
+        let link = |node, port| {
+            let cable = topology.cable_at(PortId { node, port })?;
+            Some(topology.cables()[cable].link)
+        };
+        let nodes = topology
+            .ids()
+            .map(|id| Node::new(topology.node(id), |port| link(id, port)))
+            .collect();
+        Plane {
+            nodes,
+            cut: vec![false; topology.cables().len()],
+            off: vec![false; topology.nodes().len()],
+            topology,
+        }
+    }
+
+    /// What it was made from.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// A node's state.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Cuts a cable, or joins it again. `cable` is an index of the topology's.
+    pub fn set_cable(&mut self, cable: usize, whole: bool) {
+        self.cut[cable] = !whole;
+        self.see_cable(cable);
+    }
+
+    /// Switches a node off: all its links go down and what it was told is forgotten. Or on again.
+    pub fn set_power(&mut self, id: NodeId, on: bool) {
+        let at = id.0 as usize;
+        if self.off[at] != on {
+            return;
+        }
+        self.off[at] = !on;
+        let topology = &self.topology;
+        let link = |port| {
+            let cable = topology.cable_at(PortId { node: id, port })?;
+            Some(topology.cables()[cable].link)
+        };
+        self.nodes[at] = Node::new(topology.node(id), link);
+        for port in 1..=self.nodes[at].port_count() {
+            if let Some(cable) = self.topology.cable_at(PortId { node: id, port }) {
+                self.see_cable(cable);
+            }
+        }
+    }
+
+    /// Both ends of a cable find out whether it joins them.
+    fn see_cable(&mut self, cable: usize) {
+        let ends = self.topology.cables()[cable].ends;
+        let able = |end: &PortId| {
+            let at = end.node.0 as usize;
+            let phys = self.nodes[at].ports[usize::from(end.port)].info.phys_state;
+            !self.off[at] && !matches!(phys, PhysState::DISABLED | PhysState::SLEEP)
+        };
+        let up = !self.cut[cable] && ends.iter().all(able);
+        for end in ends {
+            self.nodes[end.node.0 as usize].link_changes(end.port, up);
+        }
+    }
+
+    /// Sends a packet from a place, by its own route or, if it has none, to `dlid`; and carries it, and what an agent answers, to
+    /// the end. What is for managers is put into `out`.
+    pub fn send(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, out: &mut Vec<Delivery>) {
+        let Some(node) = self.nodes.get(from.node.0 as usize) else {
+            return;
+        };
+        if self.off[from.node.0 as usize] || usize::from(from.port) >= node.ports.len() {
+            return;
+        }
+        let slid = node.ports[usize::from(from.port)].info.lid;
+        let flight = Flight { smp, slid, dlid };
+        self.depart(now, from, flight, out);
+    }
+
+    /// From a manager or an agent into the fabric.
+    fn depart(&mut self, now: Time, from: Place, mut flight: Flight, out: &mut Vec<Delivery>) {
+        let node = &self.nodes[from.node.0 as usize];
+        let is_switch = node.kind == NodeKind::Switch;
+        let step = match &mut flight.smp.route {
+            Route::Lid if node.port_of_lid(flight.dlid).is_some() => Step::Here(from.port),
+            Route::Lid => match &node.switch {
+                Some(tables) => tables.port_of(flight.dlid).map_or(Step::Gone, Step::Leave),
+                None => Step::Leave(from.port),
+            },
+            Route::Directed(route)
+                if (route.dr_slid, route.dr_dlid) != (Lid::PERMISSIVE, Lid::PERMISSIVE) =>
+            {
+                Step::Gone
+            }
+            Route::Directed(route) => match route.direction {
+                Direction::Outbound if route.hop_pointer != 0 => Step::Gone,
+                Direction::Outbound if route.hop_count == 0 => {
+                    route.hop_pointer = 1;
+                    Step::Here(from.port)
+                }
+                Direction::Outbound => {
+                    route.hop_pointer = 1;
+                    Step::Leave(route.initial_path[1])
+                }
+                Direction::Returning if route.hop_pointer != route.hop_count + 1 => Step::Gone,
+                Direction::Returning if route.hop_count == 0 => {
+                    route.hop_pointer = 0;
+                    Step::Here(from.port)
+                }
+                Direction::Returning => {
+                    route.hop_pointer -= 1;
+                    Step::Leave(route.return_path[usize::from(route.hop_pointer)])
+                }
+            },
+        };
+        match step {
+            // an adapter's packet leaves by its own port, whatever its list says
+            Step::Leave(port) if !is_switch && port != from.port => {}
+            Step::Leave(port) => self.travel(
+                now,
+                PortId {
+                    node: from.node,
+                    port,
+                },
+                flight,
+                out,
+            ),
+            Step::Here(port) => self.deliver(
+                now,
+                Place {
+                    node: from.node,
+                    port,
+                },
+                flight,
+                out,
+            ),
+            Step::Gone => {}
+        }
+    }
+
+    /// From the port that it leaves by until it has come to its end.
+    fn travel(&mut self, now: Time, by: PortId, mut flight: Flight, out: &mut Vec<Delivery>) {
+        let mut by = by;
+        for _ in 0..MOST_VISITS {
+            let Some(came) = self.across(by) else { return };
+            let node = &self.nodes[came.node.0 as usize];
+            match visit(node, came.port, &mut flight) {
+                Step::Leave(port) => {
+                    by = PortId {
+                        node: came.node,
+                        port,
+                    };
+                }
+                Step::Here(port) => {
+                    let node = came.node;
+                    return self.deliver(now, Place { node, port }, flight, out);
+                }
+                Step::Gone => return,
+            }
+        }
+    }
+
+    /// The other end of a port's link, if that carries management packets.
+    fn across(&self, by: PortId) -> Option<PortId> {
+        let cable = self.topology.cable_at(by)?;
+        let peer = self.topology.peer(by)?;
+        let lives = |end: PortId| {
+            let node = end.node.0 as usize;
+            !self.off[node]
+                && self.nodes[node].ports[usize::from(end.port)].info.state != PortState::DOWN
+        };
+        (!self.cut[cable] && lives(by) && lives(peer)).then_some(peer)
+    }
+
+    /// At its end: the agent answers, or whoever manages there gets it.
+    fn deliver(&mut self, now: Time, at: Place, flight: Flight, out: &mut Vec<Delivery>) {
+        let Flight { smp, slid, dlid } = flight;
+        let managers = smp.method.is_response()
+            || smp.method == Method::TRAP
+            || smp.attribute == attribute::SM_INFO;
+        if managers {
+            out.push(Delivery {
+                at,
+                smp,
+                slid,
+                dlid,
+            });
+            return;
+        }
+        let number = at.node.0 as usize;
+        let before = self.nodes[number]
+            .ports
+            .get(usize::from(meant(&smp)))
+            .map(link_of);
+        let Some(mut answer) = self.nodes[number].answer(now, at.port, &smp) else {
+            return;
+        };
+        if smp.method == Method::SET && smp.attribute == attribute::PORT_INFO {
+            self.follow(at, &smp, before);
+        }
+        if let Route::Directed(route) = &mut answer.route {
+            route.direction = Direction::Returning;
+        }
+        let back = Flight {
+            smp: answer,
+            slid: dlid,
+            dlid: slid,
+        };
+        // from the port that it came by: for a switch, of the list as well as of the LID
+        let from = match self.nodes[number].kind {
+            NodeKind::Switch => Place { port: 0, ..at },
+            _ => at,
+        };
+        self.depart(now, from, back, out);
+    }
+
+    /// A port was told to take its link down, or to try again: the other end sees it.
+    fn follow(&mut self, at: Place, smp: &Smp, before: Option<(PortState, PhysState)>) {
+        let port = match meant(smp) {
+            0 => at.port,
+            port => port,
+        };
+        let here = PortId {
+            node: at.node,
+            port,
+        };
+        let Some(cable) = self.topology.cable_at(here) else {
+            return;
+        };
+        let number = at.node.0 as usize;
+        let now = link_of(&self.nodes[number].ports[usize::from(port)]);
+        if port == 0 || before == Some(now) {
+            return;
+        }
+        match now {
+            // trained anew: both ends begin again
+            (PortState::INIT, PhysState::LINK_UP) => {
+                let peer = self.topology.peer(here);
+                if let Some(peer) = peer {
+                    let other = &mut self.nodes[peer.node.0 as usize];
+                    other.link_changes(peer.port, false);
+                }
+                self.see_cable(cable);
+            }
+            (_, PhysState::LINK_UP) => {}
+            _ => self.see_cable(cable),
+        }
+    }
+}
+
+/// The port that a PortInfo's modifier names.
+fn meant(smp: &Smp) -> u8 {
+    u8::try_from(smp.attribute_modifier).unwrap_or(0)
+}
+
+fn link_of(port: &super::Port) -> (PortState, PhysState) {
+    (port.info.state, port.info.phys_state)
+}
+
+/// What a node's management interface does with a packet that came by a port.
+fn visit(node: &Node, came_by: u8, flight: &mut Flight) -> Step {
+    let is_switch = node.kind == NodeKind::Switch;
+    let Route::Directed(route) = &mut flight.smp.route else {
+        return by_lid(node, came_by, flight.dlid);
+    };
+    match route.direction {
+        Direction::Outbound if route.hop_pointer == 0 || route.hop_pointer > route.hop_count => {
+            Step::Gone
+        }
+        Direction::Outbound => {
+            let last = route.hop_pointer == route.hop_count;
+            if !last && !is_switch {
+                return Step::Gone;
+            }
+            route.return_path[usize::from(route.hop_pointer)] = came_by;
+            route.hop_pointer += 1;
+            match last {
+                true => Step::Here(came_by),
+                false => Step::Leave(route.initial_path[usize::from(route.hop_pointer)]),
+            }
+        }
+        Direction::Returning if route.hop_pointer >= 2 && route.hop_pointer <= route.hop_count => {
+            if !is_switch {
+                return Step::Gone;
+            }
+            route.hop_pointer -= 1;
+            Step::Leave(route.return_path[usize::from(route.hop_pointer)])
+        }
+        Direction::Returning if route.hop_pointer == 1 => {
+            route.hop_pointer = 0;
+            Step::Here(if is_switch { 0 } else { came_by })
+        }
+        Direction::Returning => Step::Gone,
+    }
+}
+
+fn by_lid(node: &Node, came_by: u8, dlid: Lid) -> Step {
+    if let Some(port) = node.port_of_lid(dlid) {
+        return Step::Here(if node.kind == NodeKind::Switch {
+            came_by
+        } else {
+            port
+        });
+    }
+    match &node.switch {
+        Some(tables) => tables.port_of(dlid).map_or(Step::Gone, Step::Leave),
+        None => Step::Gone,
+    }
+}
