@@ -13,6 +13,7 @@ BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2
 BENCH_PACKAGES = perftest strace
+LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
 # Arguments of `make stress`, see scripts/stress.
@@ -32,7 +33,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi soak stress bench interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-launch soak stress bench interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -64,6 +65,10 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
 	$(need) python3-dev python3-venv
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
+
+test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
+	$(need) $(LAUNCH_PACKAGES)
+	@FERRIBAND=$(FERRIBAND) scripts/mpi-launch-tests $(LAUNCH) || [ $$? -eq 77 ]
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)

@@ -60,10 +60,27 @@ pub enum Command {
     /// that is not zero (128 and the signal for a rank that was killed). When a rank aborts, is killed or ends without MPI_Finalize, the
     /// others are ended, too. The command is called mpirun and mpiexec as well, where those names lead to this program.
     #[command(
-        after_help = "Examples:\n  mpicc hello.c -o hello && ferriband mpirun -n 4 ./hello\n  ferriband mpirun -n 2 --tag-output ./a.out\n\n\
+        after_help = "Examples:\n  mpicc hello.c -o hello && ferriband mpirun -n 4 ./hello\n  ferriband mpirun -n 2 --tag-output ./a.out\n  \
+        ferriband mpirun -n 1 ./server : -n 3 ./client\n\n\
+        What users of other launchers write is understood: -np, -x NAME=VALUE, -genv NAME VALUE, -bind-to, -wd, --oversubscribe.\n\
         The libraries are found as `run` finds them."
     )]
     Mpirun(MpirunArgs),
+    /// Show which MPI this is, what is set and by whom, and which functions it offers
+    ///
+    /// Settings come from the command line of mpirun (--set), from the environment (FERRIBAND_MPI_NAME), from the settings file
+    /// (~/.config/ferriband/mpi.conf, XDG_CONFIG_HOME; FERRIBAND_MPI_SETTINGS names another), and by default, in this order.
+    MpiInfo(MpiInfoArgs),
+    /// Run an MPI job and write its timeline: calls, messages, and how long calls took
+    ///
+    /// Each rank writes its calls and messages to a file of bounded length, which is mapped, so that a rank that is killed leaves what it wrote. When
+    /// the job has ended they become one timeline: Chrome's and Perfetto's JSON with an arrow for each message, and on request an HTML page. Printed are
+    /// quantiles of the calls' durations. Any launcher will do whose ranks run on Ferriband's MPI. The exit status is the job's.
+    #[command(
+        after_help = "Examples:\n  ferriband trace -- mpirun -n 4 ./a.out\n  ferriband trace --html a.html -- mpiexec.hydra -n 4 ./a.out\n  \
+        FERRIBAND_MPI_TRACE=/shared/dir srun --mpi=pmi2 -n 64 ./a.out; ferriband trace --merge /shared/dir"
+    )]
+    Trace(TraceArgs),
     /// Print the settings of `run` for a shell: eval "$(ferriband env)"
     Env {
         /// As of `run`.
@@ -736,21 +753,75 @@ pub struct SimArgs {
     pub jobs: Option<u16>,
 }
 
+/// What holds for one of a job's programs.
+#[derive(Args, Clone)]
+pub struct AppArgs {
+    /// Number of ranks of the program.
+    #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 1)]
+    pub ranks: u32,
+    /// Set a variable of the ranks' environment. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub env: Vec<String>,
+    /// Directory that the ranks begin in.
+    #[arg(long, value_name = "DIR")]
+    pub wdir: Option<PathBuf>,
+    /// The program and its arguments. After a word of a colon alone another program of the same job may follow, with -n, --env and --wdir of its own.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// A program that follows a colon.
+#[derive(Parser)]
+#[command(name = "mpirun", no_binary_name = true, disable_help_flag = true)]
+pub struct NextApp {
+    /// It.
+    #[command(flatten)]
+    pub app: AppArgs,
+}
+
 /// Arguments of `mpirun`.
 #[derive(Args)]
 pub struct MpirunArgs {
-    /// Number of ranks.
-    #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 1)]
-    pub ranks: u32,
+    /// The first program.
+    #[command(flatten)]
+    pub app: AppArgs,
     /// Put the rank before each line that it writes.
-    #[arg(long)]
+    #[arg(short = 'l', long, alias = "prepend-rank")]
     pub tag_output: bool,
     /// Who gets the standard input: none, all, or a rank.
     #[arg(long, value_name = "WHO", default_value = "0", value_parser = stdin_to)]
     pub stdin: StdinTo,
-    /// Where ranks may run.
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "none")]
+    /// Where ranks may run; also --bind-to.
+    #[arg(
+        long,
+        alias = "bind-to",
+        value_enum,
+        value_name = "WHERE",
+        default_value = "none"
+    )]
     pub bind: Binding,
+    /// Say on standard error which cores each rank may use.
+    #[arg(long)]
+    pub report_bindings: bool,
+    /// Set one of the library's settings, see `ferriband mpi-info`. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<String>,
+    /// Ranks on other machines: this launcher has none.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "HOSTS",
+        aliases = ["host", "hosts", "machinefile", "machine", "ppn", "npernode", "map-by"]
+    )]
+    pub hostfile: Option<String>,
+    /// Write what became of each rank to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// How ranks of this machine reach one another.
     #[arg(long, value_enum, value_name = "WAY")]
     pub same_host: Option<SameHost>,
@@ -758,21 +829,52 @@ pub struct MpirunArgs {
     /// do that).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub netns: Vec<String>,
-    /// Set a variable of the ranks' environment. May be repeated.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
-    pub env: Vec<String>,
-    /// Directory that the ranks begin in.
-    #[arg(long, value_name = "DIR")]
-    pub wdir: Option<PathBuf>,
     /// End the job after this time, in seconds, with status 124.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
     pub timeout: Option<f64>,
-    /// The program and its arguments.
+}
+
+/// Arguments of `mpi-info`.
+#[derive(Args)]
+pub struct MpiInfoArgs {
+    /// Show what a setting would do, as `mpirun --set` sets it. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<String>,
+    /// Name the functions that are not offered.
+    #[arg(long)]
+    pub functions: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Arguments of `trace`.
+#[derive(Args)]
+pub struct TraceArgs {
+    /// File for the timeline, in the form that Perfetto and Chrome read.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    pub output: PathBuf,
+    /// Write a picture as well: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Events that there is room for in each rank's trace, of 32 bytes; later ones are written over the oldest. A call is two events, a message one at each end.
+    #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u64).range(16..=1 << 26))]
+    pub events: u64,
+    /// Keep what the ranks write, in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// Run nothing: read what ranks have written to this directory (FERRIBAND_MPI_TRACE), for example on several hosts.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
+    pub merge: Option<PathBuf>,
+    /// Print the durations as JSON.
+    #[command(flatten)]
+    pub json: JsonFlag,
+    /// mpirun and its arguments, or another launcher and its.
     #[arg(
-        required = true,
+        required_unless_present = "merge",
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "PROGRAM"
+        value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
 }
@@ -811,6 +913,7 @@ pub enum StdinTo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Binding {
     /// Each on a core of its own, if there are enough.
+    #[value(aliases = ["hwthread", "cpu"])]
     Core,
     /// Where the system likes.
     None,

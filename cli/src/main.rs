@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line; where this program is called by the name of an MPI launcher, with what that name means. Launchers also know `-np`.
+/// The command line; where this program is called by the name of an MPI launcher, with what that name means, and what users of others write.
 fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = args.collect();
     let is_launcher = words
@@ -56,11 +56,13 @@ fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     if is_launcher {
         words.insert(1, "mpirun".into());
     }
-    if words.get(1).is_some_and(|word| word == "mpirun")
-        && let Some(word) = words.get_mut(2)
-        && word == "-np"
+    if words
+        .get(1)
+        .is_some_and(|word| word == "mpirun" || word == "mpiexec")
     {
-        *word = "-n".into();
+        let rest = words.split_off(2);
+        words[1] = "mpirun".into();
+        words.extend(mpi::words::own(rest));
     }
     words
 }
@@ -73,6 +75,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             command,
         } => launch::run(&adapter, &fault, &command),
         Command::Mpirun(args) => mpi::command(&args),
+        Command::MpiInfo(args) => mpi::info::command(&args),
+        Command::Trace(args) => mpi::trace::command(&args),
         Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),

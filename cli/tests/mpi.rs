@@ -1,5 +1,8 @@
 //! C programs, compiled by our mpicc, as ranks under `ferriband mpirun`: they check themselves what they receive.
 
+#[path = "mpi/launch.rs"]
+mod launch;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;

@@ -3,15 +3,22 @@
 //! Owns: the job's segment and bells, the ranks' processes, their output and input, signals, and what becomes of the others when one fails. Nothing
 //! of a job lies in a file system: the segment is a memfd, the bells are eventfds, and the ranks die with this process.
 
+mod apps;
+pub mod info;
 mod input;
 mod output;
 mod ranks;
+mod report;
 mod share;
 mod signals;
+pub mod trace;
+pub mod words;
 
 use crate::args::{MpirunArgs, StdinTo};
 use crate::failure::Failure;
 use crate::launch;
+use apps::Apps;
+use ferriband_mpi_proto::settings::variable;
 use ranks::{End, Rank, Started};
 use share::Share;
 use signals::Signals;
@@ -27,13 +34,26 @@ const TIMED_OUT: u8 = 124;
 
 /// Runs the job; its status is the first of a rank that is not zero.
 pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
+    if let Some(hosts) = &args.hostfile {
+        return Err(Failure::new(format!(
+            "ranks on other machines ({hosts}): this launcher starts ranks of one machine only"
+        ))
+        .remedy("the same program runs under mpiexec.hydra, prterun, Open MPI's mpirun and srun --mpi=pmi2, which know of hosts")
+        .status(2));
+    }
+    let begun = Instant::now();
+    // What means nothing is said here once, and not by each rank.
+    let settings_of_job = settings(args)?;
+    let apps = Apps::of(args)?;
+    let count = apps.ranks();
     let cores = ranks::cores()?;
-    ranks::allow_descriptors(args.ranks);
-    let share = Share::make(args.ranks)?;
+    ranks::allow_descriptors(count);
+    let share = Share::make(count)?;
     let signals = Signals::take()?;
     ranks::adopt_orphans();
     let mut job = Job {
         args,
+        apps: &apps,
         share: &share,
         signals,
         ranks: Vec::new(),
@@ -45,12 +65,14 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     let hosts = ranks::hosts(&args.netns)?;
     let host_of = |rank: u32| rank as usize % hosts.len().max(1);
     // All of them before the first rank runs, which asks about each.
-    for rank in 0..args.ranks {
+    for rank in 0..count {
         share.set_host(rank, host_of(rank) as u32)?;
     }
-    for rank in 0..args.ranks {
+    for rank in 0..count {
         let started = Started {
             settings: &settings,
+            chosen: &settings_of_job,
+            apps: &apps,
             cores: &cores,
             netns: hosts.get(host_of(rank)),
             mask: job.signals.mask(),
@@ -71,11 +93,29 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     if let Some(cause) = &job.cause {
         eprintln!("ferriband mpirun: {cause}");
     }
+    if let Some(path) = &args.report {
+        job.report(path, begun.elapsed())?;
+    }
     Ok(ExitCode::from(job.status))
+}
+
+/// What `--set` and `--same-host` set, as variables of the ranks' environment.
+fn settings(args: &MpirunArgs) -> Result<Vec<(String, String)>, Failure> {
+    let mut pairs = args.set.clone();
+    if let Some(way) = args.same_host {
+        pairs.push(format!("same_host={}", way.setting()));
+    }
+    info::check(&pairs)?;
+    Ok(pairs
+        .iter()
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (variable(name), value.to_owned()))
+        .collect())
 }
 
 struct Job<'a> {
     args: &'a MpirunArgs,
+    apps: &'a Apps,
     share: &'a Share,
     signals: Signals,
     ranks: Vec<Rank>,
@@ -193,6 +233,7 @@ impl Job<'_> {
                 continue;
             };
             self.ranks[index].end = Some(end);
+            self.ranks[index].ended = Some(Instant::now());
             self.note(end.status());
             let life = self.share.life(index as u32);
             if self.ending.is_some() {

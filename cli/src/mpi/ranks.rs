@@ -1,11 +1,12 @@
 //! The processes of the ranks.
 
+use super::apps::Apps;
 use super::output::{Stream, To};
 use super::share::Share;
 use crate::args::{Binding, MpirunArgs};
 use crate::failure::Failure;
 use crate::launch;
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, SAME_HOST};
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, PROGRAM};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 /// A rank's process.
 pub struct Rank {
@@ -20,6 +22,12 @@ pub struct Rank {
     pub pid: libc::pid_t,
     /// How it has ended, if it has.
     pub end: Option<End>,
+    /// When it was started,
+    pub started: Instant,
+    /// and when its end was seen.
+    pub ended: Option<Instant>,
+    /// Cores that it may use.
+    pub cores: Vec<usize>,
     number: u32,
     out: Stream<ChildStdout>,
     err: Stream<ChildStderr>,
@@ -30,6 +38,10 @@ pub struct Rank {
 pub struct Started<'a> {
     /// Environment.
     pub settings: &'a [(&'static str, OsString)],
+    /// The library's settings that the job was started with.
+    pub chosen: &'a [(String, String)],
+    /// The programs.
+    pub apps: &'a Apps,
     /// Cores that ranks may use.
     pub cores: &'a [usize],
     /// The network namespace that the rank enters.
@@ -66,23 +78,25 @@ impl Rank {
         started: &Started<'_>,
     ) -> Result<Self, Failure> {
         let (cores, mask) = (started.cores, started.mask);
-        let (program, arguments) = args
+        let (app_number, app) = started.apps.of_rank(number);
+        let (program, arguments) = app
             .command
             .split_first()
-            .expect("clap demands at least one word");
+            .expect("each program has at least one word");
         let bells = share.bells();
         let names: Vec<String> = bells.iter().map(ToString::to_string).collect();
-        let is_crowded = args.ranks as usize > cores.len();
+        let is_crowded = started.apps.ranks() as usize > cores.len();
         let mut command = Command::new(program);
         command
             .args(arguments)
             .envs(started.settings.iter().map(|(name, value)| (name, value)))
-            .envs(args.same_host.map(|way| (SAME_HOST, way.setting())))
+            .envs(started.chosen.iter().map(|(name, value)| (name, value)))
             .env(HOST_FD, share.fd().to_string())
             .env(BELLS, names.join(","))
             .env(LOCAL_RANK, number.to_string())
             .env(CROWDED, if is_crowded { "1" } else { "0" })
-            .envs(args.env.iter().filter_map(|pair| pair.split_once('=')))
+            .env(PROGRAM, app_number.to_string())
+            .envs(app.env.iter().filter_map(|pair| pair.split_once('=')))
             .stdin(if args.stdin.takes(number) {
                 Stdio::piped()
             } else {
@@ -90,10 +104,18 @@ impl Rank {
             })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if let Some(dir) = &args.wdir {
+        if let Some(dir) = &app.wdir {
             command.current_dir(dir);
         }
         let core = (args.bind == Binding::Core && !is_crowded).then(|| cores[number as usize]);
+        let allowed = core.map_or_else(|| cores.to_vec(), |core| vec![core]);
+        if args.report_bindings {
+            let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            eprintln!(
+                "ferriband mpirun: rank {number} may use core {}",
+                names.join(",")
+            );
+        }
         let parent = std::process::id().cast_signed();
         let host = share.fd();
         let netns = started.netns.map(AsRawFd::as_raw_fd);
@@ -105,6 +127,9 @@ impl Rank {
         Ok(Self {
             pid: child.id().cast_signed(),
             end: None,
+            started: Instant::now(),
+            ended: None,
+            cores: allowed,
             number,
             out: Stream::new(child.stdout.take(), To::Out),
             err: Stream::new(child.stderr.take(), To::Err),

@@ -1,14 +1,11 @@
 //! What the ranks of a job share: the segment and the bells.
 
 use crate::failure::Failure;
-use ferriband_mpi_proto::segment::{Layout, Life, area};
+use ferriband_mpi_proto::segment::{Layout, Life, SLOT, area};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
-
-/// Bytes of the place for a channel's block.
-const SLOT: u32 = 32768;
 
 /// The job's segment and one bell for each rank. None is inherited by any process that is not a rank.
 pub struct Share {

@@ -17,12 +17,14 @@ use core::ffi::{c_char, c_double, c_int, c_void};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
-    _logical_size: c_int,
-    _logical_true: *mut c_void,
-    _logical_false: *mut c_void,
-    _is_set: *mut c_int,
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_get_fortran_booleans".as_ptr()) }
+    unsafe {
+        ferriband_mpi_abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set)
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -51,16 +53,16 @@ pub unsafe extern "C" fn PMPI_Abi_get_version(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(
-    _logical_size: c_int,
-    _logical_true: *mut c_void,
-    _logical_false: *mut c_void,
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_set_fortran_booleans".as_ptr()) }
+    unsafe { ferriband_mpi_abi_set_fortran_booleans(logical_size, logical_true, logical_false) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(_info: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Abi_set_fortran_info".as_ptr()) }
+pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: Handle) -> c_int {
+    unsafe { ferriband_mpi_abi_set_fortran_info(id(info)) }
 }
 
 #[unsafe(no_mangle)]

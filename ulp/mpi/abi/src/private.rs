@@ -15,9 +15,21 @@ use crate::convert::{Array, Status};
 use core::ffi::{c_char, c_double, c_int, c_void};
 
 unsafe extern "C" {
+    pub fn ferriband_mpi_abi_get_fortran_booleans(
+        logical_size: c_int,
+        logical_true: *mut c_void,
+        logical_false: *mut c_void,
+        is_set: *mut c_int,
+    ) -> c_int;
     pub fn ferriband_mpi_abi_get_fortran_info(info: *mut i32) -> c_int;
     pub fn ferriband_mpi_abi_get_info(info: *mut i32) -> c_int;
     pub fn ferriband_mpi_abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int;
+    pub fn ferriband_mpi_abi_set_fortran_booleans(
+        logical_size: c_int,
+        logical_true: *mut c_void,
+        logical_false: *mut c_void,
+    ) -> c_int;
+    pub fn ferriband_mpi_abi_set_fortran_info(info: i32) -> c_int;
     pub fn ferriband_mpi_abort(comm: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_add_error_class(errorclass: *mut c_int) -> c_int;
     pub fn ferriband_mpi_add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int;

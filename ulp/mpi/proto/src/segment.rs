@@ -22,12 +22,15 @@ pub const LOCAL_RANK: &str = "FERRIBAND_MPI_LOCAL_RANK";
 
 /// Environment of a rank: 1 if there are more ranks than cores.
 pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
-/// Environment of a rank: 0 if long messages are to come in pieces, as they do where the kernel lets no rank read another's memory.
-pub const READS_PEERS: &str = "FERRIBAND_MPI_READS_PEERS";
 
-/// Environment of a rank: `mapped`, or `verbs` if ranks of one host go by the device, too.
-pub const SAME_HOST: &str = "FERRIBAND_MPI_SAME_HOST";
+/// Environment of a rank: which of the job's programs it runs.
+pub const PROGRAM: &str = "FERRIBAND_MPI_PROGRAM";
 
+/// What a launcher sets, and no user.
+pub const LAUNCHERS: &[&str] = &[HOST_FD, BELLS, LOCAL_RANK, CROWDED, PROGRAM];
+
+/// Bytes of the place for a channel's block.
+pub const SLOT: u32 = 32768;
 /// More ranks than this cannot share a segment.
 pub const MAX_RANKS: u32 = 512;
 
@@ -55,8 +58,13 @@ pub mod area {
     pub const FATAL: u64 = 72;
     /// u32: the code of MPI_Abort.
     pub const ABORT_CODE: u64 = 76;
-    /// u32, written by the launcher: ranks with the same number are on one host.
+    /// u32, written by the launcher: ranks with the same number are on one host. Under another's launcher each rank writes its own, and those of ranks
+    /// that do not share this segment are written by the one that made it.
     pub const HOST: u64 = 80;
+    /// u32, under another's launcher: cores that the rank may run on.
+    pub const CORES: u64 = 84;
+    /// u64, likewise: a number that is the same for ranks that may run on the same cores.
+    pub const CORES_ALIKE: u64 = 88;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
     /// u32: 1 if the rank's card lies below.

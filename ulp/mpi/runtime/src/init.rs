@@ -8,8 +8,10 @@ use crate::host::{Bells, Host, Segment, inherit};
 use crate::net::{Net, Wanted};
 use crate::runtime::{Runtime, Settings, WORLD};
 use crate::settings::Chosen;
+use crate::trace;
 use crate::wait::wait_for;
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, Life, READS_PEERS};
+use crate::wireup::{self, Joined};
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, Life, PROGRAM};
 use std::env;
 use std::os::fd::RawFd;
 
@@ -18,12 +20,18 @@ const SPINS: u32 = 2000;
 
 /// The runtime of this process: a rank if a launcher has left what a rank needs, else alone.
 pub fn start(threads: i32) -> Outcome<Runtime> {
-    let host = match env::var(HOST_FD) {
-        Ok(fd) => Some(join(&fd)?),
-        Err(_) => None,
+    let chosen = Chosen::read()?;
+    let joined = match env::var(HOST_FD) {
+        Ok(fd) => Some(Joined {
+            host: Some(join(&fd)?),
+            is_crowded: env::var(CROWDED).is_ok_and(|value| value == "1"),
+            program: env::var(PROGRAM).ok().and_then(|value| value.parse().ok()),
+        }),
+        Err(_) => wireup::join(&chosen.engine)?,
     };
-    let is_crowded = env::var(CROWDED).is_ok_and(|value| value == "1");
-    let chosen = Chosen::from_env()?;
+    let is_crowded = joined.as_ref().is_some_and(|joined| joined.is_crowded);
+    let program = joined.as_ref().and_then(|joined| joined.program);
+    let host = joined.and_then(|joined| joined.host);
     let settings = Settings {
         eager: chosen.eager,
         puts: chosen.puts,
@@ -31,14 +39,23 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         fast: chosen.fast,
         stats: chosen.stats,
         spins: if is_crowded { 0 } else { SPINS },
-        reads_peers: env::var(READS_PEERS).map_or(true, |value| value != "0"),
+        reads_peers: chosen.reads_peers,
         threads: threads.min(MPI_THREAD_MULTIPLE),
+        program: program.unwrap_or(0),
     };
     if let Some(host) = &host {
         host.set_life(Life::Alive);
         inherit::let_ranks_read();
     }
     let mut runtime = Runtime::new(host, settings)?;
+    if let Some(dir) = &chosen.trace {
+        trace::begin(&runtime, dir, chosen.trace_events)?;
+    }
+    if runtime.rank == 0 {
+        for stranger in &chosen.strangers {
+            eprintln!("ferriband MPI: {stranger}");
+        }
+    }
     reach_others(&mut runtime, &chosen)?;
     Ok(runtime)
 }
@@ -50,8 +67,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
     };
     let (me, ranks) = (host.me(), host.ranks());
     for rank in (0..ranks).filter(|rank| *rank != me) {
-        let is_near = host.host_of(rank) == host.host_of(me);
-        runtime.peers[rank as usize].by_verbs = chosen.verbs_everywhere || !is_near;
+        runtime.peers[rank as usize].by_verbs = chosen.verbs_everywhere || !host.is_near(rank);
     }
     if runtime.peers.iter().any(|peer| peer.by_verbs) {
         let wanted = Wanted {
@@ -60,6 +76,9 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
         };
         let net = Net::open(wanted, me, ranks, host.secret())?;
         host.set_card(&net.card);
+        if wireup::has_far_ranks(host) {
+            wireup::exchange(host, &net.card)?;
+        }
         runtime.net = Some(Box::new(net));
     }
     Ok(())
@@ -136,5 +155,6 @@ fn depart(guard: &mut Guard) -> Outcome {
     }
     guard.tell_stats();
     guard.linger();
+    wireup::leave();
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::{self, Sink, Source};
 use crate::request::{Request, Work, status};
 use crate::runtime::{Body, Content, Held, Place, Queued, Runtime};
+use crate::trace;
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
 use ferriband_mpi_proto::fast::{Push, Shape};
 use ferriband_mpi_proto::matching;
@@ -330,6 +331,9 @@ impl Runtime {
         match push {
             Push::Stored => {
                 entry.sent = seq;
+                if trace::is_on() {
+                    trace::sent(peer, kind, seq, tag, context, body, source.len());
+                }
                 if let Some(host) = &self.host {
                     if entry.needs_fence {
                         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Place, Runtime};
+use crate::trace;
 use ferriband_mpi_proto::envelope::{
     Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Recall, Rts, SYNC,
 };
@@ -161,6 +162,9 @@ impl Runtime {
     /// A message whose turn it is has come from `from`, by whatever path. Its body may be read until this returns.
     #[inline]
     pub fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
+        if trace::is_on() {
+            write_down(from, envelope, body);
+        }
         match envelope.kind {
             Kind::Eager => self.take_eager(from, envelope, body),
             _ => self.take_other(from, envelope, body),
@@ -306,6 +310,17 @@ impl Runtime {
         body.part(0, size).copy_into(&mut bytes[..size]);
         T::read_from_bytes(&bytes[..size]).map_err(|_| self.broken(from))
     }
+}
+
+/// A message has come to a traced rank.
+#[cold]
+fn write_down(from: u32, envelope: &Envelope, body: Source) {
+    let mut head = [0; 16];
+    let length = head.len().min(body.len());
+    body.part(0, length).copy_into(&mut head[..length]);
+    let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
+    let context = envelope.context;
+    trace::came(from, kind, seq, tag, context, &head[..length], body.len());
 }
 
 const _: () = assert!(ENVELOPE == 28);

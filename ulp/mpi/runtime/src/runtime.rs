@@ -104,6 +104,8 @@ pub struct Settings {
     pub stats: bool,
     /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
     pub threads: i32,
+    /// Which of the job's programs this is.
+    pub program: u32,
 }
 
 /// One other rank.

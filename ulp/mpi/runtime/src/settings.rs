@@ -1,17 +1,24 @@
-//! What the environment sets: `FERRIBAND_MPI_<NAME>`, read once.
+//! What the user has set, in the form in which the library needs it: read once, from the file and the environment.
 
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
+use crate::wireup::Wish;
 use ferriband_mpi_proto::fast::Shape;
+use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
 use std::env;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
 
-/// What was set, or is so by default.
+/// What was set, or is so by default. Each field is a row of the table of settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// `same_host=verbs`: ranks of one host go by the device, too, instead of by memory that they share.
     pub verbs_everywhere: bool,
     /// `device`: this one.
     pub device: Option<String>,
+    /// `reads_peers`: long messages on one host are read from the sender's memory.
+    pub reads_peers: bool,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
     /// `rndv=put`: long messages are written by their sender instead of read by their receiver.
@@ -22,6 +29,14 @@ pub struct Chosen {
     pub fast: Fast,
     /// `stats`: a summary at the end.
     pub stats: bool,
+    /// `trace`: directory that each rank writes a trace of its calls and messages to.
+    pub trace: Option<PathBuf>,
+    /// `trace_events`: how many of them it has room for.
+    pub trace_events: u64,
+    /// `engine` and `pmix_library`: which launcher to look for.
+    pub engine: Wish,
+    /// What is set and no setting, in words.
+    pub strangers: Vec<String>,
 }
 
 /// How the RDMA fast path is used.
@@ -36,75 +51,70 @@ pub struct Fast {
 }
 
 impl Chosen {
-    /// What the environment says; a value that means nothing is an error that lists those that do.
-    pub fn from_env() -> Outcome<Self> {
-        Self::from(|name| env::var(format!("FERRIBAND_MPI_{name}")).ok())
+    /// What file and environment say; a value that means nothing is an error that lists those that do.
+    pub fn read() -> Outcome<Self> {
+        let file = settings_file()?;
+        let file = file
+            .as_ref()
+            .map(|(name, text)| (name.as_str(), text.as_str()));
+        // A variable that is no text is nothing of ours.
+        let variables = env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let values = Values::read(file, variables)
+            .map_err(|wrong| MpiError::with(MPI_ERR_OTHER, wrong.0))?;
+        Ok(Self::from(&values))
     }
 
-    fn from(value: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
-        let longest = Shape::DEFAULT.longest() as usize;
-        Ok(Self {
-            verbs_everywhere: one_of("SAME_HOST", &value, &["mapped", "verbs"])? == 1,
-            device: value("DEVICE").filter(|name| !name.is_empty()),
-            eager: number("EAGER", &value, longest, 0..=longest)?,
-            puts: one_of("RNDV", &value, &["get", "put"])? == 1,
-            piece: number("RNDV_PIECE", &value, 1 << 20, 4096..=1 << 30)?,
+    fn from(values: &Values) -> Self {
+        let size = |name| values.number(name) as usize;
+        let count = |name| values.number(name) as u32;
+        let default = Shape::DEFAULT;
+        Self {
+            verbs_everywhere: values.text("same_host") == "verbs",
+            device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
+            reads_peers: values.flag("reads_peers"),
+            eager: size("eager"),
+            puts: values.text("rndv") == "put",
+            piece: size("rndv_piece"),
             fast: Fast {
-                shape: block(&value)?,
-                channels: number("FAST_CHANNELS", &value, 64, 0..=512)? as u32,
-                open_after: number("OPEN_AFTER", &value, 16, 1..=1 << 30)? as u32,
+                shape: Shape::new(count("block"), default.granule()).unwrap_or(default),
+                channels: count("fast_channels"),
+                open_after: count("open_after"),
             },
-            stats: one_of("STATS", &value, &["0", "1"])? == 1,
-        })
+            stats: values.flag("stats"),
+            trace: Some(PathBuf::from(values.text("trace")))
+                .filter(|dir| !dir.as_os_str().is_empty()),
+            trace_events: values.number("trace_events"),
+            engine: Wish {
+                engine: values.text("engine").to_owned(),
+                pmix_library: values.text("pmix_library").to_owned(),
+            },
+            strangers: values.strangers.clone(),
+        }
     }
 }
 
-/// Which of `choices` it is; the first if nothing is set.
-fn one_of(name: &str, value: &impl Fn(&str) -> Option<String>, choices: &[&str]) -> Outcome<usize> {
-    let Some(value) = value(name) else {
-        return Ok(0);
+/// Name and text of the settings file, if there is one: the user's own may be missing, one that was named may not.
+fn settings_file() -> Outcome<Option<(String, String)>> {
+    let value = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
+    let named = value(FILE_VARIABLE);
+    let (config, home) = (value("XDG_CONFIG_HOME"), value("HOME"));
+    let Some(path) = settings::file(named.as_deref(), config.as_deref(), home.as_deref()) else {
+        return Ok(None);
     };
-    choices
-        .iter()
-        .position(|choice| *choice == value)
-        .ok_or_else(|| wrong(name, &value, &choices.join(" or ")))
-}
-
-/// A block's size: a power of two.
-fn block(value: &impl Fn(&str) -> Option<String>) -> Outcome<Shape> {
-    let default = Shape::DEFAULT;
-    let size = number("BLOCK", value, default.size() as usize, 4096..=1 << 20)?;
-    Shape::new(size as u32, default.granule()).ok_or_else(|| {
-        let good = "a power of two from 4096 to 1048576";
-        wrong("BLOCK", &size.to_string(), good)
-    })
-}
-
-fn number(
-    name: &str,
-    value: &impl Fn(&str) -> Option<String>,
-    default: usize,
-    range: std::ops::RangeInclusive<usize>,
-) -> Outcome<usize> {
-    let Some(value) = value(name) else {
-        return Ok(default);
-    };
-    value
-        .parse()
-        .ok()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| {
-            let good = format!("a number from {} to {}", range.start(), range.end());
-            wrong(name, &value, &good)
-        })
-}
-
-#[cold]
-fn wrong(name: &str, value: &str, good: &str) -> MpiError {
-    MpiError::with(
-        MPI_ERR_OTHER,
-        format!("FERRIBAND_MPI_{name}={value}: it can be {good}"),
-    )
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text));
+    match read {
+        Ok(_) => Ok(Some((path, text))),
+        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
+        // What the user may not read is not the user's.
+        Err(error) if named.is_none() && error.kind() == ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(MpiError::with(
+            MPI_ERR_OTHER,
+            format!("the settings file {path} cannot be read: {error}"),
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -112,28 +122,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_hold_and_nonsense_is_named() {
-        let nothing = Chosen::from(|_| None).expect("defaults");
-        assert!(!nothing.verbs_everywhere && !nothing.puts);
+    fn each_row_comes_to_its_field() {
+        let nothing = Chosen::from(&Values::default());
+        assert!(!nothing.verbs_everywhere && !nothing.puts && nothing.reads_peers);
         assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
-        let set = |name: &'static str, value: &'static str| {
-            Chosen::from(move |asked| (asked == name).then(|| value.to_owned()))
+        assert_eq!(nothing.fast.shape, Shape::DEFAULT);
+        assert_eq!(nothing.device, None);
+        let set = |name: &str, value: &str| {
+            let mut values = Values::default();
+            values.set(name, value).expect("a value");
+            Chosen::from(&values)
         };
-        assert!(set("SAME_HOST", "verbs").is_ok_and(|chosen| chosen.verbs_everywhere));
-        assert!(set("EAGER", "0").is_ok_and(|chosen| chosen.eager == 0));
-        let error = set("SAME_HOST", "shm").expect_err("no such way");
-        assert_eq!(
-            error.text,
-            "FERRIBAND_MPI_SAME_HOST=shm: it can be mapped or verbs"
-        );
-        for (name, value) in [
-            ("EAGER", "8129"),
-            ("EAGER", "-1"),
-            ("RNDV", ""),
-            ("RNDV_PIECE", "1"),
-            ("RNDV_PIECE", "x"),
-        ] {
-            assert!(set(name, value).is_err(), "{name}={value}");
-        }
+        assert!(set("same_host", "verbs").verbs_everywhere);
+        assert_eq!(set("eager", "4K").eager, 4096);
+        assert_eq!(set("block", "4K").fast.shape.size(), 4096);
+        assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
+        assert!(!set("reads_peers", "0").reads_peers);
     }
 }

@@ -52,8 +52,9 @@ impl Shape {
 
     /// Bytes of the longest body (what follows the envelope) that a record may have.
     #[inline]
-    pub fn longest(self) -> u32 {
-        LONGEST.min(self.size / 4 - 64)
+    pub const fn longest(self) -> u32 {
+        let quarter = self.size / 4 - 64;
+        if quarter < LONGEST { quarter } else { LONGEST }
     }
 }
 

@@ -8,9 +8,14 @@ use super::*;
 use crate::abi::{Array, Status};
 use std::ffi::{c_char, c_double, c_int, c_void};
 
+const _: unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_int) -> c_int =
+    ferriband_mpi_abi_get_fortran_booleans;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_abi_get_fortran_info;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_abi_get_info;
 const _: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = ferriband_mpi_abi_get_version;
+const _: unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int =
+    ferriband_mpi_abi_set_fortran_booleans;
+const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_abi_set_fortran_info;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_abort;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_add_error_class;
 const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = ferriband_mpi_add_error_code;

@@ -210,7 +210,10 @@ fn predefined(guard: &Guard, keyval: i32) -> Option<Option<usize>> {
         MPI_IO => &ANYWHERE,
         MPI_HOST => &NOWHERE,
         MPI_WTIME_IS_GLOBAL => &IS_GLOBAL,
-        MPI_APPNUM => &APPLICATION,
+        MPI_APPNUM => {
+            APPLICATION.store(guard.settings.program.cast_signed(), Ordering::Relaxed);
+            &APPLICATION
+        }
         MPI_LASTUSEDCODE => {
             LAST_CODE.store(process().last_code(), Ordering::Relaxed);
             &LAST_CODE

@@ -170,8 +170,9 @@ pub unsafe extern "C" fn ferriband_mpi_comm_split(
     unsafe { make("MPI_Comm_split", comm, newcomm, body) }
 }
 
-/// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known.
-fn color_of(guard: &Guard, kind: c_int, hints: &Info) -> Outcome<i32> {
+/// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known. Unguided, ranks of
+/// several hosts go by hosts; those of one stay together, and that is no part.
+fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32> {
     let whole = guard
         .host
         .as_ref()
@@ -179,6 +180,7 @@ fn color_of(guard: &Guard, kind: c_int, hints: &Info) -> Outcome<i32> {
     let resource = hints.get("mpi_hw_resource_type")?;
     match kind {
         MPI_COMM_TYPE_SHARED => Ok(whole),
+        MPI_COMM_TYPE_HW_UNGUIDED if spans_hosts(guard, comm) => Ok(whole),
         MPI_COMM_TYPE_HW_UNGUIDED | MPI_UNDEFINED => Ok(MPI_UNDEFINED),
         MPI_COMM_TYPE_HW_GUIDED => Ok(match resource {
             Some("mpi_shared_memory") => whole,
@@ -194,6 +196,19 @@ fn color_of(guard: &Guard, kind: c_int, hints: &Info) -> Outcome<i32> {
     }
 }
 
+/// Whether the ranks of a communicator are on several hosts.
+fn spans_hosts(guard: &Guard, comm: u32) -> bool {
+    let Some(host) = &guard.host else {
+        return false;
+    };
+    let mut hosts = guard.comms[comm]
+        .group
+        .ranks()
+        .map(|rank| host.host_of(rank));
+    let first = hosts.next();
+    hosts.any(|other| Some(other) != first)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_split_type(
     comm: i32,
@@ -204,7 +219,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_split_type(
 ) -> c_int {
     let body = |guard: &mut Guard, index| {
         let hints = process().hints(info)?;
-        let color = color_of(guard, split_type, &hints)?;
+        let color = color_of(guard, index, split_type, &hints)?;
         create::split(guard, index, color, key)
     };
     // SAFETY: the program's pointer.

@@ -10,6 +10,7 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::init;
 use crate::runtime::SELF;
+use crate::trace;
 use std::ffi::{c_char, c_double, c_int, c_void};
 
 /// What MPI_Init_thread was asked for, and by which thread it was called.
@@ -54,7 +55,9 @@ fn begin(function: &str, threads: i32) -> c_int {
         eprintln!("ferriband: {function} was called twice");
         abort(enter().as_ref(), MPI_ERR_OTHER);
     }
+    let begun_ns = trace::now_ns();
     drop(session::begin(function, threads));
+    drop(trace::span_from(function, begun_ns));
     PROVIDED.store(threads, std::sync::atomic::Ordering::Relaxed);
     let _ = MAIN_THREAD.set(std::thread::current().id());
     set_phase(Phase::Alive);

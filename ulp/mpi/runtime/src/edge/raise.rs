@@ -5,12 +5,14 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::process::process;
 use crate::runtime::{SELF, WORLD};
+use crate::{trace, wireup};
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
 
 /// A call about the communicator that `comm` names.
 #[inline]
 pub fn on_comm(function: &str, comm: i32, body: impl FnOnce(&mut Guard, u32) -> Outcome) -> c_int {
+    let _span = trace::span(function);
     let Some(mut guard) = enter() else {
         return outside(function);
     };
@@ -29,6 +31,7 @@ pub fn on_any(
     function: &str,
     body: impl FnOnce(&mut Guard) -> Result<(), (u32, MpiError)>,
 ) -> c_int {
+    let _span = trace::span(function);
     let Some(mut guard) = enter() else {
         return outside(function);
     };
@@ -87,6 +90,7 @@ pub fn decide(
 
 /// A call that may be made at any time, and about nothing that has an error handler.
 pub fn at_any_time(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
+    let _span = trace::span(function);
     let Err(error) = body() else {
         return MPI_SUCCESS;
     };
@@ -126,6 +130,7 @@ pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
         host.set_abort_code(code);
         host.set_life(Life::Aborted);
     }
+    wireup::abort(code, "MPI_Abort");
     // What the program has printed is to be seen; its other ends are not waited for.
     // SAFETY: flushing all streams and leaving take no memory of ours.
     unsafe {

@@ -12,6 +12,7 @@ use crate::info::Info;
 use crate::init;
 use crate::process::{Scope, process};
 use crate::runtime::{SELF, WORLD};
+use crate::trace;
 use std::ffi::{c_char, c_int};
 
 /// A session.
@@ -109,6 +110,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
 
 /// A call about the session that `handle` names.
 fn on_session(function: &str, handle: i32, body: impl FnOnce(&mut Guard, u32) -> Outcome) -> c_int {
+    let _span = trace::span(function);
     let Some(mut guard) = enter() else {
         return outside(function);
     };
@@ -285,14 +287,5 @@ pub unsafe extern "C" fn ferriband_mpi_abi_get_info(info: *mut i32) -> c_int {
         }
         // SAFETY: the program's pointer.
         unsafe { give_info(about, info) }
-    })
-}
-
-/// Fortran is not known.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferriband_mpi_abi_get_fortran_info(info: *mut i32) -> c_int {
-    // SAFETY: the program's pointer.
-    at_any_time("MPI_Abi_get_fortran_info", || unsafe {
-        put(info, MPI_INFO_NULL)
     })
 }

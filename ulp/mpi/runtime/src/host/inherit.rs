@@ -25,3 +25,29 @@ pub fn let_ranks_read() {
     // SAFETY: the call takes no memory.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
+
+/// Waits until one of `fds` can be read, or is at its end, for `timeout_ms` at most. Whether that is so.
+pub fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> bool {
+    let nobody = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls = [nobody; 4];
+    for (poll, fd) in polls.iter_mut().zip(fds) {
+        poll.fd = *fd;
+    }
+    // SAFETY: a local array of that length.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) > 0 }
+}
+
+/// Nanoseconds by a clock of the kernel's.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a local variable.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

@@ -7,8 +7,10 @@ mod bell;
 mod channel;
 pub mod inherit;
 mod layout;
+pub mod meet;
 mod memory;
 mod segment;
+pub mod tape;
 
 pub use bell::Bells;
 pub use channel::{Inlet, Outlet};
@@ -27,6 +29,7 @@ pub struct Host {
     segment: Segment,
     bells: Bells,
     me: u32,
+    secret: u64,
     /// Inbound bits that have been seen.
     seen: [u64; MAX_RANKS as usize / 64],
 }
@@ -44,10 +47,12 @@ impl Host {
         segment
             .word32(own + area::FATAL)
             .store(1, Ordering::Relaxed);
+        let secret = segment.job();
         Self {
             segment,
             bells,
             me,
+            secret,
             seen: [0; MAX_RANKS as usize / 64],
         }
     }
@@ -96,9 +101,37 @@ impl Host {
         (0..self.ranks()).all(|rank| self.host_of(rank) == self.host_of(self.me))
     }
 
+    /// Whether `rank` is on this host.
+    pub fn is_near(&self, rank: u32) -> bool {
+        self.host_of(rank) == self.host_of(self.me)
+    }
+
+    /// Whether more ranks than cores are on this host, as the ranks themselves have said: those that may run on the same cores are counted.
+    pub fn is_crowded(&self) -> bool {
+        let alike = |rank: u32| {
+            let at = self.segment.layout().area(rank) + area::CORES_ALIKE;
+            self.segment.word64(at).load(Ordering::Relaxed)
+        };
+        let mine = alike(self.me);
+        let sharing = (0..self.ranks()).filter(|rank| self.is_near(*rank) && alike(*rank) == mine);
+        sharing.count() > self.own(area::CORES).load(Ordering::Relaxed) as usize
+    }
+
     /// What only ranks of this job know.
     pub fn secret(&self) -> u64 {
-        self.segment.job()
+        self.secret
+    }
+
+    /// The same, where the job has several segments and they know something else together.
+    #[must_use]
+    pub fn with_secret(self, secret: u64) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// Writes down for all ranks of this segment where a rank is that does not share it.
+    pub fn tell_of(&self, rank: u32, host: u32, card: &Card) {
+        self.word(rank, area::HOST).store(host, Ordering::Relaxed);
+        self.write_card(rank, card);
     }
 
     /// Whether `rank` has nothing more to say, and wants to hear nothing.
@@ -108,12 +141,16 @@ impl Host {
 
     /// Leaves this rank's card for the others.
     pub fn set_card(&self, card: &Card) {
+        self.write_card(self.me, card);
+    }
+
+    fn write_card(&self, rank: u32, card: &Card) {
         for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
             let word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
-            self.own(area::CARD + place * 4)
+            self.word(rank, area::CARD + place * 4)
                 .store(word, Ordering::Relaxed);
         }
-        self.own(area::HAS_CARD).store(1, Ordering::Release);
+        self.word(rank, area::HAS_CARD).store(1, Ordering::Release);
     }
 
     /// The card of `rank`, once it has left one.

@@ -1,10 +1,12 @@
 //! The mapping of the segment. It stays mapped as long as the process lives.
 
-use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, area};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The segment that the ranks of a host share.
 pub struct Segment {
@@ -18,6 +20,42 @@ pub struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
+    /// A new segment, sealed, with a header and a job's number that nobody can guess.
+    pub(super) fn make(layout: Layout) -> io::Result<OwnedFd> {
+        // SAFETY: a name that ends in zero.
+        let fd = unsafe {
+            libc::memfd_create(
+                c"ferriband-mpi".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let mut job = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut job)?;
+        file.set_len(layout.total())?;
+        file.write_all_at(&layout.header(u64::from_ne_bytes(job)), 0)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: our own descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(file.into())
+    }
+
+    /// Says that `rank` has come, to which host, and which cores it may use.
+    pub(super) fn announce(&self, rank: u32, host: u32, cores: (u32, u64)) {
+        let own = self.layout.area(rank);
+        self.word32(own + area::CORES)
+            .store(cores.0, Ordering::Relaxed);
+        self.word64(own + area::CORES_ALIKE)
+            .store(cores.1, Ordering::Relaxed);
+        self.word32(own + area::HOST).store(host, Ordering::SeqCst);
+    }
+
     /// Maps the segment behind `fd`, which must be as long as its header says and sealed at that, so that no access can fail later.
     pub fn map(fd: OwnedFd) -> io::Result<Self> {
         let bad = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());

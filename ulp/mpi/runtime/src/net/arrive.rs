@@ -5,6 +5,7 @@ use super::{Id, Net, failed};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
+use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
 use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
@@ -230,10 +231,20 @@ impl Runtime {
     /// Answers peers that wait for acknowledgements of their last messages, until all are content; then lets the device go.
     pub fn linger(&mut self) {
         let begun = Instant::now();
+        // What ranks say in another segment is not seen here; their engine says it.
+        let has_far = self.host.as_ref().is_some_and(wireup::has_far_ranks);
+        if has_far {
+            wireup::begin_last_fence();
+        }
+        let mut is_passed = !has_far;
         while self.net.is_some() && begun.elapsed() < LINGER {
-            let waits = (0..self.peers.len() as u32)
-                .any(|peer| self.peers[peer as usize].by_verbs && !self.is_over(peer));
-            if !waits {
+            is_passed = is_passed || wireup::is_last_fence_over();
+            let is_seen =
+                |peer| !has_far || self.host.as_ref().is_some_and(|host| host.is_near(peer));
+            let waits = (0..self.peers.len() as u32).any(|peer| {
+                self.peers[peer as usize].by_verbs && is_seen(peer) && !self.is_over(peer)
+            });
+            if is_passed && !waits {
                 break;
             }
             // What fails now fails for somebody who has gone.

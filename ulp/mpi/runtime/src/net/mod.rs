@@ -19,6 +19,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::Polling;
 use crate::runtime::Runtime;
+use crate::trace;
 use fast::PostInlet;
 use ferriband_ibv::{
     CompChannel, Context, Cq, DeviceLimits, Element, ErrorKind, Mtu, Pd, Qp, SendFlags, SendWr,
@@ -219,11 +220,17 @@ impl Runtime {
         .emit();
         if kind.is_numbered() && net.store_with(peer, &head, seq, body, source)? {
             entry.sent = seq;
+            if trace::is_on() {
+                trace::sent(peer, kind, seq, tag, context, body, source.len());
+            }
             return Ok(true);
         }
         let has_gone = net.send(peer, &head, body, source)?;
         if has_gone && kind.is_numbered() {
             entry.sent = seq;
+            if trace::is_on() {
+                trace::sent(peer, kind, seq, tag, context, body, source.len());
+            }
             self.count_send(peer)?;
         }
         Ok(has_gone)

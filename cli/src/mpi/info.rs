@@ -1,0 +1,327 @@
+//! `ferriband mpi-info`: which MPI this is, what is set and by whom, and which functions it offers.
+
+use crate::args::MpiInfoArgs;
+use crate::failure::Failure;
+use crate::launch;
+use crate::text::{self, Table};
+use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
+use serde::Serialize;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::process::ExitCode;
+
+/// One row for each function of the standard, checked in with the library that is made from it.
+const FUNCTIONS: &str = include_str!("../../../ulp/mpi/abi/table/functions.tsv");
+const FACE: &str = "libmpi_abi.so.1";
+const RUNTIME: &str = "libferriband_mpi.so.1";
+const STANDARD: &str = "MPI 5.0";
+const ABI: &str = "1.0";
+
+#[derive(Serialize)]
+struct Info {
+    version: &'static str,
+    standard: &'static str,
+    abi: &'static str,
+    library: Option<String>,
+    runtime: Option<String>,
+    settings_file: Option<String>,
+    settings: Vec<Setting>,
+    unknown: Vec<String>,
+    protocols: Vec<Protocol>,
+    launchers: [&'static str; 4],
+    functions: Functions,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    variable: String,
+    about: &'static str,
+    value: String,
+    default: &'static str,
+    source: String,
+    takes: String,
+    help: &'static str,
+}
+
+#[derive(Serialize)]
+struct Protocol {
+    messages: String,
+    way: String,
+}
+
+#[derive(Serialize)]
+struct Functions {
+    total: usize,
+    offered: Vec<&'static str>,
+    not_offered: Vec<&'static str>,
+}
+
+/// Prints it.
+pub fn command(args: &MpiInfoArgs) -> Result<ExitCode, Failure> {
+    let (values, file) = values(&args.set)?;
+    let library = |name: &str| {
+        let path = launch::lib_dir().ok()?.join(name);
+        path.is_file().then(|| path.display().to_string())
+    };
+    let info = Info {
+        version: env!("CARGO_PKG_VERSION"),
+        standard: STANDARD,
+        abi: ABI,
+        library: library(FACE),
+        runtime: library(RUNTIME),
+        settings_file: file,
+        settings: values.iter().map(Setting::of).collect(),
+        unknown: values.strangers.clone(),
+        protocols: protocols(&values),
+        launchers: [
+            "ferriband mpirun (this machine)",
+            "PMI-1 (Hydra, gforker, Slurm with --mpi=pmi2)",
+            "PMI-2 (Hydra, Slurm with --mpi=pmi2)",
+            "PMIx (PRRTE, Open MPI's mpirun, Slurm with --mpi=pmix)",
+        ],
+        functions: functions(),
+    };
+    if args.json.json {
+        text::print_json(&info)?;
+    } else {
+        info.print(args.functions)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The values that a rank would find here, with those of the command line, and the settings file that was read.
+fn values(set: &[String]) -> Result<(Values, Option<String>), Failure> {
+    let text = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
+    let named = text(FILE_VARIABLE);
+    let path = settings::file(
+        named.as_deref(),
+        text("XDG_CONFIG_HOME").as_deref(),
+        text("HOME").as_deref(),
+    );
+    let mut file = None;
+    if let Some(path) = path {
+        let mut text = String::new();
+        match File::open(&path).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text)) {
+            Ok(_) => file = Some((path, text)),
+            Err(error) if named.is_some() => {
+                return Err(Failure::io(
+                    "read",
+                    &format!("the settings file {path}"),
+                    &error,
+                ));
+            }
+            // There need not be one.
+            Err(_) => (),
+        }
+    }
+    let variables = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let wrong = |wrong: settings::Wrong| {
+        Failure::new(wrong.0)
+            .remedy("`ferriband mpi-info` lists the settings; those of the environment begin with FERRIBAND_MPI_")
+            .status(2)
+    };
+    let both = file
+        .as_ref()
+        .map(|(path, text)| (path.as_str(), text.as_str()));
+    let mut values = Values::read(both, variables).map_err(wrong)?;
+    for pair in set {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        values.set(name, value).map_err(wrong)?;
+    }
+    Ok((values, file.map(|(path, _)| path)))
+}
+
+/// Says which of `set` means nothing, or what else that is set does.
+pub fn check(set: &[String]) -> Result<(), Failure> {
+    values(set).map(|_| ())
+}
+
+impl Setting {
+    fn of((setting, value, from): (&'static settings::Setting, &str, settings::From)) -> Self {
+        Self {
+            name: setting.name,
+            variable: settings::variable(setting.name),
+            about: setting.about,
+            value: value.to_owned(),
+            default: setting.default,
+            source: from.to_string(),
+            takes: setting.kind.to_string(),
+            help: setting.help,
+        }
+    }
+}
+
+/// Which message takes which way, with these values.
+fn protocols(values: &Values) -> Vec<Protocol> {
+    let one = |messages: &str, way: String| Protocol {
+        messages: messages.to_owned(),
+        way,
+    };
+    let eager = values.number("eager");
+    let is_mapped = values.text("same_host") == "mapped";
+    let long = if !is_mapped {
+        "as to other hosts".to_owned()
+    } else if values.flag("reads_peers") {
+        "the receiver reads it from the sender's memory; where the kernel forbids that, in pieces by the channel".to_owned()
+    } else {
+        "in pieces by the channel".to_owned()
+    };
+    let short = if is_mapped {
+        "a record in the receiver's block of shared memory (Veloblock)".to_owned()
+    } else {
+        "as to other hosts".to_owned()
+    };
+    let fast = match values.number("fast_channels") {
+        0 => "SEND; the RDMA fast path is off".to_owned(),
+        channels => format!(
+            "SEND; after {} messages RDMA WRITE into a block of {} bytes (Veloblock), for {channels} peers at most",
+            values.number("open_after"),
+            values.number("block")
+        ),
+    };
+    let piece = values.number("rndv_piece");
+    let put = values.text("rndv") == "put";
+    let (verb, who) = if put {
+        ("RDMA WRITE", "the sender")
+    } else {
+        ("RDMA READ", "the receiver")
+    };
+    vec![
+        one(&format!("same host, to {eager} bytes"), short),
+        one("same host, longer", long),
+        one(&format!("other hosts, to {eager} bytes"), fast),
+        one(
+            "other hosts, longer",
+            format!("{verb} by {who}, in pieces of {piece} bytes"),
+        ),
+    ]
+}
+
+fn functions() -> Functions {
+    let mut functions = Functions {
+        total: 0,
+        offered: Vec::new(),
+        not_offered: Vec::new(),
+    };
+    for line in FUNCTIONS.lines().skip(1) {
+        let mut words = line.split('\t');
+        let (Some(name), _, Some(state)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        functions.total += 1;
+        if matches!(state, "offered" | "face") {
+            functions.offered.push(name);
+        } else {
+            functions.not_offered.push(name);
+        }
+    }
+    functions
+}
+
+impl Info {
+    fn print(&self, with_functions: bool) -> Result<(), Failure> {
+        let line = text::print_line;
+        line(&format!(
+            "Ferriband MPI {}: {}, standard ABI {}",
+            self.version, self.standard, self.abi
+        ))?;
+        for (what, path) in [("library", &self.library), ("runtime", &self.runtime)] {
+            let path = path
+                .as_deref()
+                .unwrap_or("not found: build it with `cargo xtask libs`");
+            line(&format!("{what:<14} {path}"))?;
+        }
+        let file = self.settings_file.as_deref().unwrap_or("none");
+        line(&format!("{:<14} {file}", "settings file"))?;
+        line(&format!(
+            "{:<14} {}",
+            "launchers",
+            self.launchers.join("; ")
+        ))?;
+        line("")?;
+        let mut table = Table::new(["setting", "value", "source", "meaning"]);
+        let mut about = "";
+        for setting in &self.settings {
+            if setting.about != about {
+                about = setting.about;
+                table.row([
+                    format!("[{about}]"),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                ]);
+            }
+            let value = if setting.value.is_empty() {
+                "-".to_owned()
+            } else {
+                setting.value.clone()
+            };
+            let meaning = format!("{} ({})", setting.help, setting.takes);
+            table.row([
+                setting.name.to_owned(),
+                value,
+                setting.source.clone(),
+                meaning,
+            ]);
+        }
+        table.print()?;
+        line("")?;
+        line(
+            "Set one by FERRIBAND_MPI_NAME=VALUE, by `ferriband mpirun --set name=value`, or by a line `name = value` in the settings file.",
+        )?;
+        for unknown in &self.unknown {
+            line(&format!("warning: {unknown}"))?;
+        }
+        line("")?;
+        let mut table = Table::new(["messages", "way"]);
+        for protocol in &self.protocols {
+            table.row([protocol.messages.clone(), protocol.way.clone()]);
+        }
+        table.print()?;
+        line("")?;
+        let functions = &self.functions;
+        line(&format!(
+            "functions      {} of {} are offered; the other {} raise MPI_ERR_UNSUPPORTED_OPERATION{}",
+            functions.offered.len(),
+            functions.total,
+            functions.not_offered.len(),
+            if with_functions {
+                ":"
+            } else {
+                " (--functions names them)"
+            }
+        ))?;
+        if with_functions {
+            for name in &functions.not_offered {
+                line(&format!("  {name}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_is_offered_or_not() {
+        let functions = functions();
+        assert_eq!(functions.total, 664);
+        assert_eq!(functions.offered.len() + functions.not_offered.len(), 664);
+        assert!(functions.offered.contains(&"MPI_Send"));
+    }
+
+    #[test]
+    fn what_is_set_shows_in_the_ways_of_messages() {
+        let mut values = Values::default();
+        values.set("rndv", "put").expect("good");
+        values.set("fast_channels", "0").expect("good");
+        let shown = protocols(&values);
+        assert!(shown[2].way.contains("off"), "{}", shown[2].way);
+        assert!(shown[3].way.starts_with("RDMA WRITE by the sender"));
+    }
+}

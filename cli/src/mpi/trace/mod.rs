@@ -1,0 +1,197 @@
+//! `ferriband trace`: runs an MPI job whose ranks write down their calls and messages, and makes of it a timeline, a picture, and a table of durations.
+//!
+//! Owns: the directory that the ranks write to, which goes with this process, and the merging. What a rank writes, and in which form, is the
+//! library's (`ferriband_mpi_proto::trace`). The job may be killed in the middle: what its ranks have written until then is shown.
+
+mod chrome;
+mod page;
+mod quantiles;
+mod timeline;
+
+use crate::args::TraceArgs;
+use crate::failure::Failure;
+use crate::launch;
+use crate::text;
+use ferriband_mpi_proto::settings::variable;
+use ferriband_mpi_proto::trace::{EVENT, EVENTS, MOST_EVENTS, Tape};
+use quantiles::Quantiles;
+use std::ffi::{CString, OsString};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use timeline::Timeline;
+
+/// Runs the job, or takes the files of one that has run; then shows what they say. The status is the job's.
+pub fn command(args: &TraceArgs) -> Result<ExitCode, Failure> {
+    if let Some(dir) = &args.merge {
+        show(args, &read_all(dir)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let dir = Scratch::make(args.keep.as_deref())?;
+    let status = run(args, &dir.path)?;
+    let tapes = read_all(&dir.path)?;
+    if tapes.is_empty() {
+        let what =
+            "no rank has written a trace: the program did not call MPI_Init of Ferriband's library";
+        let failure = Failure::new(what)
+            .remedy("compile it with Ferriband's mpicc, or run it with `ferriband mpirun`");
+        return Err(failure.status(code(status).max(1)));
+    }
+    show(args, &tapes)?;
+    Ok(ExitCode::from(code(status)))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128_u8.wrapping_add(signal as u8),
+        (None, None) => 1,
+    }
+}
+
+/// A directory of this process's own.
+struct Scratch {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Scratch {
+    fn make(kept: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(dir) = kept {
+            fs::create_dir_all(dir)
+                .map_err(|error| Failure::io("make", &dir.display().to_string(), &error))?;
+            let path = dir
+                .canonicalize()
+                .map_err(|error| Failure::io("find", &dir.display().to_string(), &error))?;
+            return Ok(Self {
+                path,
+                is_kept: true,
+            });
+        }
+        let template = std::env::temp_dir().join("ferriband-trace-XXXXXX");
+        let mut template = CString::new(template.into_os_string().into_vec())
+            .map_err(|_| Failure::new("the directory for scratch files has a zero in its name"))?
+            .into_bytes_with_nul();
+        // SAFETY: a string of our own that ends in zero, in which the call puts the name.
+        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
+            return Err(Failure::os("make", "a directory for the ranks' traces"));
+        }
+        template.pop();
+        Ok(Self {
+            path: PathBuf::from(OsString::from_vec(template)),
+            is_kept: false,
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Whoever empties the directory meanwhile has done our work.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Runs the job. An interrupt from the terminal goes to it as well, and what it leaves is still shown.
+fn run(args: &TraceArgs, dir: &Path) -> Result<ExitStatus, Failure> {
+    let (program, arguments) = args
+        .command
+        .split_first()
+        .expect("clap demands at least one word");
+    let is_ours = program == "mpirun" || program == "mpiexec";
+    let mut command = if is_ours {
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+        let mut command = Command::new(own);
+        command.arg("mpirun");
+        command
+    } else {
+        Command::new(program)
+    };
+    command
+        .args(arguments)
+        .envs(launch::library_settings()?)
+        .env(variable("trace"), dir)
+        .env(variable("trace_events"), args.events.to_string());
+    // SAFETY: ignoring a signal takes no memory; the child gets its default back below.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    let child = {
+        use std::os::unix::process::CommandExt;
+        let restore = || {
+            // SAFETY: between fork and exec: one system call.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+            Ok(())
+        };
+        // SAFETY: as said.
+        unsafe { command.pre_exec(restore) };
+        command.spawn()
+    };
+    let mut child = child.map_err(|error| launch::explain(program, &error))?;
+    child
+        .wait()
+        .map_err(|error| Failure::io("wait for", &program.to_string_lossy(), &error))
+}
+
+/// All traces in a directory, by rank.
+fn read_all(dir: &Path) -> Result<Vec<Tape>, Failure> {
+    let broken = |error| Failure::io("read", &dir.display().to_string(), &error);
+    let mut tapes = Vec::new();
+    for entry in fs::read_dir(dir).map_err(broken)? {
+        let path = entry.map_err(broken)?.path();
+        if path.extension().is_none_or(|name| name != "trace") {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let longest = EVENTS + MOST_EVENTS * EVENT;
+        File::open(&path)
+            .and_then(|file| file.take(longest).read_to_end(&mut bytes))
+            .map_err(|error| Failure::io("read", &path.display().to_string(), &error))?;
+        match Tape::parse(&bytes) {
+            Some(tape) => tapes.push(tape),
+            None => eprintln!("ferriband trace: {} is no trace of a rank", path.display()),
+        }
+    }
+    tapes.sort_by_key(|tape| (tape.header.job, tape.header.rank, tape.header.pid));
+    Ok(tapes)
+}
+
+/// Writes what is asked for, and tells the durations.
+fn show(args: &TraceArgs, tapes: &[Tape]) -> Result<(), Failure> {
+    let timeline = Timeline::of(tapes);
+    let quantiles = Quantiles::of(&timeline);
+    write(&args.output, |out| chrome::write(&timeline, out))?;
+    if let Some(path) = &args.html {
+        write(path, |out| page::write(&timeline, &quantiles, out))?;
+    }
+    if args.json.json {
+        return text::print_json(&quantiles.report(&timeline));
+    }
+    quantiles.print(&timeline)?;
+    let page = args
+        .html
+        .as_ref()
+        .map_or_else(String::new, |path| format!(" and {}", path.display()));
+    text::print_line(&format!(
+        "Timeline in {}{page} (ui.perfetto.dev and chrome://tracing read the first).",
+        args.output.display()
+    ))
+}
+
+fn write(
+    path: &Path,
+    body: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    let written = File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        body(&mut out)?;
+        out.flush()
+    });
+    written.map_err(|error| {
+        let name = String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned();
+        Failure::io("write", &name, &error)
+    })
+}

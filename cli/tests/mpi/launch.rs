@@ -1,0 +1,416 @@
+//! What stands around a job: its programs and settings, what mpi-info says, and traces.
+
+use super::{FERRIBAND, Program, library_dir};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn ferriband(arguments: &[&str]) -> Command {
+    let mut command = Command::new(FERRIBAND);
+    command
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .env("FERRIBAND_MPI_SETTINGS", "")
+        .args(arguments)
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    ferriband(arguments).output().expect("ferriband runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn complained(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file of the test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("mpi_{}.{name}", std::process::id());
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path in ASCII")
+    }
+
+    fn json(&self) -> Value {
+        let text = std::fs::read_to_string(&self.0).expect("it was written");
+        serde_json::from_str(&text).expect("JSON")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_job_may_have_several_programs() {
+    let program = Program::new("launched");
+    let path = program.0.to_str().expect("a path");
+    let report = Scratch::new("report.json");
+    let mut line = vec![
+        "mpirun",
+        "--report",
+        report.path(),
+        "-np",
+        "1",
+        path,
+        "programs",
+    ];
+    line.extend([":", "-np", "2", path, "programs"]);
+    let output = run(&line);
+    let text = said(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "rank 0 runs program 0",
+            "rank 1 runs program 1",
+            "rank 2 runs program 1"
+        ],
+        "{}",
+        complained(&output)
+    );
+    let report = report.json();
+    assert_eq!(report["status"], 0);
+    let ranks = report["ranks"].as_array().expect("ranks");
+    assert_eq!(ranks.len(), 3);
+    assert!(
+        ranks
+            .iter()
+            .all(|rank| rank["mpi"] == "finalized" && rank["exit_status"] == 0)
+    );
+    assert_eq!(ranks[2]["program"], 1);
+}
+
+#[test]
+fn what_users_of_other_launchers_write_is_understood_or_refused_clearly() {
+    let output = run(&[
+        "mpirun",
+        "--bind-to",
+        "none",
+        "-genv",
+        "ONE",
+        "1 and",
+        "-x",
+        "TWO=2",
+        "-np",
+        "2",
+        "sh",
+        "-c",
+        "echo $ONE $TWO",
+    ]);
+    assert_eq!(
+        said(&output),
+        "1 and 2\n1 and 2\n",
+        "{}",
+        complained(&output)
+    );
+    let output = run(&["mpirun", "--hostfile", "there", "-n", "2", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        complained(&output).contains("mpiexec.hydra"),
+        "{}",
+        complained(&output)
+    );
+    let output = run(&[
+        "mpirun",
+        "--report-bindings",
+        "-l",
+        "-n",
+        "1",
+        "echo",
+        "hello",
+    ]);
+    assert_eq!(said(&output), "[0] hello\n");
+    assert!(
+        complained(&output).contains("rank 0 may use core"),
+        "{}",
+        complained(&output)
+    );
+}
+
+#[test]
+fn settings_are_checked_before_a_rank_runs_and_shown_with_their_source() {
+    let output = run(&["mpirun", "--set", "rndv=push", "-n", "2", "echo", "never"]);
+    assert_eq!(
+        (output.status.code(), said(&output).as_str()),
+        (Some(2), "")
+    );
+    assert!(complained(&output).contains("rndv=push: it can be get or put"));
+    let hello = Program::new("hello");
+    let file = Scratch::new("mpi.conf");
+    std::fs::write(
+        &file.0,
+        "# for a test\neager = 4K\nopen_after = 3\nrndv = put\n",
+    )
+    .expect("written");
+    let info = ferriband(&["mpi-info", "--set", "rndv=get", "--json"])
+        .env("FERRIBAND_MPI_SETTINGS", &file.0)
+        .env("FERRIBAND_MPI_OPEN_AFTER", "4")
+        .env("FERRIBAND_MPI_OPEN_AFTERS", "4")
+        .output()
+        .expect("it runs");
+    let info: Value = serde_json::from_str(&said(&info)).expect("JSON");
+    let of = |name: &str| {
+        let all = info["settings"].as_array().expect("settings");
+        let one = all.iter().find(|one| one["name"] == name).expect("a row");
+        let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+        (text("value"), text("source"))
+    };
+    assert_eq!(of("eager"), ("4K".to_owned(), "file".to_owned()));
+    assert_eq!(of("open_after"), ("4".to_owned(), "environment".to_owned()));
+    assert_eq!(of("rndv"), ("get".to_owned(), "command line".to_owned()));
+    assert_eq!(of("block"), ("32K".to_owned(), "default".to_owned()));
+    assert_eq!(
+        info["unknown"][0],
+        "FERRIBAND_MPI_OPEN_AFTERS is no setting; is FERRIBAND_MPI_OPEN_AFTER meant?"
+    );
+    assert_eq!(info["functions"]["total"], 664);
+    // The library says the same, once for the job.
+    let output = hello
+        .command(2, &[], &[])
+        .env("FERRIBAND_MPI_EAGRE", "1")
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        complained(&output),
+        "ferriband MPI: FERRIBAND_MPI_EAGRE is no setting; is FERRIBAND_MPI_EAGER meant?\n"
+    );
+    assert!(output.status.success());
+    let shown = said(&run(&["mpi-info", "--functions"]));
+    assert!(
+        shown.contains("rndv_piece") && shown.contains("  MPI_T_"),
+        "{shown}"
+    );
+}
+
+/// The events of a timeline, checked: calls are within their thread's time and one within another, each arrow has two ends, in the order of time, and
+/// each end lies within a call. How many calls there are, by name, and how many arrows, by kind.
+fn check_timeline(timeline: &Value) -> (HashMap<String, usize>, HashMap<String, usize>) {
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let number = |event: &Value, key: &str| {
+        event[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} of {event}"))
+    };
+    let place = |event: &Value| (number(event, "pid") as u64, number(event, "tid") as u64);
+    let mut calls: HashMap<(u64, u64), Vec<(f64, f64)>> = HashMap::new();
+    let (mut names, mut arrows) = (HashMap::new(), HashMap::new());
+    let (mut begins, mut ends) = (HashMap::new(), HashMap::new());
+    for event in events {
+        match event["ph"].as_str() {
+            Some("X") => {
+                let (at, long) = (number(event, "ts"), number(event, "dur"));
+                calls.entry(place(event)).or_default().push((at, at + long));
+                let name = event["name"].as_str().expect("a name");
+                *names.entry(name.to_owned()).or_insert(0) += 1;
+            }
+            Some("s") => {
+                let kind = event["cat"].as_str().expect("a kind");
+                *arrows.entry(kind.to_owned()).or_insert(0) += 1;
+                assert!(
+                    begins.insert(number(event, "id") as u64, event).is_none(),
+                    "twice: {event}"
+                );
+            }
+            Some("f") => {
+                assert_eq!(event["bp"], "e");
+                assert!(
+                    ends.insert(number(event, "id") as u64, event).is_none(),
+                    "twice: {event}"
+                );
+            }
+            Some("M") => (),
+            other => panic!("{other:?} in {event}"),
+        }
+    }
+    assert_eq!(begins.len(), ends.len());
+    // A thousandth of a microsecond is a step of the numbers.
+    let near = 0.0011;
+    for (id, begin) in begins {
+        let end = ends[&id];
+        assert!(number(begin, "ts") <= number(end, "ts"), "{begin} {end}");
+        for one in [begin, end] {
+            let at = number(one, "ts");
+            let within = calls[&place(one)]
+                .iter()
+                .any(|(from, to)| *from - near <= at && at <= *to + near);
+            assert!(within, "outside of any call: {one}");
+        }
+    }
+    for spans in calls.values_mut() {
+        spans.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+        let mut open: Vec<f64> = Vec::new();
+        for (from, to) in spans {
+            while open.last().is_some_and(|end| *end <= *from + near) {
+                open.pop();
+            }
+            assert!(
+                open.last().is_none_or(|end| *to <= *end + near),
+                "calls overlap at {from}"
+            );
+            open.push(*to);
+        }
+    }
+    (names, arrows)
+}
+
+#[test]
+fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
+    let program = Program::new("launched");
+    let path = program.0.to_str().expect("a path");
+    let (json, html) = (Scratch::new("trace.json"), Scratch::new("trace.html"));
+    let mut line = vec![
+        "trace",
+        "-o",
+        json.path(),
+        "--html",
+        html.path(),
+        "--json",
+        "--",
+    ];
+    line.extend(["mpirun", "-n", "3", path]);
+    let output = run(&line);
+    assert!(output.status.success(), "{}", complained(&output));
+    let text = said(&output);
+    let (job, report) = text
+        .split_once('\n')
+        .expect("what the job said, then the report");
+    assert_eq!(job, "launched: 3 ranks: ok");
+    let report: Value = serde_json::from_str(report).expect("JSON");
+    let (names, arrows) = check_timeline(&json.json());
+    assert_eq!(names["MPI_Init"], 3);
+    assert_eq!(names["MPI_Finalize"], 3);
+    assert_eq!(
+        names["MPI_Sendrecv"], 18,
+        "three to each of three, short and long"
+    );
+    assert_eq!(names["MPI_Allreduce"], 3);
+    assert_eq!(arrows["message"], 12, "those to oneself do not travel");
+    assert_eq!(report["ranks"], 3);
+    assert_eq!(report["messages_with_one_end"], 0);
+    assert_eq!(report["calls_without_end"], 0);
+    let lines = report["functions"].as_array().expect("lines");
+    let sends = lines
+        .iter()
+        .find(|line| line["name"] == "MPI_Sendrecv")
+        .expect("a line");
+    let quantiles: Vec<u64> = sends["quantiles_ns"]
+        .as_array()
+        .expect("quantiles")
+        .iter()
+        .map(|ns| ns.as_u64().expect("a number"))
+        .collect();
+    assert_eq!((sends["count"].as_u64(), quantiles.len()), (Some(18), 8));
+    assert!(
+        quantiles.is_sorted() && quantiles[0] >= sends["minimum_ns"].as_u64().expect("a number")
+    );
+    let page = std::fs::read_to_string(&html.0).expect("it was written");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("\"MPI_Sendrecv\""));
+    assert!(!page.contains("http"), "it needs nothing else");
+}
+
+#[test]
+fn a_killed_rank_leaves_its_part_of_the_trace() {
+    let program = Program::new("launched");
+    let path = program.0.to_str().expect("a path");
+    let json = Scratch::new("killed.json");
+    let scratch =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace.{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).expect("a directory");
+    let mut line = vec!["trace", "-o", json.path(), "--"];
+    line.extend(["mpirun", "-n", "3", path, "kill"]);
+    let output = ferriband(&line)
+        .env("TMPDIR", &scratch)
+        .output()
+        .expect("it runs");
+    std::fs::remove_dir(&scratch).expect("the ranks' files are gone");
+    assert_eq!(output.status.code(), Some(137), "{}", complained(&output));
+    let timeline = json.json();
+    let (names, _) = check_timeline(&timeline);
+    assert_eq!(names["MPI_Sendrecv"], 18, "all three had come so far");
+    assert_eq!(names.get("MPI_Finalize"), None);
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let ranks: HashSet<u64> = events
+        .iter()
+        .filter_map(|event| event["pid"].as_u64())
+        .collect();
+    assert_eq!(ranks.len(), 3);
+    // A ring that is too short keeps the latest.
+    let mut line = vec!["trace", "-o", json.path(), "--events", "20", "--", "mpirun"];
+    line.extend(["-n", "2", path]);
+    let output = run(&line);
+    assert!(
+        said(&output).contains("events were written over"),
+        "{}",
+        said(&output)
+    );
+    let names = names_of(&json.json());
+    assert!(names.contains_key("MPI_Finalize"), "{names:?}");
+}
+
+/// How many calls there are, by name: a part of a timeline need not hold together.
+fn names_of(timeline: &Value) -> HashMap<String, usize> {
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let mut names = HashMap::new();
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        *names
+            .entry(event["name"].as_str().expect("a name").to_owned())
+            .or_insert(0) += 1;
+    }
+    names
+}
+
+#[test]
+fn a_program_without_our_mpi_has_no_trace() {
+    let json = Scratch::new("none.json");
+    let output = run(&[
+        "trace",
+        "-o",
+        json.path(),
+        "--",
+        "mpirun",
+        "-n",
+        "1",
+        "true",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        complained(&output).contains("no rank has written a trace"),
+        "{}",
+        complained(&output)
+    );
+    let elsewhere = run(&[
+        "trace",
+        "--merge",
+        env!("CARGO_MANIFEST_DIR"),
+        "-o",
+        json.path(),
+    ]);
+    assert!(
+        said(&elsewhere).contains("0 ranks, 0 calls"),
+        "{}",
+        complained(&elsewhere)
+    );
+}
+
+#[test]
+fn what_is_said_of_fortran_is_kept() {
+    let program = Program::new("fortran");
+    for ranks in [1, 2] {
+        let said = program.succeeds(ranks, &[]);
+        assert_eq!(said, format!("fortran: {ranks} ranks: ok\n"));
+    }
+}

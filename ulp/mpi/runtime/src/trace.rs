@@ -1,0 +1,201 @@
+//! What a traced rank writes down: its calls, and the messages that it sends and gets.
+//!
+//! Owns: whether this process is traced, and the names of functions by the address of their text. Must not know: what becomes of the file, which
+//! `ferriband trace` reads. Untraced, a call costs one load and one branch. Messages are written down by their number among those from one rank to
+//! another, by which both ends find each other; those to oneself have none and are left out.
+
+use crate::comm::COLLECTIVE;
+use crate::constants::MPI_ERR_OTHER;
+use crate::errors::{MpiError, Outcome};
+use crate::host::tape::Tape;
+use crate::runtime::Runtime;
+use ferriband_mpi_proto::envelope::Kind;
+use ferriband_mpi_proto::trace::{Event, Header, What};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static TRACE: OnceLock<Trace> = OnceLock::new();
+
+struct Trace {
+    tape: Tape,
+    names: Mutex<HashMap<(usize, usize), u16>>,
+}
+
+/// Whether this process is traced.
+#[inline]
+pub fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Begins to write, to a file of this rank's in `dir` with room for `events` events.
+pub fn begin(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
+    if is_on() {
+        return Ok(());
+    }
+    let (ranks, job) = match &runtime.host {
+        Some(host) => (host.ranks(), host.secret()),
+        None => (1, u64::from(std::process::id())),
+    };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let header = Header {
+        rank: runtime.rank,
+        ranks,
+        pid: std::process::id(),
+        job,
+        capacity: events,
+        boot: boot.bytes().fold(0, |hash: u64, byte| {
+            hash.wrapping_mul(31).wrapping_add(byte.into())
+        }),
+        monotonic_ns: now_ns(),
+        realtime_ns: clock_ns(libc::CLOCK_REALTIME),
+        host: host.trim().to_owned(),
+    };
+    let path = dir.join(format!("{job:016x}.{}.{}.trace", header.pid, header.rank));
+    let tape = Tape::create(&path, &header).map_err(|error| {
+        MpiError::with(
+            MPI_ERR_OTHER,
+            format!("the trace {} cannot be written: {error}", path.display()),
+        )
+    })?;
+    let trace = Trace {
+        tape,
+        names: Mutex::default(),
+    };
+    if TRACE.set(trace).is_ok() {
+        IS_ON.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Nanoseconds by the clock that all processes of a host share.
+pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    crate::host::inherit::clock_ns(clock)
+}
+
+thread_local! {
+    static THREAD: Cell<Option<u8>> = const { Cell::new(None) };
+}
+
+/// A number of this thread.
+fn thread() -> u8 {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    THREAD.with(|number| {
+        number.get().unwrap_or_else(|| {
+            let new = NEXT
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                    Some(next.saturating_add(1))
+                })
+                .unwrap_or(u8::MAX);
+            number.set(Some(new));
+            new
+        })
+    })
+}
+
+impl Trace {
+    /// The index of a function's name. Names are texts of the library, so their address is theirs alone.
+    fn name(&self, function: &str) -> u16 {
+        let key = (function.as_ptr() as usize, function.len());
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        *names.entry(key).or_insert_with(|| self.tape.name(function))
+    }
+
+    fn call(&self, what: What, at_ns: u64, name: u16) {
+        self.tape.write(&Event {
+            at_ns,
+            what,
+            thread: thread(),
+            name,
+            tag: 0,
+            peer: 0,
+            seq: 0,
+            bytes: 0,
+        });
+    }
+}
+
+/// A call of the program's, from here to its end.
+pub struct Span {
+    name: u16,
+}
+
+/// A call begins; nothing if this process is not traced.
+#[inline]
+pub fn span(function: &str) -> Option<Span> {
+    if is_on() {
+        span_from(function, now_ns())
+    } else {
+        None
+    }
+}
+
+/// The same; it has begun before.
+#[cold]
+pub fn span_from(function: &str, at_ns: u64) -> Option<Span> {
+    let trace = TRACE.get()?;
+    let name = trace.name(function);
+    trace.call(What::Call, at_ns, name);
+    Some(Span { name })
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let Some(trace) = TRACE.get() {
+            trace.call(What::Return, now_ns(), self.name);
+        }
+    }
+}
+
+/// A message that the program, or a collective, has sent to `peer`.
+#[cold]
+pub fn sent(peer: u32, kind: Kind, seq: u32, tag: i32, context: u64, body: &[u8], length: usize) {
+    message(What::Sent, peer, kind, seq, tag, context, body, length);
+}
+
+/// One that has come from `peer`.
+#[cold]
+pub fn came(peer: u32, kind: Kind, seq: u32, tag: i32, context: u64, body: &[u8], length: usize) {
+    message(What::Came, peer, kind, seq, tag, context, body, length);
+}
+
+#[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
+fn message(
+    what: What,
+    peer: u32,
+    kind: Kind,
+    seq: u32,
+    tag: i32,
+    context: u64,
+    body: &[u8],
+    length: usize,
+) {
+    let bytes = match kind {
+        Kind::Eager => length as u64,
+        // The request, then the length.
+        Kind::Rts => body.get(8..16).map_or(0, |eight| {
+            u64::from_le_bytes(eight.try_into().expect("eight bytes"))
+        }),
+        _ => return,
+    };
+    if let Some(trace) = TRACE.get() {
+        trace.tape.write(&Event {
+            at_ns: now_ns(),
+            what,
+            thread: thread(),
+            name: u16::from(context & COLLECTIVE != 0),
+            tag,
+            peer,
+            seq,
+            bytes,
+        });
+    }
+}

@@ -1,0 +1,334 @@
+//! Guest of another launcher: who are the others, which of them share this host, and what do they leave for one another.
+//!
+//! Owns: the engine that has started this process (PMI-1 and PMI-2 over a socket, PMIx by its library), and how ranks that no `mpirun` of ours has
+//! started come to the segment that they share. Must not know: communicators, messages. Our own `mpirun` needs none of this: it leaves the segment's
+//! descriptor to its children (`init.rs`).
+//!
+//! How a host comes together: each rank asks for the name of the job. The first one to bind an abstract socket of a name made of it makes segment and
+//! bells; the others fetch them there. Then all go through the engine's fence; whoever made the segment serves it until the fence is over. Where
+//! ranks are left that have not come, they are on other hosts: each opens its device, puts its card, and after a second fence the one that made the
+//! segment writes the cards of the far ones into it. Nothing lies in a file system, and the name goes with its process.
+
+mod pmi;
+mod pmix;
+
+use crate::constants::MPI_ERR_OTHER;
+use crate::errors::{MpiError, Outcome};
+use crate::host::meet::{self, Meeting};
+use crate::host::{Host, inherit};
+use ferriband_mpi_proto::connect::{CARD, Card};
+use pmi::Pmi;
+use pmix::Pmix;
+use std::env;
+use std::io::Read;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Cards come from a neighbour that has them already, or is about to.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Looks for them this often.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// The engine that has started this process.
+enum Engine {
+    Pmi(Pmi),
+    Pmix(Box<Pmix>),
+}
+
+static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+
+fn engine() -> MutexGuard<'static, Option<Engine>> {
+    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who this process is, by its engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// Name of the job, the same for all its ranks and for no other job.
+    job: String,
+    /// Rank in the world.
+    rank: u32,
+    /// Ranks of the world.
+    ranks: u32,
+    /// Which of the job's programs this is.
+    program: Option<u32>,
+}
+
+/// What a guest begins with.
+pub struct Joined {
+    /// Its place among the others; none if it is the only rank.
+    pub host: Option<Host>,
+    /// Whether more ranks than cores are on this host.
+    pub is_crowded: bool,
+    /// Which of the job's programs this is, for MPI_APPNUM.
+    pub program: Option<u32>,
+}
+
+/// Which engine to look for, as the user has set it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// `engine`: auto, pmi1, pmi2, pmix or none.
+    pub engine: String,
+    /// `pmix_library`: a file, or nothing.
+    pub pmix_library: String,
+}
+
+/// Joins the job of the engine that has started this process; none if none has.
+pub fn join(wish: &Wish) -> Outcome<Option<Joined>> {
+    let Some(mut found) = find(wish)? else {
+        return Ok(None);
+    };
+    let place = found.place()?;
+    let host = if place.ranks > 1 {
+        Some(gather(&mut found, &place)?)
+    } else {
+        None
+    };
+    let is_crowded = host.as_ref().is_some_and(Host::is_crowded);
+    *engine() = Some(found);
+    Ok(Some(Joined {
+        host,
+        is_crowded,
+        program: place.program,
+    }))
+}
+
+fn find(wish: &Wish) -> Outcome<Option<Engine>> {
+    let has = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has_pmi = has(pmi::FD) || has(pmi::PORT);
+    let pmi = |version| Pmi::open(version).map(|pmi| Some(Engine::Pmi(pmi)));
+    let pmix = || Pmix::open(&wish.pmix_library).map(|pmix| Some(Engine::Pmix(Box::new(pmix))));
+    match wish.engine.as_str() {
+        "none" => Ok(None),
+        "pmi1" if has_pmi => pmi(Some(ferriband_mpi_proto::pmi::Version::One)),
+        "pmi2" if has_pmi => pmi(Some(ferriband_mpi_proto::pmi::Version::Two)),
+        "auto" if has_pmi => pmi(None),
+        "pmix" | "auto" if has(pmix::NAMESPACE) => pmix(),
+        _ => Ok(None),
+    }
+}
+
+/// Comes to the host's segment, and through the first fence.
+fn gather(engine: &mut Engine, place: &Place) -> Outcome<Host> {
+    let Place { rank, ranks, .. } = *place;
+    if rank == 0 {
+        let mut secret = [0; 8];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut random| random.read_exact(&mut secret))
+            .map_err(|error| failed(&format!("/dev/urandom cannot be read: {error}")))?;
+        engine.put(0, SECRET, &format!("{:016x}", u64::from_ne_bytes(secret)))?;
+    }
+    let meeting = Meeting::join(&place.job, rank, ranks).map_err(|error| {
+        failed(&format!(
+            "the ranks of this host cannot come together: {error}"
+        ))
+    })?;
+    engine.begin_fence()?;
+    while !engine.is_fence_over()? {
+        meeting.serve(engine.fd());
+    }
+    let host = meeting.end();
+    let near = (0..ranks).filter(|rank| host.is_near(*rank)).count();
+    if near == ranks as usize {
+        return Ok(host);
+    }
+    let secret = engine.get(0, SECRET)?;
+    let secret = u64::from_str_radix(&secret, 16).map_err(|_| {
+        failed(&format!(
+            "the job's secret is {secret:?}, which is no number"
+        ))
+    })?;
+    Ok(host.with_secret(secret))
+}
+
+/// Key of what tells the ranks of a job from strangers on a network.
+const SECRET: &str = "secret";
+/// Key of a rank's card and its host's number.
+const ADDRESS: &str = "card";
+
+/// Whether ranks are on hosts that share nothing with this one.
+pub fn has_far_ranks(host: &Host) -> bool {
+    engine().is_some() && !host.is_alone()
+}
+
+/// Leaves this rank's card for ranks of other hosts, and gets theirs.
+pub fn exchange(host: &Host, card: &Card) -> Outcome {
+    let mut held = engine();
+    let Some(engine) = held.as_mut() else {
+        return Ok(());
+    };
+    let (me, here) = (host.me(), host.host_of(host.me()));
+    engine.put(me, ADDRESS, &address(here, card))?;
+    engine.begin_fence()?;
+    while !engine.is_fence_over()? {
+        inherit::wait_readable(&[engine.fd()], 1000);
+    }
+    let far = |rank: &u32| !host.is_near(*rank);
+    if here == meet::number(me) {
+        for rank in (0..host.ranks()).filter(far) {
+            let text = engine.get(rank, ADDRESS)?;
+            let (there, card) = parse_address(&text)
+                .ok_or_else(|| failed(&format!("rank {rank} has left the card {text:?}")))?;
+            host.tell_of(rank, there, &card);
+        }
+        return Ok(());
+    }
+    let begun = Instant::now();
+    while (0..host.ranks()).any(|rank| host.card(rank).is_none()) {
+        if begun.elapsed() > PATIENCE {
+            return Err(failed("the cards of ranks of other hosts do not come"));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn address(host: u32, card: &Card) -> String {
+    let mut text = format!("{host}:");
+    for byte in card.emit() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn parse_address(text: &str) -> Option<(u32, Card)> {
+    let (host, digits) = text.split_once(':')?;
+    if digits.len() != CARD * 2 || !digits.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; CARD];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).ok()?;
+    }
+    Some((host.parse().ok()?, Card::parse(&bytes)?))
+}
+
+/// The last fence begins, after which no rank needs another.
+pub fn begin_last_fence() {
+    if let Some(engine) = engine().as_mut() {
+        // An engine that is gone takes its ranks along.
+        let _ = engine.begin_fence();
+    }
+}
+
+/// Whether all have come to the last fence.
+pub fn is_last_fence_over() -> bool {
+    engine()
+        .as_mut()
+        .is_none_or(|engine| engine.is_fence_over().unwrap_or(true))
+}
+
+/// Tells the engine that this rank may end.
+pub fn leave() {
+    if let Some(engine) = engine().take() {
+        engine.leave();
+    }
+}
+
+/// Has the engine end all ranks. Another thread that talks to it just now is waited for a moment only.
+pub fn abort(code: i32, text: &str) {
+    for _ in 0..100 {
+        if let Ok(mut held) = ENGINE.try_lock() {
+            if let Some(engine) = held.as_mut() {
+                engine.abort(code, text);
+            }
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cold]
+fn failed(text: &str) -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, text.to_owned())
+}
+
+impl Engine {
+    fn place(&self) -> Outcome<Place> {
+        let place = match self {
+            Self::Pmi(pmi) => pmi.place(),
+            Self::Pmix(pmix) => pmix.place(),
+        };
+        if place.ranks == 0 || place.rank >= place.ranks {
+            return Err(failed(&format!(
+                "the launcher says that this is rank {} of {}",
+                place.rank, place.ranks
+            )));
+        }
+        Ok(place.clone())
+    }
+
+    /// Leaves `value` of rank `rank`, this one, for the others: they find it after the next fence.
+    fn put(&mut self, rank: u32, key: &str, value: &str) -> Outcome {
+        match self {
+            Self::Pmi(pmi) => pmi.put(&format!("ferriband-{key}-{rank}"), value),
+            Self::Pmix(pmix) => pmix.put(&format!("ferriband-{key}"), value),
+        }
+    }
+
+    /// What `rank` has left.
+    fn get(&mut self, rank: u32, key: &str) -> Outcome<String> {
+        match self {
+            Self::Pmi(pmi) => pmi.get(&format!("ferriband-{key}-{rank}")),
+            Self::Pmix(pmix) => pmix.get(rank, &format!("ferriband-{key}")),
+        }
+    }
+
+    fn begin_fence(&mut self) -> Outcome {
+        match self {
+            Self::Pmi(pmi) => pmi.begin_fence(),
+            Self::Pmix(pmix) => pmix.begin_fence(),
+        }
+    }
+
+    fn is_fence_over(&mut self) -> Outcome<bool> {
+        match self {
+            Self::Pmi(pmi) => pmi.is_fence_over(),
+            Self::Pmix(pmix) => pmix.is_fence_over(),
+        }
+    }
+
+    /// What can be read when a fence may be over.
+    fn fd(&self) -> RawFd {
+        match self {
+            Self::Pmi(pmi) => pmi.fd(),
+            Self::Pmix(pmix) => pmix.fd(),
+        }
+    }
+
+    fn abort(&mut self, code: i32, text: &str) {
+        match self {
+            Self::Pmi(pmi) => pmi.abort(code, text),
+            Self::Pmix(pmix) => pmix.abort(code, text),
+        }
+    }
+
+    fn leave(self) {
+        match self {
+            Self::Pmi(pmi) => pmi.leave(),
+            Self::Pmix(pmix) => pmix.leave(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_travels_as_text() {
+        let card = Card {
+            qpn: 77,
+            mtu: 3,
+            is_ethernet: true,
+            ..Card::default()
+        };
+        let text = address(4, &card);
+        assert!(text.len() <= ferriband_mpi_proto::pmi::LONGEST_VALUE);
+        assert_eq!(parse_address(&text), Some((4, card)));
+        assert_eq!(parse_address(&text[..text.len() - 1]), None);
+        assert_eq!(parse_address("4:é"), None);
+        assert_eq!(parse_address(&text.replace(':', " ")), None);
+    }
+}
