@@ -129,9 +129,10 @@ impl Manager {
             let ports = match (info.node_type, path.is_empty()) {
                 (NodeType::SWITCH, _) => 1..=info.num_ports,
                 (_, true) => 1..=1,
-                _ => 1..=0,
+                // an adapter passes nothing on
+                _ => 0..=0,
             };
-            for port in ports {
+            for port in ports.filter(|port| *port > 0) {
                 if self.port(&path, port).state != PortState::DOWN {
                     paths.push_back([&path[..], &[port]].concat());
                 }
