@@ -1,0 +1,399 @@
+//! The subnet manager as a machine: management packets in, management packets out.
+//!
+//! A sweep goes through four stages, each of which waits for the answers of the one before: discovery by directed routes ([`discovery`]), addresses and
+//! routes (no packets), what every port and switch is told ([`program`]), and links up, first Armed, then Active. Owns what is outstanding and when it is
+//! asked again. Must not know a clock or a socket: time comes in, packets go out by [`Manager::poll_transmit`].
+//!
+//! Answers are believed only if they were asked for; a node that does not answer is left out, and the event at the sweep's end says so.
+
+mod discovery;
+mod program;
+
+use crate::graph::{Graph, GraphError, give_lids};
+use crate::routing::{Options, RouteError, Routing};
+use discovery::{Discovery, Finding};
+use ferriband_wire::mad::{MadStatus, Method};
+use ferriband_wire::smp::{Route, Smp};
+use ferriband_wire::{Guid, MKey, TransactionId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A point in time, in nanoseconds since whenever the caller likes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Instant(pub u64);
+
+/// A routing engine: [`crate::routing`] has several.
+pub type Engine = fn(&Graph, &Options) -> Result<Routing, RouteError>;
+
+/// How a manager works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The port that it is at: a channel adapter's, or 0 of a switch.
+    pub port: u8,
+    /// Computes the routes.
+    pub engine: Engine,
+    /// What the engine is told.
+    pub options: Options,
+    /// LIDs of an end port: 2^lmc.
+    pub lmc: u8,
+    /// The highest LID that may be given; [`crate::graph::TOP_LID`] in a real subnet.
+    pub top_lid: u32,
+    /// Management key that it gives to ports, with protection if it is not 0.
+    pub mkey: MKey,
+    /// Seconds after which that protection lapses when the manager is gone; 0: never.
+    pub mkey_lease_s: u16,
+    /// Requests that may be outstanding.
+    pub window: u32,
+    /// How long an answer is waited for, in nanoseconds, and how often a request is sent again.
+    pub timeout_ns: u64,
+    /// See `timeout_ns`.
+    pub retries: u8,
+}
+
+impl Config {
+    /// At this port, with this engine; the rest as usual.
+    pub fn new(port: u8, engine: Engine) -> Self {
+        Config {
+            port,
+            engine,
+            options: Options::default(),
+            lmc: 0,
+            top_lid: crate::graph::TOP_LID,
+            mkey: MKey(0),
+            mkey_lease_s: 60,
+            window: 64,
+            timeout_ns: 200_000_000,
+            retries: 3,
+        }
+    }
+}
+
+/// What a sweep came to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The subnet is up: what is there, and how it is routed.
+    Up(Box<Subnet>),
+    /// It could not be brought up.
+    Failed(SweepError),
+}
+
+/// A subnet that is up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Subnet {
+    /// What is there.
+    pub graph: Graph,
+    /// How it is routed.
+    pub routing: Routing,
+    /// Requests that were sent, those sent again included.
+    pub requests: u64,
+    /// Nodes that stopped answering, or refused what they were told: GUID, or None for one that never said who it is, and what was refused.
+    pub trouble: Vec<(Option<Guid>, MadStatus)>,
+}
+
+/// Why a sweep failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The manager's own node does not answer.
+    #[error("the node that the manager is at does not answer")]
+    Alone,
+    /// What was found is no subnet, or has no room for all.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The engine found no routes.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+}
+
+/// What a request is for, when its answer comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Find(Finding),
+    /// Tells a node something.
+    Tell(Guid),
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Debug)]
+struct Asked {
+    smp: Smp,
+    purpose: Purpose,
+    due: Instant,
+    retries: u8,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing is going on.
+    Idle,
+    Discovery(Box<Discovery>),
+    /// What is still to be told, in groups: each waits until all of the one before is answered.
+    Telling(VecDeque<Vec<(Guid, Smp)>>, Box<Subnet>),
+}
+
+/// The manager.
+#[derive(Debug)]
+pub struct Manager {
+    config: Config,
+    stage: Stage,
+    /// Not sent yet.
+    queue: VecDeque<(Smp, Purpose)>,
+    /// By transaction.
+    asked: BTreeMap<u64, Asked>,
+    /// To be sent again.
+    again: VecDeque<u64>,
+    next_transaction: u64,
+    requests: u64,
+    trouble: Vec<(Option<Guid>, MadStatus)>,
+    /// LIDs that ports have had, by GUID: they keep them.
+    lids: BTreeMap<u64, u32>,
+    events: VecDeque<Event>,
+}
+
+impl Manager {
+    /// One that has seen nothing. `seed` makes its transactions differ from those of others.
+    pub fn new(config: Config, seed: u32) -> Self {
+        Manager {
+            config,
+            stage: Stage::Idle,
+            queue: VecDeque::new(),
+            asked: BTreeMap::new(),
+            again: VecDeque::new(),
+            next_transaction: u64::from(seed) << 32 | 1,
+            requests: 0,
+            trouble: Vec::new(),
+            lids: BTreeMap::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Begins to look at everything anew. What was going on is given up.
+    pub fn sweep(&mut self) {
+        self.queue.clear();
+        self.asked.clear();
+        self.again.clear();
+        self.trouble.clear();
+        self.requests = 0;
+        let mut discovery = Discovery::new(self.config.port);
+        self.queue.extend(discovery.begin().map(find));
+        self.stage = Stage::Discovery(Box::new(discovery));
+    }
+
+    /// True from [`Self::sweep`] until its event.
+    pub fn is_sweeping(&self) -> bool {
+        !matches!(self.stage, Stage::Idle)
+    }
+
+    /// The next packet to send, from the manager's port; None: nothing now.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Smp> {
+        let due = Instant(now.0.saturating_add(self.config.timeout_ns));
+        while let Some(transaction) = self.again.pop_front() {
+            // it may have been answered meanwhile
+            if let Some(asked) = self.asked.get_mut(&transaction) {
+                asked.due = due;
+                self.requests += 1;
+                return Some(asked.smp);
+            }
+        }
+        if self.asked.len() >= self.config.window as usize {
+            return None;
+        }
+        let (mut smp, purpose) = self.queue.pop_front()?;
+        smp.transaction_id = TransactionId(self.next_transaction);
+        smp.mkey = self.config.mkey;
+        let asked = Asked {
+            smp,
+            purpose,
+            due,
+            retries: self.config.retries,
+        };
+        self.asked.insert(self.next_transaction, asked);
+        self.next_transaction += 1;
+        self.requests += 1;
+        Some(smp)
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        // all wait equally long, so the oldest is the first but for those that were sent again: a few
+        self.asked.values().map(|asked| asked.due).min()
+    }
+
+    /// Requests that nobody answered in time go again, or are given up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let late = self.asked.iter().filter(|(_, asked)| asked.due <= now);
+        let late: Vec<u64> = late.map(|(transaction, _)| *transaction).collect();
+        for transaction in late {
+            let Some(asked) = self.asked.get_mut(&transaction) else {
+                continue;
+            };
+            if asked.retries > 0 {
+                asked.retries -= 1;
+                asked.due = Instant(u64::MAX);
+                self.again.push_back(transaction);
+                continue;
+            }
+            let given_up = self.asked.remove(&transaction);
+            if let Some(asked) = given_up {
+                self.unanswered(asked.purpose);
+            }
+        }
+        self.go_on();
+    }
+
+    /// A packet came to the manager's port. False if it is no answer to anything that was asked.
+    pub fn handle_smp(&mut self, smp: &Smp) -> bool {
+        let answers = |asked: &Asked| {
+            asked.smp.attribute == smp.attribute
+                && asked.smp.attribute_modifier == smp.attribute_modifier
+                && same_way(&asked.smp.route, &smp.route)
+        };
+        let transaction = smp.transaction_id.0;
+        let known = self.asked.get(&transaction).is_some_and(answers);
+        if smp.method != Method::GET_RESP || !known {
+            return false;
+        }
+        let Some(asked) = self.asked.remove(&transaction) else {
+            return false;
+        };
+        match (asked.purpose, &mut self.stage) {
+            (Purpose::Find(finding), Stage::Discovery(discovery)) => {
+                if smp.status == MadStatus::OK {
+                    let more = discovery.answered(finding, smp);
+                    self.queue.extend(more.into_iter().map(find));
+                } else {
+                    self.trouble.push((discovery.guid_of(finding), smp.status));
+                }
+            }
+            (Purpose::Tell(guid), _) if smp.status != MadStatus::OK => {
+                self.trouble.push((Some(guid), smp.status));
+            }
+            _ => {}
+        }
+        self.go_on();
+        true
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn unanswered(&mut self, purpose: Purpose) {
+        let guid = match (purpose, &self.stage) {
+            (Purpose::Find(finding), Stage::Discovery(discovery)) => discovery.guid_of(finding),
+            (Purpose::Tell(guid), _) => Some(guid),
+            _ => None,
+        };
+        self.trouble.push((guid, MadStatus::BUSY));
+    }
+
+    /// Goes to the next stage, if nothing of this one is left.
+    fn go_on(&mut self) {
+        while self.asked.is_empty() && self.queue.is_empty() {
+            match std::mem::replace(&mut self.stage, Stage::Idle) {
+                Stage::Idle => return,
+                Stage::Discovery(discovery) => match self.plan(&discovery) {
+                    Ok((groups, subnet)) => self.stage = Stage::Telling(groups, Box::new(subnet)),
+                    Err(error) => self.events.push_back(Event::Failed(error)),
+                },
+                Stage::Telling(mut groups, mut subnet) => match groups.pop_front() {
+                    Some(group) => {
+                        let told = group.into_iter();
+                        self.queue
+                            .extend(told.map(|(guid, smp)| (smp, Purpose::Tell(guid))));
+                        self.stage = Stage::Telling(groups, subnet);
+                    }
+                    None => {
+                        subnet.requests = self.requests;
+                        subnet.trouble = std::mem::take(&mut self.trouble);
+                        self.events.push_back(Event::Up(subnet));
+                    }
+                },
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn plan(&mut self, discovery: &Discovery) -> Result<(VecDeque<Vec<(Guid, Smp)>>, Subnet), SweepError> {
+        let mut found = discovery.found();
+        let own = found.first().ok_or(SweepError::Alone)?;
+        let own_port = match own.switch {
+            Some(_) => 0,
+            None => self.config.port,
+        };
+        self.address(&mut found, own_port)?;
+        let graph = Graph::new(&found)?;
+        let routing = (self.config.engine)(&graph, &self.config.options)?;
+        let groups = program::groups(&self.config, discovery, &found, &graph, &routing, own_port);
+        let subnet = Subnet {
+            graph,
+            routing,
+            requests: 0,
+            trouble: Vec::new(),
+        };
+        Ok((groups, subnet))
+    }
+
+    /// Ports keep the LIDs that they have had; new ones get what is free.
+    fn address(&mut self, found: &mut [crate::graph::Found], own_port: u8) -> Result<(), GraphError> {
+        if self.lids.is_empty() {
+            give_lids(found, (0, own_port), self.config.lmc, self.config.top_lid)?;
+        } else {
+            let all = found.iter_mut().flat_map(|node| {
+                let is_switch = node.switch.is_some();
+                let plain = node.switch == Some(false);
+                let ports = node.ports.iter_mut();
+                let ports = ports.filter(move |port| !is_switch || port.number == 0);
+                ports.map(move |port| (plain, port))
+            });
+            let mut new = Vec::new();
+            for (plain, port) in all {
+                port.lmc = if plain { 0 } else { self.config.lmc };
+                match self.lids.get(&port.guid.0) {
+                    Some(lid) => port.lid = *lid,
+                    None => new.push(port),
+                }
+            }
+            // beyond all that were ever given: a port that comes back finds its own
+            let top = self.lids.values().max().copied().unwrap_or(0);
+            let mut next = top + (1 << self.config.lmc);
+            let mut without = 0;
+            for port in new {
+                let lid = next.next_multiple_of(1 << port.lmc);
+                next = lid + (1 << port.lmc);
+                if next - 1 > self.config.top_lid {
+                    without += 1;
+                    continue;
+                }
+                port.lid = lid;
+            }
+            if without > 0 {
+                return Err(GraphError::OutOfLids {
+                    top: self.config.top_lid,
+                    without,
+                });
+            }
+        }
+        for port in found.iter().flat_map(|node| &node.ports) {
+            if port.lid != 0 {
+                self.lids.insert(port.guid.0, port.lid);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find((smp, finding): (Smp, Finding)) -> (Smp, Purpose) {
+    (smp, Purpose::Find(finding))
+}
+
+/// An answer comes back along the list of ports that its request carried.
+fn same_way(asked: &Route, answer: &Route) -> bool {
+    match (asked, answer) {
+        (Route::Directed(asked), Route::Directed(answer)) => asked.ports() == answer.ports(),
+        (Route::Lid, Route::Lid) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
