@@ -4,10 +4,10 @@
 //! port the question came.
 
 use crate::graph::{Found, FoundPort};
+use ferriband_wire::Guid;
 use ferriband_wire::attributes::{NodeInfo, NodeType, PhysState, PortInfo, PortState, SwitchInfo};
 use ferriband_wire::mad::{AttributeId, Method};
 use ferriband_wire::smp::{DirectedRoute, MAX_HOPS, Route, Smp, attribute};
-use ferriband_wire::Guid;
 use std::collections::BTreeMap;
 
 /// What an answer tells.
@@ -101,7 +101,9 @@ impl Discovery {
             });
         }
         if !is_switch {
-            self.nodes[here].guids.insert(info.local_port, info.port_guid);
+            self.nodes[here]
+                .guids
+                .insert(info.local_port, info.port_guid);
         }
         if let Some((node, port)) = behind {
             // the first that says so is right: a cable has two ends

@@ -10,7 +10,7 @@ mod discovery;
 mod program;
 
 use crate::graph::{Graph, GraphError, give_lids};
-use crate::routing::{Options, RouteError, Routing};
+use crate::routing::{Engine, Options, RouteError, Routing, Tables};
 use discovery::{Discovery, Finding};
 use ferriband_wire::mad::{MadStatus, Method};
 use ferriband_wire::smp::{Route, Smp};
@@ -21,11 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Instant(pub u64);
 
-/// A routing engine: [`crate::routing`] has several.
-pub type Engine = fn(&Graph, &Options) -> Result<Routing, RouteError>;
-
 /// How a manager works.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// The port that it is at: a channel adapter's, or 0 of a switch.
     pub port: u8,
@@ -64,6 +61,17 @@ impl Config {
             timeout_ns: 200_000_000,
             retries: 3,
         }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Config");
+        out.field("port", &self.port)
+            .field("engine", &self.engine.name);
+        // keys are not for logs
+        out.field("lmc", &self.lmc).field("window", &self.window);
+        out.finish_non_exhaustive()
     }
 }
 
@@ -313,7 +321,10 @@ impl Manager {
     }
 
     #[allow(clippy::type_complexity)]
-    fn plan(&mut self, discovery: &Discovery) -> Result<(VecDeque<Vec<(Guid, Smp)>>, Subnet), SweepError> {
+    fn plan(
+        &mut self,
+        discovery: &Discovery,
+    ) -> Result<(VecDeque<Vec<(Guid, Smp)>>, Subnet), SweepError> {
         let mut found = discovery.found();
         let own = found.first().ok_or(SweepError::Alone)?;
         let own_port = match own.switch {
@@ -322,7 +333,11 @@ impl Manager {
         };
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
-        let routing = (self.config.engine)(&graph, &self.config.options)?;
+        let routing = match graph.switches() {
+            // two hosts and a cable, or one alone: nothing to route
+            [] => Routing::plain(Tables::new(&graph)),
+            _ => (self.config.engine.route)(&graph, &self.config.options)?,
+        };
         let groups = program::groups(&self.config, discovery, &found, &graph, &routing, own_port);
         let subnet = Subnet {
             graph,
@@ -334,7 +349,11 @@ impl Manager {
     }
 
     /// Ports keep the LIDs that they have had; new ones get what is free.
-    fn address(&mut self, found: &mut [crate::graph::Found], own_port: u8) -> Result<(), GraphError> {
+    fn address(
+        &mut self,
+        found: &mut [crate::graph::Found],
+        own_port: u8,
+    ) -> Result<(), GraphError> {
         if self.lids.is_empty() {
             give_lids(found, (0, own_port), self.config.lmc, self.config.top_lid)?;
         } else {

@@ -137,19 +137,39 @@ fn tables(seen: &Seen, switch: u32, graph: &Graph, routing: &Routing, group: &mu
     }
     if routing.lanes_needed > 1 {
         let ports = 0..=seen.info.num_ports;
-        for (input, output) in ports.clone().flat_map(|input| ports.clone().map(move |output| (input, output))) {
-            let wired = |port: u8| port == 0 || seen.ports.get(&port).is_some_and(|info| info.state != PortState::DOWN);
+        for (input, output) in ports
+            .clone()
+            .flat_map(|input| ports.clone().map(move |output| (input, output)))
+        {
+            let wired = |port: u8| {
+                port == 0
+                    || seen
+                        .ports
+                        .get(&port)
+                        .is_some_and(|info| info.state != PortState::DOWN)
+            };
             if output == 0 || !wired(input) || !wired(output) {
                 continue;
             }
-            let lanes = std::array::from_fn(|sl| Vl(routing.lanes.at(switch, input, output, sl as u8)));
+            let lanes =
+                std::array::from_fn(|sl| Vl(routing.lanes.at(switch, input, output, sl as u8)));
             let modifier = u32::from(input) << 8 | u32::from(output);
-            group.extend(set(seen, attribute::SL_TO_VL, modifier, &SlToVlTable(lanes)));
+            group.extend(set(
+                seen,
+                attribute::SL_TO_VL,
+                modifier,
+                &SlToVlTable(lanes),
+            ));
         }
     }
 }
 
-fn set<A: Header>(seen: &Seen, attribute: AttributeId, modifier: u32, value: &A) -> Option<(Guid, Smp)> {
+fn set<A: Header>(
+    seen: &Seen,
+    attribute: AttributeId,
+    modifier: u32,
+    value: &A,
+) -> Option<(Guid, Smp)> {
     let mut smp = request(&seen.path, Method::SET, attribute, modifier)?;
     smp.set_data(value).ok()?;
     Some((seen.info.node_guid, smp))
