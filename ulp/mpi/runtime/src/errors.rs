@@ -3,9 +3,14 @@
 use crate::constants::*;
 use std::borrow::Cow;
 
-/// An error of a call: its class, and what happened if the class does not say it.
+/// An error of a call. It is one word, and no word is left for it where there is none: what a call returns inside the runtime stays in registers, which is
+/// a tenth of a short message's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MpiError {
+pub struct MpiError(Box<Detail>);
+
+/// An error's class, and what happened if the class does not say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
     /// The standard's class, 1 to 62.
     pub class: i32,
     /// What happened, to what.
@@ -16,19 +21,29 @@ impl MpiError {
     /// An error that its class says all about.
     #[cold]
     pub fn new(class: i32) -> Self {
-        Self {
-            class,
-            text: Cow::Borrowed(""),
-        }
+        Self::with(class, Cow::Borrowed(""))
     }
 
     /// An error with a sentence.
     #[cold]
     pub fn with(class: i32, text: impl Into<Cow<'static, str>>) -> Self {
-        Self {
+        Self(Box::new(Detail {
             class,
             text: text.into(),
-        }
+        }))
+    }
+}
+
+impl std::ops::Deref for MpiError {
+    type Target = Detail;
+    fn deref(&self) -> &Detail {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for MpiError {
+    fn deref_mut(&mut self) -> &mut Detail {
+        &mut self.0
     }
 }
 

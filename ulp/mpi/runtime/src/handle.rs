@@ -60,7 +60,7 @@ impl<T> Slab<T> {
     }
 
     /// Keeps an object; its index.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<u32, Full> {
         if let Some(index) = self.free.pop() {
             self.slots[index as usize].value = Some(value);
@@ -85,6 +85,18 @@ impl<T> Slab<T> {
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push(index);
         Some(value)
+    }
+
+    /// The same for who does not need the object: it ends where it lies, because to move a large one costs more than all else.
+    #[inline]
+    pub fn discard(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize)
+            && slot.value.is_some()
+        {
+            slot.value = None;
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+            self.free.push(index);
+        }
     }
 
     /// Makes the handle of the object at `index` stale; the object stays for who knows its index.

@@ -1,5 +1,6 @@
 //! Sends and receives: how they begin, and what becomes of a message that has met its receive.
 
+use crate::abi::Status;
 use crate::comm::COLLECTIVE;
 use crate::constants::{
     MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
@@ -8,7 +9,7 @@ use crate::constants::{
 use crate::errors::{MpiError, Outcome};
 use crate::host::{self, Sink, Source};
 use crate::request::{Request, Work, status};
-use crate::runtime::{Body, Content, Held, Place, Queued, Runtime};
+use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
 use ferriband_mpi_proto::fast::{Push, Shape};
@@ -39,7 +40,7 @@ pub enum Started {
 
 impl Runtime {
     /// Where a message to `rank` of the communicator at `comm` goes.
-    #[inline]
+    #[inline(always)]
     pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
         let entry = &self.comms[comm];
         let context = entry.context | if collective { COLLECTIVE } else { 0 };
@@ -52,7 +53,7 @@ impl Runtime {
     }
 
     /// Begins a send. A synchronous one is over when its receive has met it.
-    #[inline]
+    #[inline(always)]
     pub fn start_send(
         &mut self,
         to: Target,
@@ -137,7 +138,7 @@ impl Runtime {
     }
 
     /// Begins a receive; its request.
-    #[inline]
+    #[inline(always)]
     pub fn start_receive(
         &mut self,
         comm: u32,
@@ -147,6 +148,73 @@ impl Runtime {
         sink: Sink,
     ) -> Outcome<u32> {
         let request = self.add_request(Request::receive(comm, context, source, sink))?;
+        self.post_receive(request, comm, context, source, tag)
+    }
+
+    /// Begins a receive that the call waits for. Its request is made in place of the last one's: to move one in and out costs as much as the rest
+    /// of the call.
+    #[inline(always)]
+    pub fn start_waited(
+        &mut self,
+        comm: u32,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let context = self.comms[comm].context;
+        if self.spare == NOBODY || sink.has_gaps() {
+            return self.start_slowly(comm, source, tag, sink);
+        }
+        let request = std::mem::replace(&mut self.spare, NOBODY);
+        let entry = &mut self.requests[request];
+        entry.done = false;
+        entry.work = Work::Receive;
+        entry.comm = comm;
+        entry.context = context;
+        entry.peer = NOBODY;
+        entry.asks = source;
+        entry.sink = sink;
+        self.post_receive(request, comm, context, source, tag)
+    }
+
+    #[cold]
+    fn start_slowly(
+        &mut self,
+        comm: u32,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let context = self.comms[comm].context;
+        self.start_receive(comm, context, source, tag, sink)
+    }
+
+    /// What has become of such a receive, which is over.
+    #[inline(always)]
+    pub fn take_waited(&mut self, request: u32) -> Status {
+        let entry = &mut self.requests[request];
+        let status = entry.status;
+        if self.spare != NOBODY || entry.has_more() {
+            self.requests.discard(request);
+            return status;
+        }
+        // Nothing is concerned by it any more, and no late answer may name it.
+        entry.comm = NOBODY;
+        self.requests.retire(request);
+        self.spare = request;
+        status
+    }
+
+    /// Hands a receive to those who wait, or gives it the message that has waited for it.
+    #[inline(always)]
+    fn post_receive(
+        &mut self,
+        request: u32,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        tag: matching::Tag,
+    ) -> Outcome<u32> {
         if let Some(held) = self.comms[comm]
             .matching(context)
             .post(source, tag, request)
@@ -282,7 +350,7 @@ impl Runtime {
     }
 
     /// Stores a message in the channel to `peer`, if there is room.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
     fn push(
         &mut self,

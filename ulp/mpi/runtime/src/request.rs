@@ -101,6 +101,7 @@ pub enum Extra {
 
 impl Request {
     /// A send of `source` to `peer`.
+    #[inline(always)]
     pub fn send(work: Work, comm: u32, context: u64, peer: u32, source: host::Source) -> Self {
         Self {
             work,
@@ -121,12 +122,19 @@ impl Request {
         }
     }
 
+    /// Whether it keeps anything besides its own words.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.keeps.is_some() || self.memory.is_some() || self.extra.is_some()
+    }
+
     /// One that is more than a message.
     pub fn special(work: Work, comm: u32) -> Self {
         Self::send(work, comm, 0, NOBODY, host::Source::EMPTY)
     }
 
     /// A receive into `sink`.
+    #[inline(always)]
     pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: host::Sink) -> Self {
         Self {
             asks,

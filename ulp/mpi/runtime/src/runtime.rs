@@ -66,6 +66,8 @@ pub struct Runtime {
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
     pub nothing: u32,
+    /// A request that is over, for the next call that waits for its receive; [`NOBODY`] while one does.
+    pub spare: u32,
     /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
     pub awaited: u32,
     /// It was over since the round began.
@@ -315,6 +317,11 @@ impl Polling {
     }
 }
 
+#[cold]
+fn too_many_requests() -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, "too many requests")
+}
+
 /// No request has this index.
 pub const NOBODY: u32 = u32::MAX;
 /// Index of MPI_COMM_WORLD.
@@ -351,6 +358,7 @@ impl Runtime {
             stalled: Vec::new(),
             orphans: VecDeque::new(),
             nothing: 0,
+            spare: NOBODY,
             awaited: NOBODY,
             satisfied: false,
             executions: Vec::new(),
@@ -495,11 +503,11 @@ impl Runtime {
     }
 
     /// Keeps a request; its index.
-    #[inline]
+    #[inline(always)]
     pub fn add_request(&mut self, request: Request) -> Outcome<u32> {
         self.requests
             .insert(request)
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many requests"))
+            .map_err(|_| too_many_requests())
     }
 
     /// A request is over.

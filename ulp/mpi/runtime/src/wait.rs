@@ -9,7 +9,7 @@ use crate::runtime::NOBODY;
 const YIELDS: u32 = 64;
 
 /// Runs progress until `is_over` says so.
-#[inline]
+#[inline(always)]
 pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     let mut idle = Idle::default();
     while !is_over(guard) {
@@ -23,7 +23,7 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 }
 
 /// Waits until a request is over.
-#[inline]
+#[inline(always)]
 pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     guard.awaited = request;
     let outcome = wait_for(guard, |guard| guard.requests[request].done);

@@ -50,6 +50,12 @@ impl Shape {
         self.granule
     }
 
+    /// Granules of so many bytes, which are a multiple of them. A shift: a division is a tenth of what a short message may cost.
+    #[inline]
+    pub fn granules(self, bytes: u32) -> u32 {
+        bytes >> self.granule.trailing_zeros()
+    }
+
     /// Bytes of the longest body (what follows the envelope) that a record may have.
     #[inline]
     pub const fn longest(self) -> u32 {

@@ -39,7 +39,7 @@ impl Sender {
     }
 
     /// Writes a message whose head (envelope and what of the body is not the program's) and payload are given; `seq` is its number.
-    #[inline]
+    #[inline(always)]
     pub fn push<C: Carrier>(
         &mut self,
         head: &[u8],
@@ -72,7 +72,7 @@ impl Sender {
         match to.write(&write, payload) {
             Ok(()) => {
                 self.end -= whole;
-                self.sent = self.sent.wrapping_add(whole / self.shape.granule);
+                self.sent = self.sent.wrapping_add(self.shape.granules(whole));
                 Push::Stored
             }
             Err(Busy) => Push::Busy,
@@ -103,7 +103,7 @@ impl Sender {
             return Err(Push::NoCredit);
         }
         to.mark(self.end - WORD, WRAP).map_err(|Busy| Push::Busy)?;
-        self.sent = self.sent.wrapping_add(self.end / self.shape.granule);
+        self.sent = self.sent.wrapping_add(self.shape.granules(self.end));
         self.end = self.shape.size;
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Receiver {
             if self.end == self.shape.size {
                 return Err(Broken);
             }
-            self.consumed = self.consumed.wrapping_add(self.end / self.shape.granule);
+            self.consumed = self.consumed.wrapping_add(self.shape.granules(self.end));
             self.end = self.shape.size;
             word = block.word(self.end - WORD);
             if word & FLAG == 0 {
@@ -186,7 +186,7 @@ impl Receiver {
         }
         let whole = self.whole(record.length);
         self.end -= whole;
-        self.consumed = self.consumed.wrapping_add(whole / self.shape.granule);
+        self.consumed = self.consumed.wrapping_add(self.shape.granules(whole));
         self.unreported() * self.shape.granule >= self.shape.size / 4
     }
 

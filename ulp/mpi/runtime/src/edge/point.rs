@@ -15,7 +15,7 @@ use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 
 /// Whom a send goes to; none for MPI_PROC_NULL.
-#[inline]
+#[inline(always)]
 pub(super) fn target_of(
     guard: &Guard,
     comm: u32,
@@ -40,7 +40,7 @@ pub(super) fn target_of(
 ///
 /// # Safety
 /// As the standard says of the send's arguments.
-#[inline]
+#[inline(always)]
 unsafe fn start(
     guard: &mut Guard,
     comm: u32,
@@ -60,17 +60,23 @@ unsafe fn start(
 }
 
 /// A send that is over when the call returns.
-#[inline]
+#[inline(always)]
 pub(super) fn over(guard: &mut Guard, started: Started) -> Outcome {
-    if let Started::Pending(request) = started {
-        wait_request(guard, request)?;
-        let class = guard
-            .requests
-            .remove(request)
-            .map_or(MPI_ERR_INTERN, |request| request.status.error);
-        if class != MPI_SUCCESS {
-            return Err(MpiError::new(class));
-        }
+    match started {
+        Started::Done => Ok(()),
+        Started::Pending(request) => over_at_last(guard, request),
+    }
+}
+
+#[cold]
+fn over_at_last(guard: &mut Guard, request: u32) -> Outcome {
+    wait_request(guard, request)?;
+    let class = guard
+        .requests
+        .remove(request)
+        .map_or(MPI_ERR_INTERN, |request| request.status.error);
+    if class != MPI_SUCCESS {
+        return Err(MpiError::new(class));
     }
     Ok(())
 }
@@ -148,7 +154,7 @@ sends!(
 );
 
 /// Begins a receive; none for MPI_PROC_NULL.
-#[inline]
+#[inline(always)]
 pub(super) fn begin(
     guard: &mut Guard,
     comm: u32,
@@ -214,8 +220,20 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
         // SAFETY: the program's arguments.
         unsafe {
             let sink = sink(guard, buf, count, datatype)?;
-            let request = begin(guard, comm, sink, source, tag)?;
-            finish(guard, request, status)
+            let tag = receive_tag(tag)?;
+            let found = match receive_source(guard, comm, source)? {
+                None => FROM_NOBODY,
+                Some(source) => {
+                    let request = guard.start_waited(comm, source, tag, sink)?;
+                    wait_request(guard, request)?;
+                    guard.take_waited(request)
+                }
+            };
+            put_status(status, &found);
+            match found.error {
+                MPI_SUCCESS => Ok(()),
+                class => Err(MpiError::new(class)),
+            }
         }
     })
 }

@@ -42,8 +42,12 @@ pub struct Guard {
     runtime: *mut Runtime,
     shared: bool,
     /// How the elements lie that this call has named: requests that outlive it keep theirs themselves.
-    layouts: Vec<Arc<Layout>>,
+    layouts: Option<Box<Layouts>>,
 }
+
+/// Layouts of a call. Most calls have none, and then pay for one test of a pointer.
+#[derive(Default)]
+struct Layouts(Vec<Arc<Layout>>);
 
 /// Enters the runtime; none before MPI_Init and after MPI_Finalize.
 #[inline]
@@ -59,7 +63,7 @@ pub fn enter() -> Option<Guard> {
     Some(Guard {
         runtime,
         shared,
-        layouts: Vec::new(),
+        layouts: None,
     })
 }
 
@@ -97,7 +101,7 @@ pub fn retire() {
 impl Guard {
     /// Keeps a layout until the call is over.
     pub fn keep(&mut self, layout: Arc<Layout>) {
-        self.layouts.push(layout);
+        self.layouts.get_or_insert_default().0.push(layout);
     }
 
     /// Runs what is not the runtime's, which may call MPI again.

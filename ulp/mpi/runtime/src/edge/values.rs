@@ -14,13 +14,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 /// How many elements.
-#[inline]
+#[inline(always)]
 fn elements(count: i64) -> Outcome<usize> {
     usize::try_from(count).map_err(|_| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))
 }
 
 /// Bytes of `count` elements of `size` bytes.
-#[inline]
+#[inline(always)]
 fn product(count: i64, size: usize) -> Outcome<usize> {
     elements(count)?
         .checked_mul(size)
@@ -56,7 +56,7 @@ pub fn extent(guard: &Guard, kind: i32) -> Outcome<i64> {
 ///
 /// # Safety
 /// As the standard says of a send buffer.
-#[inline]
+#[inline(always)]
 pub unsafe fn source(
     guard: &mut Guard,
     buffer: *const c_void,
@@ -83,7 +83,7 @@ pub unsafe fn source(
 ///
 /// # Safety
 /// As the standard says of a receive buffer.
-#[inline]
+#[inline(always)]
 pub unsafe fn sink(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Sink> {
     // SAFETY: the caller's promise, here and below.
     unsafe {
@@ -142,7 +142,7 @@ pub fn is_in_place(buffer: *const c_void) -> bool {
 }
 
 /// The tag of a send.
-#[inline]
+#[inline(always)]
 pub fn send_tag(tag: c_int) -> Outcome<i32> {
     if tag < 0 {
         return Err(MpiError::with(MPI_ERR_TAG, format!("{tag}")));
@@ -151,7 +151,7 @@ pub fn send_tag(tag: c_int) -> Outcome<i32> {
 }
 
 /// The tag of a receive.
-#[inline]
+#[inline(always)]
 pub fn receive_tag(tag: c_int) -> Outcome<matching::Tag> {
     match tag {
         MPI_ANY_TAG => Ok(matching::Tag::Any),
@@ -160,7 +160,7 @@ pub fn receive_tag(tag: c_int) -> Outcome<matching::Tag> {
 }
 
 /// The source of a receive; none for MPI_PROC_NULL.
-#[inline]
+#[inline(always)]
 pub fn receive_source(
     runtime: &Runtime,
     comm: u32,
@@ -179,7 +179,7 @@ pub fn receive_source(
 }
 
 /// A rank of the communicator.
-#[inline]
+#[inline(always)]
 pub fn rank_of(runtime: &Runtime, comm: u32, rank: c_int, class: i32) -> Outcome<u32> {
     let size = runtime.comms[comm].peers();
     u32::try_from(rank)
@@ -216,7 +216,7 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
 ///
 /// # Safety
 /// `to` is null or may be written.
-#[inline]
+#[inline(always)]
 pub unsafe fn put_status(to: *mut Status, status: &Status) {
     if !to.is_null() {
         // SAFETY: the caller's promise.

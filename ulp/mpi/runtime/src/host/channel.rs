@@ -73,7 +73,7 @@ pub struct Outlet {
 impl Carrier for Mapped {
     type Payload = Source;
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, write: &Write<'_>, payload: Source) -> Result<(), Busy> {
         self.word(write.at).store(0, Ordering::Relaxed);
         let head = write.at + 8 + write.pad;
@@ -116,18 +116,25 @@ impl Outlet {
     }
 
     /// Stores a message of `length` bytes after `head`, if there is room.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
-        match self
+        let push = self
             .machine
-            .push(head, seq, length, payload, &mut self.block)
-        {
-            Push::NoCredit if self.refresh() => {
-                self.machine
-                    .push(head, seq, length, payload, &mut self.block)
-            }
-            push => push,
+            .push(head, seq, length, payload, &mut self.block);
+        if push == Push::NoCredit {
+            return self.push_again(head, seq, length, payload);
         }
+        push
+    }
+
+    /// The same once the return word has been looked at.
+    #[cold]
+    fn push_again(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
+        if !self.refresh() {
+            return Push::NoCredit;
+        }
+        self.machine
+            .push(head, seq, length, payload, &mut self.block)
     }
 
     /// Takes credit that came in an envelope.

@@ -99,7 +99,7 @@ impl Source {
     }
 
     /// Copies `length` bytes from `at` on to `to`, which the caller owns.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, at: usize, to: *mut u8, length: usize) {
         assert!(at <= self.length && length <= self.length - at);
         let from = self.address.wrapping_add(at);
@@ -140,7 +140,7 @@ impl Source {
     }
 
     /// Copies as much as `sink` takes to it.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, sink: &Sink) {
         let length = self.length.min(sink.length);
         if self.layout.is_none() {
@@ -205,6 +205,12 @@ impl Sink {
         self.layout.map(share)
     }
 
+    /// Whether its elements lie with gaps.
+    #[inline]
+    pub fn has_gaps(&self) -> bool {
+        self.layout.is_some()
+    }
+
     /// Bytes of the range.
     #[inline]
     pub fn len(&self) -> usize {
@@ -254,7 +260,7 @@ impl Sink {
     }
 
     /// Copies `length` bytes to `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, at: usize, from: *const u8, length: usize) {
         assert!(at <= self.length && length <= self.length - at);
         let to = self.address.wrapping_add(at);
@@ -310,7 +316,7 @@ impl Buffer {
 }
 
 /// Copies bytes between ranges that have been checked; they do not overlap, or are the same.
-#[inline]
+#[inline(always)]
 pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
     match length {
         0 => (),

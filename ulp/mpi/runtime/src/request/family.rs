@@ -104,6 +104,7 @@ impl Runtime {
     }
 
     /// Takes out a request that is over, or makes a persistent one inactive: communicator, status, and whether the handle stays.
+    #[inline]
     pub fn reap(&mut self, index: u32) -> (u32, Status, bool) {
         let request = &mut self.requests[index];
         let (comm, status) = (request.comm, request.status);
@@ -117,7 +118,7 @@ impl Runtime {
             }
             _ => (),
         }
-        self.requests.remove(index);
+        self.requests.discard(index);
         (comm, status, false)
     }
 }
