@@ -14,6 +14,9 @@ DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iper
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
+BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev
+# Arguments of `make bench-mpi`, see ferriband bench --help.
+BENCH_MPI ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
 # Arguments of `make stress`, see scripts/stress.
@@ -33,7 +36,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-launch soak stress bench interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-launch soak stress bench bench-mpi interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -80,6 +83,10 @@ stress: build ## run each pair of programs fifty times, idle and on a busy machi
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
 	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+
+bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
+	$(need) $(BENCH_MPI_PACKAGES)
+	$(FERRIBAND) bench --mpi --fetch $(BENCH_MPI)
 
 interop: build ## run Debian's RDMA programs with the Linux kernel's Soft-RoCE in a guest (the first time ten minutes more)
 	$(need) $(INTEROP_PACKAGES)

@@ -533,6 +533,15 @@ pub struct BenchArgs {
     /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
     #[arg(long, value_enum, default_value = "direct")]
     pub wire: Wire,
+    /// Compare Ferriband's MPI with other MPIs on this host instead: Open MPI, MPICH and Intel MPI, as far as they are there.
+    #[arg(long, conflicts_with = "wire")]
+    pub mpi: bool,
+    /// With --mpi: fetch the wheels of other MPIs from PyPI that are not there yet (into $XDG_CACHE_HOME/ferriband, or ~/.cache/ferriband).
+    #[arg(long, requires = "mpi")]
+    pub fetch: bool,
+    /// With --mpi: only peers whose name contains this; may be repeated.
+    #[arg(long, requires = "mpi", value_name = "TEXT")]
+    pub peer: Vec<String>,
     /// Only targets whose name contains this.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,

@@ -1,8 +1,9 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
-//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`. Each round measures the floors and then every program, so that both
+//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`. Each round measures the floors and then every program, so that both
 //! sides of a ratio saw the same machine; the figures are medians over the rounds.
 
+mod mpi;
 mod probes;
 mod roce;
 
@@ -167,6 +168,9 @@ struct Outcome {
 /// `ferriband bench`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     launch::settings()?;
+    if args.mpi {
+        return mpi::command(args);
+    }
     match args.wire {
         Wire::Direct => measure(args, &TARGETS, &(), floor::steps(1), |(), progress| {
             floor::measure(1, progress)

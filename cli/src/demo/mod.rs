@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Exit status when nothing could be run: what automake takes for a skipped test.
-const SKIPPED: u8 = 77;
+pub const SKIPPED: u8 = 77;
 
 /// What one run gave.
 #[derive(Serialize)]

@@ -13,7 +13,7 @@ use crate::netns::{self, Host, TwoHosts};
 use std::ffi::OsString;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
@@ -236,6 +236,31 @@ impl Running {
         self.status.is_some()
     }
 
+    /// Waits for the end without looking again and again, which would cost those that are measured; none if the kernel cannot say when.
+    fn wait(&mut self, limit: Duration) -> Option<Duration> {
+        let begun = Instant::now();
+        // SAFETY: the call takes no memory; the child is not reaped yet, so the number is its own.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) };
+        if fd < 0 {
+            wait_until(limit, || self.has_ended());
+            return None;
+        }
+        // SAFETY: a descriptor that the kernel has just made for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let mut poll = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let milliseconds = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one local entry.
+        unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+        let taken = begun.elapsed();
+        // A signal may have ended the wait.
+        wait_until(limit.saturating_sub(taken), || self.has_ended());
+        Some(taken)
+    }
+
     /// Kills what is left of the group and returns what was printed.
     fn finish(mut self) -> Output {
         self.kill();
@@ -305,6 +330,14 @@ fn start_on(command: &mut Command, host: &Host) {
 /// Runs one program to its end.
 pub fn run_single(words: &Words, limit: Duration) -> Result<Output, Failure> {
     run_single_at(Place::Here, words, limit)
+}
+
+/// Runs one program to its end in the environment that there is, not under our libraries. What it did, and how long that took.
+pub fn run_plain(words: &Words, limit: Duration) -> Result<(Output, Duration), Failure> {
+    let begun = Instant::now();
+    let mut program = Running::start(words, &[], None)?;
+    let taken = program.wait(limit).unwrap_or_else(|| begun.elapsed());
+    Ok((program.finish(), taken))
 }
 
 /// Runs one program to its end where a server would be.

@@ -1,0 +1,519 @@
+//! `ferriband bench --mpi`: Ferriband's MPI beside other MPIs on this host, in one run.
+//!
+//! Owns: what is measured, what the targets are, and the verdicts. One C source (`compare.c`) is compiled by each MPI's own wrapper; each round runs
+//! all of them one after the other, another one first each time, so that both sides of a ratio saw the same machine. A ratio is the median of the
+//! rounds' ratios, and the peer that leaves us behind farthest decides. Where the others come from: `peers`.
+
+mod peers;
+
+use crate::args::BenchArgs;
+use crate::demo::SKIPPED;
+use crate::failure::Failure;
+use crate::floor::median;
+use crate::progress::Progress;
+use crate::text::{Table, bandwidth, duration, print_json, print_line, size};
+use peers::Implementation;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+/// Ranks of the lines about starting and memory.
+const MANY: u32 = 16;
+
+/// One run of the program: what it measures, with so many ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    what: What,
+    ranks: u32,
+}
+
+/// The program's first argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Pairs,
+    Collectives,
+    Start,
+    Memory,
+}
+
+impl What {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pairs => "pairs",
+            Self::Collectives => "collectives",
+            Self::Start => "start",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// What our figure must be, compared with each peer's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Demand {
+    /// Less than theirs, or more where more is better.
+    Ahead,
+    /// At most theirs.
+    NotMore,
+    /// Within 5 % of theirs.
+    Level,
+}
+
+/// How far two figures may be apart that are level.
+const LEVEL: f64 = 0.05;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    BytesPerSecond,
+    MessagesPerSecond,
+    Bytes,
+}
+
+/// One line of the table.
+struct Line {
+    run: Run,
+    /// What the program calls it.
+    key: String,
+    name: String,
+    unit: Unit,
+    demand: Demand,
+}
+
+fn lines() -> Vec<Line> {
+    let pairs = Run {
+        what: What::Pairs,
+        ranks: 2,
+    };
+    let mut lines = Vec::new();
+    let mut line = |run, key: String, name: String, unit, demand| {
+        lines.push(Line {
+            run,
+            key,
+            name,
+            unit,
+            demand,
+        });
+    };
+    for bytes in (0..13).map(|power| 1_usize << power) {
+        let demand = if bytes == 8 {
+            Demand::Ahead
+        } else {
+            Demand::Level
+        };
+        let name = format!("latency {}, one way", size(bytes));
+        line(
+            pairs,
+            format!("latency/{bytes}"),
+            name,
+            Unit::Seconds,
+            demand,
+        );
+    }
+    for bytes in (0..12).map(|power| 1_usize << (2 * power)) {
+        let name = format!("bandwidth {}, window 64", size(bytes));
+        line(
+            pairs,
+            format!("bandwidth/{bytes}"),
+            name,
+            Unit::BytesPerSecond,
+            Demand::Level,
+        );
+    }
+    line(
+        pairs,
+        "rate/8".into(),
+        "messages of 8 B, window 64".into(),
+        Unit::MessagesPerSecond,
+        Demand::Ahead,
+    );
+    for ranks in [2, 4, 8, 16] {
+        let run = Run {
+            what: What::Collectives,
+            ranks,
+        };
+        let mut collective = |name: &str, bytes: usize| {
+            let title = match bytes {
+                0 => format!("{name}, {ranks} ranks"),
+                _ => format!("{name} {}, {ranks} ranks", size(bytes)),
+            };
+            line(
+                run,
+                format!("{name}/{bytes}"),
+                title,
+                Unit::Seconds,
+                Demand::Level,
+            );
+        };
+        collective("barrier", 0);
+        for name in ["allreduce", "bcast", "alltoall"] {
+            for bytes in [8, 1024, 32768] {
+                collective(name, bytes);
+            }
+        }
+    }
+    for (what, key, name, unit) in [
+        (
+            What::Start,
+            "start".to_owned(),
+            "start and end",
+            Unit::Seconds,
+        ),
+        (
+            What::Memory,
+            format!("memory/{MANY}"),
+            "proportional memory of a rank",
+            Unit::Bytes,
+        ),
+    ] {
+        let run = Run { what, ranks: MANY };
+        line(
+            run,
+            key,
+            format!("{name}, {MANY} ranks"),
+            unit,
+            Demand::NotMore,
+        );
+    }
+    lines
+}
+
+impl Unit {
+    fn is_better_if_more(self) -> bool {
+        matches!(self, Self::BytesPerSecond | Self::MessagesPerSecond)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::BytesPerSecond => "bytes/s",
+            Self::MessagesPerSecond => "messages/s",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    fn show(self, figure: Option<f64>) -> String {
+        let Some(figure) = figure else {
+            return "-".to_owned();
+        };
+        match self {
+            Self::Seconds => duration(figure * 1e9),
+            Self::BytesPerSecond => bandwidth(figure),
+            Self::MessagesPerSecond => format!("{:.2} M/s", figure / 1e6),
+            Self::Bytes => format!("{:.2} MiB", figure / f64::from(1 << 20)),
+        }
+    }
+}
+
+impl Demand {
+    /// Whether a ratio, of ours to theirs, is as demanded.
+    fn is_met(self, ratio: f64, unit: Unit) -> bool {
+        match (self, unit.is_better_if_more()) {
+            (Self::Ahead, false) => ratio < 1.0,
+            (Self::Ahead, true) => ratio > 1.0,
+            (Self::NotMore, false) => ratio <= 1.0,
+            (Self::NotMore, true) => ratio >= 1.0,
+            (Self::Level, false) => ratio <= 1.0 + LEVEL,
+            (Self::Level, true) => ratio >= 1.0 - LEVEL,
+        }
+    }
+
+    fn in_words(self, unit: Unit) -> String {
+        match (self, unit.is_better_if_more()) {
+            (Self::Ahead, false) => "< 1".to_owned(),
+            (Self::Ahead, true) => "> 1".to_owned(),
+            (Self::NotMore, false) => "<= 1".to_owned(),
+            (Self::NotMore, true) => ">= 1".to_owned(),
+            (Self::Level, false) => format!("<= {}", 1.0 + LEVEL),
+            (Self::Level, true) => format!(">= {}", 1.0 - LEVEL),
+        }
+    }
+}
+
+/// The figures of one implementation: for each run and each of the program's names those of the rounds; none where it gave none.
+type Figures = BTreeMap<(Run, String), Vec<Option<f64>>>;
+
+/// One line of the result.
+#[derive(Serialize)]
+struct Outcome {
+    target: String,
+    unit: &'static str,
+    figure: Option<f64>,
+    /// The peer that decides.
+    peer: Option<&'static str>,
+    peer_figure: Option<f64>,
+    ratio: Option<f64>,
+    demand: String,
+    verdict: &'static str,
+    /// Medians of all.
+    medians: BTreeMap<&'static str, f64>,
+    #[serde(skip)]
+    shown: Unit,
+}
+
+/// All of the result.
+#[derive(Serialize)]
+struct Comparison {
+    rounds: usize,
+    implementations: Vec<Described>,
+    missing: Vec<peers::Missing>,
+    problems: Vec<String>,
+    lines: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Described {
+    name: &'static str,
+    version: String,
+}
+
+/// `ferriband bench --mpi`.
+pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    if args.fetch {
+        peers::fetch()?;
+    }
+    let wanted = |line: &Line| {
+        args.only
+            .as_ref()
+            .is_none_or(|text| line.name.contains(text.as_str()))
+    };
+    let lines: Vec<Line> = lines().into_iter().filter(wanted).collect();
+    if lines.is_empty() {
+        return Err(Failure::new("no target has that in its name").status(2));
+    }
+    let (all, missing) = peers::find(&args.peer)?;
+    let rounds = usize::from(args.rounds);
+    let (figures, problems) = measure(&all, &lines, rounds);
+    let outcomes: Vec<Outcome> = lines
+        .iter()
+        .map(|line| judge(line, &all, &figures))
+        .collect();
+    let is_met = outcomes.iter().all(|outcome| outcome.verdict != "FAIL");
+    report(
+        &Comparison {
+            rounds,
+            implementations: all
+                .iter()
+                .map(|one| Described {
+                    name: one.name,
+                    version: one.version.clone(),
+                })
+                .collect(),
+            missing,
+            problems,
+            lines: outcomes,
+        },
+        args.json.json,
+    )?;
+    Ok(if all.len() == 1 {
+        ExitCode::from(SKIPPED)
+    } else if is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// All rounds: what each implementation gave, and what went wrong.
+fn measure(all: &[Implementation], lines: &[Line], rounds: usize) -> (Vec<Figures>, Vec<String>) {
+    let mut runs: Vec<Run> = lines.iter().map(|line| line.run).collect();
+    runs.dedup();
+    let progress = Progress::new((rounds * runs.len() * all.len()) as u64);
+    let mut figures: Vec<Figures> = all.iter().map(|_| Figures::new()).collect();
+    let mut problems = Vec::new();
+    let mut given_up = Vec::new();
+    for round in 0..rounds {
+        for run in &runs {
+            for turn in 0..all.len() {
+                let index = (turn + round) % all.len();
+                let one = &all[index];
+                progress.step(&format!(
+                    "round {}/{rounds}: {}, {} {}",
+                    round + 1,
+                    one.name,
+                    run.what.word(),
+                    run.ranks
+                ));
+                if given_up.contains(&(index, *run)) {
+                    continue;
+                }
+                let found = one.run(run.what, run.ranks).unwrap_or_else(|why| {
+                    problems.push(format!(
+                        "{}, {} with {} ranks: {why}",
+                        one.name,
+                        run.what.word(),
+                        run.ranks
+                    ));
+                    given_up.push((index, *run));
+                    BTreeMap::new()
+                });
+                for line in lines.iter().filter(|line| line.run == *run) {
+                    let samples = figures[index].entry((*run, line.key.clone())).or_default();
+                    samples.resize(round, None);
+                    samples.push(found.get(&line.key).copied());
+                }
+            }
+        }
+    }
+    progress.finish();
+    (figures, problems)
+}
+
+/// The verdict on a line. The first implementation is ours.
+fn judge(line: &Line, all: &[Implementation], figures: &[Figures]) -> Outcome {
+    let key = (line.run, line.key.clone());
+    let samples = |index: usize| figures[index].get(&key).map_or(&[][..], Vec::as_slice);
+    let middle = |index: usize| median(samples(index).iter().flatten().copied().collect());
+    let ratio_to = |index: usize| {
+        let both = samples(0).iter().zip(samples(index));
+        median(
+            both.filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?))
+                .collect(),
+        )
+    };
+    let worse = |one: f64, other: f64| {
+        if line.unit.is_better_if_more() {
+            one < other
+        } else {
+            one > other
+        }
+    };
+    let mut decides: Option<(usize, f64)> = None;
+    for index in 1..all.len() {
+        if let Some(ratio) = ratio_to(index)
+            && decides.is_none_or(|(_, known)| worse(ratio, known))
+        {
+            decides = Some((index, ratio));
+        }
+    }
+    let figure = middle(0);
+    let verdict = match (figure, decides) {
+        (None, _) => "FAIL",
+        (_, None) => "no peer",
+        (_, Some((_, ratio))) if line.demand.is_met(ratio, line.unit) => "PASS",
+        _ => "FAIL",
+    };
+    Outcome {
+        target: line.name.clone(),
+        unit: line.unit.name(),
+        figure,
+        peer: decides.map(|(index, _)| all[index].name),
+        peer_figure: decides.and_then(|(index, _)| middle(index)),
+        ratio: decides.map(|(_, ratio)| ratio),
+        demand: line.demand.in_words(line.unit),
+        verdict,
+        medians: (0..all.len())
+            .filter_map(|index| Some((all[index].name, middle(index)?)))
+            .collect(),
+        shown: line.unit,
+    }
+}
+
+fn report(result: &Comparison, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(result);
+    }
+    let header = [
+        "target",
+        "ours",
+        "best peer",
+        "",
+        "ratio",
+        "demand",
+        "verdict",
+    ];
+    let mut table = Table::new(header).right_align(&[1, 2, 4]);
+    for outcome in &result.lines {
+        table.row([
+            outcome.target.clone(),
+            outcome.shown.show(outcome.figure),
+            outcome.shown.show(outcome.peer_figure),
+            outcome.peer.unwrap_or_default().to_owned(),
+            outcome
+                .ratio
+                .map(|ratio| format!("{ratio:.2}"))
+                .unwrap_or_default(),
+            outcome.demand.clone(),
+            outcome.verdict.to_owned(),
+        ]);
+    }
+    table.print()?;
+    print_line("")?;
+    for one in &result.implementations {
+        print_line(&format!("{}: {}", one.name, one.version))?;
+    }
+    if result.implementations.len() == 1 {
+        print_line("there is no other MPI to compare with; --fetch brings some from PyPI")?;
+    }
+    for peer in &result.missing {
+        print_line(&format!("missing: {}: {}", peer.name, peer.why))?;
+    }
+    for problem in &result.problems {
+        print_line(&format!("problem: {problem}"))?;
+    }
+    let met = result.lines.iter().filter(|line| line.verdict == "PASS");
+    print_line(&format!(
+        "\n{} of {} targets met; medians of {} rounds, the ratio the median of the rounds' ratios, against the peer that is farthest ahead",
+        met.count(),
+        result.lines.len(),
+        result.rounds
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(line: &Line, samples: &[f64]) -> Figures {
+        let samples = samples
+            .iter()
+            .map(|sample| Some(*sample).filter(|sample| *sample > 0.0))
+            .collect();
+        BTreeMap::from([((line.run, line.key.clone()), samples)])
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_rounds_and_the_farthest_peer_decides() {
+        let lines = lines();
+        let latency = lines
+            .iter()
+            .find(|line| line.key == "latency/16")
+            .expect("a line");
+        let all = ["ours", "one", "other"].map(peers::Implementation::named);
+        // The second round was slow for everybody: 1.0 of the median, not 10 of the means. Zeros are rounds without a figure.
+        let outcome = judge(
+            latency,
+            &all,
+            &[
+                figures(latency, &[1.0, 10.0, 1.0]),
+                figures(latency, &[2.0, 20.0, 2.0]),
+                figures(latency, &[0.0, 8.0, 0.98]),
+            ],
+        );
+        assert_eq!((outcome.peer, outcome.verdict), (Some("other"), "FAIL"));
+        let ratio = outcome.ratio.expect("a ratio");
+        assert!((ratio - 1.25).abs() < 0.3, "{ratio}");
+        let alone = judge(
+            latency,
+            &all[..2],
+            &[figures(latency, &[1.04]), figures(latency, &[1.0])],
+        );
+        assert_eq!(alone.verdict, "PASS", "level is within 5 %");
+        let nothing = judge(latency, &all[..1], &[figures(latency, &[1.0])]);
+        assert_eq!(nothing.verdict, "no peer");
+        let failed = judge(
+            latency,
+            &all[..2],
+            &[figures(latency, &[0.0]), figures(latency, &[1.0])],
+        );
+        assert_eq!(failed.verdict, "FAIL", "we gave no figure");
+    }
+
+    #[test]
+    fn more_is_better_for_rates_only() {
+        assert!(Demand::Level.is_met(0.96, Unit::BytesPerSecond));
+        assert!(!Demand::Level.is_met(0.94, Unit::BytesPerSecond));
+        assert!(Demand::Level.is_met(0.5, Unit::Seconds));
+        assert!(!Demand::Ahead.is_met(1.0, Unit::Seconds));
+        assert!(!Demand::NotMore.is_met(1.01, Unit::Bytes));
+    }
+}

