@@ -4,7 +4,7 @@
 
 use ferriband_subnet::check::{self, Scope, check};
 use ferriband_subnet::graph::{Graph, Owner};
-use ferriband_subnet::routing::{Engine, NO_PORT, Options, Routing};
+use ferriband_subnet::routing::{Engine, NO_PORT, Options, RouteError, Routing};
 use ferriband_topology::{Topology, netlist};
 use std::collections::BTreeMap;
 
@@ -154,4 +154,50 @@ fn what_may_deadlock_is_told_link_by_link() {
     assert_eq!(deadlock(&recorded!("torus_4x4"), "dor").unwrap().0.len(), 4);
     assert_eq!(deadlock(&recorded!("mesh_4x4"), "dor"), None);
     assert_eq!(deadlock(&recorded!("ft2_4x8"), "minhop"), None);
+}
+
+#[test]
+fn lash_makes_opensms_tables_and_needs_no_more_lanes() {
+    for ((name, recorded), lanes) in all().into_iter().zip([2, 1, 2, 1, 1]) {
+        let (graph, ours) = recorded.same("lash");
+        let found = check(&graph, &ours);
+        assert!(found.is_good() && found.all.is_none(), "{name}: {found:?}");
+        assert!(
+            ours.lanes_needed <= lanes,
+            "{name} needs {}",
+            ours.lanes_needed
+        );
+    }
+}
+
+#[test]
+fn dfsssp_makes_opensms_tables_and_needs_no_more_lanes() {
+    for ((name, recorded), lanes) in all().into_iter().zip([2, 1, 4, 3, 1]) {
+        let (graph, ours) = recorded.same("dfsssp");
+        let found = check(&graph, &ours);
+        assert!(found.is_good(), "{name}: {found:?}");
+        assert!(
+            ours.lanes_needed <= lanes,
+            "{name} needs {}",
+            ours.lanes_needed
+        );
+    }
+}
+
+#[test]
+fn ftree_makes_opensms_tables_and_refuses_what_is_no_tree() {
+    for (name, recorded) in all() {
+        if name != "ft2_4x8" {
+            let ftree = Engine::find("ftree").unwrap();
+            let refused = (ftree.route)(&recorded.graph(), &Options::default()).unwrap_err();
+            assert!(
+                matches!(refused, RouteError::WrongShape { .. }),
+                "{name}: {refused}"
+            );
+            continue;
+        }
+        let (graph, ours) = recorded.same("ftree");
+        let found = check(&graph, &ours);
+        assert!(found.is_good() && found.all.is_none());
+    }
 }

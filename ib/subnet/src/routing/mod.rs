@@ -4,9 +4,13 @@
 //! None of them judges itself: [`crate::check`] does, from the tables alone.
 
 mod balance;
+mod dfsssp;
 mod dnup;
 mod dor;
+mod ftree;
 mod hops;
+mod lash;
+mod layers;
 mod minhop;
 mod updn;
 
@@ -265,6 +269,21 @@ pub static ENGINES: &[Engine] = &[
         name: "dor",
         about: "shortest paths in the order of ports: no deadlock in meshes and hypercubes cabled in order",
         route: dor::route,
+    },
+    Engine {
+        name: "ftree",
+        about: "regular fat trees, free of contention for shift patterns",
+        route: ftree::route,
+    },
+    Engine {
+        name: "lash",
+        about: "shortest paths, and as many lanes as keep them from deadlock, any shape",
+        route: lash::route,
+    },
+    Engine {
+        name: "dfsssp",
+        about: "shortest paths spread over the whole fabric, and as many lanes as keep them from deadlock, any shape",
+        route: dfsssp::route,
     },
 ];
 

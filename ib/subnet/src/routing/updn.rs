@@ -82,6 +82,16 @@ fn centre(graph: &Graph, hops: &Hops) -> u32 {
     switches.min_by_key(far).unwrap_or(0)
 }
 
+/// How high each switch stands over the roots that are found, or the centre.
+pub(super) fn tree_heights(graph: &Graph) -> Vec<u32> {
+    let hops = Hops::shortest(graph);
+    let mut roots = detected_roots(graph, &hops);
+    if roots.is_empty() {
+        roots.push(centre(graph, &hops));
+    }
+    heights(graph, &roots)
+}
+
 /// How high each switch stands: the nearer to a root, and then the lower its GUID, the higher.
 fn heights(graph: &Graph, roots: &[u32]) -> Vec<u32> {
     let ranks = ranks(graph, roots);
