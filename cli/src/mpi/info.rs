@@ -242,32 +242,23 @@ impl Info {
             self.launchers.join("; ")
         ))?;
         line("")?;
-        let mut table = Table::new(["setting", "value", "source", "meaning"]);
         let mut about = "";
         for setting in &self.settings {
             if setting.about != about {
                 about = setting.about;
-                table.row([
-                    format!("[{about}]"),
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                ]);
+                line(&format!("{about}:"))?;
             }
             let value = if setting.value.is_empty() {
-                "-".to_owned()
+                "-"
             } else {
-                setting.value.clone()
+                &setting.value
             };
-            let meaning = format!("{} ({})", setting.help, setting.takes);
-            table.row([
-                setting.name.to_owned(),
-                value,
-                setting.source.clone(),
-                meaning,
-            ]);
+            line(&format!(
+                "  {:<15} {value:<10} {:<13} {}",
+                setting.name, setting.source, setting.takes
+            ))?;
+            line(&format!("      {}", setting.help))?;
         }
-        table.print()?;
         line("")?;
         line(
             "Set one by FERRIBAND_MPI_NAME=VALUE, by `ferriband mpirun --set name=value`, or by a line `name = value` in the settings file.",

@@ -194,7 +194,7 @@ pub const TABLE: &[Setting] = &[
         about: "launch",
         kind: Kind::Text,
         default: "",
-        help: "The file of libpmix.so.2; empty: the loader's, else the one that the launcher itself has loaded.",
+        help: "The file of libpmix.so.2; empty: the one that the launcher itself has loaded, else the loader's.",
     },
     Setting {
         name: "stats",

@@ -117,8 +117,12 @@ impl Pmi {
 
     fn begin_two(&mut self) -> Outcome {
         self.version = Version::Two;
-        let hello = Command::new("fullinit")
-            .with("pmijobid", &self.place.job)
+        let mut hello = Command::new("fullinit");
+        // Hydra 5 refuses a field without a value.
+        if !self.place.job.is_empty() {
+            hello = hello.with("pmijobid", &self.place.job);
+        }
+        let hello = hello
             .with("pmirank", self.place.rank)
             .with("threaded", "FALSE");
         let reply = self.ask(&hello, "fullinit-response")?;

@@ -284,13 +284,12 @@ fn check(call: &str, status: c_int) -> Outcome {
     }
 }
 
-/// The library: the file that was named, the loader's, or the one that the launcher has loaded itself.
+/// The library: the file that was named, the one that the launcher has loaded itself, or the loader's. The launcher's own comes first, because servers of
+/// version 5 and clients of version 4 misunderstand each other here and there.
 fn load(file: &str) -> Outcome<Functions> {
     let names: Vec<String> = if file.is_empty() {
-        [Some(LIBRARY.to_owned()), launchers_own()]
-            .into_iter()
-            .flatten()
-            .collect()
+        let own = launchers_own();
+        own.into_iter().chain([LIBRARY.to_owned()]).collect()
     } else {
         vec![file.to_owned()]
     };
