@@ -4,8 +4,13 @@
 //! RDMA WRITE), a [`Block`] is read. All that is asked of them is that the **last byte** of a write becomes visible after all others, and that
 //! writes of one sender become visible in order.
 
+mod any;
+mod fixed_bottom;
+mod fixed_top;
+mod variable_top;
 mod veloblock;
 
+pub use any::{AnyReceiver, AnySender};
 pub use veloblock::{Receiver, Sender};
 
 use crate::envelope::ENVELOPE;
@@ -64,6 +69,141 @@ impl Shape {
     }
 }
 
+/// How a block is filled (Koop et al., section 5.3). The number is what OPEN says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Design {
+    /// Slots of 8 KiB, filled from their beginning: a flag before the record and one after it, which differs from what lay there; so the sender keeps
+    /// a mirror of the block.
+    FixedTop = 1,
+    /// Slots of 8 KiB, filled from their end: a trailer that the receiver zeroes.
+    FixedBottom = 2,
+    /// Records of any length from the block's beginning: each says what lies where the next one's flag will come. The sender keeps a mirror.
+    VariableTop = 3,
+    /// Records of any length from the block's end (Veloblock).
+    VariableBottom = 4,
+}
+
+impl Design {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::FixedTop,
+        Self::FixedBottom,
+        Self::VariableTop,
+        Self::VariableBottom,
+    ];
+
+    /// The design with this number.
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| *one as u32 == number)
+    }
+
+    /// Its name among the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FixedTop => "fixed-top",
+            Self::FixedBottom => "fixed-bottom",
+            Self::VariableTop => "variable-top",
+            Self::VariableBottom => "variable-bottom",
+        }
+    }
+
+    /// Whether all records take a slot of the same size.
+    pub fn is_fixed(self) -> bool {
+        matches!(self, Self::FixedTop | Self::FixedBottom)
+    }
+
+    /// Whether the sender keeps a copy of the block.
+    pub fn is_mirrored(self) -> bool {
+        matches!(self, Self::FixedTop | Self::VariableTop)
+    }
+}
+
+/// Bytes of a slot of the fixed designs.
+pub const SLOT: u32 = 8192;
+
+/// A design and the size of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    design: Design,
+    size: u32,
+    granule: u32,
+}
+
+impl Plan {
+    /// The default: Veloblock in 32 KiB.
+    pub const DEFAULT: Self = Self {
+        design: Design::VariableBottom,
+        size: Shape::DEFAULT.size,
+        granule: Shape::DEFAULT.granule,
+    };
+
+    /// A plan if such a block may be. Fixed designs have two slots at least, and their granule is the slot.
+    pub fn new(design: Design, size: u32, granule: u32) -> Option<Self> {
+        let fits = if design.is_fixed() {
+            let sizes = 2 * SLOT..=*BLOCKS.end();
+            sizes.contains(&size) && size.is_power_of_two() && granule == SLOT
+        } else {
+            Shape::new(size, granule).is_some()
+        };
+        fits.then_some(Self {
+            design,
+            size,
+            granule,
+        })
+    }
+
+    /// A plan with the usual granule.
+    pub fn of(design: Design, size: u32) -> Option<Self> {
+        let granule = if design.is_fixed() {
+            SLOT
+        } else {
+            Shape::DEFAULT.granule
+        };
+        Self::new(design, size, granule)
+    }
+
+    /// How the block is filled.
+    pub fn design(self) -> Design {
+        self.design
+    }
+
+    /// Bytes of the block.
+    pub fn size(self) -> u32 {
+        self.size
+    }
+
+    /// Bytes of a granule, in which credit is counted.
+    pub fn granule(self) -> u32 {
+        self.granule
+    }
+
+    /// Bytes of the sender's copy of the block.
+    pub fn mirror(self) -> u32 {
+        if self.design.is_mirrored() {
+            self.size
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of the longest body that a record may have.
+    pub fn longest(self) -> u32 {
+        if self.design.is_fixed() {
+            LONGEST
+        } else {
+            self.shape().longest()
+        }
+    }
+
+    fn shape(self) -> Shape {
+        Shape {
+            size: self.size,
+            granule: self.granule,
+        }
+    }
+}
+
 /// One write: `zeros` (8 bytes), `pad` bytes of no meaning, `head`, a payload, and the trailer, ascending from `at`; the last byte of the trailer last.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
@@ -93,8 +233,117 @@ pub trait Carrier {
     fn mark(&mut self, at: u32, word: u64) -> Result<(), Busy>;
 }
 
+/// One write of any design, ascending from `at`: `front`, `skip` bytes of no meaning, `head`, the payload, `fill` bytes that stay what they were where
+/// there is a mirror (and have no meaning elsewhere), `back`; the last byte last.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// Address of the first byte.
+    pub at: u32,
+    /// The first bytes, 8 at most.
+    pub front: &'a [u8],
+    /// Bytes between those and the head.
+    pub skip: u32,
+    /// Envelope and the body's part that is not the program's.
+    pub head: &'a [u8],
+    /// Bytes of the payload.
+    pub length: u32,
+    /// Bytes after the payload.
+    pub fill: u32,
+    /// The last bytes, 8 at most.
+    pub back: &'a [u8],
+}
+
+impl Put<'_> {
+    /// Where the head begins, counted from `at`.
+    pub fn head_at(&self) -> u32 {
+        self.front.len() as u32 + self.skip
+    }
+
+    /// Where the payload begins, counted from `at`.
+    pub fn payload_at(&self) -> u32 {
+        self.head_at() + self.head.len() as u32
+    }
+
+    /// Where the last bytes begin, counted from `at`.
+    pub fn back_at(&self) -> u32 {
+        self.payload_at() + self.length + self.fill
+    }
+
+    /// Bytes of the whole write.
+    pub fn whole(&self) -> u32 {
+        self.back_at() + self.back.len() as u32
+    }
+}
+
+/// What brings bytes into the receiver's block, for any design.
+pub trait Writer {
+    /// Names the payload: memory of the program, which these machines do not look at.
+    type Payload: Copy;
+    /// Writes; if there is no room, nothing has changed, in the mirror neither.
+    fn put(&mut self, put: &Put<'_>, payload: Option<Self::Payload>) -> Result<(), Busy>;
+    /// The byte that was last written to `at`, or 0: a mirror of the block knows. Designs without a mirror do not ask.
+    fn old(&self, at: u32) -> u8;
+}
+
+/// What has been written and given back, in granules.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    sent: u32,
+    consumed: u32,
+}
+
+impl Account {
+    /// Granules that are not known to be consumed.
+    fn used(self) -> u32 {
+        self.sent.wrapping_sub(self.consumed)
+    }
+
+    /// Takes what the receiver says it has consumed in all, if that is more than was known and not more than was sent.
+    fn credit(&mut self, consumed: u32) -> bool {
+        let more = consumed.wrapping_sub(self.consumed);
+        let is_news = more != 0 && more <= self.used();
+        if is_news {
+            self.consumed = consumed;
+        }
+        is_news
+    }
+}
+
+/// What the receiver has consumed and told, in granules.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    consumed: u32,
+    reported: u32,
+}
+
+impl Tally {
+    fn add(&mut self, granules: u32) {
+        self.consumed = self.consumed.wrapping_add(granules);
+    }
+
+    fn unreported(self) -> u32 {
+        self.consumed.wrapping_sub(self.reported)
+    }
+
+    fn report(&mut self) -> u32 {
+        self.reported = self.consumed;
+        self.consumed
+    }
+
+    /// Whether a quarter of the block waits to be told of.
+    fn is_due(self, plan: Plan) -> bool {
+        self.unreported() >= (plan.size / plan.granule / 4).max(1)
+    }
+}
+
 /// The receiver's block, which somebody else writes to.
 pub trait Block {
+    /// The byte at `at`, read as [`Block::word`] reads.
+    #[inline]
+    fn byte(&self, at: u32) -> u8 {
+        (self.word(at & !7) >> (at % 8 * 8)) as u8
+    }
+
     /// The aligned word at `at`; what was written before it is visible after it (acquire).
     fn word(&self, at: u32) -> u64;
     /// The envelope at `at`, read once.
