@@ -4,7 +4,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
-# Seeds of `make test` in each of the simulator's two worlds, and of `make soak`, which takes others each day.
+# Seeds of `make test` in each of the simulator's worlds, and of `make soak`, which takes others each day.
 SIM_SEEDS ?= 10000
 SOAK_SEEDS ?= 100000
 SOAK_FIRST ?= $(shell date +%Y%m%d)000000
@@ -110,6 +110,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so
 	install -d $(DESTDIR)$(PREFIX)/lib/ferriband/include $(DESTDIR)$(PREFIX)/lib/ferriband/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 ulp/mpi/abi/include/mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi.h
+	install -m 644 ulp/mpi/abi/include/ferriband_mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_mpi.h
 	install -m 755 ulp/mpi/abi/bin/mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicc
 	ln -sf mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicxx
 	ln -sf ../../../bin/ferriband $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpirun

@@ -733,13 +733,15 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// The simulator's two worlds.
+/// The simulator's worlds.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum World {
     /// Adapters over an impaired packet wire.
     Packet,
     /// Adapters over the direct wire's shared memory, interleaved, stopped and killed.
     Direct,
+    /// MPI's fast path: ranks that write to one another's blocks, and sleep.
+    Mpi,
 }
 
 /// What `sim` runs.
@@ -754,7 +756,7 @@ pub struct SimArgs {
     /// Run only this seed: replays a failure.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Only one of the two worlds.
+    /// Only one of the worlds.
     #[arg(long, value_enum)]
     pub only: Option<World>,
     /// Threads [default: one per processor].

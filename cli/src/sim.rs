@@ -32,6 +32,11 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map(|_| ())
             .map_err(|failure| failure.to_string())
     }),
+    (World::Mpi, |seed| {
+        ferriband_mpi_sim::run_seed(seed, &ferriband_mpi_sim::Options::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
 ];
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,6 +83,7 @@ fn name(world: World) -> &'static str {
     match world {
         World::Packet => "packet",
         World::Direct => "direct",
+        World::Mpi => "mpi",
     }
 }
 

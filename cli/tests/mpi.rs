@@ -274,6 +274,60 @@ fn the_same_messages_go_by_verbs() {
     );
 }
 
+/// What `fast` says after a run of three ranks, or as many as it wants, with these settings beside those that it always has; and the counters.
+fn run_fast(program: &Program, argument: &str, settings: &[&str]) -> String {
+    let ranks = if matches!(argument, "pause" | "grow") {
+        2
+    } else {
+        3
+    };
+    let mut options = vec![
+        "--same-host",
+        "verbs",
+        "--env",
+        "FERRIBAND_MPI_OPEN_AFTER=1",
+    ];
+    options.extend(["--env", "FERRIBAND_MPI_STATS=1"]);
+    for setting in settings {
+        options.extend(["--env", setting]);
+    }
+    let output = program.run(ranks, &options, &[argument]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!("fast: {ranks} ranks: ok\n"),
+        "{settings:?}: {told}"
+    );
+    told
+}
+
+#[test]
+fn the_fast_path_holds_in_all_designs() {
+    let program = Program::new("fast");
+    for (design, block, mirror) in [
+        ("fixed-top", "32768", true),
+        ("fixed-bottom", "16384", false),
+        ("variable-top", "8192", true),
+        ("variable-bottom", "8192", false),
+    ] {
+        let design_set = format!("FERRIBAND_MPI_DESIGN={design}");
+        let block = format!("FERRIBAND_MPI_BLOCK={block}");
+        let told = run_fast(&program, "", &[&design_set, &block]);
+        assert!(told.contains(&format!("fast path: {design}, ")), "{told}");
+        assert_eq!(!told.contains(", 0 of mirrors, "), mirror, "{told}");
+        run_fast(&program, "pause", &[&design_set]);
+    }
+    run_fast(
+        &program,
+        "close",
+        &[
+            "FERRIBAND_MPI_FAST_CHANNELS=1",
+            "FERRIBAND_MPI_DESIGN=variable-top",
+        ],
+    );
+    run_fast(&program, "grow", &["FERRIBAND_MPI_BLOCK=auto"]);
+}
+
 #[test]
 fn ranks_of_two_hosts_meet_by_roce() {
     let may = Command::new("unshare")

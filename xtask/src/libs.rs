@@ -99,8 +99,12 @@ const SYSTEM_LIBRARIES: &[&str] = &[
 ];
 
 /// What compiles and finds MPI programs, and where it lies beside the libraries.
-const MPI_FILES: [(&str, &str); 3] = [
+const MPI_FILES: [(&str, &str); 4] = [
     ("ulp/mpi/abi/include/mpi.h", "include/mpi.h"),
+    (
+        "ulp/mpi/abi/include/ferriband_mpi.h",
+        "include/ferriband_mpi.h",
+    ),
     ("ulp/mpi/abi/bin/mpicc", "bin/mpicc"),
     ("ulp/mpi/abi/bin/mpicc", "bin/mpicxx"),
 ];

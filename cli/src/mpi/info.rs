@@ -174,12 +174,15 @@ fn protocols(values: &Values) -> Vec<Protocol> {
     } else {
         "as to other hosts".to_owned()
     };
+    let (plan, grows) = values.plan();
     let fast = match values.number("fast_channels") {
         0 => "SEND; the RDMA fast path is off".to_owned(),
         channels => format!(
-            "SEND; after {} messages RDMA WRITE into a block of {} bytes (Veloblock), for {channels} peers at most",
+            "SEND; after {} messages RDMA WRITE into a block of {} bytes ({}{}), for {channels} peers at most",
             values.number("open_after"),
-            values.number("block")
+            plan.size(),
+            plan.design().name(),
+            if grows { ", growing" } else { "" },
         ),
     };
     let piece = values.number("rndv_piece");

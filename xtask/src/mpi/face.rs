@@ -88,7 +88,9 @@ pub fn private_symbols(tables: &Tables) -> String {
         .iter()
         .map(|(name, _)| format!("{name}@@FERRIBAND_MPI_PRIVATE_1\n"))
         .collect();
-    out.push_str("ferriband_mpi_unsupported@@FERRIBAND_MPI_PRIVATE_1\n");
+    for own in ["ferriband_mpi_unsupported", "ferriband_mpi_stats"] {
+        writeln!(out, "{own}@@FERRIBAND_MPI_PRIVATE_1").expect("a string takes it");
+    }
     out
 }
 

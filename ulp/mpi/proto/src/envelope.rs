@@ -28,10 +28,20 @@ pub enum Kind {
     Cancelled = 7,
     /// Credit, acknowledgement and flags alone.
     Note = 8,
+    /// I go to sleep: do not write records to me.
+    Pause = 9,
+    /// My last record lies before this.
+    Paused = 10,
     /// May I write records into a block of yours?
     Open = 11,
     /// Into this one; or no.
     Opened = 12,
+    /// I need the block for others: write no more to it.
+    Close = 13,
+    /// My last record lies before this, and I write no more.
+    Closed = 14,
+    /// Write records to me again.
+    Resume = 16,
     /// A range of a long message, where the receiver cannot read the sender's memory.
     Piece = 17,
 }
@@ -47,8 +57,13 @@ impl Kind {
             6 => Self::Cancel,
             7 => Self::Cancelled,
             8 => Self::Note,
+            9 => Self::Pause,
+            10 => Self::Paused,
             11 => Self::Open,
             12 => Self::Opened,
+            13 => Self::Close,
+            14 => Self::Closed,
+            16 => Self::Resume,
             17 => Self::Piece,
             _ => return None,
         })
@@ -56,7 +71,17 @@ impl Kind {
 
     /// Whether such messages are counted, and so delivered in order.
     pub fn is_numbered(self) -> bool {
-        !matches!(self, Self::Note | Self::Open | Self::Opened)
+        !matches!(
+            self,
+            Self::Note
+                | Self::Pause
+                | Self::Paused
+                | Self::Open
+                | Self::Opened
+                | Self::Close
+                | Self::Closed
+                | Self::Resume
+        )
     }
 }
 
@@ -220,7 +245,7 @@ pub struct Recall {
 )]
 #[repr(C)]
 pub struct Channel {
-    /// How the block is filled: 4 is variable bottom-fill.
+    /// How the block is filled: the number of a [`crate::fast::Design`].
     pub design: U32,
     /// Bytes of the block.
     pub size: U32,
@@ -234,6 +259,18 @@ pub struct Channel {
     pub epoch: U32,
     /// In the answer: 1 if there is a block.
     pub granted: U32,
+}
+
+/// Body of [`Kind::Pause`], [`Kind::Paused`], [`Kind::Resume`], [`Kind::Close`] and [`Kind::Closed`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Phase {
+    /// Which pause, or which life of the channel, this is about.
+    pub epoch: U32,
+    /// PAUSE: 1 if its sender will not write either. RESUME: how many such promises it knows of. Else 0.
+    pub own: U32,
 }
 
 /// What precedes the bytes of a [`Kind::Piece`].
@@ -266,6 +303,11 @@ mod tests {
             Kind::Open,
             Kind::Opened,
             Kind::Piece,
+            Kind::Pause,
+            Kind::Paused,
+            Kind::Close,
+            Kind::Closed,
+            Kind::Resume,
         ])
     }
 

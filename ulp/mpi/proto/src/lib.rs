@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod fast;
 pub mod matching;
 pub mod pmi;
+pub mod replay;
 pub mod segment;
 pub mod settings;
 pub mod trace;

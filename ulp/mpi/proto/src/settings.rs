@@ -3,7 +3,7 @@
 //! Owns: names, kinds, defaults and meanings ([`TABLE`]), the form of the settings file, which source wins, and what is said of a value that means
 //! nothing. Must not know: the environment and the file system, which are handed in. A new setting is a row here and a field of the runtime's `Chosen`.
 
-use crate::fast::Shape;
+use crate::fast::{Design, Plan, Shape};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -55,6 +55,8 @@ pub enum Kind {
     Bytes(RangeInclusive<u64>),
     /// Bytes, and a power of two.
     Power(RangeInclusive<u64>),
+    /// A power of two of bytes, or this word.
+    PowerOr(RangeInclusive<u64>, &'static str),
     /// Any text; what it means is for its owner to say.
     Text,
 }
@@ -64,7 +66,7 @@ impl Kind {
     pub fn number(&self, text: &str) -> Option<u64> {
         let (range, counts_bytes) = match self {
             Self::Number(range) => (range, false),
-            Self::Bytes(range) | Self::Power(range) => (range, true),
+            Self::Bytes(range) | Self::Power(range) | Self::PowerOr(range, _) => (range, true),
             Self::Flag => (&(0..=1), false),
             Self::OneOf(_) | Self::Text => return None,
         };
@@ -80,7 +82,7 @@ impl Kind {
             &text[..text.len() - 1]
         };
         let number = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
-        let fits = !matches!(self, Self::Power(_)) || number.is_power_of_two();
+        let fits = !matches!(self, Self::Power(_) | Self::PowerOr(..)) || number.is_power_of_two();
         (fits && range.contains(&number)).then_some(number)
     }
 
@@ -89,6 +91,7 @@ impl Kind {
         match self {
             Self::OneOf(words) => words.contains(&text),
             Self::Text => true,
+            Self::PowerOr(_, word) if *word == text => true,
             _ => self.number(text).is_some(),
         }
     }
@@ -111,6 +114,10 @@ impl fmt::Display for Kind {
                     range.start(),
                     range.end()
                 )
+            }
+            Self::PowerOr(range, word) => {
+                let (least, most) = (range.start(), range.end());
+                write!(f, "{word} or a power of two from {least} to {most}")
             }
             Self::Text => f.write_str("any text"),
         }
@@ -162,11 +169,30 @@ pub const TABLE: &[Setting] = &[
         help: "Bytes of one READ or WRITE of a long message.",
     },
     Setting {
+        name: "acks",
+        about: "protocols",
+        kind: Kind::Flag,
+        default: "1",
+        help: "Messages by verbs are kept until the peer's runtime has acknowledged them, not only its adapter.",
+    },
+    Setting {
+        name: "design",
+        about: "fast path",
+        kind: Kind::OneOf(&[
+            "variable-bottom",
+            "variable-top",
+            "fixed-bottom",
+            "fixed-top",
+        ]),
+        default: "variable-bottom",
+        help: "How blocks are filled, by verbs: records of any length or slots of 8 KiB, from the end (variable-bottom is Veloblock) or from the beginning, with a mirror at the sender.",
+    },
+    Setting {
         name: "block",
         about: "fast path",
-        kind: Kind::Power(4096..=1 << 20),
+        kind: Kind::PowerOr(4096..=1 << 20, "auto"),
         default: "32K",
-        help: "Bytes of the block that a peer writes its short messages to, by verbs.",
+        help: "Bytes of the block that a peer writes its short messages to, by verbs; slots take 16K at least, and 256K unless it is set. auto: small at first, larger where messages find no room.",
     },
     Setting {
         name: "fast_channels",
@@ -181,6 +207,13 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Number(1..=1 << 30),
         default: "16",
         help: "Messages to a peer before a block is asked for.",
+    },
+    Setting {
+        name: "close_below",
+        about: "fast path",
+        kind: Kind::Number(0..=1 << 30),
+        default: "1000",
+        help: "When a peer is refused a block, that of the slowest sender is taken back if it has sent fewer messages a second.",
     },
     Setting {
         name: "engine",
@@ -383,6 +416,22 @@ impl Values {
     pub fn number(&self, name: &str) -> u64 {
         let number = TABLE[row(name)].kind.number(self.text(name));
         number.unwrap_or_else(|| panic!("the setting {name} is no number"))
+    }
+
+    /// How blocks of the fast path are filled by verbs, with their size, or the one that they begin with; and whether they grow.
+    pub fn plan(&self) -> (Plan, bool) {
+        let named = |design: &Design| design.name() == self.text("design");
+        let design = Design::ALL.into_iter().find(named);
+        let design = design.unwrap_or(Design::VariableBottom);
+        if self.text("block") == "auto" {
+            return (Plan::growth(design).0, true);
+        }
+        let usual = Plan::usual(design);
+        if !self.is_set("block") {
+            return (usual, false);
+        }
+        let size = (self.number("block") as u32).max(Plan::least(design));
+        (Plan::of(design, size).unwrap_or(usual), false)
     }
 
     /// Whether a flag is up.

@@ -37,6 +37,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         puts: chosen.puts,
         piece: chosen.piece,
         fast: chosen.fast,
+        acks: chosen.acks,
         stats: chosen.stats,
         spins: if is_crowded { 0 } else { SPINS },
         reads_peers: chosen.reads_peers,

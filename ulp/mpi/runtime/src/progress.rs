@@ -5,7 +5,7 @@ use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Place, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{
-    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Piece, Recall, Rts, SYNC,
+    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Phase, Piece, Recall, Rts, SYNC,
 };
 use zerocopy::FromBytes;
 
@@ -248,6 +248,16 @@ impl Runtime {
             Kind::Opened => {
                 let opened = self.body_of(from, body)?;
                 self.take_opened(from, &opened)
+            }
+            Kind::Pause | Kind::Paused | Kind::Resume | Kind::Close | Kind::Closed => {
+                let phase: Phase = self.body_of(from, body)?;
+                match envelope.kind {
+                    Kind::Pause => self.take_pause(from, &phase),
+                    Kind::Paused => self.take_paused(from, &phase),
+                    Kind::Resume => self.take_resume(from, &phase),
+                    Kind::Close => self.take_close(from, &phase),
+                    _ => self.take_closed(from, &phase),
+                }
             }
         }
     }

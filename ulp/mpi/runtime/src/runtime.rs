@@ -102,6 +102,8 @@ pub struct Settings {
     pub piece: usize,
     /// The fast path by verbs.
     pub fast: Fast,
+    /// Whether messages by verbs are kept until they are acknowledged.
+    pub acks: bool,
     /// Whether MPI_Finalize tells what has gone which way.
     pub stats: bool,
     /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.

@@ -3,7 +3,7 @@
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::wireup::Wish;
-use ferriband_mpi_proto::fast::Shape;
+use ferriband_mpi_proto::fast::Plan;
 use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
 use std::env;
 use std::fs::File;
@@ -27,6 +27,8 @@ pub struct Chosen {
     pub piece: usize,
     /// The fast path by verbs.
     pub fast: Fast,
+    /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them.
+    pub acks: bool,
     /// `stats`: a summary at the end.
     pub stats: bool,
     /// `trace`: directory that each rank writes a trace of its calls and messages to.
@@ -42,12 +44,28 @@ pub struct Chosen {
 /// How the RDMA fast path is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fast {
-    /// `block`: bytes of a block.
-    pub shape: Shape,
+    /// `design` and `block`: how a block is filled, and its bytes; with `block=auto` what it begins with.
+    pub plan: Plan,
+    /// `block=auto`: blocks that are too small grow.
+    pub grows: bool,
     /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none given.
     pub channels: u32,
     /// `open_after`: messages to a peer before a block is asked for.
     pub open_after: u32,
+    /// `close_below`: a block whose sender has sent fewer messages a second is taken back when another is refused one.
+    pub close_below: u32,
+}
+
+impl Fast {
+    /// Bytes of all blocks of this process, at most.
+    pub fn budget(&self) -> u64 {
+        let each = if self.grows {
+            Plan::usual(self.plan.design())
+        } else {
+            self.plan
+        };
+        u64::from(self.channels) * u64::from(each.size())
+    }
 }
 
 impl Chosen {
@@ -69,7 +87,7 @@ impl Chosen {
     fn from(values: &Values) -> Self {
         let size = |name| values.number(name) as usize;
         let count = |name| values.number(name) as u32;
-        let default = Shape::DEFAULT;
+        let (plan, grows) = values.plan();
         Self {
             verbs_everywhere: values.text("same_host") == "verbs",
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
@@ -78,10 +96,13 @@ impl Chosen {
             puts: values.text("rndv") == "put",
             piece: size("rndv_piece"),
             fast: Fast {
-                shape: Shape::new(count("block"), default.granule()).unwrap_or(default),
+                plan,
+                grows,
                 channels: count("fast_channels"),
                 open_after: count("open_after"),
+                close_below: count("close_below"),
             },
+            acks: values.flag("acks"),
             stats: values.flag("stats"),
             trace: Some(PathBuf::from(values.text("trace")))
                 .filter(|dir| !dir.as_os_str().is_empty()),
@@ -126,7 +147,8 @@ mod tests {
         let nothing = Chosen::from(&Values::default());
         assert!(!nothing.verbs_everywhere && !nothing.puts && nothing.reads_peers);
         assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
-        assert_eq!(nothing.fast.shape, Shape::DEFAULT);
+        assert_eq!(nothing.fast.plan, Plan::DEFAULT);
+        assert!(nothing.acks && !nothing.fast.grows);
         assert_eq!(nothing.device, None);
         let set = |name: &str, value: &str| {
             let mut values = Values::default();
@@ -135,7 +157,10 @@ mod tests {
         };
         assert!(set("same_host", "verbs").verbs_everywhere);
         assert_eq!(set("eager", "4K").eager, 4096);
-        assert_eq!(set("block", "4K").fast.shape.size(), 4096);
+        assert_eq!(set("block", "4K").fast.plan.size(), 4096);
+        let growing = set("block", "auto").fast;
+        assert!(growing.grows && growing.plan.size() == 8192 && growing.budget() == 64 * 32768);
+        assert!(!set("acks", "0").acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
         assert!(!set("reads_peers", "0").reads_peers);
     }

@@ -4,6 +4,7 @@ use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::runtime::NOBODY;
+use std::time::{Duration, Instant};
 
 /// Fruitless turns on the core before this process sleeps.
 const YIELDS: u32 = 64;
@@ -31,11 +32,18 @@ pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     outcome
 }
 
+/// Who is reached by verbs polls no longer than this, and gives the core away for no longer than that, however few rounds these are: a look at a device may itself give
+/// the core away.
+const POLLS_NET: Duration = Duration::from_micros(100);
+const RESTS_NET: Duration = Duration::from_micros(300);
+
 /// How long nothing has come.
 #[derive(Default)]
 struct Idle {
     rounds: u32,
     yields: u32,
+    /// By verbs: since about when.
+    since: Option<Instant>,
 }
 
 impl Idle {
@@ -44,12 +52,20 @@ impl Idle {
         let is_shared = guard.settings.threads == MPI_THREAD_MULTIPLE;
         if self.rounds < guard.settings.spins {
             self.rounds += 1;
+            if self.rounds.is_multiple_of(64) && self.is_long(guard, POLLS_NET) {
+                self.rounds = guard.settings.spins;
+            }
             if is_shared && self.rounds.is_multiple_of(16) {
                 guard.lend();
             }
             return Ok(());
         }
         self.rest(guard, is_shared)
+    }
+
+    /// Whether nothing has come by verbs for so long.
+    fn is_long(&mut self, guard: &Guard, limit: Duration) -> bool {
+        guard.net.is_some() && self.since.get_or_insert_with(Instant::now).elapsed() > limit
     }
 
     #[cold]
@@ -63,7 +79,7 @@ impl Idle {
             // Another thread may complete what this one waits for, and nobody would ring.
             guard.lend();
         }
-        if self.yields < YIELDS {
+        if self.yields < YIELDS && !self.is_long(guard, RESTS_NET) {
             std::thread::yield_now();
             return Ok(());
         }

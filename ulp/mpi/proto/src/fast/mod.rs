@@ -7,10 +7,12 @@
 mod any;
 mod fixed_bottom;
 mod fixed_top;
+mod pause;
 mod variable_top;
 mod veloblock;
 
 pub use any::{AnyReceiver, AnySender};
+pub use pause::{Gate, Lull};
 pub use veloblock::{Receiver, Sender};
 
 use crate::envelope::ENVELOPE;
@@ -161,6 +163,36 @@ impl Plan {
             Shape::DEFAULT.granule
         };
         Self::new(design, size, granule)
+    }
+
+    /// What is used unless something else is set: 32 slots, as the paper's *Original* has them, or 32 KiB.
+    pub fn usual(design: Design) -> Self {
+        let size = if design.is_fixed() {
+            32 * SLOT
+        } else {
+            Shape::DEFAULT.size
+        };
+        Self::of(design, size).unwrap_or(Self::DEFAULT)
+    }
+
+    /// What a block that grows begins with, and the largest one that it becomes.
+    pub fn growth(design: Design) -> (Self, Self) {
+        let sizes = if design.is_fixed() {
+            [2 * SLOT, 32 * SLOT]
+        } else {
+            [8 << 10, 128 << 10]
+        };
+        let [first, last] = sizes.map(|size| Self::of(design, size).unwrap_or(Self::DEFAULT));
+        (first, last)
+    }
+
+    /// Bytes of the smallest block.
+    pub fn least(design: Design) -> u32 {
+        if design.is_fixed() {
+            2 * SLOT
+        } else {
+            *BLOCKS.start()
+        }
     }
 
     /// How the block is filled.

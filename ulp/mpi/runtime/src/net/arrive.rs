@@ -2,7 +2,7 @@
 
 use super::link::What;
 use super::{Id, Net, failed};
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_THREAD_MULTIPLE};
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
 use crate::wireup;
@@ -41,6 +41,9 @@ impl Runtime {
         outcome?;
         if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
             self.move_all()?;
+        }
+        if self.net.as_ref().is_some_and(|net| !net.owing.is_empty()) {
+            self.pay()?;
         }
         let mut did = is_busy && self.set_up()?;
         if has_blocks {
@@ -103,6 +106,7 @@ impl Runtime {
             return Err(self.broken(from));
         };
         net.credit(from, envelope.credit);
+        net.acknowledge(from, envelope.ack, self.peers[from as usize].sent);
         if envelope.kind.is_numbered() {
             if envelope.seq != self.peers[from as usize].received.wrapping_add(1) {
                 self.drain_before(from)?;
@@ -112,6 +116,10 @@ impl Runtime {
                 return Err(self.broken(from));
             }
             peer.received = envelope.seq;
+            self.count_arrival(from)?;
+            if self.owes(from, length) {
+                self.tell_taken(from)?;
+            }
         }
         self.take(from, &envelope, body)
     }
@@ -133,7 +141,7 @@ impl Runtime {
         match what {
             What::Room => Ok(()),
             What::Buffer(buffer) => {
-                net.free.push(buffer);
+                net.give_stage(buffer);
                 Ok(())
             }
             What::Moved {
@@ -195,7 +203,7 @@ impl Runtime {
     }
 
     /// Whether `peer` has said that it needs nothing more.
-    fn is_over(&self, peer: u32) -> bool {
+    pub(super) fn is_over(&self, peer: u32) -> bool {
         self.host.as_ref().is_some_and(|host| host.is_over(peer))
     }
 
@@ -261,6 +269,9 @@ impl Runtime {
     /// Before this process sleeps: the device shall say when something comes. The descriptors to wait on, and for how long at most, in milliseconds.
     /// A round must follow before the sleep.
     pub fn arm_net(&mut self) -> Outcome<(Vec<RawFd>, i32)> {
+        // Among threads nobody sleeps for long.
+        let is_shared = self.settings.threads == MPI_THREAD_MULTIPLE;
+        let are_quiet = !is_shared && self.quieten()?;
         let Some(net) = &mut self.net else {
             return Ok((Vec::new(), -1));
         };
@@ -272,6 +283,7 @@ impl Runtime {
             net.channel.fd().as_raw_fd(),
             net.context.async_fd().as_raw_fd(),
         ];
+        let waits_for_acks = net.waits_for_acks();
         let waits_for_card = self.stalled.iter().any(|peer| {
             net.links[*peer as usize]
                 .as_ref()
@@ -283,7 +295,7 @@ impl Runtime {
             None => -1,
         };
         // A WRITE wakes nobody, so who may be written to must look.
-        let timeout = if net.inlets.is_empty() {
+        let timeout = if are_quiet && !waits_for_acks {
             timeout
         } else {
             BLOCKS_MS

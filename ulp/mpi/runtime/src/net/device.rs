@@ -1,7 +1,10 @@
 //! Opening a device, and what is made of it for all peers.
 
 use super::memory::{Buffers, Reach};
-use super::{Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, STAGES, Stats, failed, refused};
+use super::stats::Stats;
+use super::{
+    Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, RECORD_STAGES, STAGE, STAGES, failed, refused,
+};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Polling;
@@ -94,6 +97,8 @@ impl Net {
         )?;
         let mut net = Self {
             inlets: Vec::new(),
+            owing: Vec::new(),
+            judged: Instant::now(),
             polling: Polling::new(),
             returns,
             reach: Reach::new(&pd, &limits),
@@ -110,7 +115,8 @@ impl Net {
             received: 0,
             spent: Vec::new(),
             stages,
-            free: (0..STAGES).rev().collect(),
+            free: (RECORD_STAGES..STAGES).rev().collect(),
+            free_for_records: (0..RECORD_STAGES).rev().collect(),
             ud,
             datagrams,
             datagrams_under_way: 0,

@@ -1,61 +1,42 @@
 //! The RDMA fast path with verbs: records that the sender WRITEs into a block of the receiver's memory, which the receiver polls.
 //!
-//! A sender asks for a block after so many messages (OPEN); the receiver makes one if its queue pair vouches for the order of what comes in and the cap is
-//! not reached (OPENED). Credit comes back by a WRITE to a word of the sender's, and in every envelope. What finds no credit goes by SEND, and one
-//! sequence of numbers spans both: a record whose turn has not come stays in the block; a SEND whose turn has not come finds the records before it
-//! in the block, because both took the same queue pair.
+//! Credit comes back by a WRITE to a word of the sender's, and in every envelope. What finds no credit goes by SEND, and one sequence of numbers spans both: a
+//! record whose turn has not come stays in the block; a SEND whose turn has not come finds the records before it in the block, because both took the same queue
+//! pair. How channels come and go is in [`super::channel`].
 
+use super::channel::{Open, State};
 use super::link::What;
 use super::memory::Buffers;
+use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::{Place, Runtime};
-use ferriband_ibv::{Access, Element, RKey, SendFlags, SendWr, WrOpcode};
-use ferriband_mpi_proto::envelope::{Channel, ENVELOPE, Envelope, Kind};
+use ferriband_ibv::{Element, RKey, SendFlags, SendWr};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::fast::{
-    Block, Broken, Busy, Carrier, Push, Receiver, Record, Sender, Shape, Write,
+    AnyReceiver, Block, Broken, Busy, Plan, Push, Put, Record, Writer,
 };
 use std::sync::atomic::Ordering;
-use zerocopy::IntoBytes;
 
 /// Records of one channel that are taken before the others are looked at.
 const BATCH: u32 = 64;
-/// After a refusal, so many messages pass before the next question, then twice as many.
-const AGAIN: u32 = 1000;
-/// The fill that OPEN names: variable bottom-fill.
-const VELOBLOCK: u32 = 4;
-
-/// The way of records to a peer.
-#[derive(Debug, Default)]
-pub struct Outbound {
-    state: State,
-    /// Messages since the last question.
-    messages: u32,
-    refusals: u32,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Closed,
-    Opening,
-    Open {
-        machine: Sender,
-        block: Place,
-    },
-}
 
 /// A block of this process that a peer writes to.
 pub struct PostInlet {
     /// Rank of that peer.
     pub from: u32,
-    machine: Receiver,
+    /// Which life of the channel this is.
+    pub life: u32,
+    /// The peer has been asked to write no more.
+    pub is_closing: bool,
+    /// Records since they were last judged by their number.
+    pub records: u64,
+    machine: AnyReceiver,
     memory: Memory,
     /// The word of the sender's that takes credit.
     returns: Place,
-    /// Credit is to be returned, and there was no room for the request.
-    owes: bool,
 }
 
 struct Memory(Buffers);
@@ -79,6 +60,19 @@ impl Block for Memory {
 }
 
 impl PostInlet {
+    /// For the block `memory`, all zero, that `from` writes to; it takes credit at `returns`.
+    pub fn new(from: u32, life: u32, plan: Plan, memory: Buffers, returns: Place) -> Self {
+        Self {
+            from,
+            life,
+            is_closing: false,
+            records: 0,
+            machine: AnyReceiver::new(plan),
+            memory: Memory(memory),
+            returns,
+        }
+    }
+
     /// Whether there is something to look at.
     #[inline]
     pub fn is_ready(&self) -> bool {
@@ -91,6 +85,11 @@ impl PostInlet {
         self.machine.report()
     }
 
+    /// Bytes of the block.
+    pub fn size(&self) -> u64 {
+        u64::from(self.machine.plan().size())
+    }
+
     fn peek(&mut self) -> Result<Option<Record>, Broken> {
         self.machine.peek(&self.memory)
     }
@@ -101,6 +100,8 @@ struct Post<'a> {
     net: &'a mut Net,
     peer: u32,
     block: Place,
+    /// A copy of the block, for the designs that need one: records are written from it.
+    mirror: Option<&'a Buffers>,
     failure: Option<MpiError>,
 }
 
@@ -117,111 +118,189 @@ impl Post<'_> {
             }
         }
     }
+
+    fn put_inline(&mut self, put: &Put<'_>, payload: Option<Source>) -> bool {
+        let mut bytes = [0_u8; INLINE];
+        let mut place = |at: u32, with: &[u8]| {
+            bytes[at as usize..at as usize + with.len()].copy_from_slice(with);
+        };
+        place(0, put.front);
+        place(put.head_at(), put.head);
+        place(put.back_at(), put.back);
+        if let Some(payload) = payload {
+            let at = put.payload_at() as usize;
+            payload.copy_into(&mut bytes[at..at + put.length as usize]);
+        }
+        let elements = [Element::inline(&bytes[..put.whole() as usize])];
+        self.submit(put.at, &elements, SendFlags::INLINE, What::Room)
+    }
+
+    fn put_staged(&mut self, put: &Put<'_>, payload: Option<Source>) -> bool {
+        let Some(buffer) = self.net.free_for_records.pop() else {
+            return false;
+        };
+        self.net.stats.staged |= 1 << (buffer % 64);
+        fill(&self.net.stages, buffer, 0, put, payload);
+        let elements = [self.net.stages.element(buffer, put.whole())];
+        let what = What::Buffer(buffer);
+        let posted = self.submit(put.at, &elements, SendFlags::empty(), what);
+        if !posted {
+            self.net.give_stage(buffer);
+        }
+        posted
+    }
+
+    fn put_mirrored(&mut self, mirror: &Buffers, put: &Put<'_>, payload: Option<Source>) -> bool {
+        // Once the mirror has changed, the block must.
+        if self.net.room(self.peer) == 0 {
+            return false;
+        }
+        fill(mirror, 0, put.at, put, payload);
+        let whole = put.whole();
+        let posted = if whole as usize <= INLINE {
+            let mut bytes = [0_u8; INLINE];
+            mirror.read(0, put.at, &mut bytes[..whole as usize]);
+            let elements = [Element::inline(&bytes[..whole as usize])];
+            self.submit(put.at, &elements, SendFlags::INLINE, What::Room)
+        } else {
+            let elements = [mirror.element_at(put.at, whole)];
+            self.submit(put.at, &elements, SendFlags::empty(), What::Room)
+        };
+        if !posted && self.failure.is_none() {
+            let text = "a queue that has room takes no request";
+            self.failure = Some(MpiError::with(MPI_ERR_INTERN, text));
+        }
+        posted
+    }
 }
 
-impl Carrier for Post<'_> {
+/// Puts what is written to `at` in a buffer; what has no meaning stays what it is.
+fn fill(buffers: &Buffers, index: u32, at: u32, put: &Put<'_>, payload: Option<Source>) {
+    buffers.write(index, at, put.front);
+    buffers.write(index, at + put.head_at(), put.head);
+    if let Some(payload) = payload {
+        buffers.fill(index, at + put.payload_at(), payload);
+    }
+    buffers.write(index, at + put.back_at(), put.back);
+}
+
+impl Writer for Post<'_> {
     type Payload = Source;
 
-    fn write(&mut self, write: &Write<'_>, payload: Source) -> Result<(), Busy> {
-        let head = 8 + write.pad as usize;
-        let body = head + write.head.len();
-        let trailer = body + write.length as usize;
-        let length = trailer + 8;
-        let posted = if length <= INLINE {
-            let mut bytes = [0_u8; INLINE];
-            bytes[head..body].copy_from_slice(write.head);
-            payload.copy_into(&mut bytes[body..trailer]);
-            bytes[trailer..length].copy_from_slice(&write.trailer.to_le_bytes());
-            let elements = [Element::inline(&bytes[..length])];
-            self.submit(write.at, &elements, SendFlags::INLINE, What::Room)
-        } else {
-            let Some(buffer) = self.net.free.pop() else {
-                return Err(Busy);
-            };
-            let stages = &self.net.stages;
-            stages.write(buffer, 0, &[0; 8]);
-            stages.write(buffer, head as u32, write.head);
-            stages.fill(buffer, body as u32, payload);
-            stages.write(buffer, trailer as u32, &write.trailer.to_le_bytes());
-            let elements = [stages.element(buffer, length as u32)];
-            let what = What::Buffer(buffer);
-            let posted = self.submit(write.at, &elements, SendFlags::empty(), what);
-            if !posted {
-                self.net.free.push(buffer);
-            }
-            posted
+    fn put(&mut self, put: &Put<'_>, payload: Option<Source>) -> Result<(), Busy> {
+        let posted = match self.mirror {
+            Some(mirror) => self.put_mirrored(mirror, put, payload),
+            None if put.whole() as usize <= INLINE => self.put_inline(put, payload),
+            None => self.put_staged(put, payload),
         };
         posted.then_some(()).ok_or(Busy)
     }
 
-    fn mark(&mut self, at: u32, word: u64) -> Result<(), Busy> {
-        let bytes = word.to_le_bytes();
-        let elements = [Element::inline(&bytes)];
-        self.submit(at, &elements, SendFlags::INLINE, What::Room)
-            .then_some(())
-            .ok_or(Busy)
+    fn old(&self, at: u32) -> u8 {
+        let mut byte = [0];
+        if let Some(mirror) = self.mirror {
+            mirror.read(0, at, &mut byte);
+        }
+        byte[0]
     }
 }
 
 impl Net {
-    /// Puts a numbered message into the peer's block, if there is one and room in it.
+    /// Puts a numbered message into the peer's block; or says why not.
     pub(super) fn store(
         &mut self,
         peer: u32,
         head: &[u8],
         seq: u32,
         source: Source,
-    ) -> Outcome<bool> {
-        let returned = self.returns.word(peer * 8).load(Ordering::Acquire) as u32;
+    ) -> Outcome<Option<Why>> {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
-            return Ok(false);
+            return Ok(Some(Why::NoChannel));
         };
-        let State::Open { machine, block } = &mut link.out.state else {
-            return Ok(false);
+        let State::Open(open) = &mut link.out.state else {
+            return Ok(Some(Why::NoChannel));
         };
-        machine.credit(returned);
-        let (mut machine, block) = (machine.clone(), *block);
+        if !link.gate.is_open() {
+            return Ok(Some(Why::Paused));
+        }
+        // Taken out, because who posts the request looks at the connection.
+        let Some(mut open) = open.take() else {
+            return Ok(Some(Why::NoChannel));
+        };
+        let returned = self.returns.word(peer * 8).load(Ordering::Acquire);
+        open.machine.credit(returned as u32);
+        link.log
+            .acknowledge((returned >> 32) as u32, seq.wrapping_sub(1));
+        let Open {
+            machine,
+            block,
+            mirror,
+        } = &mut *open;
         let mut post = Post {
             net: self,
             peer,
-            block,
+            block: *block,
+            mirror: mirror.as_ref(),
             failure: None,
         };
         let push = machine.push(head, seq, source.len() as u32, source, &mut post);
-        if let Some(failure) = post.failure {
+        let failure = post.failure;
+        let out = &mut self.link(peer).out;
+        out.state = State::Open(Some(open));
+        if let Some(failure) = failure {
             return Err(failure);
         }
-        // A record may have found no room after a mark that did.
-        if let State::Open { machine: kept, .. } = &mut self.link(peer).out.state {
-            *kept = machine;
-        }
-        match push {
-            Push::Stored => self.stats.stored += 1,
-            Push::NoCredit => self.stats.no_credit += 1,
-            Push::TooLong => self.stats.too_long += 1,
-            Push::Busy => self.stats.busy += 1,
-        }
-        Ok(push == Push::Stored)
+        let why = match push {
+            Push::Stored => {
+                self.stats.stored += 1;
+                None
+            }
+            Push::NoCredit => Some(Why::NoCredit),
+            Push::TooLong => Some(Why::TooLong),
+            Push::Busy => Some(Why::Busy),
+        };
+        self.link(peer).out.judge(why);
+        Ok(why)
     }
 
     /// Credit has come in an envelope of `peer`.
     #[inline]
     pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
-            && let State::Open { machine, .. } = &mut link.out.state
+            && let State::Open(Some(open)) = &mut link.out.state
         {
-            machine.credit(consumed);
+            open.machine.credit(consumed);
         }
+    }
+
+    /// The block that `peer` writes to.
+    #[inline]
+    pub(super) fn inlet_of(&mut self, peer: u32) -> Option<&mut PostInlet> {
+        let index = self.links[peer as usize].as_deref()?.inlet?;
+        self.inlet(index)
+    }
+
+    #[inline]
+    pub(super) fn inlet(&mut self, index: u32) -> Option<&mut PostInlet> {
+        self.inlets.get_mut(index as usize)?.as_mut()
+    }
+
+    #[inline]
+    fn is_ready(&self, index: u32) -> bool {
+        self.inlets
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .is_some_and(PostInlet::is_ready)
     }
 
     /// Whether a message has come by a block that nobody has looked at.
     pub fn has_records(&self) -> bool {
-        self.inlets.iter().any(PostInlet::is_ready)
+        self.inlets.iter().flatten().any(PostInlet::is_ready)
     }
 
     /// Tells the sender of channel `index` what has been consumed, by a WRITE.
-    fn return_credit(&mut self, index: u32, ack: u32) -> Outcome {
-        let Some(inlet) = self.inlets.get_mut(index as usize) else {
+    pub(super) fn return_credit(&mut self, index: u32, ack: u32) -> Outcome {
+        let Some(inlet) = self.inlet(index) else {
             return Ok(());
         };
         let (peer, to) = (inlet.from, inlet.returns);
@@ -230,131 +309,14 @@ impl Net {
         let elements = [Element::inline(&bytes)];
         let request = SendWr::write(Id::Peer(peer).code(), to.address, RKey(to.rkey), &elements);
         let posted = self.submit(peer, request, SendFlags::INLINE, What::Room)?;
-        self.inlets[index as usize].owes = !posted;
+        if !posted {
+            self.owe(peer);
+        }
         Ok(())
-    }
-
-    /// Makes a block for `peer`, if it may have one.
-    fn grant(&mut self, peer: u32, asked: &Channel, most: u32) -> Option<Channel> {
-        let shape = Shape::new(asked.size.get(), asked.granule.get())?;
-        let is_new = self.inlets.iter().all(|inlet| inlet.from != peer);
-        if asked.design.get() != VELOBLOCK || !is_new || self.inlets.len() >= most as usize {
-            return None;
-        }
-        // Who receives asks: the answer is about what comes in to its queue pair.
-        let order = self.link(peer).qp.as_ref()?.in_order(WrOpcode::RdmaWrite);
-        if !order.last_byte_last {
-            return None;
-        }
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let name = c"ferriband-mpi-block";
-        let memory = Buffers::new(&self.pd, name, 1, shape.size(), access).ok()?;
-        let granted = Channel {
-            design: asked.design,
-            size: asked.size,
-            granule: asked.granule,
-            rkey: memory.rkey().into(),
-            address: memory.address().into(),
-            epoch: asked.epoch,
-            granted: 1.into(),
-        };
-        self.stats.blocks += u64::from(shape.size());
-        self.inlets.push(PostInlet {
-            from: peer,
-            machine: Receiver::new(shape),
-            memory: Memory(memory),
-            returns: Place {
-                address: asked.address.get(),
-                rkey: asked.rkey.get(),
-            },
-            owes: false,
-        });
-        Some(granted)
     }
 }
 
 impl Runtime {
-    /// A message goes by SEND: asks for a block once there have been enough.
-    pub(super) fn count_send(&mut self, peer: u32) -> Outcome {
-        let fast = self.settings.fast;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        if fast.channels == 0 {
-            return Ok(());
-        }
-        let at = Place {
-            address: net.returns.address() + u64::from(peer) * 8,
-            rkey: net.returns.rkey(),
-        };
-        let closing = net.closing;
-        let out = &mut net.link(peer).out;
-        out.messages = out.messages.saturating_add(1);
-        let enough = match out.refusals {
-            0 => fast.open_after,
-            times => AGAIN << (times - 1).min(20),
-        };
-        if !matches!(out.state, State::Closed) || out.messages < enough || closing {
-            return Ok(());
-        }
-        out.state = State::Opening;
-        out.messages = 0;
-        let open = Channel {
-            design: VELOBLOCK.into(),
-            size: fast.shape.size().into(),
-            granule: fast.shape.granule().into(),
-            rkey: at.rkey.into(),
-            address: at.address.into(),
-            epoch: 0.into(),
-            granted: 0.into(),
-        };
-        self.answer(peer, Kind::Open, open.as_bytes())
-    }
-
-    /// `peer` asks for a block of this process.
-    pub fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
-        let most = self.settings.fast.channels;
-        let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
-        };
-        let no = Channel {
-            granted: 0.into(),
-            ..*open
-        };
-        let answer = net.grant(peer, open, most).unwrap_or(no);
-        self.answer(peer, Kind::Opened, answer.as_bytes())
-    }
-
-    /// `peer` answers.
-    pub fn take_opened(&mut self, peer: u32, opened: &Channel) -> Outcome {
-        let shape = Shape::new(opened.size.get(), opened.granule.get());
-        let is_asked = shape == Some(self.settings.fast.shape);
-        let is_opening = self
-            .net
-            .as_mut()
-            .is_some_and(|net| matches!(net.link(peer).out.state, State::Opening));
-        let (Some(net), Some(shape), true, true) = (&mut self.net, shape, is_asked, is_opening)
-        else {
-            return Err(self.broken(peer));
-        };
-        let out = &mut net.link(peer).out;
-        if opened.granted.get() == 0 {
-            out.state = State::Closed;
-            out.refusals = out.refusals.saturating_add(1);
-        } else {
-            let block = Place {
-                address: opened.address.get(),
-                rkey: opened.rkey.get(),
-            };
-            out.state = State::Open {
-                machine: Sender::new(shape),
-                block,
-            };
-            net.stats.open += 1;
-        }
-        Ok(())
-    }
-
     /// Looks at the blocks: those in use, and one of the others in turn. True if something came.
     pub(super) fn poll_blocks(&mut self) -> Outcome<bool> {
         let mut did = false;
@@ -366,7 +328,7 @@ impl Runtime {
             let Some(index) = net.polling.hot(place) else {
                 break;
             };
-            if net.inlets[index as usize].is_ready() {
+            if net.is_ready(index) {
                 net.polling.hit(place);
                 did |= self.drain_block(index)?;
             }
@@ -375,27 +337,24 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(did);
         };
-        if let Some(index) = net.polling.next(net.inlets.len()) {
-            if net.inlets[index as usize].is_ready() {
-                net.polling.warm(index);
-                did |= self.drain_block(index)?;
-            } else if net.inlets[index as usize].owes {
-                let ack = self.peers[net.inlets[index as usize].from as usize].received;
-                net.return_credit(index, ack)?;
-            }
+        if let Some(index) = net.polling.next(net.inlets.len())
+            && net.is_ready(index)
+        {
+            net.polling.warm(index);
+            did |= self.drain_block(index)?;
         }
         Ok(did)
     }
 
-    /// A SEND of `peer` has come before its turn: the records before it lie in its block.
+    /// Something of `peer` has come by SEND that was sent after its records: these lie in its block.
     #[cold]
     pub(super) fn drain_before(&mut self, peer: u32) -> Outcome {
         let index = self
             .net
             .as_ref()
-            .and_then(|net| net.inlets.iter().position(|inlet| inlet.from == peer));
+            .and_then(|net| net.links[peer as usize].as_deref()?.inlet);
         if let Some(index) = index {
-            while self.drain_block(index as u32)? {}
+            while self.drain_block(index)? {}
         }
         Ok(())
     }
@@ -407,7 +366,9 @@ impl Runtime {
             let Some(net) = &mut self.net else {
                 break;
             };
-            let inlet = &mut net.inlets[index as usize];
+            let Some(inlet) = net.inlet(index) else {
+                break;
+            };
             let from = inlet.from;
             let Ok(next) = inlet.peek() else {
                 return Err(self.broken(from));
@@ -428,16 +389,23 @@ impl Runtime {
                 break;
             }
             peer.received = envelope.seq;
-            let ack = envelope.seq;
+            let (ack, sent) = (envelope.seq, peer.sent);
             net.credit(from, envelope.credit);
+            net.acknowledge(from, envelope.ack, sent);
+            let owes_ack = self.owes(from, record.length);
             self.take(from, &envelope, body)?;
             did = true;
-            let Some(net) = &mut self.net else {
+            let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
                 break;
             };
-            let inlet = &mut net.inlets[index as usize];
+            inlet.records += 1;
             let is_due = inlet.machine.consume(&record, &mut inlet.memory);
-            if is_due || inlet.owes {
+            // Who has left needs to know nothing.
+            if (is_due || owes_ack)
+                && !self.is_over(from)
+                && let Some(net) = &mut self.net
+            {
+                net.link(from).owed.told();
                 net.return_credit(index, ack)?;
             }
         }

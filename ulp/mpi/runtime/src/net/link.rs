@@ -1,8 +1,10 @@
 //! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
 
-use super::fast::Outbound;
+use super::channel::Outbound;
 use ferriband_ibv::{Ah, Qp};
 use ferriband_mpi_proto::connect::Machine;
+use ferriband_mpi_proto::fast::{Gate, Lull};
+use ferriband_mpi_proto::replay::{Owed, Replay};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -25,6 +27,18 @@ pub struct Link {
     pub is_setting_up: bool,
     /// The way of records to the peer.
     pub out: Outbound,
+    /// Whether it may be used.
+    pub gate: Gate,
+    /// The block here that the peer writes to, as index.
+    pub inlet: Option<u32>,
+    /// Whether the peer may be writing.
+    pub lull: Lull,
+    /// Messages that the peer has not acknowledged.
+    pub log: Replay,
+    /// A message waits until it has.
+    pub is_log_full: bool,
+    /// What the peer is not told that it has come.
+    pub owed: Owed,
     /// Why there is no connection any more.
     pub lost: Option<String>,
     /// Long messages with parts that are not posted yet.
@@ -64,6 +78,12 @@ impl Link {
             qp: None,
             psn: 0,
             out: Outbound::default(),
+            gate: Gate::default(),
+            inlet: None,
+            lull: Lull::default(),
+            log: Replay::default(),
+            is_log_full: false,
+            owed: Owed::default(),
             is_setting_up: false,
             lost: None,
             moving: VecDeque::new(),

@@ -38,6 +38,15 @@ impl Buffers {
             .expect("a buffer lies within its region")
     }
 
+    /// `length` bytes at `at` in the first buffer, for a request.
+    #[inline]
+    pub fn element_at(&self, at: u32, length: u32) -> Element<'static> {
+        let place = self.place(0, at, length as usize);
+        self.mr
+            .element(place, length)
+            .expect("a buffer lies within its region")
+    }
+
     /// Copies `bytes` to `at` in buffer `index`.
     #[inline]
     pub fn write(&self, index: u32, at: u32, bytes: &[u8]) {
@@ -74,6 +83,11 @@ impl Buffers {
     /// Where they lie, as peers name it.
     pub fn address(&self) -> u64 {
         self.mr.address()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.region.size() as u64
     }
 
     /// What peers name them by.

@@ -4,13 +4,16 @@
 //! request a completion is about ([`arrive`]), and long messages ([`long`]). Must not know: what a message says beyond its envelope. Memory that
 //! a device or a peer writes, and the program's memory in requests, are touched in [`memory`] alone.
 
+mod acks;
 mod arrive;
+mod channel;
 mod device;
 mod fast;
 pub mod link;
 mod long;
 pub mod memory;
 mod setup;
+pub mod stats;
 
 pub use device::Wanted;
 
@@ -30,6 +33,7 @@ use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use link::{Link, What};
 use long::Transfer;
 use memory::{Buffers, Reach, Reachable};
+use stats::{Stats, Why};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +48,8 @@ const MOST_RECEIVES: u32 = 1024;
 const STAGE: u32 = 8448;
 /// Staging buffers, for all peers together.
 const STAGES: u32 = 64;
+/// Of these, the ones that records go through.
+const RECORD_STAGES: u32 = 8;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
 
@@ -68,6 +74,8 @@ pub struct Net {
     stages: Buffers,
     /// Those that nothing is in.
     free: Vec<u32>,
+    /// Those for records that nothing is in.
+    free_for_records: Vec<u32>,
     ud: Arc<Qp>,
     datagrams: Buffers,
     datagrams_under_way: u32,
@@ -79,7 +87,11 @@ pub struct Net {
     /// Ranks whose connection is being set up.
     setting_up: Vec<u32>,
     /// Blocks that peers write records to.
-    inlets: Vec<PostInlet>,
+    inlets: Vec<Option<PostInlet>>,
+    /// Peers who are to be told what has been taken from them, once there is room.
+    owing: Vec<u32>,
+    /// When their senders were last judged.
+    judged: Instant,
     polling: Polling,
     /// A word for each rank, to which it returns credit.
     returns: Buffers,
@@ -94,52 +106,6 @@ pub struct Net {
     closing: bool,
     /// What has been counted.
     pub stats: Stats,
-}
-
-/// What has been counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    /// Messages by SEND.
-    pub sends: u64,
-    /// Messages by the fast path.
-    pub stored: u64,
-    /// Those that did not take it because there was no credit,
-    pub no_credit: u64,
-    /// were too long,
-    pub too_long: u64,
-    /// or found no room in a queue.
-    pub busy: u64,
-    /// Channels to peers.
-    pub open: u64,
-    /// Bytes of the blocks that peers write to.
-    pub blocks: u64,
-    /// Long messages that were read from, or written to, a peer.
-    pub moved: u64,
-}
-
-impl Runtime {
-    /// The counters of the Veloblock paper's Table 2, of this rank, if they were asked for.
-    pub fn tell_stats(&self) {
-        if let (true, Some(net)) = (self.settings.stats, &self.net) {
-            let stats = net.stats;
-            let peers = net.links.iter().flatten().count();
-            let messages = stats.stored + stats.sends;
-            let share = stats.stored as f64 * 100.0 / messages.max(1) as f64;
-            eprintln!(
-                "ferriband MPI: rank {}: {peers} remote peers; fast path: {} channels out, {} in, {} bytes of blocks here, {} of {messages} messages \
-                 ({share:.2} %); not by it: {} without credit, {} too long, {} without room, the others without a channel; {} long messages moved",
-                self.rank,
-                stats.open,
-                net.inlets.len(),
-                stats.blocks,
-                stats.stored,
-                stats.no_credit,
-                stats.too_long,
-                stats.busy,
-                stats.moved,
-            );
-        }
-    }
 }
 
 /// Whether a peer can be sent to.
@@ -206,7 +172,11 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
+        let acks = self.settings.acks && kind.is_numbered();
         let entry = &mut self.peers[peer as usize];
+        if acks && !net.has_log_room(peer, ENVELOPE + body.len() + source.len(), entry.sent) {
+            return Ok(false);
+        }
         let seq = entry.sent.wrapping_add(1);
         let head = Envelope {
             kind,
@@ -218,22 +188,29 @@ impl Runtime {
             context,
         }
         .emit();
-        if kind.is_numbered() && net.store_with(peer, &head, seq, body, source)? {
-            entry.sent = seq;
-            if trace::is_on() {
-                trace::sent(peer, kind, seq, tag, context, body, source.len());
-            }
-            return Ok(true);
+        if !kind.is_numbered() {
+            let has_gone = net.send(peer, &head, body, source)?;
+            net.told(peer, has_gone);
+            return Ok(has_gone);
         }
-        let has_gone = net.send(peer, &head, body, source)?;
-        if has_gone && kind.is_numbered() {
-            entry.sent = seq;
-            if trace::is_on() {
-                trace::sent(peer, kind, seq, tag, context, body, source.len());
-            }
+        let why = net.store_with(peer, &head, seq, body, source)?;
+        if why.is_some() && !net.send(peer, &head, body, source)? {
+            return Ok(false);
+        }
+        entry.sent = seq;
+        net.told(peer, true);
+        // Where the sender has a mirror of the block, that is the log.
+        if acks && (why.is_some() || !net.is_mirrored(peer)) {
+            net.keep(peer, seq, &head, body, source);
+        }
+        if trace::is_on() {
+            trace::sent(peer, kind, seq, tag, context, body, source.len());
+        }
+        if let Some(why) = why {
+            net.stats.count(why);
             self.count_send(peer)?;
         }
-        Ok(has_gone)
+        Ok(true)
     }
 }
 
@@ -241,13 +218,10 @@ impl Net {
     /// Credit to tell `peer` of.
     #[inline]
     fn report(&mut self, peer: u32) -> u32 {
-        self.inlets
-            .iter_mut()
-            .find(|inlet| inlet.from == peer)
-            .map_or(0, PostInlet::report)
+        self.inlet_of(peer).map_or(0, PostInlet::report)
     }
 
-    /// Puts a message into the peer's block, if that can take it.
+    /// Puts a message into the peer's block, if that can take it; else why not.
     #[inline]
     fn store_with(
         &mut self,
@@ -256,7 +230,7 @@ impl Net {
         seq: u32,
         body: &[u8],
         source: Source,
-    ) -> Outcome<bool> {
+    ) -> Outcome<Option<Why>> {
         if body.is_empty() {
             return self.store(peer, head, seq, source);
         }
@@ -309,6 +283,23 @@ impl Net {
         };
         self.stats.sends += u64::from(sent);
         Ok(sent)
+    }
+
+    /// Nothing is in a staging buffer any more.
+    #[inline]
+    fn give_stage(&mut self, buffer: u32) {
+        if buffer < RECORD_STAGES {
+            self.free_for_records.push(buffer);
+        } else {
+            self.free.push(buffer);
+        }
+    }
+
+    /// Requests to `peer` for which there is room.
+    fn room(&self, peer: u32) -> u32 {
+        let link = self.links[peer as usize].as_deref();
+        link.filter(|link| link.qp.is_some())
+            .map_or(0, link::Link::room)
     }
 
     /// Posts a request to a connected peer. False if its queue is full.

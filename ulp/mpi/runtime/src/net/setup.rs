@@ -111,6 +111,10 @@ impl Runtime {
                 link.is_setting_up = false;
                 net.setting_up.swap_remove(at);
                 did = true;
+                if step == Step::None {
+                    // A step would have it watched again, and no round would ever be without news.
+                    continue;
+                }
             }
             self.step(peer, step)?;
         }

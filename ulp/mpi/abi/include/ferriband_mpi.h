@@ -1,0 +1,60 @@
+/* Counters of Ferriband's MPI: what of a rank's traffic took the RDMA fast path, and what memory that costs.
+ * No part of MPI. Programs that ask so need not be linked with anything, and run with other MPI libraries, which have no such counters. */
+#ifndef FERRIBAND_MPI_H
+#define FERRIBAND_MPI_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes and numbers of this rank. New members come at the end. */
+struct ferriband_mpi_stats {
+	uint64_t remote_peers; /* ranks that this one has a connection to */
+	uint64_t channels_out; /* blocks of peers that this rank writes to now */
+	uint64_t channels_in;  /* blocks of this rank that peers write to now */
+	uint64_t memory;       /* bytes of fast-path memory in this process now: the next four */
+	uint64_t blocks;       /* bytes of blocks */
+	uint64_t mirrors;      /* bytes of copies of peers' blocks (top-fill designs) */
+	uint64_t staging;      /* bytes of staging buffers that records have lain in */
+	uint64_t returns;      /* bytes of words that take credit */
+	uint64_t most;         /* the most bytes of blocks and mirrors at one time */
+	uint64_t messages;     /* messages to other ranks by verbs */
+	uint64_t fast;         /* those by the fast path */
+	uint64_t no_channel;   /* not by it: there is no channel, */
+	uint64_t paused;       /* the receiver sleeps, */
+	uint64_t no_credit;    /* the block is full, */
+	uint64_t too_long;     /* it is longer than a record, */
+	uint64_t busy;         /* there is no room in a queue */
+	uint64_t opened;       /* channels that were opened in all, */
+	uint64_t closed;       /* and closed again, */
+	uint64_t grown;        /* for a larger block */
+	uint64_t refused;      /* blocks that were asked for and not given, by peers and by this rank */
+	uint64_t pauses;       /* PAUSEs that this rank has sent before it slept */
+	uint64_t moved;        /* long messages that were read from, or written to, a peer */
+	uint64_t log;          /* bytes of the logs of what is not acknowledged, beside the memory above */
+	uint64_t log_full;     /* times that a message waited for room in a log */
+};
+
+/* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */
+static inline int ferriband_mpi_get_stats(struct ferriband_mpi_stats *stats)
+{
+	ptrdiff_t (*ask)(uint64_t *, size_t);
+	/* In what is loaded: RTLD_DEFAULT, which only GNU sources may name. */
+	void *found = dlsym(NULL, "ferriband_mpi_stats");
+
+	memset(stats, 0, sizeof *stats);
+	if (found == NULL)
+		return -1;
+	memcpy(&ask, &found, sizeof ask);
+	return ask((uint64_t *)stats, sizeof *stats) < 0 ? -1 : 0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
