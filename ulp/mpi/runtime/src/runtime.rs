@@ -537,3 +537,27 @@ impl Runtime {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Polling;
+
+    #[test]
+    fn a_round_looks_at_what_is_in_use_and_at_one_of_the_others() {
+        const CHANNELS: usize = 65;
+        let mut polling = Polling::new();
+        polling.warm(3);
+        let mut looks = [0; CHANNELS];
+        for _ in 0..CHANNELS * 10 {
+            assert_eq!(
+                (polling.hot(0), polling.hot(1)),
+                (Some(3), None),
+                "idle ones cost nothing here"
+            );
+            polling.hit(0);
+            let turn = polling.next(CHANNELS).expect("one of the others");
+            looks[turn as usize] += 1;
+        }
+        assert!(looks.iter().all(|count| *count == 10), "{looks:?}");
+    }
+}
