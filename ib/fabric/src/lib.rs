@@ -6,12 +6,20 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod arbiter;
+pub mod congestion;
 pub mod credit;
 mod frame;
+pub mod host;
+mod latency;
 pub mod manage;
+pub mod net;
+mod queue;
 mod random;
+pub mod shortest;
+pub mod switch;
 mod time;
 
 pub use frame::{Frame, FrameKind};
+pub use latency::Latencies;
 pub use random::Random;
 pub use time::{LinkRate, Time};

@@ -1,0 +1,151 @@
+//! How fast the simulator is: uniform random traffic over the fabric of a netlist, shortest paths, 2 KiB packets.
+//!
+//! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]`, or `fat:LEAVES:DOWN:SPINES` for the
+//! file: prints packet-hops per second of one core (a packet that crosses a link is one), events a hop, and the memory that it took.
+
+use ferriband_fabric::host::{FlowSpec, Pace, Target};
+use ferriband_fabric::net::{Net, Plan, PlanLink, PlanNode, Settings};
+use ferriband_fabric::{LinkRate, Time, shortest};
+use ferriband_topology::{NodeKind, netlist};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// 2 KiB of data, and its headers.
+const LENGTH: u16 = 2048 + 30;
+
+fn edr(ends: [(u32, u8); 2]) -> PlanLink {
+    PlanLink {
+        ends,
+        rate: LinkRate::new(100_000_000, 4),
+        latency: Time::from_ns(50),
+        bit_error_rate: 0.0,
+    }
+}
+
+/// Two levels of switches.
+fn fat_tree(leaves: u32, down: u32, spines: u32) -> Plan {
+    let mut plan = Plan::default();
+    let switch = |ports: u32| PlanNode::Switch(ports.min(254) as u8);
+    plan.nodes
+        .extend((0..leaves).map(|_| switch(down + spines)));
+    plan.nodes.extend((0..spines).map(|_| switch(leaves)));
+    for leaf in 0..leaves {
+        for host in 0..down {
+            let node = plan.nodes.len() as u32;
+            plan.nodes.push(PlanNode::Adapter(leaf * down + host + 1));
+            plan.links.push(edr([(leaf, host as u8 + 1), (node, 1)]));
+        }
+        for spine in 0..spines {
+            let up = (leaf, (down + spine) as u8 + 1);
+            plan.links.push(edr([up, (leaves + spine, leaf as u8 + 1)]));
+        }
+    }
+    plan
+}
+
+/// The fabric of a file, all links 4x EDR.
+fn read(file: &str) -> Result<Plan, Box<dyn Error>> {
+    if let Some(numbers) = file.strip_prefix("fat:") {
+        let numbers: Vec<u32> = numbers
+            .split(':')
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let &[leaves, down, spines] = &numbers[..] else {
+            return Err("fat:LEAVES:DOWN:SPINES".into());
+        };
+        return Ok(fat_tree(leaves, down, spines));
+    }
+    let topology = netlist::parse(&std::fs::read_to_string(file)?)?;
+    let mut plan = Plan::default();
+    let mut lid = 0;
+    for node in topology.nodes() {
+        plan.nodes.push(match node.kind {
+            NodeKind::Switch => PlanNode::Switch(node.ports),
+            _ => {
+                lid += 1;
+                PlanNode::Adapter(lid)
+            }
+        });
+    }
+    for cable in topology.cables() {
+        let ends = cable.ends.map(|end| (end.node.0, end.port));
+        let adapters = |(node, port): &(u32, u8)| {
+            matches!(plan.nodes[*node as usize], PlanNode::Adapter(_)) && *port > 1
+        };
+        if !ends.iter().any(adapters) {
+            plan.links.push(edr(ends));
+        }
+    }
+    Ok(plan)
+}
+
+fn resident_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kb.unwrap_or(0.0) / 1024.0
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (Some(file), Some(load)) = (args.first(), args.get(1)) else {
+        return Err("usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]".into());
+    };
+    let load: f64 = load.parse()?;
+    let span = Time::from_us(args.get(2).map_or(Ok(200), |text| text.parse())?);
+    let mut settings = Settings::default();
+    if let Some(blocks) = args.get(3) {
+        settings.buffer_blocks = blocks.parse()?;
+    }
+    let plan = read(file)?;
+    let mut net = Net::new(&plan, settings)?;
+    for (node, table) in shortest::tables(&plan).into_iter().enumerate() {
+        if let Some(switch) = net.switch_mut(node as u32) {
+            switch.set_linear(table);
+        }
+    }
+    let hosts: Vec<(u32, u32)> = (0u32..)
+        .zip(&plan.nodes)
+        .filter_map(|(node, what)| match what {
+            PlanNode::Adapter(lid) => Some((node, *lid)),
+            PlanNode::Switch(_) => None,
+        })
+        .collect();
+    let lids: Arc<[u32]> = hosts.iter().map(|(_, lid)| *lid).collect();
+    let rate = LinkRate::new(100_000_000, 4);
+    for (node, _) in &hosts {
+        let spec = FlowSpec {
+            target: Target::Any(lids.clone()),
+            sl: 0,
+            length_bytes: LENGTH,
+            pace: Pace::About(FlowSpec::gap(&rate, LENGTH, load)),
+            start: Time::ZERO,
+            packets: None,
+        };
+        net.add_flow(*node, spec);
+    }
+    net.run_until(Time::from_us(20));
+    net.begin();
+    let (hops, events, begun) = (net.hops(), net.events(), Instant::now());
+    net.run_until(Time::from_us(20) + span);
+    let seconds = begun.elapsed().as_secs_f64();
+    let (hops, events) = ((net.hops() - hops) as f64, (net.events() - events) as f64);
+    let carried: f64 = hosts.iter().map(|host| net.share(host.0, 0)).sum();
+    println!(
+        "{} hosts, {} links, load {load}: {hops:.0} packet-hops in {seconds:.2} s, {:.2} Mhops/s, {:.2} events a hop, {:.0} MB",
+        hosts.len(),
+        plan.links.len(),
+        hops / seconds / 1e6,
+        events / hops,
+        resident_mb(),
+    );
+    println!(
+        "throughput {:.4} of a link, latency mean {:.0} ns, 50 % {:.0} ns, 99 % {:.0} ns",
+        carried / hosts.len() as f64,
+        net.latencies().mean().0 as f64 / 1e3,
+        net.latencies().quantile(0.5).0 as f64 / 1e3,
+        net.latencies().quantile(0.99).0 as f64 / 1e3,
+    );
+    Ok(())
+}

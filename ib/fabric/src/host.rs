@@ -1,0 +1,455 @@
+//! An adapter's port: who sends what, and how fast after it was told of congestion.
+//!
+//! Owns the flows of a host and what is told of those that arrive. Must not know routes nor credits. A packet is made when it goes, so what waits at a
+//! source is a time and not a queue: a saturated source needs no memory.
+
+use crate::arbiter::{Arbiter, Tables};
+use crate::congestion::{Index, Scope, Throttle};
+use crate::credit::MOST_DATA_VLS;
+use crate::frame::{Frame, FrameKind};
+use crate::random::Random;
+use crate::switch::{Departure, Next, PortCounters, Wires};
+use crate::time::{LinkRate, Time};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of a congestion notification packet: LRH, BTH, 16 of payload, ICRC, VCRC (IBA A10.3.2).
+pub const CNP_BYTES: u16 = 42;
+/// A frame's handle: the flow of its sender above, its birth in nanoseconds below.
+const BIRTH_BITS: u32 = 40;
+const BIRTH_MASK: u64 = (1 << BIRTH_BITS) - 1;
+/// Notifications that wait for the wire; more are not sent, the next mark brings another.
+const MOST_ANSWERS: usize = 64;
+
+/// Where a flow's packets go.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// All to one LID.
+    One(u32),
+    /// Each to any of a list, as likely; never to the sender itself.
+    Any(Arc<[u32]>),
+    /// One after the other, around, beginning at an index; the sender is passed over.
+    Turns(Arc<[u32]>, u32),
+}
+
+/// When a flow's packets are born.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// As fast as they go.
+    Saturated,
+    /// One every so often.
+    Every(Time),
+    /// At random (a Poisson process), one in so long a time on average.
+    About(Time),
+}
+
+/// What a host sends.
+#[derive(Clone, Debug)]
+pub struct FlowSpec {
+    /// Where to.
+    pub target: Target,
+    /// Service level.
+    pub sl: u8,
+    /// Packet, LRH to VCRC, in bytes.
+    pub length_bytes: u16,
+    /// How often.
+    pub pace: Pace,
+    /// When the first may be born.
+    pub start: Time,
+    /// How many, if not for ever.
+    pub packets: Option<u64>,
+}
+
+impl FlowSpec {
+    /// The time between packets that takes a share of a link: 1 is all of it.
+    pub fn gap(rate: &LinkRate, length_bytes: u16, load: f64) -> Time {
+        let wire = rate.wire_time(length_bytes.into()).0 as f64;
+        Time((wire / load.max(1e-9)).round() as u64)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    spec: FlowSpec,
+    vl: u8,
+    /// The next packet's.
+    birth: Time,
+    left: u64,
+    random: Random,
+    turn: u32,
+    /// Its own LID is one of its targets.
+    among: bool,
+    index: Index,
+}
+
+/// What an arrival asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// The flow of its sender.
+    pub flow: u32,
+    /// When it was born, to the nanosecond.
+    pub birth: Time,
+    /// It was a notification, no packet of a flow.
+    pub notification: bool,
+    /// The adapter has something to send now that it had not before.
+    pub poke: bool,
+}
+
+/// An adapter with one port.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    lid: u32,
+    rate: LinkRate,
+    data_vls: u8,
+    sl2vl: [u8; 16],
+    arbiter: Option<Box<Arbiter>>,
+    throttle: Option<Arc<Throttle>>,
+    /// By SL, if indices are per SL.
+    levels: Vec<Index>,
+    flows: Vec<Flow>,
+    /// The flow that sent last.
+    last: usize,
+    answers: VecDeque<Frame>,
+    free_at: Time,
+    blocked_since: Option<Time>,
+    counters: PortCounters,
+}
+
+impl Adapter {
+    /// An adapter of a LID at a link.
+    pub fn new(lid: u32, rate: LinkRate, data_vls: u8) -> Adapter {
+        let data_vls = data_vls.clamp(1, MOST_DATA_VLS);
+        Adapter {
+            lid,
+            rate,
+            data_vls,
+            sl2vl: std::array::from_fn(|sl| (sl as u8).min(data_vls - 1)),
+            arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
+            throttle: None,
+            levels: Vec::new(),
+            flows: Vec::new(),
+            last: 0,
+            answers: VecDeque::new(),
+            free_at: Time::ZERO,
+            blocked_since: None,
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// SL to VL. What names no data VL of the link never goes.
+    pub fn set_sl2vl(&mut self, map: [u8; 16]) {
+        self.sl2vl = map;
+        for flow in &mut self.flows {
+            flow.vl = map[usize::from(flow.spec.sl & 15)];
+        }
+    }
+
+    /// VL arbitration. With one data VL there is nothing to arbitrate.
+    pub fn set_arbitration(&mut self, tables: &Tables) {
+        if self.data_vls > 1 {
+            self.arbiter = Some(Box::new(Arbiter::new(tables)));
+        }
+    }
+
+    /// It slows down by this when it is told.
+    pub fn set_throttle(&mut self, throttle: &Arc<Throttle>) {
+        self.levels = vec![Index::new(throttle); 16];
+        for flow in &mut self.flows {
+            flow.index = Index::new(throttle);
+        }
+        self.throttle = Some(throttle.clone());
+    }
+
+    /// A flow more; its number at this adapter.
+    pub fn add_flow(&mut self, spec: FlowSpec, seed: u64) -> u32 {
+        let number = self.flows.len();
+        let somewhere = match &spec.target {
+            Target::One(_) => true,
+            Target::Any(lids) | Target::Turns(lids, _) => lids.iter().any(|lid| *lid != self.lid),
+        };
+        let mut random = Random::new(seed, u64::from(self.lid) << 24 | number as u64);
+        let turn = match &spec.target {
+            Target::Turns(_, begin) => *begin,
+            _ => 0,
+        };
+        let birth = match spec.pace {
+            Pace::Saturated | Pace::Every(_) => spec.start,
+            Pace::About(mean) => spec.start + exponential(&mut random, mean),
+        };
+        self.flows.push(Flow {
+            vl: self.sl2vl[usize::from(spec.sl & 15)],
+            birth,
+            left: match somewhere {
+                true => spec.packets.unwrap_or(u64::MAX),
+                false => 0,
+            },
+            random,
+            turn,
+            among: match &spec.target {
+                Target::Any(lids) => lids.contains(&self.lid),
+                _ => false,
+            },
+            index: self.throttle.as_deref().map(Index::new).unwrap_or_default(),
+            spec,
+        });
+        number as u32
+    }
+
+    /// Its LID.
+    pub const fn lid(&self) -> u32 {
+        self.lid
+    }
+
+    /// Its link.
+    pub const fn rate(&self) -> &LinkRate {
+        &self.rate
+    }
+
+    /// Its port's counters.
+    pub const fn counters(&self) -> PortCounters {
+        self.counters
+    }
+
+    /// Counts from 0 again.
+    pub fn clear_counters(&mut self) {
+        self.counters = PortCounters::default();
+    }
+
+    /// Counts an error that the link found in a packet.
+    pub fn receive_error(&mut self) {
+        self.counters.rcv_errors += 1;
+    }
+
+    /// The congestion control index of a flow now; 0 without congestion control.
+    pub fn ccti(&mut self, now: Time, flow: u32) -> u16 {
+        let Some(rule) = self.throttle.clone() else {
+            return 0;
+        };
+        self.index(flow as usize)
+            .map_or(0, |index| index.now(&rule, now))
+    }
+
+    fn index(&mut self, flow: usize) -> Option<&mut Index> {
+        let flow = self.flows.get_mut(flow)?;
+        match self.throttle.as_ref()?.scope {
+            Scope::QueuePair => Some(&mut flow.index),
+            Scope::ServiceLevel => self.levels.get_mut(usize::from(flow.spec.sl & 15)),
+        }
+    }
+
+    /// A frame's header has come. It is taken as fast as it comes.
+    #[inline]
+    pub fn arrives(&mut self, now: Time, frame: &Frame) -> Delivery {
+        self.counters.rcv_packets += 1;
+        self.counters.rcv_bytes += u64::from(frame.length_bytes);
+        let flow = (frame.handle >> BIRTH_BITS) as u32;
+        let mut poke = false;
+        if frame.becn
+            && let Some(rule) = self.throttle.clone()
+            && let Some(index) = self.index(flow as usize)
+        {
+            index.becn(&rule, now);
+        }
+        if frame.fecn && !frame.becn && self.answers.len() < MOST_ANSWERS {
+            self.answers.push_back(Frame {
+                dlid: frame.slid,
+                slid: self.lid,
+                length_bytes: CNP_BYTES,
+                fecn: false,
+                becn: true,
+                ..*frame
+            });
+            poke = true;
+        }
+        Delivery {
+            flow,
+            birth: Time::from_ns(frame.handle & BIRTH_MASK),
+            notification: frame.becn,
+            poke,
+        }
+    }
+
+    /// When [`Self::next`] has something to send if nothing else happens.
+    #[inline]
+    pub fn wakes_at(&self) -> Time {
+        if !self.answers.is_empty() {
+            return self.free_at;
+        }
+        let of = |flow: &Flow| {
+            if flow.left == 0 || flow.vl >= self.data_vls {
+                return Time::NEVER;
+            }
+            let delayed = match self.throttle.as_ref().map(|rule| rule.scope) {
+                None => Time::ZERO,
+                Some(Scope::QueuePair) => flow.index.not_before(),
+                Some(Scope::ServiceLevel) => {
+                    self.levels[usize::from(flow.spec.sl & 15)].not_before()
+                }
+            };
+            flow.birth.max(delayed).max(self.free_at)
+        };
+        self.flows.iter().map(of).min().unwrap_or(Time::NEVER)
+    }
+
+    /// The next frame, as of [`crate::switch::Switch::next`]; its port is 1.
+    #[inline]
+    pub fn next(&mut self, now: Time, wires: &impl Wires) -> Next {
+        if self.free_at > now {
+            return Next::Until(self.free_at);
+        }
+        if let Some(frame) = self.answers.front() {
+            let vl = self.sl2vl[usize::from(frame.sl & 15)];
+            if vl >= self.data_vls {
+                self.answers.pop_front();
+            } else if !wires.may_send(1, vl, frame.blocks()) {
+                return self.blocked(now, Time::NEVER);
+            } else {
+                let frame = Frame { vl, ..*frame };
+                self.answers.pop_front();
+                return Next::Sent(self.go(now, wires.free_at(1), frame));
+            }
+        }
+        self.next_of_flows(now, wires)
+    }
+
+    #[inline]
+    fn next_of_flows(&mut self, now: Time, wires: &impl Wires) -> Next {
+        let count = self.flows.len();
+        let (mut ready, mut until, mut starved) = (0u16, Time::NEVER, 0u16);
+        let mut chosen = [(0usize, 0u16); 16];
+        for step in 1..=count {
+            let mut at = self.last + step;
+            if at >= count {
+                at -= count;
+            }
+            let flow = &self.flows[at];
+            let lane = 1u16 << (flow.vl & 15);
+            // One flow of a VL is enough, and no other goes before one that waits for credits.
+            if flow.left == 0 || flow.vl >= self.data_vls || (ready | starved) & lane != 0 {
+                continue;
+            }
+            let mut when = flow.birth;
+            if let Some(rule) = &self.throttle {
+                let index = match rule.scope {
+                    Scope::QueuePair => &flow.index,
+                    Scope::ServiceLevel => &self.levels[usize::from(flow.spec.sl & 15)],
+                };
+                when = when.max(index.not_before());
+            }
+            if when > now {
+                until = until.min(when);
+                continue;
+            }
+            let blocks = flow.spec.length_bytes.div_ceil(crate::credit::BLOCK_BYTES);
+            if wires.may_send(1, flow.vl, blocks) {
+                ready |= lane;
+                chosen[usize::from(flow.vl)] = (at, blocks);
+            } else {
+                starved |= lane;
+            }
+        }
+        let lane = match &mut self.arbiter {
+            _ if ready == 0 => None,
+            None => Some(ready.trailing_zeros() as u8),
+            Some(arbiter) => arbiter.next(ready, |vl| chosen[usize::from(vl)].1),
+        };
+        let Some(lane) = lane else {
+            return match (starved, until) {
+                (0, Time::NEVER) => Next::Idle,
+                (0, until) => Next::Until(until),
+                (_, until) => self.blocked(now, until),
+            };
+        };
+        let at = chosen[usize::from(lane)].0;
+        self.last = at;
+        let frame = self.make(now, at);
+        let departure = self.go(now, wires.free_at(1), frame);
+        if let Some(rule) = self.throttle.clone()
+            && let Some(index) = self.index(at)
+        {
+            index.sent(&rule, departure.start, departure.end);
+        }
+        Next::Sent(departure)
+    }
+
+    fn blocked(&mut self, now: Time, until: Time) -> Next {
+        self.blocked_since = self.blocked_since.or(Some(now));
+        Next::Blocked(until)
+    }
+
+    /// The next packet of a flow.
+    #[inline]
+    fn make(&mut self, now: Time, at: usize) -> Frame {
+        let own = self.lid;
+        let flow = &mut self.flows[at];
+        let birth = match flow.spec.pace {
+            Pace::Saturated => now,
+            _ => flow.birth,
+        };
+        flow.left -= 1;
+        match flow.spec.pace {
+            Pace::Saturated => {}
+            Pace::Every(gap) => flow.birth += gap,
+            Pace::About(mean) => flow.birth += exponential(&mut flow.random, mean),
+        }
+        let dlid = match &flow.spec.target {
+            Target::One(lid) => *lid,
+            Target::Any(lids) => {
+                // The sender's own place is taken by the last of the list.
+                let others = lids.len() as u32 - u32::from(flow.among);
+                let lid = lids[flow.random.below(others) as usize];
+                if lid == own {
+                    lids[lids.len() - 1]
+                } else {
+                    lid
+                }
+            }
+            Target::Turns(lids, _) => {
+                let mut lid = lids[flow.turn as usize % lids.len()];
+                flow.turn = flow.turn.wrapping_add(1);
+                if lid == own {
+                    lid = lids[flow.turn as usize % lids.len()];
+                    flow.turn = flow.turn.wrapping_add(1);
+                }
+                lid
+            }
+        };
+        Frame {
+            handle: (at as u64) << BIRTH_BITS | ((birth.0 / 1_000) & BIRTH_MASK),
+            dlid,
+            slid: own,
+            length_bytes: flow.spec.length_bytes,
+            sl: flow.spec.sl,
+            vl: flow.vl,
+            kind: FrameKind::Data,
+            fecn: false,
+            becn: false,
+        }
+    }
+
+    #[inline]
+    fn go(&mut self, now: Time, wire_free: Time, frame: Frame) -> Departure {
+        let start = now.max(wire_free);
+        let end = start + self.rate.wire_time(frame.length_bytes.into());
+        self.free_at = end;
+        if let Some(since) = self.blocked_since.take() {
+            self.counters.xmit_wait += now.since(since);
+        }
+        self.counters.xmit_packets += 1;
+        self.counters.xmit_bytes += u64::from(frame.length_bytes);
+        Departure {
+            frame,
+            port: 1,
+            start,
+            end,
+            release: None,
+        }
+    }
+}
+
+/// A time between two events of a Poisson process.
+#[inline]
+fn exponential(random: &mut Random, mean: Time) -> Time {
+    let unit = 1.0 - random.unit();
+    Time((-unit.ln() * mean.0 as f64) as u64)
+}

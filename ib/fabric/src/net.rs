@@ -1,0 +1,818 @@
+//! A fabric in virtual time: switches and adapters, joined by links with credits, driven by one queue of events.
+//!
+//! Owns the links and the order of events. Must not know who computed the forwarding tables. The same plan, tables, flows and seed give the same run on every machine.
+//!
+//! Credits come in two ways. With [`Credits::Packets`] each flow-control packet is an event at its sender and another at its receiver. With
+//! [`Credits::Lazy`], the default, the same packets go at the same times over the same wires, but nobody looks before somebody needs to know: what an input buffer
+//! has freed is noted with its time, and turned into flow-control packets when the port itself is about to send or its peer looks for credits. So a packet's hop costs one event,
+//! and one more only if it waits.
+
+mod links;
+#[cfg(test)]
+mod tests;
+
+use crate::credit::{MOST_DATA_VLS, Receiver, Sender};
+use crate::frame::{Frame, FrameKind};
+use crate::host::{Adapter, FlowSpec};
+use crate::latency::Latencies;
+use crate::queue::Queue;
+use crate::random::Random;
+use crate::switch::{
+    Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
+};
+use crate::time::{LinkRate, Time};
+use std::collections::VecDeque;
+
+const NONE: u32 = u32::MAX;
+
+/// How credit updates travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Credits {
+    /// Computed when somebody asks.
+    #[default]
+    Lazy,
+    /// Packet by packet.
+    Packets,
+}
+
+/// What all nodes and links have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Everything that is random comes from this.
+    pub seed: u64,
+    /// Buffer of each data VL of each port, in blocks of 64 bytes.
+    pub buffer_blocks: u16,
+    /// How credit updates travel.
+    pub credits: Credits,
+    /// How switches are built; their data VLs are the links' too.
+    pub switch: SwitchModel,
+}
+
+impl Default for Settings {
+    /// 32 KiB a VL (papers/000 II-D).
+    fn default() -> Self {
+        Settings {
+            seed: 1,
+            buffer_blocks: 512,
+            credits: Credits::Lazy,
+            switch: SwitchModel::default(),
+        }
+    }
+}
+
+/// A node of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlanNode {
+    /// A switch of so many ports.
+    Switch(u8),
+    /// An adapter of this LID; its port is 1.
+    Adapter(u32),
+}
+
+/// A link of a plan.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlanLink {
+    /// Nodes by their index, and their ports.
+    pub ends: [(u32, u8); 2],
+    /// Its rate.
+    pub rate: LinkRate,
+    /// From end to end.
+    pub latency: Time,
+    /// Share of bits that arrive wrong.
+    pub bit_error_rate: f64,
+}
+
+/// A fabric to be.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Its nodes.
+    pub nodes: Vec<PlanNode>,
+    /// Its links.
+    pub links: Vec<PlanLink>,
+}
+
+/// Why a plan is none.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A link to what is not there.
+    #[error("link {link} ends at port {port} of node {node}, which is not there")]
+    NoSuchPort {
+        /// The link's index.
+        link: usize,
+        /// The node's.
+        node: u32,
+        /// The port.
+        port: u8,
+    },
+    /// Two links at a port.
+    #[error("port {port} of node {node} has two links")]
+    PortTwice {
+        /// The node's index.
+        node: u32,
+        /// The port.
+        port: u8,
+    },
+    /// Two adapters of one LID, or of 0.
+    #[error("LID {0} is no adapter's, or that of two")]
+    Lid(u32),
+    /// More ports than can be counted.
+    #[error("the plan has too many ports")]
+    TooLarge,
+}
+
+/// A node's machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Machine {
+    Switch(u32),
+    Adapter(u32),
+}
+
+/// A port and its end of the link.
+#[derive(Clone, Debug)]
+struct Port {
+    machine: Machine,
+    /// The node's port 0.
+    base: u32,
+    /// The port at the other end.
+    peer: u32,
+    number: u8,
+    /// It looked for credits in vain.
+    starving: bool,
+    /// VLs that have freed something (credits by packets).
+    due: u16,
+    /// When the wire from here is free.
+    wire_free: Time,
+    /// The event that will ask this port's machine for a packet.
+    wake: Time,
+    /// From a packet's first bit at the other end to the decision about its header here.
+    header_delay: Time,
+    /// From a flow-control packet's first bit at the other end to its effect here.
+    flow_delay: Time,
+    /// Wire time of a header and of a flow-control packet.
+    header_time: Time,
+    flow_time: Time,
+    flow_packets: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// A flow-control packet on its way.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    at: Time,
+    vl: u8,
+    fctbs: u16,
+    fccl: u16,
+}
+
+/// Blocks that become free.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    at: Time,
+    vl: u8,
+    blocks: u16,
+}
+
+/// What was delivered of a flow since the last [`Net::begin`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, LRH to VCRC.
+    pub bytes: u64,
+    /// Sum of their latencies, birth to last bit, in picoseconds.
+    pub latency_sum: u64,
+}
+
+/// A port's part in what happened since the last [`Net::begin`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PortReport {
+    /// The node, by its index in the plan.
+    pub node: u32,
+    /// The port.
+    pub port: u8,
+    /// Node and port at the other end.
+    pub peer: (u32, u8),
+    /// Its counters.
+    pub counters: PortCounters,
+    /// Share of the time that its wire carried packets.
+    pub utilisation: f64,
+    /// Flow-control packets that it sent; the refresh is not counted with [`Credits::Lazy`].
+    pub flow_packets: u64,
+}
+
+/// Kinds of events.
+const ARRIVE: u64 = 0;
+const WAKE: u64 = 1;
+const FREE: u64 = 2;
+const TELL: u64 = 3;
+const HEAR: u64 = 4;
+const REFRESH: u64 = 5;
+const SETTLE: u64 = 6;
+
+/// A fabric.
+#[derive(Debug)]
+pub struct Net {
+    settings: Settings,
+    data_vls: usize,
+    now: Time,
+    begun: Time,
+    queue: Queue,
+    machines: Vec<Machine>,
+    bases: Vec<u32>,
+    switches: Vec<Switch>,
+    adapters: Vec<Adapter>,
+    ports: Vec<Port>,
+    rates: Vec<LinkRate>,
+    /// By port and VL.
+    lanes: Vec<Lane>,
+    /// Packets on their way to a port, with the time of the decision about them.
+    wires: Vec<VecDeque<(Frame, Time)>>,
+    /// Flow-control packets on their way to a port.
+    words: Vec<VecDeque<Word>>,
+    /// What a port's buffer frees, and has not told yet.
+    freed: Vec<VecDeque<Freed>>,
+    /// Bit error rates; empty if there are none.
+    errors: Vec<f64>,
+    random: Random,
+    /// Packets are lost, or buffers are larger than the window: the order of what comes and what is told matters.
+    strict: bool,
+    by_lid: Vec<u32>,
+    delivered: Vec<Vec<FlowCount>>,
+    latencies: Latencies,
+    hops: u64,
+    events: u64,
+    lost: u64,
+}
+
+/// A node's links, as its machine sees them.
+struct Ends<'a> {
+    ports: &'a [Port],
+    lanes: &'a [Lane],
+    base: usize,
+    data_vls: usize,
+}
+
+impl Wires for Ends<'_> {
+    #[inline]
+    fn free_at(&self, port: u8) -> Time {
+        self.ports[self.base + usize::from(port)].wire_free
+    }
+
+    #[inline]
+    fn may_send(&self, port: u8, vl: u8, blocks: u16) -> bool {
+        let at = (self.base + usize::from(port)) * self.data_vls + usize::from(vl);
+        self.lanes[at].sender.may_send(blocks)
+    }
+}
+
+impl Net {
+    /// The fabric of a plan, its links up, its switches without tables, its adapters without flows.
+    ///
+    /// # Errors
+    /// A link to a port that is not there or that has one already; LIDs that are none.
+    pub fn new(plan: &Plan, settings: Settings) -> Result<Net, PlanError> {
+        let data_vls = settings.switch.data_vls.clamp(1, MOST_DATA_VLS);
+        let mut bases = Vec::with_capacity(plan.nodes.len());
+        let mut count = 0u32;
+        for node in &plan.nodes {
+            bases.push(count);
+            let ports = match node {
+                PlanNode::Switch(ports) => u32::from(*ports),
+                PlanNode::Adapter(_) => 1,
+            };
+            count = count.checked_add(ports + 1).ok_or(PlanError::TooLarge)?;
+        }
+        let idle = LinkRate::new(8_000_000, 4);
+        let mut net = Net {
+            settings,
+            data_vls: data_vls.into(),
+            now: Time::ZERO,
+            begun: Time::ZERO,
+            queue: Queue::new(1 << 12),
+            machines: Vec::new(),
+            bases,
+            switches: Vec::new(),
+            adapters: Vec::new(),
+            ports: Vec::new(),
+            rates: vec![idle; count as usize],
+            lanes: Vec::new(),
+            wires: vec![VecDeque::new(); count as usize],
+            words: vec![VecDeque::new(); count as usize],
+            freed: vec![VecDeque::new(); count as usize],
+            errors: Vec::new(),
+            random: Random::new(settings.seed, 1),
+            strict: settings.buffer_blocks > crate::credit::WINDOW,
+            by_lid: Vec::new(),
+            delivered: Vec::new(),
+            latencies: Latencies::default(),
+            hops: 0,
+            events: 0,
+            lost: 0,
+        };
+        let peers = net.join(plan, count as usize)?;
+        net.make_machines(plan, &peers)?;
+        net.make_links(plan, &peers);
+        Ok(net)
+    }
+
+    /// Each port's peer; rates and error rates are set.
+    fn join(&mut self, plan: &Plan, count: usize) -> Result<Vec<u32>, PlanError> {
+        let mut peers = vec![NONE; count];
+        for (index, link) in plan.links.iter().enumerate() {
+            let mut at = [0u32; 2];
+            for (at, &(node, port)) in at.iter_mut().zip(&link.ends) {
+                let ports = match plan.nodes.get(node as usize) {
+                    Some(PlanNode::Switch(ports)) => *ports,
+                    Some(PlanNode::Adapter(_)) => 1,
+                    None => 0,
+                };
+                if port == 0 || port > ports {
+                    return Err(PlanError::NoSuchPort {
+                        link: index,
+                        node,
+                        port,
+                    });
+                }
+                *at = self.bases[node as usize] + u32::from(port);
+            }
+            for (side, &(node, port)) in link.ends.iter().enumerate() {
+                let own = at[side] as usize;
+                if peers[own] != NONE || at[0] == at[1] {
+                    return Err(PlanError::PortTwice { node, port });
+                }
+                peers[own] = at[1 - side];
+                self.rates[own] = link.rate;
+                if link.bit_error_rate > 0.0 {
+                    self.errors.resize(count, 0.0);
+                    self.errors[own] = link.bit_error_rate.min(1.0);
+                    self.strict = true;
+                }
+            }
+        }
+        Ok(peers)
+    }
+
+    fn make_machines(&mut self, plan: &Plan, peers: &[u32]) -> Result<(), PlanError> {
+        for (node, &base) in plan.nodes.iter().zip(&self.bases) {
+            let base = base as usize;
+            match *node {
+                PlanNode::Switch(ports) => {
+                    let rates = &self.rates[base + 1..=base + usize::from(ports)];
+                    let seed = Random::new(self.settings.seed, base as u64 + 2).bits();
+                    let mut made = Switch::new(self.settings.switch, rates, seed);
+                    for port in 1..=ports {
+                        made.set_link(port, peers[base + usize::from(port)] != NONE);
+                    }
+                    self.machines
+                        .push(Machine::Switch(self.switches.len() as u32));
+                    self.switches.push(made);
+                }
+                PlanNode::Adapter(lid) => {
+                    let index = self.adapters.len() as u32;
+                    let at = lid as usize;
+                    if self.by_lid.len() <= at {
+                        self.by_lid.resize(at + 1, NONE);
+                    }
+                    if lid == 0 || self.by_lid[at] != NONE {
+                        return Err(PlanError::Lid(lid));
+                    }
+                    self.by_lid[at] = index;
+                    let rate = self.rates[base + 1];
+                    self.adapters
+                        .push(Adapter::new(lid, rate, self.data_vls as u8));
+                    self.delivered.push(Vec::new());
+                    self.machines.push(Machine::Adapter(index));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_links(&mut self, plan: &Plan, peers: &[u32]) {
+        let mut latencies = vec![Time::ZERO; peers.len()];
+        for link in &plan.links {
+            for (node, port) in link.ends {
+                let at = self.bases[node as usize] + u32::from(port);
+                latencies[at as usize] = link.latency;
+            }
+        }
+        let lane = Lane {
+            sender: Sender::default(),
+            receiver: Receiver::new(self.settings.buffer_blocks),
+        };
+        self.lanes = vec![lane; peers.len() * self.data_vls];
+        for lane in &mut self.lanes {
+            lane.sender.limit(lane.receiver.credit_limit());
+        }
+        for (node, machine) in self.machines.iter().enumerate() {
+            let base = self.bases[node];
+            let end = self.bases.get(node + 1).map_or(peers.len() as u32, |b| *b);
+            for at in base..end {
+                let rate = &self.rates[at as usize];
+                let behind = match machine {
+                    Machine::Switch(_) => self.settings.switch.latency,
+                    Machine::Adapter(_) => Time::ZERO,
+                };
+                let header_time = rate.wire_time(HEADER_BYTES);
+                let flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
+                let latency = latencies[at as usize] + behind;
+                self.ports.push(Port {
+                    machine: *machine,
+                    base,
+                    peer: peers[at as usize],
+                    number: (at - base) as u8,
+                    starving: false,
+                    due: 0,
+                    wire_free: Time::ZERO,
+                    wake: Time::NEVER,
+                    header_delay: latency + header_time,
+                    flow_delay: latency + flow_time,
+                    header_time,
+                    flow_time,
+                    flow_packets: 0,
+                });
+                if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
+                    let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
+                    self.queue.push(refresh, REFRESH << 32 | u64::from(at));
+                }
+            }
+        }
+    }
+
+    /// A node's switch, if it is one: for its tables.
+    pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
+        match self.machines.get(node as usize)? {
+            Machine::Switch(index) => Some(&mut self.switches[*index as usize]),
+            Machine::Adapter(_) => None,
+        }
+    }
+
+    /// A node's adapter, if it is one: for its tables and its congestion control.
+    pub fn adapter_mut(&mut self, node: u32) -> Option<&mut Adapter> {
+        match self.machines.get(node as usize)? {
+            Machine::Switch(_) => None,
+            Machine::Adapter(index) => Some(&mut self.adapters[*index as usize]),
+        }
+    }
+
+    /// A flow from a node's adapter; its number there. None if the node is none. A flow that begins in the past begins now.
+    pub fn add_flow(&mut self, node: u32, mut spec: FlowSpec) -> Option<u32> {
+        let Machine::Adapter(index) = *self.machines.get(node as usize)? else {
+            return None;
+        };
+        spec.start = spec.start.max(self.now);
+        let seed = self.settings.seed;
+        let adapter = &mut self.adapters[index as usize];
+        let number = adapter.add_flow(spec, seed);
+        let at = adapter.wakes_at();
+        self.delivered[index as usize].push(FlowCount::default());
+        let port = self.bases[node as usize] + 1;
+        if at != Time::NEVER {
+            self.wake(port as usize, at.max(self.now));
+        }
+        Some(number)
+    }
+
+    /// Now.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Links that packets have crossed since the beginning: each packet counts once a link.
+    pub const fn hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// Events since the beginning.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Packets that bit errors took since the beginning.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Counts from here: the warm-up is over.
+    pub fn begin(&mut self) {
+        self.settle_all();
+        self.begun = self.now;
+        self.switches.iter_mut().for_each(Switch::clear_counters);
+        self.adapters.iter_mut().for_each(Adapter::clear_counters);
+        self.ports.iter_mut().for_each(|port| port.flow_packets = 0);
+        let counts = self.delivered.iter_mut().flatten();
+        counts.for_each(|count| *count = FlowCount::default());
+        self.latencies = Latencies::default();
+    }
+
+    /// How long it counts.
+    pub fn counted(&self) -> Time {
+        self.now.since(self.begun)
+    }
+
+    /// What was delivered of a flow of a node's adapter; nothing of one that is not there.
+    pub fn delivered(&self, node: u32, flow: u32) -> FlowCount {
+        let count = match self.machines.get(node as usize) {
+            Some(Machine::Adapter(index)) => self.delivered[*index as usize].get(flow as usize),
+            _ => None,
+        };
+        count.copied().unwrap_or_default()
+    }
+
+    /// A flow's throughput as a share of its adapter's link.
+    pub fn share(&self, node: u32, flow: u32) -> f64 {
+        let Some(Machine::Adapter(index)) = self.machines.get(node as usize) else {
+            return 0.0;
+        };
+        let bits = self.delivered(node, flow).bytes as f64 * 8.0;
+        let rate = self.adapters[*index as usize].rate().kbps() as f64 * 1e3;
+        bits / self.counted().seconds().max(1e-12) / rate
+    }
+
+    /// Latencies of what was delivered, from a packet's birth to its last bit's arrival.
+    pub const fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// Each port that has a link.
+    pub fn reports(&mut self) -> Vec<PortReport> {
+        self.settle_all();
+        let counted = self.counted();
+        let mut reports = Vec::new();
+        for (node, machine) in self.machines.iter().enumerate() {
+            let base = self.bases[node] as usize;
+            let end = self
+                .bases
+                .get(node + 1)
+                .map_or(self.ports.len(), |b| *b as usize);
+            for at in base + 1..end {
+                let port = &self.ports[at];
+                if port.peer == NONE {
+                    continue;
+                }
+                let counters = match machine {
+                    Machine::Switch(index) => self.switches[*index as usize].counters(port.number),
+                    Machine::Adapter(index) => self.adapters[*index as usize].counters(),
+                };
+                let other = &self.ports[port.peer as usize];
+                let peer = self.bases.partition_point(|base| *base <= port.peer) - 1;
+                let carried = counters.xmit_bytes as f64 * 8e9 / self.rates[at].kbps() as f64;
+                reports.push(PortReport {
+                    node: node as u32,
+                    port: port.number,
+                    peer: (peer as u32, other.number),
+                    counters,
+                    utilisation: carried / (counted.0 as f64).max(1.0),
+                    flow_packets: port.flow_packets,
+                });
+            }
+        }
+        reports
+    }
+
+    /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
+    pub fn run_until(&mut self, end: Time) -> bool {
+        loop {
+            match self.queue.next_time() {
+                None => {
+                    self.now = end;
+                    return false;
+                }
+                Some(time) if time > end => {
+                    self.now = end;
+                    return true;
+                }
+                Some(_) => {}
+            }
+            if let Some((time, what)) = self.queue.pop() {
+                debug_assert!(time >= self.now);
+                self.now = time;
+                self.events += 1;
+                self.happens(what >> 32, what as u32 as usize);
+            }
+        }
+    }
+
+    /// Blocks of 64 bytes in all switches' buffers.
+    pub fn waiting_blocks(&self) -> u64 {
+        let of = |switch: &Switch| switch.waiting_blocks(None);
+        self.switches.iter().map(of).sum()
+    }
+
+    #[inline]
+    fn happens(&mut self, kind: u64, port: usize) {
+        match kind {
+            ARRIVE => self.arrive(port),
+            WAKE => {
+                // An event that a nearer one was put before is stale.
+                if self.ports[port].wake == self.now {
+                    self.ports[port].wake = Time::NEVER;
+                    self.attempt(port);
+                }
+            }
+            FREE => self.free(port),
+            TELL => self.tell(port),
+            HEAR => self.hear(port),
+            REFRESH => self.refresh(port),
+            _ => self.resynchronise(port),
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, port: usize, at: Time) {
+        let own = &mut self.ports[port];
+        if at < own.wake {
+            own.wake = at;
+            self.queue.push(at, WAKE << 32 | port as u64);
+        }
+    }
+
+    /// A header is there.
+    #[inline]
+    fn arrive(&mut self, port: usize) {
+        let now = self.now;
+        let Some(&(frame, header_at)) = self.wires[port].front() else {
+            return;
+        };
+        let credited = frame.kind == FrameKind::Data;
+        let lane = port * self.data_vls + usize::from(frame.vl);
+        if header_at == now {
+            self.hops += 1;
+            if self.strict && self.is_lost(port, &frame) {
+                self.wires[port].pop_front();
+                return;
+            }
+            if credited && !self.lanes[lane].receiver.received(frame.blocks()) {
+                debug_assert!(false, "a sender passed its credit limit");
+                self.wires[port].pop_front();
+                return;
+            }
+        }
+        let own = &self.ports[port];
+        let tail = header_at.since(own.header_time)
+            + self.rates[port].wire_time(frame.length_bytes.into());
+        match own.machine {
+            Machine::Adapter(index) => {
+                self.wires[port].pop_front();
+                let delivery = self.adapters[index as usize].arrives(now, &frame);
+                if credited {
+                    self.frees(port, tail, frame.vl, frame.blocks());
+                }
+                if !delivery.notification {
+                    self.deliver(&frame, delivery.flow, tail.since(delivery.birth));
+                }
+                if delivery.poke {
+                    let at = self.adapters[index as usize].wakes_at();
+                    self.wake(port, at.max(now));
+                }
+            }
+            Machine::Switch(index) => {
+                let number = own.number;
+                let switch = &mut self.switches[index as usize];
+                match switch.arrives(now, header_at, number, frame) {
+                    Arrival::Later(at) => self.queue.push(at, ARRIVE << 32 | port as u64),
+                    Arrival::Kept => {
+                        self.wires[port].pop_front();
+                        self.poke(index, self.ports[port].base as usize);
+                    }
+                    Arrival::Dropped => {
+                        self.wires[port].pop_front();
+                        if credited {
+                            self.frees(port, tail, frame.vl, frame.blocks());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, frame: &Frame, flow: u32, latency: Time) {
+        self.latencies.add(latency);
+        let source = self.by_lid.get(frame.slid as usize).copied();
+        if let Some(count) = source
+            .and_then(|source| self.delivered.get_mut(source as usize))
+            .and_then(|counts| counts.get_mut(flow as usize))
+        {
+            count.packets += 1;
+            count.bytes += u64::from(frame.length_bytes);
+            count.latency_sum += latency.0;
+        }
+    }
+
+    /// Asks the outputs that a switch told of.
+    #[inline]
+    fn poke(&mut self, switch: u32, base: usize) {
+        while let Some((port, at)) = self.switches[switch as usize].pop_poke() {
+            let port = base + usize::from(port);
+            if at > self.now {
+                self.wake(port, at);
+            } else {
+                self.attempt(port);
+            }
+        }
+    }
+
+    /// Asks a port's machine for a packet.
+    fn attempt(&mut self, port: usize) {
+        let own = &self.ports[port];
+        let (machine, base, number, peer) = (own.machine, own.base, own.number, own.peer);
+        if peer == NONE {
+            return;
+        }
+        match self.settings.credits {
+            Credits::Lazy => {
+                self.settle(port, self.now);
+                self.settle(peer as usize, self.now);
+                self.absorb(port, self.now);
+            }
+            Credits::Packets => self.tell_all(port),
+        }
+        let ends = Ends {
+            ports: &self.ports,
+            lanes: &self.lanes,
+            base: base as usize,
+            data_vls: self.data_vls,
+        };
+        let next = match machine {
+            Machine::Switch(index) => self.switches[index as usize].next(self.now, number, &ends),
+            Machine::Adapter(index) => self.adapters[index as usize].next(self.now, &ends),
+        };
+        match next {
+            Next::Sent(departure) => self.departs(machine, base as usize, departure),
+            Next::Until(at) => self.wake(port, at),
+            Next::Blocked(until) => {
+                self.starves(port);
+                if until != Time::NEVER {
+                    self.wake(port, until);
+                }
+            }
+            Next::Idle => {}
+        }
+    }
+
+    /// A port lacks credits. Behind a shared crossbar it may be any of the switch's that does.
+    fn starves(&mut self, port: usize) {
+        if let Machine::Switch(index) = self.ports[port].machine
+            && self.settings.switch.crossbar == crate::switch::Crossbar::Shared
+        {
+            let base = self.ports[port].base as usize;
+            for number in 1..=self.switches[index as usize].ports() {
+                if self.switches[index as usize].has_work(number) {
+                    self.starve_one(base + usize::from(number));
+                }
+            }
+            return;
+        }
+        self.starve_one(port);
+    }
+
+    fn starve_one(&mut self, port: usize) {
+        self.ports[port].starving = true;
+        if self.settings.credits == Credits::Lazy
+            && let Some(at) = self.credit_comes(port)
+        {
+            self.wake(port, at);
+        }
+    }
+
+    #[inline]
+    fn departs(&mut self, machine: Machine, base: usize, departure: Departure) {
+        let port = base + usize::from(departure.port);
+        let frame = departure.frame;
+        if frame.kind == FrameKind::Data {
+            let lane = port * self.data_vls + usize::from(frame.vl);
+            self.lanes[lane].sender.sent(frame.blocks());
+        }
+        let own = &mut self.ports[port];
+        own.wire_free = departure.end;
+        own.starving = false;
+        let peer = own.peer as usize;
+        let header_at = departure.start + self.ports[peer].header_delay;
+        self.wires[peer].push_back((frame, header_at));
+        self.queue.push(header_at, ARRIVE << 32 | peer as u64);
+        if let Some(release) = departure.release {
+            let from = base + usize::from(release.port);
+            self.frees(from, release.at, release.vl, release.blocks);
+        }
+        match machine {
+            Machine::Switch(index) => {
+                if self.switches[index as usize].has_work(departure.port) {
+                    self.wake(port, departure.end);
+                }
+                self.poke(index, base);
+            }
+            Machine::Adapter(index) => {
+                let at = self.adapters[index as usize].wakes_at();
+                if at != Time::NEVER {
+                    self.wake(port, at);
+                }
+            }
+        }
+    }
+}

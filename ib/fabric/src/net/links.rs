@@ -1,0 +1,229 @@
+//! The links' flow control in virtual time: what buffers free becomes flow-control packets, in either of the two ways.
+
+use super::{Credits, FREE, Machine};
+use super::{Freed, HEAR, NONE, Net, Port, REFRESH, SETTLE, TELL, Word};
+use crate::credit::REFRESH_SYMBOLS;
+use crate::frame::Frame;
+use crate::time::Time;
+
+impl Net {
+    /// Blocks of a port's buffer will be free at a time.
+    #[inline]
+    pub(super) fn frees(&mut self, port: usize, at: Time, vl: u8, blocks: u16) {
+        let list = &mut self.freed[port];
+        // Mostly the latest; behind a switch a short packet that went later may be through before a long one.
+        let mut place = list.len();
+        while place > 0 && list[place - 1].at > at {
+            place -= 1;
+        }
+        let freed = Freed { at, vl, blocks };
+        if place == list.len() {
+            list.push_back(freed);
+        } else {
+            list.insert(place, freed);
+        }
+        match self.settings.credits {
+            Credits::Packets => self.queue.push(at, FREE << 32 | port as u64),
+            Credits::Lazy => {
+                let peer = self.ports[port].peer as usize;
+                if self.ports[peer].starving
+                    && let Some(at) = self.credit_comes(peer)
+                {
+                    self.wake(peer, at);
+                }
+            }
+        }
+    }
+
+    /// When the next flow-control packet comes to a port that waits for credits, as far as one can know now: its sender may begin another packet before.
+    pub(super) fn credit_comes(&self, port: usize) -> Option<Time> {
+        if let Some(word) = self.words[port].front() {
+            return Some(word.at);
+        }
+        let peer = self.ports[port].peer as usize;
+        let freed = self.freed[peer].front()?;
+        Some(freed.at.max(self.ports[peer].wire_free) + self.ports[port].flow_delay)
+    }
+
+    /// The flow-control packets that a port has begun to send by a time: what was freed while the wire was busy goes when it is free, in one packet for each VL.
+    #[inline]
+    pub(super) fn settle(&mut self, port: usize, until: Time) {
+        while let Some(first) = self.freed[port].front() {
+            let at = first.at.max(self.ports[port].wire_free);
+            if at > until {
+                return;
+            }
+            let mut due = 0u16;
+            while let Some(&Freed {
+                at: free,
+                vl,
+                blocks,
+            }) = self.freed[port].front()
+                && free <= at
+            {
+                self.freed[port].pop_front();
+                let lane = port * self.data_vls + usize::from(vl);
+                self.lanes[lane].receiver.freed(blocks);
+                due |= 1 << vl;
+            }
+            if self.strict {
+                self.absorb(port, at);
+            }
+            while due != 0 {
+                let vl = due.trailing_zeros() as u8;
+                due &= due - 1;
+                self.say(port, vl, at);
+            }
+        }
+    }
+
+    /// Sends a flow-control packet of a VL, not before a time.
+    #[inline]
+    fn say(&mut self, port: usize, vl: u8, at: Time) {
+        let lane = &self.lanes[port * self.data_vls + usize::from(vl)];
+        let (fctbs, fccl) = (lane.sender.total_sent(), lane.receiver.credit_limit());
+        let own: &mut Port = &mut self.ports[port];
+        let start = at.max(own.wire_free);
+        own.wire_free = start + own.flow_time;
+        own.flow_packets += 1;
+        let peer = own.peer as usize;
+        let at = start + self.ports[peer].flow_delay;
+        self.words[peer].push_back(Word {
+            at,
+            vl,
+            fctbs,
+            fccl,
+        });
+        if self.settings.credits == Credits::Packets {
+            self.queue.push(at, HEAR << 32 | peer as u64);
+        }
+    }
+
+    /// The flow-control packets that have come to a port by a time.
+    #[inline]
+    pub(super) fn absorb(&mut self, port: usize, until: Time) {
+        let in_time = self.strict || self.settings.credits == Credits::Packets;
+        while let Some(word) = self.words[port].front()
+            && word.at <= until
+        {
+            let lane = &mut self.lanes[port * self.data_vls + usize::from(word.vl)];
+            lane.sender.limit(word.fccl);
+            // Where nothing is lost it says nothing new, and may be looked at later than it came.
+            if in_time {
+                lane.receiver.total_sent(word.fctbs);
+            }
+            self.words[port].pop_front();
+        }
+    }
+
+    /// Brings all that was put off up to now.
+    pub(super) fn settle_all(&mut self) {
+        if self.settings.credits == Credits::Lazy {
+            for port in 0..self.ports.len() {
+                self.settle(port, self.now);
+            }
+        }
+    }
+
+    /// What is due to be freed by now is (credits by packets).
+    pub(super) fn free(&mut self, port: usize) {
+        while let Some(&Freed { at, vl, blocks }) = self.freed[port].front()
+            && at <= self.now
+        {
+            self.freed[port].pop_front();
+            let lane = port * self.data_vls + usize::from(vl);
+            self.lanes[lane].receiver.freed(blocks);
+            self.ports[port].due |= 1 << vl;
+        }
+        self.tell(port);
+    }
+
+    /// Sends what is due, or waits for the wire.
+    pub(super) fn tell(&mut self, port: usize) {
+        if self.ports[port].due == 0 {
+            return;
+        }
+        let free = self.ports[port].wire_free;
+        if free > self.now {
+            self.queue.push(free, TELL << 32 | port as u64);
+        } else {
+            self.tell_all(port);
+        }
+    }
+
+    /// Sends what is due if the wire is free, each VL's after the other.
+    pub(super) fn tell_all(&mut self, port: usize) {
+        if self.ports[port].wire_free > self.now {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.ports[port].due);
+        while due != 0 {
+            let vl = due.trailing_zeros() as u8;
+            due &= due - 1;
+            self.say(port, vl, self.now);
+        }
+    }
+
+    /// A flow-control packet has come.
+    pub(super) fn hear(&mut self, port: usize) {
+        self.absorb(port, self.now);
+        if self.ports[port].starving {
+            self.ports[port].starving = false;
+            self.attempt(port);
+        }
+    }
+
+    /// 65,536 symbol times have gone by.
+    pub(super) fn refresh(&mut self, port: usize) {
+        self.ports[port].due = ((1u32 << self.data_vls) - 1) as u16;
+        self.tell(port);
+        let next = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
+        self.queue.push(next, REFRESH << 32 | port as u64);
+    }
+
+    /// A packet may not survive the link. One that does not is dropped here (a cut-through switch would send it on, marked as bad), and what it took of the credit comes
+    /// back with the next flow-control packet of its sender.
+    pub(super) fn is_lost(&mut self, port: usize, frame: &Frame) -> bool {
+        if self.settings.credits == Credits::Lazy {
+            self.settle(port, self.now);
+            self.settle(self.ports[port].peer as usize, self.now);
+            self.absorb(port, self.now);
+        }
+        let rate = match self.errors.get(port) {
+            Some(rate) if *rate > 0.0 => *rate,
+            _ => return false,
+        };
+        let bits = f64::from(frame.length_bytes) * 8.0;
+        let whole = (bits * (-rate).ln_1p()).exp();
+        if self.random.unit() < whole {
+            return false;
+        }
+        self.lost += 1;
+        let own = &self.ports[port];
+        match own.machine {
+            Machine::Switch(index) => self.switches[index as usize].receive_error(own.number),
+            Machine::Adapter(index) => self.adapters[index as usize].receive_error(),
+        }
+        if self.settings.credits == Credits::Lazy && own.peer != NONE {
+            // Both ends tell once more: the sender what it has sent, then, when that is here, this end what is free.
+            let peer = own.peer as usize;
+            let refresh = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
+            let most = self.rates[port].wire_time(u32::from(u16::MAX));
+            let answer = refresh + most + own.flow_delay;
+            self.frees(peer, refresh, frame.vl, 0);
+            self.queue.push(refresh, SETTLE << 32 | peer as u64);
+            self.frees(port, answer, frame.vl, 0);
+            self.queue.push(answer, SETTLE << 32 | port as u64);
+        }
+        true
+    }
+
+    /// The time of a flow-control packet that nobody may ask for has come.
+    pub(super) fn resynchronise(&mut self, port: usize) {
+        self.settle(port, self.now);
+        let free = self.ports[port].wire_free;
+        if free > self.now && self.freed[port].front().is_some_and(|f| f.at <= self.now) {
+            self.queue.push(free, SETTLE << 32 | port as u64);
+        }
+    }
+}

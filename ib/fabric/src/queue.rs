@@ -1,0 +1,262 @@
+//! The queue of events: a calendar (Brown, 1988) of buckets that one entry each falls into on average, and a heap for what lies beyond its year. Events of one time come out in the order they went in.
+
+use crate::time::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const NONE: u32 = u32::MAX;
+/// Buckets of the calendar.
+const DAYS: usize = 1 << 14;
+/// Buckets are looked at after so many events, and made narrower or wider.
+const LOOK_EVERY: u32 = 1 << 14;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    what: u64,
+    next: u32,
+}
+
+/// Events by time.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// A bucket is 2^width picoseconds wide.
+    width: u32,
+    /// The bucket that is being emptied, counted from the beginning of time.
+    day: u64,
+    heads: Box<[u32]>,
+    /// Bit for each bucket that has something.
+    busy: Box<[u64]>,
+    entries: Vec<Entry>,
+    free: u32,
+    /// The bucket at hand, latest first.
+    today: Vec<(u64, u64)>,
+    /// Beyond the calendar: time, order, event.
+    far: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    order: u64,
+    len: usize,
+    opened: u32,
+    popped: u32,
+}
+
+impl Queue {
+    /// An empty queue whose buckets are about so many picoseconds wide; it finds the right width by itself.
+    pub fn new(width_ps: u64) -> Queue {
+        Queue {
+            width: width_ps.max(1).ilog2(),
+            day: 0,
+            heads: vec![NONE; DAYS].into(),
+            busy: vec![0; DAYS / 64].into(),
+            entries: Vec::new(),
+            free: NONE,
+            today: Vec::new(),
+            far: BinaryHeap::new(),
+            order: 0,
+            len: 0,
+            opened: 0,
+            popped: 0,
+        }
+    }
+
+    /// An event more. One of the past comes at once.
+    #[inline]
+    pub fn push(&mut self, time: Time, what: u64) {
+        self.len += 1;
+        let day = time.0 >> self.width;
+        if day <= self.day {
+            // Before those of the same time, which are popped from the end.
+            let mut at = self.today.len();
+            while at > 0 && self.today[at - 1].0 <= time.0 {
+                at -= 1;
+            }
+            self.today.insert(at, (time.0, what));
+        } else if day - self.day < DAYS as u64 {
+            self.file(day, time.0, what);
+        } else {
+            self.order += 1;
+            self.far.push(Reverse((time.0, self.order, what)));
+        }
+    }
+
+    #[inline]
+    fn file(&mut self, day: u64, time: u64, what: u64) {
+        let bucket = day as usize % DAYS;
+        let entry = Entry {
+            time,
+            what,
+            next: self.heads[bucket],
+        };
+        let index = self.free;
+        self.heads[bucket] = if index == NONE {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        } else {
+            let slot = &mut self.entries[index as usize];
+            self.free = slot.next;
+            *slot = entry;
+            index
+        };
+        self.busy[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    /// The time of the next event.
+    #[inline]
+    pub fn next_time(&mut self) -> Option<Time> {
+        while self.today.is_empty() {
+            if self.len == 0 {
+                return None;
+            }
+            self.next_day();
+        }
+        self.today.last().map(|&(time, _)| Time(time))
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, u64)> {
+        self.next_time()?;
+        let (time, what) = self.today.pop()?;
+        self.len -= 1;
+        self.popped += 1;
+        Some((Time(time), what))
+    }
+
+    fn next_day(&mut self) {
+        if self.popped >= LOOK_EVERY {
+            self.fit();
+        }
+        self.day = match (self.next_busy(), self.far.peek()) {
+            (Some(near), Some(Reverse(far))) => near.min(far.0 >> self.width),
+            (Some(near), None) => near,
+            (None, Some(Reverse(far))) => far.0 >> self.width,
+            (None, None) => return,
+        };
+        // What the calendar has come to reach is filed; the heap gives it in order, so equal times stay in order.
+        let end = self.day + DAYS as u64;
+        while let Some(&Reverse((time, _, what))) = self.far.peek()
+            && time >> self.width < end
+        {
+            self.far.pop();
+            self.file(time >> self.width, time, what);
+        }
+        let bucket = self.day as usize % DAYS;
+        let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
+        self.busy[bucket / 64] &= !(1 << (bucket % 64));
+        self.opened += 1;
+        while at != NONE {
+            let entry = self.entries[at as usize];
+            self.entries[at as usize].next = self.free;
+            self.free = at;
+            self.today.push((entry.time, entry.what));
+            at = entry.next;
+        }
+        // The list has the newest first, and a stable sort leaves it so: the oldest of a time is popped first.
+        if self.today.len() > 1 {
+            self.today.sort_by_key(|event| Reverse(event.0));
+        }
+    }
+
+    /// The next bucket that has something.
+    fn next_busy(&self) -> Option<u64> {
+        let first = (self.day + 1) as usize % DAYS;
+        let words = DAYS / 64;
+        let mut mask = !0u64 << (first % 64);
+        for step in 0..=words {
+            let word = (first / 64 + step) % words;
+            let found = self.busy[word] & mask;
+            if found != 0 {
+                let bucket = word * 64 + found.trailing_zeros() as usize;
+                let ahead = (bucket + DAYS - first) % DAYS;
+                return Some(self.day + 1 + ahead as u64);
+            }
+            mask = !0;
+        }
+        None
+    }
+
+    /// Buckets as wide as one or two events ask for.
+    fn fit(&mut self) {
+        let (popped, opened) = (self.popped, self.opened.max(1));
+        (self.popped, self.opened) = (0, 0);
+        let width = if popped > 4 * opened {
+            self.width.saturating_sub(1)
+        } else if popped < opened + opened / 4 && !self.far.is_empty() {
+            self.width + 1
+        } else {
+            return;
+        };
+        if width > 40 {
+            return;
+        }
+        // Everything out, bucket by bucket in order, and in again.
+        let mut all = Vec::with_capacity(self.len);
+        let mut day = self.day;
+        while let Some(next) = {
+            self.day = day;
+            self.next_busy()
+        } {
+            let bucket = next as usize % DAYS;
+            let begin = all.len();
+            let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
+            self.busy[bucket / 64] &= !(1 << (bucket % 64));
+            while at != NONE {
+                let entry = self.entries[at as usize];
+                all.push((entry.time, entry.what));
+                at = entry.next;
+            }
+            all[begin..].reverse();
+            day = next;
+        }
+        while let Some(Reverse((time, _, what))) = self.far.pop() {
+            all.push((time, what));
+        }
+        self.entries.clear();
+        self.free = NONE;
+        // Stable: those of a bucket and of one time stay in order, and the heap's were younger only if they are later.
+        all.sort_by_key(|event| event.0);
+        self.width = width;
+        self.day = all.first().map_or(0, |event| event.0 >> width).max(1) - 1;
+        self.len = 0;
+        for (time, what) in all {
+            self.push(Time(time), what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn events_come_in_order_of_time_and_of_their_coming() {
+        for width in [1, 64, 1 << 20] {
+            let mut queue = Queue::new(width);
+            let mut slow = BTreeMap::new();
+            let mut random = Random::new(7, width);
+            let mut now = 0;
+            for what in 0..200_000u64 {
+                let span = match random.below(20) {
+                    0 => 1 << 34,
+                    1..=4 => 1 << 8,
+                    _ => 1 << 20,
+                };
+                // Coarse times, so that many are equal.
+                let time = now + u64::from(random.below(u32::MAX)) % span / 128 * 128;
+                queue.push(Time(time), what);
+                slow.insert((time, what), ());
+                if what > 2_000 || random.below(3) == 0 {
+                    let ((time, what), ()) = slow.pop_first().unwrap();
+                    assert_eq!(queue.pop(), Some((Time(time), what)));
+                    now = time;
+                }
+            }
+            while let Some(((time, what), ())) = slow.pop_first() {
+                assert_eq!(queue.pop(), Some((Time(time), what)));
+            }
+            assert_eq!(queue.pop(), None);
+            assert!(queue.next_time().is_none());
+        }
+    }
+}

@@ -1,0 +1,989 @@
+//! A switch (papers/000 II-E, IBA 18): input buffers, forwarding, SL2VL, and who of the inputs is let through to an output.
+//!
+//! Owns the frames between their coming and their going, and the counters of ports. Must not know credits (its driver says whether a packet may go)
+//! nor who made its tables. Cut-through: [`Switch::arrives`] is called when a frame's header has come and was looked at, not its tail.
+
+use crate::arbiter::{Arbiter, Tables};
+use crate::congestion::{Marker, Marking};
+use crate::credit::MOST_DATA_VLS;
+use crate::frame::{Frame, FrameKind};
+use crate::random::Random;
+use crate::time::{LinkRate, Time};
+
+/// First multicast LID (IBA 4.1.3).
+pub const FIRST_MULTICAST: u32 = 0xc000;
+/// Last one; 0xffff is the permissive LID.
+pub const LAST_MULTICAST: u32 = 0xfffe;
+/// A linear table's "no port": the packet is dropped (IBA 14.2.5.10).
+pub const NO_PORT: u8 = 255;
+/// Bytes of a local route header: what must have come before a packet is forwarded.
+pub const HEADER_BYTES: u32 = 8;
+const NONE: u32 = u32::MAX;
+
+/// A set of ports.
+pub type PortSet = [u64; 4];
+
+/// How the input buffers are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Buffering {
+    /// A FIFO for each VL of an input, one packet leaves an input at a time: who waits at its head blocks those behind (papers/000 Fig. 12).
+    Fifo,
+    /// A queue for each output at each input, read at as many outputs at a time as want to: nobody blocks others.
+    #[default]
+    VirtualOutput,
+}
+
+/// What joins inputs and outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Crossbar {
+    /// Any free output with any input.
+    #[default]
+    Full,
+    /// One packet at a time in the whole switch, inputs in turn: an input's share is that of its turn, whatever output its packet wants. What
+    /// papers/000 presumes in the fourth step of its example (Fig. 12), where it caps all that leaves port y at y's share of port r.
+    Shared,
+}
+
+/// Who of the inputs comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pick {
+    /// Packet by packet in turn.
+    #[default]
+    RoundRobin,
+    /// Any, each as likely.
+    Random,
+}
+
+/// How a switch is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchModel {
+    /// Data VLs, 1 ..= 15.
+    pub data_vls: u8,
+    /// Input buffers.
+    pub buffering: Buffering,
+    /// What is behind them.
+    pub crossbar: Crossbar,
+    /// Who comes next.
+    pub pick: Pick,
+    /// From a header's last bit to its decision.
+    pub latency: Time,
+    /// Where packets are marked; none are if this is none.
+    pub marking: Option<Marking>,
+}
+
+impl Default for SwitchModel {
+    fn default() -> Self {
+        SwitchModel {
+            data_vls: 1,
+            buffering: Buffering::default(),
+            crossbar: Crossbar::default(),
+            pick: Pick::default(),
+            latency: Time::from_ns(100),
+            marking: None,
+        }
+    }
+}
+
+/// Counters of a port, as PerfMgt knows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortCounters {
+    /// Bytes sent, LRH to VCRC. (PortXmitData counts 4-byte words.)
+    pub xmit_bytes: u64,
+    /// Packets sent.
+    pub xmit_packets: u64,
+    /// Bytes received.
+    pub rcv_bytes: u64,
+    /// Packets received.
+    pub rcv_packets: u64,
+    /// Time with a packet to send that lacked credits, while nothing was sent.
+    pub xmit_wait: Time,
+    /// Packets that were to leave here and were dropped: no VL for them, or back where they came from.
+    pub xmit_discards: u64,
+    /// Packets that came and were dropped: no route for them, or no room.
+    pub rcv_discards: u64,
+    /// Packets that came with an error.
+    pub rcv_errors: u64,
+    /// Packets that were marked with FECN.
+    pub marked: u64,
+}
+
+/// What became of a frame that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// It is in the buffer.
+    Kept,
+    /// It goes to a faster link and must wait until it can go without a gap: let it arrive once more then.
+    Later(Time),
+    /// There is no way for it: its buffer is free at once.
+    Dropped,
+}
+
+/// Buffer space that becomes free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Release {
+    /// At the input of this port.
+    pub port: u8,
+    /// Of this VL.
+    pub vl: u8,
+    /// So many blocks.
+    pub blocks: u16,
+    /// At this time.
+    pub at: Time,
+}
+
+/// A frame that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Departure {
+    /// The frame, with the VL of the link that it goes to.
+    pub frame: Frame,
+    /// By this port.
+    pub port: u8,
+    /// Its first bit goes.
+    pub start: Time,
+    /// Its last has gone.
+    pub end: Time,
+    /// What it leaves free; nothing while copies of it are to go elsewhere, nothing for management.
+    pub release: Option<Release>,
+}
+
+/// What an output does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// A frame goes.
+    Sent(Departure),
+    /// Ask again at that time: the wire, or all that could go, is busy until then.
+    Until(Time),
+    /// Frames are there, but no credits for them. What is busy until that time (or never) may go then.
+    Blocked(Time),
+    /// Nothing is there.
+    Idle,
+}
+
+/// What a machine's driver knows of the wires behind its ports.
+pub trait Wires {
+    /// When the wire of a port is free: flow-control packets may be on it.
+    fn free_at(&self, port: u8) -> Time;
+    /// A packet of so many blocks of a data VL may go by a port: there are credits for it.
+    fn may_send(&self, port: u8, vl: u8, blocks: u16) -> bool;
+}
+
+/// A frame in a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    frame: Frame,
+    next: u32,
+    /// Copies in [`Switch::copies`], or none for a frame that goes to one port.
+    copies: u32,
+    out: u8,
+    /// The VL behind the output.
+    out_lane: u8,
+}
+
+/// The copies of a multicast frame that are still to go.
+#[derive(Clone, Copy, Debug)]
+struct Copies {
+    to: PortSet,
+    left: u32,
+    until: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List {
+    head: NONE,
+    tail: NONE,
+};
+
+/// An output's lane.
+#[derive(Clone, Debug)]
+struct Lane {
+    /// Inputs that have a frame for it which may be taken.
+    asks: PortSet,
+    /// The input that was served last.
+    last: u8,
+    /// A frame waits for credits.
+    starved: bool,
+    /// Blocks that wait for it in the whole switch.
+    waiting: u32,
+    marker: Marker,
+}
+
+#[derive(Clone, Debug)]
+struct Output {
+    rate: LinkRate,
+    /// The end of its last packet.
+    free_at: Time,
+    blocked_since: Option<Time>,
+    up: bool,
+    victim_mask: bool,
+    arbiter: Option<Box<Arbiter>>,
+    /// Lanes with frames, VL15 the last.
+    lanes: u16,
+}
+
+/// A switch. Ports count from 1.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    model: SwitchModel,
+    ports: u8,
+    /// Lanes of a port: data VLs and VL15.
+    lanes_each: usize,
+    linear: Vec<u8>,
+    multicast: Vec<PortSet>,
+    /// By input, output and SL; empty: the SL is the VL, as far as there are VLs.
+    sl2vl: Vec<[u8; 16]>,
+    outputs: Vec<Output>,
+    lanes: Vec<Lane>,
+    queues: Vec<List>,
+    cells: Vec<Cell>,
+    free: u32,
+    copies: Vec<Copies>,
+    free_copies: Vec<u32>,
+    /// When an input FIFO's port to the crossbar is free.
+    input_free: Vec<Time>,
+    shared_free: Time,
+    shared_last: u8,
+    random: Random,
+    counters: Vec<PortCounters>,
+    pokes: Vec<(u8, Time)>,
+}
+
+/// Bits of a set, ascending.
+fn members(set: PortSet) -> impl Iterator<Item = u8> {
+    set.into_iter().enumerate().flat_map(|(word, mut bits)| {
+        std::iter::from_fn(move || {
+            if bits == 0 {
+                return None;
+            }
+            let bit = bits.trailing_zeros();
+            bits &= bits - 1;
+            Some((word as u32 * 64 + bit) as u8)
+        })
+    })
+}
+
+fn has(set: &PortSet, port: u8) -> bool {
+    set[usize::from(port) / 64] >> (port % 64) & 1 == 1
+}
+
+fn put(set: &mut PortSet, port: u8) {
+    set[usize::from(port) / 64] |= 1 << (port % 64);
+}
+
+fn take(set: &mut PortSet, port: u8) {
+    set[usize::from(port) / 64] &= !(1 << (port % 64));
+}
+
+fn is_empty(set: &PortSet) -> bool {
+    *set == [0; 4]
+}
+
+impl Switch {
+    /// A switch of `rates.len()` ports, whose links are so fast, without tables: it drops everything.
+    pub fn new(model: SwitchModel, rates: &[LinkRate], seed: u64) -> Switch {
+        let model = SwitchModel {
+            data_vls: model.data_vls.clamp(1, MOST_DATA_VLS),
+            ..model
+        };
+        let ports = rates.len().min(254) as u8;
+        let slots = usize::from(ports) + 1;
+        let lanes_each = usize::from(model.data_vls) + 1;
+        let output = |port: usize| Output {
+            rate: rates[port.saturating_sub(1).min(rates.len() - 1)],
+            free_at: Time::ZERO,
+            blocked_since: None,
+            up: true,
+            victim_mask: false,
+            arbiter: None,
+            lanes: 0,
+        };
+        let lane = Lane {
+            asks: [0; 4],
+            last: 0,
+            starved: false,
+            waiting: 0,
+            marker: Marker::default(),
+        };
+        let queues = match model.buffering {
+            Buffering::Fifo => slots * lanes_each,
+            Buffering::VirtualOutput => slots * slots * lanes_each,
+        };
+        let mut made = Switch {
+            model,
+            ports,
+            lanes_each,
+            linear: Vec::new(),
+            multicast: Vec::new(),
+            sl2vl: Vec::new(),
+            outputs: (0..slots).map(output).collect(),
+            lanes: vec![lane; slots * lanes_each],
+            queues: vec![EMPTY; queues],
+            cells: Vec::new(),
+            free: NONE,
+            copies: Vec::new(),
+            free_copies: Vec::new(),
+            input_free: vec![Time::ZERO; slots],
+            shared_free: Time::ZERO,
+            shared_last: 0,
+            random: Random::new(seed, 0),
+            counters: vec![PortCounters::default(); slots],
+            pokes: Vec::new(),
+        };
+        if model.data_vls > 1 {
+            let even = Tables::even(model.data_vls);
+            (1..=ports).for_each(|port| made.set_arbitration(port, &even));
+        }
+        made
+    }
+
+    /// The linear forwarding table: by LID, the port, or [`NO_PORT`].
+    pub fn set_linear(&mut self, table: Vec<u8>) {
+        self.linear = table;
+    }
+
+    /// The row of a multicast LID. False if that is none.
+    pub fn set_multicast(&mut self, lid: u32, ports: PortSet) -> bool {
+        if !(FIRST_MULTICAST..=LAST_MULTICAST).contains(&lid) {
+            return false;
+        }
+        let row = (lid - FIRST_MULTICAST) as usize;
+        if self.multicast.len() <= row {
+            self.multicast.resize(row + 1, [0; 4]);
+        }
+        self.multicast[row] = ports;
+        true
+    }
+
+    /// SL to VL for what goes from one port to another. False if there are no such ports.
+    pub fn set_sl2vl(&mut self, input: u8, output: u8, map: [u8; 16]) -> bool {
+        if input > self.ports || output > self.ports {
+            return false;
+        }
+        let slots = usize::from(self.ports) + 1;
+        if self.sl2vl.is_empty() {
+            let plain: [u8; 16] = std::array::from_fn(|sl| self.plain_vl(sl as u8));
+            self.sl2vl = vec![plain; slots * slots];
+        }
+        self.sl2vl[usize::from(input) * slots + usize::from(output)] = map;
+        true
+    }
+
+    /// A port's VL arbitration tables. With one data VL there is nothing to arbitrate.
+    pub fn set_arbitration(&mut self, port: u8, tables: &Tables) {
+        if self.model.data_vls > 1
+            && let Some(output) = self.outputs.get_mut(usize::from(port))
+        {
+            output.arbiter = Some(Box::new(Arbiter::new(tables)));
+        }
+    }
+
+    /// A port marks packets although it lacks credits: one to an adapter.
+    pub fn set_victim_mask(&mut self, port: u8, on: bool) {
+        if let Some(output) = self.outputs.get_mut(usize::from(port)) {
+            output.victim_mask = on;
+        }
+    }
+
+    /// A port's link is up, or has nobody at its other end: packets for it are dropped then.
+    pub fn set_link(&mut self, port: u8, up: bool) {
+        if let Some(output) = self.outputs.get_mut(usize::from(port)) {
+            output.up = up;
+        }
+    }
+
+    /// A port's counters; those of port 0 count nothing.
+    pub fn counters(&self, port: u8) -> PortCounters {
+        let at = usize::from(port);
+        self.counters.get(at).copied().unwrap_or_default()
+    }
+
+    /// Counts from 0 again.
+    pub fn clear_counters(&mut self) {
+        self.counters.fill(PortCounters::default());
+    }
+
+    /// Counts an error that the link found in a packet to this port.
+    pub fn receive_error(&mut self, port: u8) {
+        if let Some(counters) = self.counters.get_mut(usize::from(port)) {
+            counters.rcv_errors += 1;
+        }
+    }
+
+    /// External ports.
+    pub const fn ports(&self) -> u8 {
+        self.ports
+    }
+
+    /// How it is built.
+    pub const fn model(&self) -> &SwitchModel {
+        &self.model
+    }
+
+    /// Blocks of 64 bytes that wait for an output, or for all of them, copies counted each.
+    pub fn waiting_blocks(&self, port: Option<u8>) -> u64 {
+        let of = |port: u8| {
+            let first = self.lane_index(port, 0);
+            let lanes = &self.lanes[first..first + self.lanes_each];
+            lanes
+                .iter()
+                .map(|lane| u64::from(lane.waiting))
+                .sum::<u64>()
+        };
+        match port {
+            Some(port) if port <= self.ports => of(port),
+            Some(_) => 0,
+            None => (0..=self.ports).map(of).sum(),
+        }
+    }
+
+    /// Outputs that are to be asked by [`Self::next`], each with the time for it. To be emptied after each call that changes something.
+    #[inline]
+    pub fn pop_poke(&mut self) -> Option<(u8, Time)> {
+        self.pokes.pop()
+    }
+
+    /// An output has frames that could be asked for.
+    #[inline]
+    pub fn has_work(&self, port: u8) -> bool {
+        self.outputs[usize::from(port)].lanes != 0
+    }
+
+    fn plain_vl(&self, sl: u8) -> u8 {
+        sl.min(self.model.data_vls - 1)
+    }
+
+    /// The lane behind an output: a data VL, VL15's, or none.
+    #[inline]
+    fn lane_for(&self, input: u8, output: u8, frame: &Frame) -> Option<u8> {
+        if frame.kind == FrameKind::Management {
+            return Some(self.model.data_vls);
+        }
+        let vl = match self.sl2vl.is_empty() {
+            true => self.plain_vl(frame.sl),
+            false => {
+                let row = usize::from(input) * (usize::from(self.ports) + 1) + usize::from(output);
+                self.sl2vl[row][usize::from(frame.sl & 15)]
+            }
+        };
+        (vl < self.model.data_vls).then_some(vl)
+    }
+
+    #[inline]
+    fn lane_index(&self, port: u8, lane: u8) -> usize {
+        usize::from(port) * self.lanes_each + usize::from(lane)
+    }
+
+    /// The queue of a frame that came by `input` with `lane_in` and goes to `output` on `lane_out`.
+    #[inline]
+    fn queue_index(&self, input: u8, lane_in: u8, output: u8, lane_out: u8) -> usize {
+        match self.model.buffering {
+            Buffering::Fifo => self.lane_index(input, lane_in),
+            Buffering::VirtualOutput => {
+                let pair = usize::from(input) * (usize::from(self.ports) + 1) + usize::from(output);
+                pair * self.lanes_each + usize::from(lane_out)
+            }
+        }
+    }
+
+    /// The lane that a frame came by: VL15's is the last.
+    #[inline]
+    fn lane_in(&self, frame: &Frame) -> u8 {
+        match frame.kind {
+            FrameKind::Management => self.model.data_vls,
+            FrameKind::Data => frame.vl.min(self.model.data_vls - 1),
+        }
+    }
+
+    /// A frame's header has come by a port, at `header_at` (before now only for one that was told [`Arrival::Later`]). The driver has taken its
+    /// blocks from the port's buffer already, and gives them back when it is dropped.
+    #[inline]
+    pub fn arrives(&mut self, now: Time, header_at: Time, input: u8, frame: Frame) -> Arrival {
+        if (FIRST_MULTICAST..=LAST_MULTICAST).contains(&frame.dlid)
+            && self.linear.len() <= FIRST_MULTICAST as usize
+        {
+            return self.spread(now, header_at, input, frame);
+        }
+        let out = *self.linear.get(frame.dlid as usize).unwrap_or(&NO_PORT);
+        if out == 0 || out > self.ports {
+            self.counters[usize::from(input)].rcv_discards += 1;
+            return Arrival::Dropped;
+        }
+        let lane = self.lane_for(input, out, &frame);
+        let goes = out != input && self.outputs[usize::from(out)].up;
+        let Some(lane) = lane.filter(|_| goes) else {
+            self.counters[usize::from(out)].xmit_discards += 1;
+            return Arrival::Dropped;
+        };
+        let later = header_at + self.lead(input, out, &frame);
+        if later > now {
+            return Arrival::Later(later);
+        }
+        self.received(input, &frame);
+        self.keep(now, input, out, lane, frame, NONE);
+        Arrival::Kept
+    }
+
+    fn received(&mut self, input: u8, frame: &Frame) {
+        let counters = &mut self.counters[usize::from(input)];
+        counters.rcv_packets += 1;
+        counters.rcv_bytes += u64::from(frame.length_bytes);
+    }
+
+    /// How long after its header a packet may begin to go so that a faster output does not run dry.
+    #[inline]
+    fn lead(&self, input: u8, out: u8, frame: &Frame) -> Time {
+        let rate_in = &self.outputs[usize::from(input)].rate;
+        let rate_out = &self.outputs[usize::from(out)].rate;
+        if !rate_out.faster_than(rate_in) {
+            return Time::ZERO;
+        }
+        let length = u32::from(frame.length_bytes);
+        let header = rate_in.wire_time(HEADER_BYTES.min(length));
+        rate_in
+            .wire_time(length)
+            .since(header)
+            .since(rate_out.wire_time(length))
+    }
+
+    /// Puts a frame, or a copy of it, into its queue.
+    #[inline]
+    fn keep(&mut self, now: Time, input: u8, out: u8, lane: u8, frame: Frame, copies: u32) {
+        let at = self.lane_index(out, lane);
+        self.lanes[at].waiting += u32::from(frame.blocks());
+        let queue = self.queue_index(input, self.lane_in(&frame), out, lane);
+        let cell = Cell {
+            frame,
+            next: NONE,
+            copies,
+            out,
+            out_lane: lane,
+        };
+        if self.append(queue, cell) {
+            self.expose(now, input, queue);
+        }
+    }
+
+    /// A multicast frame: a copy for each port of its row but that by which it came.
+    fn spread(&mut self, now: Time, header_at: Time, input: u8, frame: Frame) -> Arrival {
+        let row = (frame.dlid - FIRST_MULTICAST) as usize;
+        let mut to = self.multicast.get(row).copied().unwrap_or_default();
+        take(&mut to, input);
+        let mut later = header_at;
+        for port in members(to) {
+            if port == 0 || port > self.ports {
+                take(&mut to, port);
+                continue;
+            }
+            let up = self.outputs[usize::from(port)].up;
+            if !up || self.lane_for(input, port, &frame).is_none() {
+                self.counters[usize::from(port)].xmit_discards += 1;
+                take(&mut to, port);
+                continue;
+            }
+            later = later.max(header_at + self.lead(input, port, &frame));
+        }
+        if is_empty(&to) {
+            self.counters[usize::from(input)].rcv_discards += 1;
+            return Arrival::Dropped;
+        }
+        if later > now {
+            return Arrival::Later(later);
+        }
+        self.received(input, &frame);
+        let copies = Copies {
+            to,
+            left: members(to).count() as u32,
+            until: now,
+        };
+        let index = match self.free_copies.pop() {
+            Some(index) => {
+                self.copies[index as usize] = copies;
+                index
+            }
+            None => {
+                self.copies.push(copies);
+                self.copies.len() as u32 - 1
+            }
+        };
+        match self.model.buffering {
+            Buffering::VirtualOutput => {
+                for port in members(to) {
+                    if let Some(lane) = self.lane_for(input, port, &frame) {
+                        self.keep(now, input, port, lane, frame, index);
+                    }
+                }
+            }
+            Buffering::Fifo => {
+                for port in members(to) {
+                    if let Some(lane) = self.lane_for(input, port, &frame) {
+                        let at = self.lane_index(port, lane);
+                        self.lanes[at].waiting += u32::from(frame.blocks());
+                    }
+                }
+                let queue = self.lane_index(input, self.lane_in(&frame));
+                let cell = Cell {
+                    frame,
+                    next: NONE,
+                    copies: index,
+                    out: 0,
+                    out_lane: 0,
+                };
+                if self.append(queue, cell) {
+                    self.expose(now, input, queue);
+                }
+            }
+        }
+        Arrival::Kept
+    }
+
+    /// True if the frame came to an empty queue.
+    #[inline]
+    fn append(&mut self, queue: usize, cell: Cell) -> bool {
+        let index = self.free;
+        let index = if index == NONE {
+            self.cells.push(cell);
+            self.cells.len() as u32 - 1
+        } else {
+            let slot = &mut self.cells[index as usize];
+            self.free = slot.next;
+            *slot = cell;
+            index
+        };
+        let list = &mut self.queues[queue];
+        let tail = std::mem::replace(&mut list.tail, index);
+        if tail == NONE {
+            list.head = index;
+            return true;
+        }
+        self.cells[tail as usize].next = index;
+        false
+    }
+
+    /// The head of a queue asks for its output, or outputs.
+    #[inline]
+    fn expose(&mut self, now: Time, input: u8, queue: usize) {
+        let cell = self.cells[self.queues[queue].head as usize];
+        if cell.copies == NONE || self.model.buffering == Buffering::VirtualOutput {
+            return self.ask(now, input, cell.out, cell.out_lane);
+        }
+        let to = self.copies[cell.copies as usize].to;
+        for port in members(to) {
+            if let Some(lane) = self.lane_for(input, port, &cell.frame) {
+                self.ask(now, input, port, lane);
+            }
+        }
+    }
+
+    #[inline]
+    fn ask(&mut self, now: Time, input: u8, out: u8, lane: u8) {
+        let at = self.lane_index(out, lane);
+        put(&mut self.lanes[at].asks, input);
+        let output = &mut self.outputs[usize::from(out)];
+        output.lanes |= 1 << lane;
+        let mut when = now.max(output.free_at);
+        if self.model.buffering == Buffering::Fifo {
+            when = when.max(self.input_free[usize::from(input)]);
+        }
+        self.pokes.push((out, when.max(self.shared_free)));
+    }
+
+    /// The next frame of an output. Management asks for no credits. (With a shared crossbar it may go by another port than the one that was asked.)
+    #[inline]
+    pub fn next(&mut self, now: Time, port: u8, wires: &impl Wires) -> Next {
+        if self.model.crossbar == Crossbar::Shared {
+            return self.next_shared(now, wires);
+        }
+        let output = &self.outputs[usize::from(port)];
+        if output.lanes == 0 {
+            return Next::Idle;
+        }
+        if output.free_at > now {
+            return Next::Until(output.free_at);
+        }
+        let (mut ready, mut until, mut starved) = (0u16, Time::NEVER, false);
+        let mut chosen = [(0u8, 0u16); 16];
+        let mut lanes = output.lanes;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as u8;
+            lanes &= lanes - 1;
+            let at = self.lane_index(port, lane);
+            let Some(input) = self.candidate(now, at, &mut until) else {
+                continue;
+            };
+            let blocks = self.head_of(input, port, lane).1.frame.blocks();
+            if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
+                self.lanes[at].starved = true;
+                starved = true;
+                continue;
+            }
+            ready |= 1 << lane;
+            chosen[usize::from(lane)] = (input, blocks);
+        }
+        if ready != 0
+            && let Some(lane) = self.arbitrate(port, ready, &chosen)
+        {
+            let input = chosen[usize::from(lane)].0;
+            return Next::Sent(self.send(now, input, port, lane, wires.free_at(port)));
+        }
+        if starved {
+            self.starve(now, port);
+            return Next::Blocked(until);
+        }
+        match until {
+            Time::NEVER => Next::Idle,
+            until => Next::Until(until),
+        }
+    }
+
+    fn starve(&mut self, now: Time, port: u8) {
+        let since = &mut self.outputs[usize::from(port)].blocked_since;
+        *since = since.or(Some(now));
+    }
+
+    #[inline]
+    fn arbitrate(&mut self, port: u8, ready: u16, chosen: &[(u8, u16); 16]) -> Option<u8> {
+        let management = self.model.data_vls;
+        if ready >> management & 1 == 1 {
+            return Some(management);
+        }
+        match &mut self.outputs[usize::from(port)].arbiter {
+            None => Some(ready.trailing_zeros() as u8),
+            Some(arbiter) => arbiter.next(ready, |vl| chosen[usize::from(vl)].1),
+        }
+    }
+
+    /// The input that is served next among those that ask for a lane and are free; `until` falls to when the first other will be.
+    #[inline]
+    fn candidate(&mut self, now: Time, at: usize, until: &mut Time) -> Option<u8> {
+        let lane = &self.lanes[at];
+        let mut set = lane.asks;
+        if self.model.buffering == Buffering::Fifo {
+            for input in members(set) {
+                let free = self.input_free[usize::from(input)];
+                if free > now {
+                    take(&mut set, input);
+                    *until = free.min(*until);
+                }
+            }
+        }
+        match self.model.pick {
+            Pick::RoundRobin => after(&set, lane.last),
+            Pick::Random => {
+                let count: u32 = set.iter().map(|word| word.count_ones()).sum();
+                if count == 0 {
+                    return None;
+                }
+                let which = self.random.below(count);
+                members(set).nth(which as usize)
+            }
+        }
+    }
+
+    /// The frame of an input that asks for an output's lane, and its queue.
+    #[inline]
+    fn head_of(&self, input: u8, port: u8, lane: u8) -> (usize, Cell) {
+        if self.model.buffering == Buffering::VirtualOutput {
+            let queue = self.queue_index(input, 0, port, lane);
+            return (queue, self.cells[self.queues[queue].head as usize]);
+        }
+        let queues = (0..self.lanes_each).map(|own| self.lane_index(input, own as u8));
+        for queue in queues {
+            let head = self.queues[queue].head;
+            if head == NONE {
+                continue;
+            }
+            let cell = self.cells[head as usize];
+            if self.wants(input, &cell, port, lane) {
+                return (queue, cell);
+            }
+        }
+        unreachable!("an input asks for an output while the head of one of its queues goes there")
+    }
+
+    /// Lets a frame go.
+    #[inline]
+    fn send(&mut self, now: Time, input: u8, port: u8, lane: u8, wire_free: Time) -> Departure {
+        let (queue, cell) = self.head_of(input, port, lane);
+        let mut frame = cell.frame;
+        let lane_in = self.lane_in(&frame);
+        let blocks = frame.blocks();
+        let length = u32::from(frame.length_bytes);
+        let at = self.lane_index(port, lane);
+        let output = &mut self.outputs[usize::from(port)];
+        let start = now.max(wire_free);
+        let end = start + output.rate.wire_time(length);
+        output.free_at = end;
+        let counters = &mut self.counters[usize::from(port)];
+        if let Some(since) = output.blocked_since.take() {
+            counters.xmit_wait += now.since(since);
+        }
+        counters.xmit_packets += 1;
+        counters.xmit_bytes += u64::from(length);
+        let victim_mask = output.victim_mask;
+        let own = &mut self.lanes[at];
+        let starved = std::mem::take(&mut own.starved);
+        if let Some(rule) = &self.model.marking
+            && frame.kind == FrameKind::Data
+            && own.marker.mark(
+                rule,
+                own.waiting,
+                frame.length_bytes,
+                !starved || victim_mask,
+            )
+        {
+            frame.fecn = true;
+            counters.marked += 1;
+        }
+        own.waiting -= u32::from(blocks);
+        own.last = input;
+        take(&mut own.asks, input);
+        self.input_free[usize::from(input)] = end;
+        if self.model.crossbar == Crossbar::Shared {
+            self.shared_free = end;
+            self.shared_last = input;
+        }
+        let mut free_at = end;
+        let mut last = true;
+        if cell.copies != NONE {
+            let copies = &mut self.copies[cell.copies as usize];
+            take(&mut copies.to, port);
+            copies.left -= 1;
+            copies.until = copies.until.max(end);
+            free_at = copies.until;
+            last = copies.left == 0;
+            if last {
+                self.free_copies.push(cell.copies);
+            }
+        }
+        if last || self.model.buffering == Buffering::VirtualOutput {
+            self.remove(queue);
+        }
+        if self.queues[queue].head != NONE
+            && (last || self.model.buffering == Buffering::VirtualOutput)
+        {
+            self.expose(now, input, queue);
+        }
+        self.ask_again(input, port, lane);
+        if is_empty(&self.lanes[at].asks) {
+            self.outputs[usize::from(port)].lanes &= !(1 << lane);
+        }
+        let data = frame.kind == FrameKind::Data;
+        if data {
+            frame.vl = lane;
+        }
+        if self.model.crossbar == Crossbar::Shared {
+            let waits = |port: &u8| self.outputs[usize::from(*port)].lanes != 0;
+            if let Some(port) = (1..=self.ports).find(waits) {
+                self.pokes.push((port, end));
+            }
+        }
+        Departure {
+            frame,
+            port,
+            start,
+            end,
+            release: (last && data).then_some(Release {
+                port: input,
+                vl: lane_in,
+                blocks,
+                at: free_at,
+            }),
+        }
+    }
+
+    /// Another VL of a FIFO input may ask for the same lane of the output: its bit was taken with that of the frame that went.
+    fn ask_again(&mut self, input: u8, port: u8, lane: u8) {
+        if self.model.buffering != Buffering::Fifo || self.model.data_vls == 1 {
+            return;
+        }
+        for own in 0..self.lanes_each {
+            let head = self.queues[self.lane_index(input, own as u8)].head;
+            if head == NONE {
+                continue;
+            }
+            let cell = self.cells[head as usize];
+            if self.wants(input, &cell, port, lane) {
+                let at = self.lane_index(port, lane);
+                put(&mut self.lanes[at].asks, input);
+            }
+        }
+    }
+
+    /// The head of a FIFO, or a copy of it, goes to an output's lane.
+    #[inline]
+    fn wants(&self, input: u8, cell: &Cell, port: u8, lane: u8) -> bool {
+        if cell.copies == NONE {
+            return (cell.out, cell.out_lane) == (port, lane);
+        }
+        has(&self.copies[cell.copies as usize].to, port)
+            && self.lane_for(input, port, &cell.frame) == Some(lane)
+    }
+
+    #[inline]
+    fn remove(&mut self, queue: usize) {
+        let list = &mut self.queues[queue];
+        let head = list.head;
+        list.head = self.cells[head as usize].next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        self.cells[head as usize].next = self.free;
+        self.free = head;
+    }
+
+    /// The shared crossbar: inputs in turn, one packet at a time.
+    fn next_shared(&mut self, now: Time, wires: &impl Wires) -> Next {
+        if self.shared_free > now {
+            return Next::Until(self.shared_free);
+        }
+        let mut starved = false;
+        for step in 1..=self.ports {
+            let input = (u16::from(self.shared_last) + u16::from(step) - 1) % u16::from(self.ports);
+            let input = input as u8 + 1;
+            for port in 1..=self.ports {
+                let lanes = self.outputs[usize::from(port)].lanes;
+                for lane in (0..self.lanes_each as u8).filter(|lane| lanes >> lane & 1 == 1) {
+                    let at = self.lane_index(port, lane);
+                    if !has(&self.lanes[at].asks, input) {
+                        continue;
+                    }
+                    let blocks = self.head_of(input, port, lane).1.frame.blocks();
+                    if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
+                        self.lanes[at].starved = true;
+                        starved = true;
+                        self.starve(now, port);
+                        continue;
+                    }
+                    return Next::Sent(self.send(now, input, port, lane, wires.free_at(port)));
+                }
+            }
+        }
+        if starved {
+            Next::Blocked(Time::NEVER)
+        } else {
+            Next::Idle
+        }
+    }
+}
+
+/// The first member of a set after `last`, around.
+#[inline]
+fn after(set: &PortSet, last: u8) -> Option<u8> {
+    let (word, bit) = (usize::from(last) / 64, u32::from(last % 64));
+    let one = 1u64 << bit;
+    let above = set[word] & !(one | (one - 1));
+    if above != 0 {
+        return Some((word as u32 * 64 + above.trailing_zeros()) as u8);
+    }
+    for step in 1..=4 {
+        let word = (word + step) % 4;
+        if set[word] != 0 {
+            return Some((word as u32 * 64 + set[word].trailing_zeros()) as u8);
+        }
+    }
+    None
+}
