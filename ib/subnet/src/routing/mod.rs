@@ -12,6 +12,7 @@ mod hops;
 mod lash;
 mod layers;
 mod minhop;
+mod torus;
 mod updn;
 
 use crate::graph::Graph;
@@ -274,6 +275,11 @@ pub static ENGINES: &[Engine] = &[
         name: "ftree",
         about: "regular fat trees, free of contention for shift patterns",
         route: ftree::route,
+    },
+    Engine {
+        name: "torus-2qos",
+        about: "tori and meshes of up to three dimensions: two lanes for each of two levels of service",
+        route: torus::route,
     },
     Engine {
         name: "lash",

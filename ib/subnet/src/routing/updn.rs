@@ -1,7 +1,7 @@
 //! UpDown: paths go up towards a root first, then down; never up again, so nothing waits in a circle (papers/000 section II-E).
 //!
-//! On trees the tables are OpenSM's. Elsewhere they differ, on purpose: OpenSM keeps one direction for each switch while it searches, finds paths
-//! that go up again, and gives up on rings, tori and meshes, where its detection of roots finds none.
+//! On small trees the tables are OpenSM's. In large ones it takes all switches for roots, so that its tables are MinHop's; and on other shapes it keeps one direction for each switch while it searches, finds paths
+//! that go up again, or gives up, as on rings, tori and meshes, where its detection of roots finds none.
 //! Roots do not reach each other where nothing above joins them, as with OpenSM: they have no hosts.
 
 use super::hops::{Hops, ranks};
@@ -48,10 +48,14 @@ pub(super) fn given_roots(graph: &Graph, options: &Options) -> Result<Vec<u32>, 
 }
 
 /// Switches from which nearly all end ports are equally far: the top of a fat tree. Empty: there is no top.
+///
+/// In a large tree that is true of all switches, since the end ports near by are few; so of these, those nearest to the end ports on average, give or
+/// take a tenth.
 fn detected_roots(graph: &Graph, hops: &Hops) -> Vec<u32> {
     let hosts = graph.hosts();
     let all: u32 = hosts.iter().sum();
-    let is_root = |&switch: &u32| {
+    let mut roots = Vec::new();
+    for switch in 0..graph.switches().len() as u32 {
         let mut at = [0_u32; 256];
         for (to, &hosts) in (0..).zip(&hosts) {
             if let Some(hops) = hops.between(switch, to) {
@@ -63,9 +67,16 @@ fn detected_roots(graph: &Graph, hops: &Hops) -> Vec<u32> {
                 .filter(|&&count| count * part.1 > all * part.0)
                 .count()
         };
-        over(MOST) == 1 && over(FEW) == 1
-    };
-    (0..graph.switches().len() as u32).filter(is_root).collect()
+        if over(MOST) == 1 && over(FEW) == 1 {
+            let far = (0_u64..)
+                .zip(at)
+                .map(|(hops, count)| hops * u64::from(count));
+            roots.push((switch, far.sum::<u64>()));
+        }
+    }
+    let least = roots.iter().map(|root| root.1).min().unwrap_or(0);
+    roots.retain(|root| root.1 * 10 <= least * 11);
+    roots.into_iter().map(|root| root.0).collect()
 }
 
 /// The switch from which the end ports are nearest, on the whole; the first of several.
