@@ -23,7 +23,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
     if options.roots.is_empty() {
         tree.is_regular()?;
     }
-    let mut tables = Tables::new(graph);
+    let mut tables = ByLid::new(graph);
     let hosts = |leaf: u32| {
         let peers = graph.switches()[leaf as usize].ports.iter();
         (0_u8..).zip(peers).filter_map(|(port, peer)| match *peer {
@@ -40,7 +40,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
         for (port, end) in hosts(leaf) {
             for lid in end.lid..end.lid + (1 << end.lmc) {
                 tree.to(leaf, port, 1, true);
-                tree.write(&mut tables, lid);
+                tables.set(lid, &tree.ports);
             }
         }
         // a host that is missing takes its turn too: shifts stay in step
@@ -51,10 +51,10 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
     for (index, switch) in (0..).zip(graph.switches()) {
         for lid in switch.lid..switch.lid + (1 << switch.lmc) {
             tree.to(index, 0, 0, false);
-            tree.write(&mut tables, lid);
+            tables.set(lid, &tree.ports);
         }
     }
-    Ok(Routing::plain(tables))
+    Ok(Routing::plain(tables.tables(graph)))
 }
 
 fn wrong(why: String) -> RouteError {
@@ -65,16 +65,32 @@ fn wrong(why: String) -> RouteError {
     }
 }
 
-/// All links from a switch to another.
+/// All links from a switch to another. Small: a large tree has tens of thousands, and each destination changes most of them.
 struct Group {
     remote: u32,
-    ports: Vec<Cable>,
+    /// Where the remote switch stands among all places.
+    place: u32,
     /// Routes that lead up through it, kept at the upper end, and that lead down, kept at the lower.
     load: u32,
+    /// Several links: where they are in [`Tree::cables`].
+    cables: u32,
+    /// One link: the port at its remote end, by which packets go to where this end leads.
+    there: u8,
+    /// Who is below the remote switch.
+    below: Below,
+}
+
+/// One link.
+const ALONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Below {
+    Switches,
+    Hosts,
+    Nobody,
 }
 
 struct Cable {
-    /// The port at the remote end: packets to where this end leads leave by it.
     there: u8,
     load: u32,
 }
@@ -92,6 +108,7 @@ struct Node {
 struct Tree<'a> {
     graph: &'a Graph,
     nodes: Vec<Node>,
+    cables: Vec<Vec<Cable>>,
     leaf_rank: u32,
     /// Of the destination that is being routed: for each switch its output, and how far it is.
     ports: Vec<u8>,
@@ -135,7 +152,7 @@ impl<'a> Tree<'a> {
         if leaf_rank as usize >= MOST_RANKS || leaf_rank == 0 {
             return Err(wrong(format!("it has {} ranks, not 2 to 8", leaf_rank + 1)));
         }
-        let mut nodes = Vec::new();
+        let (mut nodes, mut cables): (Vec<Node>, Vec<Vec<Cable>>) = Default::default();
         for (index, switch) in (0_u32..).zip(graph.switches()) {
             let rank = ranks[index as usize].unwrap_or(u32::MAX);
             let has_hosts = hosts[index as usize] > 0;
@@ -159,13 +176,20 @@ impl<'a> Tree<'a> {
                         )));
                     }
                 };
-                let cable = Cable { there, load: 0 };
+                let cable = |there| Cable { there, load: 0 };
                 match groups.iter_mut().find(|group| group.remote == remote) {
-                    Some(group) => group.ports.push(cable),
+                    Some(group) if group.cables == ALONE => {
+                        group.cables = cables.len() as u32;
+                        cables.push(vec![cable(group.there), cable(there)]);
+                    }
+                    Some(group) => cables[group.cables as usize].push(cable(there)),
                     None => groups.push(Group {
                         remote,
-                        ports: vec![cable],
+                        place: 0,
                         load: 0,
+                        cables: ALONE,
+                        there,
+                        below: Below::Switches,
                     }),
                 }
             }
@@ -184,6 +208,7 @@ impl<'a> Tree<'a> {
             ports: vec![NO_PORT; nodes.len()],
             hops: vec![UNSEEN; nodes.len()],
             nodes,
+            cables,
         })
     }
 
@@ -239,6 +264,7 @@ impl<'a> Tree<'a> {
                 *(if down { &mut node.down } else { &mut node.up }) = groups;
             }
         }
+        self.settle();
         leaves.sort_by_key(|&leaf| self.nodes[leaf as usize].place);
         let with_hosts = |leaf: &u32| self.nodes[*leaf as usize].has_hosts;
         let first = leaves.iter().position(with_hosts).unwrap_or(0);
@@ -247,6 +273,37 @@ impl<'a> Tree<'a> {
             return Err(wrong("one switch alone has hosts".into()));
         }
         Ok(leaves[first..=last].to_vec())
+    }
+
+    /// Notes at each group of links what routing needs to know of the switch that they lead to.
+    fn settle(&mut self) {
+        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        order.sort_by_key(|&switch| self.nodes[switch as usize].place);
+        let mut remote = vec![(0, Below::Switches); order.len()];
+        for (place, &switch) in (0_u32..).zip(&order) {
+            let node = &self.nodes[switch as usize];
+            let below = match (node.down.is_empty(), node.has_hosts) {
+                (false, _) => Below::Switches,
+                (true, true) => Below::Hosts,
+                (true, false) => Below::Nobody,
+            };
+            remote[switch as usize] = (place, below);
+        }
+        for node in &mut self.nodes {
+            for group in node.up.iter_mut().chain(&mut node.down) {
+                (group.place, group.below) = remote[group.remote as usize];
+            }
+        }
+    }
+
+    /// The remote port of a group's least loaded link, and that link if it is one of several.
+    fn least(&mut self, group: &Group) -> (u8, Option<&mut Cable>) {
+        let cables = self.cables.get_mut(group.cables as usize);
+        let least = cables.and_then(|cables| cables.iter_mut().min_by_key(|cable| cable.load));
+        match least {
+            Some(cable) => (cable.there, Some(cable)),
+            None => (group.there, None),
+        }
     }
 
     /// All switches of a rank have as many neighbours and links to each.
@@ -276,10 +333,9 @@ impl<'a> Tree<'a> {
             if node.rank != self.leaf_rank && node.down.len() != example.down.len() {
                 return Err(differ("how many switches are below them"));
             }
-            let width = |groups: &[Group]| groups.first().map_or(0, |group| group.ports.len());
-            let odd = |groups: &[Group], like: usize| {
-                groups.iter().any(|group| group.ports.len() != like)
-            };
+            let links = |group: &Group| self.cables.get(group.cables as usize).map_or(1, Vec::len);
+            let width = |groups: &[Group]| groups.first().map_or(0, links);
+            let odd = |groups: &[Group], like| groups.iter().any(|group| links(group) != like);
             if odd(&node.up, width(&example.up)) || odd(&node.down, width(&example.down)) {
                 return Err(differ("their links to each neighbour"));
             }
@@ -296,14 +352,6 @@ impl<'a> Tree<'a> {
         self.ascend(home, u32::MAX, hops, counts);
     }
 
-    fn write(&self, tables: &mut Tables, lid: u32) {
-        for (switch, &port) in (0..).zip(&self.ports) {
-            if port != NO_PORT {
-                tables.set(switch, lid, port);
-            }
-        }
-    }
-
     /// From a switch that reaches the destination: those below it reach it through it, those above it too, each of them by the least loaded link; and so on from there.
     fn ascend(&mut self, here: u32, from: u32, hops: u8, counts: bool) {
         self.descend(here, from, hops);
@@ -313,7 +361,7 @@ impl<'a> Tree<'a> {
         }
         // the order of the other groups decides who is reached through whom
         let mut up = std::mem::take(&mut node.up);
-        self.sort(&mut up);
+        sort(&mut up);
         for (index, group) in up.iter_mut().enumerate() {
             let main = counts && index == 0;
             let known = self.hops[group.remote as usize];
@@ -321,16 +369,15 @@ impl<'a> Tree<'a> {
             if !main && !better {
                 continue;
             }
-            let least = (0..group.ports.len()).min_by_key(|&cable| group.ports[cable].load);
-            let Some(cable) = least.map(|cable| &mut group.ports[cable]) else {
-                continue;
-            };
+            let (there, cable) = self.least(group);
             if main {
                 group.load += 1;
-                cable.load += 1;
+                if let Some(cable) = cable {
+                    cable.load += 1;
+                }
             }
             if better {
-                self.ports[group.remote as usize] = cable.there;
+                self.ports[group.remote as usize] = there;
                 self.hops[group.remote as usize] = hops + 1;
             }
             let remote = group.remote;
@@ -348,7 +395,7 @@ impl<'a> Tree<'a> {
         }
         let mut down = std::mem::take(&mut node.down);
         if std::mem::take(&mut node.stale) {
-            self.sort(&mut down);
+            sort(&mut down);
         }
         let mut stale = false;
         for group in &mut down {
@@ -356,12 +403,18 @@ impl<'a> Tree<'a> {
             if group.remote == from || (known != UNSEEN && hops + 1 >= known) {
                 continue;
             }
-            let least = (0..group.ports.len()).min_by_key(|&cable| group.ports[cable].load);
-            let Some(cable) = least else { continue };
-            self.ports[group.remote as usize] = group.ports[cable].there;
+            let (there, _) = self.least(group);
+            self.ports[group.remote as usize] = there;
             self.hops[group.remote as usize] = hops + 1;
-            if self.descend(group.remote, u32::MAX, hops + 1) {
-                group.ports[cable].load += 1;
+            let goes_on = match group.below {
+                Below::Hosts => true,
+                Below::Nobody => false,
+                Below::Switches => self.descend(group.remote, u32::MAX, hops + 1),
+            };
+            if goes_on {
+                if let (_, Some(cable)) = self.least(group) {
+                    cable.load += 1;
+                }
                 group.load += 1;
                 reached = true;
                 stale = true;
@@ -372,19 +425,49 @@ impl<'a> Tree<'a> {
         node.stale |= stale;
         reached
     }
+}
 
-    /// The least loaded first, of equal ones those that lead to the first place. They are nearly sorted already.
-    fn sort(&self, groups: &mut [Group]) {
-        let key = |group: &Group| (group.load, self.nodes[group.remote as usize].place);
-        for at in 1..groups.len() {
-            let mut at = at;
-            while at > 0
-                && groups[at].load <= groups[at - 1].load
-                && key(&groups[at]) < key(&groups[at - 1])
-            {
-                groups.swap(at, at - 1);
-                at -= 1;
+/// The least loaded first, of equal ones those that lead to the first place. They are nearly sorted already.
+fn sort(groups: &mut [Group]) {
+    for at in 1..groups.len() {
+        let mut at = at;
+        let key = |group: &Group| (group.load, group.place);
+        while at > 0 && key(&groups[at]) < key(&groups[at - 1]) {
+            groups.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
+/// Tables by LID first: a destination's outputs lie side by side. Turned round at the end, in squares that fit the cache.
+struct ByLid {
+    switches: usize,
+    ports: Vec<u8>,
+}
+
+impl ByLid {
+    fn new(graph: &Graph) -> Self {
+        let switches = graph.switches().len();
+        let ports = vec![NO_PORT; switches * (graph.top() as usize + 1)];
+        Self { switches, ports }
+    }
+
+    fn set(&mut self, lid: u32, ports: &[u8]) {
+        self.ports[lid as usize * self.switches..][..self.switches].copy_from_slice(ports);
+    }
+
+    fn tables(&self, graph: &Graph) -> Tables {
+        const SQUARE: usize = 64;
+        let mut tables = Tables::new(graph);
+        let lids = tables.width();
+        for first in (0..lids).step_by(SQUARE) {
+            for switch in 0..self.switches {
+                let row = tables.row_mut(switch as u32);
+                for (lid, port) in row.iter_mut().enumerate().skip(first).take(SQUARE) {
+                    *port = self.ports[lid * self.switches + switch];
+                }
             }
         }
+        tables
     }
 }
