@@ -1,10 +1,14 @@
 //! The command line: every subcommand with its help, and nothing else.
 
+mod fabric;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use fabric::{FabricCommand, MakeArgs, RouteArgs};
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
 #[derive(Parser)]
@@ -202,6 +206,16 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: FaultCommand,
+    },
+    /// Fabrics of switches and hosts: make them, bring them up with the subnet manager, judge their routes
+    #[command(
+        after_help = "Examples:\n  ferriband fabric route torus:4x4:2 --engine lash\n  ferriband fabric route ibnetdiscover.out --engine updn --json\n  \
+        ferriband fabric make fat-tree:18x18x18 -o tree.net"
+    )]
+    Fabric {
+        /// What to do.
+        #[command(subcommand)]
+        command: FabricCommand,
     },
     /// Run the transport in the deterministic simulator, with faults, over many seeds
     Sim(SimArgs),

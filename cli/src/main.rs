@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod domain;
 mod dump;
+mod fabric;
 mod failure;
 mod fault;
 mod floor;
@@ -94,6 +95,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             system,
             json,
         } => verbs::many::command(count, system, json.json),
+        Command::Fabric { command } => fabric::command(&command),
         Command::Sim(args) => sim::command(&args),
         Command::Why(args) => why::command(&args),
         Command::Up(args) => updown::up(&args),

@@ -1,0 +1,67 @@
+//! `ferriband fabric`: fabrics on paper, what a subnet manager makes of them, and what is to be said of its routes.
+//!
+//! Owns: where a fabric comes from (a file, or a shape), and how a result reads. Bringing up is [`bring_up`]'s; routes are `ferriband-subnet`'s.
+
+mod bring_up;
+mod report;
+
+use crate::args::{FabricCommand, MakeArgs};
+use crate::failure::Failure;
+use ferriband_topology::{Topology, generate, netlist};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Longest file that is read.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// `ferriband fabric`.
+pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
+    match command {
+        FabricCommand::Make(args) => make(args),
+        FabricCommand::Route(args) => report::command(args),
+        FabricCommand::Engines(json) => report::engines(json.json),
+    }
+}
+
+/// A fabric by the name of a file, or by a shape.
+fn load(name: &str) -> Result<Topology, Failure> {
+    let path = Path::new(name);
+    if path.exists() {
+        let about = std::fs::metadata(path).map_err(|error| Failure::io("read", name, &error))?;
+        if about.len() > FILE_BYTES {
+            return Err(Failure::new(format!(
+                "{name} has {} bytes; a fabric of 10^5 ports has a tenth of the {FILE_BYTES} that are read",
+                about.len()
+            )));
+        }
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::io("read", name, &error))?;
+        return netlist::parse(&text).map_err(|error| Failure::new(format!("{name}: {error}")));
+    }
+    generate::generate(name).map_err(|error| match error {
+        generate::GenerateError::Unknown(_) => Failure::new(format!(
+            "\"{name}\" is neither a file nor a shape of a fabric"
+        ))
+        .remedy(format!("shapes: {}", generate::FORMS)),
+        error => Failure::new(error.to_string()),
+    })
+}
+
+fn make(args: &MakeArgs) -> Result<ExitCode, Failure> {
+    let text = netlist::write(&load(&args.fabric)?);
+    let done = match &args.output {
+        Some(path) => std::fs::write(path, text),
+        None => std::io::stdout().lock().write_all(text.as_bytes()),
+    };
+    let name = args
+        .output
+        .as_ref()
+        .map_or("standard output".into(), |path| path.display().to_string());
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::from(141)),
+        done => done
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| Failure::io("write", &name, &error)),
+    }
+}

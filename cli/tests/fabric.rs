@@ -1,0 +1,84 @@
+//! `ferriband fabric`, as a user types it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+fn fabric(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ferriband"))
+        .arg("fabric")
+        .args(words)
+        .output()
+        .expect("it can be run")
+}
+
+fn judged(words: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let out = fabric(&[&["route", "--json"], words].concat());
+    let said = serde_json::from_slice(&out.stdout);
+    let why = || String::from_utf8_lossy(&out.stderr).into_owned();
+    (
+        out.status.code(),
+        said.unwrap_or_else(|_| panic!("{words:?}: {}", why())),
+    )
+}
+
+#[test]
+fn shortest_paths_in_a_ring_can_deadlock_and_updown_ones_cannot() {
+    let (status, said) = judged(&["ring:5:2"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(
+        said["deadlock"]
+            .as_str()
+            .map(|text| text.matches("port").count()),
+        Some(5)
+    );
+    let (status, said) = judged(&["ring:5:2", "--engine", "updn"]);
+    assert_eq!((status, &said["good"]), (Some(0), &true.into()));
+    assert_eq!(
+        (&said["host_routes_lost"], &said["hosts"]),
+        (&0.into(), &10.into())
+    );
+    assert_eq!(said["deadlock"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_is_written_is_read_again_with_the_same_result() {
+    let dir = std::env::temp_dir().join(format!("ferriband-fabric-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let file = dir.join("t.net").display().to_string();
+    let tables = dir.join("tables").display().to_string();
+    let made = fabric(&["make", "torus:3x3:1", "-o", &file]);
+    assert_eq!(made.status.code(), Some(0));
+    let (_, mut one) = judged(&["torus:3x3:1", "--engine", "dor"]);
+    let (_, mut other) = judged(&[&file, "--engine", "dor", "--tables", &tables]);
+    for said in [&mut one, &mut other] {
+        said["fabric"] = 0.into();
+        said["bring_up_ns"] = 0.into();
+    }
+    let written = std::fs::read_to_string(&tables).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(one, other);
+    // nine switches, each with a line for each of 18 LIDs
+    assert_eq!(written.matches("Unicast lids [0-18]").count(), 9);
+    assert_eq!(written.lines().count(), 9 * 19);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (words, status, text) in [
+        (&["route", "nothing"][..], 1, "neither a file nor a shape"),
+        (
+            &["route", "ring:5:2", "--engine", "x"],
+            2,
+            "engines: minhop",
+        ),
+        (&["route", "ring:5:2", "--manager", "x"], 2, "no node \"x\""),
+        (&["route", "ring:5:2", "--root", "x"], 2, "neither a switch"),
+        (&["route", "torus:5:2:9"], 1, "torus:5:2:9"),
+    ] {
+        let out = fabric(words);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{words:?}: {said}");
+        assert!(said.contains(text), "{words:?}: {said}");
+    }
+}
