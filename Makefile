@@ -36,7 +36,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-launch soak stress bench bench-mpi interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch soak stress bench bench-mpi interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -72,6 +72,15 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 ranks (pi
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)
 	@FERRIBAND=$(FERRIBAND) scripts/mpi-launch-tests $(LAUNCH) || [ $$? -eq 77 ]
+
+test-mpich: build ## run MPICH's own C tests on Ferriband's MPI, then those built by MPICH's mpicc_abi under both (FOR_MPICH='-d coll')
+	$(need) gcc make python3-venv
+	@FERRIBAND=$(FERRIBAND) scripts/mpich-tests $(FOR_MPICH)
+	@FERRIBAND=$(FERRIBAND) scripts/mpich-tests --abi $(FOR_MPICH) || [ $$? -eq 77 ]
+
+test-apps: build ## run public MPI programs that verify their own results, at 2, 4 and 8 ranks: HPC Challenge, FFTW
+	$(need) gcc make perl libblas-dev
+	@FERRIBAND=$(FERRIBAND) scripts/mpi-apps
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)

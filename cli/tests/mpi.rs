@@ -173,6 +173,8 @@ fn messages_arrive_whole_and_in_order() {
         "sides",
         "topologies",
         "sessions",
+        "threads",
+        "faults",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
@@ -383,6 +385,41 @@ fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
         "the first status that is not zero"
     );
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn the_others_go_on_without_a_rank_that_dies_where_all_have_chosen_so() {
+    let survives = Program::new("survives");
+    for ranks in [3, 5, 8] {
+        let output = survives.run(ranks, &[], &[]);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            format!("survives: {ranks} ranks: ok\n"),
+            "{complained}"
+        );
+        // The dead one's status is the job's.
+        assert_eq!(output.status.code(), Some(137), "{complained}");
+        assert!(
+            complained.contains("was killed by signal 9; the other ranks go on"),
+            "{complained}"
+        );
+        survives.leaves_nobody();
+    }
+}
+
+#[test]
+fn without_memory_a_receive_says_so_and_work_goes_on() {
+    let faults = Program::new("faults");
+    let output = faults.run(2, &[], &["exhausted"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "faults: 2 ranks: ok\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success());
+    faults.leaves_nobody();
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::args::{MpirunArgs, StdinTo};
 use crate::failure::Failure;
 use crate::launch;
 use apps::Apps;
+use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::variable;
 use ranks::{End, Rank, Started};
 use share::Share;
@@ -59,6 +60,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         ranks: Vec::new(),
         ending: None,
         status: 0,
+        lost: 0,
         cause: None,
     };
     let settings = launch::library_settings()?;
@@ -123,6 +125,8 @@ struct Job<'a> {
     ending: Option<Instant>,
     /// The first status that was not zero.
     status: u8,
+    /// Ranks that have died while the others went on.
+    lost: u32,
     /// Why the job was ended, for the person at the terminal.
     cause: Option<String>,
 }
@@ -240,6 +244,14 @@ impl Job<'_> {
                 continue;
             }
             if let Some(cause) = end.is_fatal(life) {
+                if life == Life::Alive && self.goes_on_without(index) {
+                    self.lost += 1;
+                    if self.share.tell_death(index as u32, self.lost).is_ok() {
+                        let cause = cause.unwrap_or_default();
+                        eprintln!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
+                        continue;
+                    }
+                }
                 if let Some(cause) = cause {
                     self.cause = Some(format!("rank {index} {cause}; the other ranks are ended"));
                 }
@@ -247,6 +259,15 @@ impl Job<'_> {
                 self.end(status);
             }
         }
+    }
+
+    /// Whether all ranks that are left have chosen to go on when one dies.
+    fn goes_on_without(&self, dead: usize) -> bool {
+        let left = (0..)
+            .zip(&self.ranks)
+            .filter(|(_, rank)| rank.end.is_none());
+        let mut left = left.filter(|(index, _)| *index != dead).peekable();
+        left.peek().is_some() && left.all(|(index, _)| self.share.survives(index as u32))
     }
 
     /// Asks all ranks to end; those that do not are killed.
@@ -282,8 +303,7 @@ impl StdinTo {
 
 impl End {
     /// Whether the others cannot go on, and what there is to say about it. A rank that aborts has said it itself.
-    fn is_fatal(self, life: ferriband_mpi_proto::segment::Life) -> Option<Option<String>> {
-        use ferriband_mpi_proto::segment::Life;
+    fn is_fatal(self, life: Life) -> Option<Option<String>> {
         match (self, life) {
             (_, Life::Aborted) => Some(None),
             (End::Signal(signal), _) => Some(Some(format!("was killed by signal {signal}"))),

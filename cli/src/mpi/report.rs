@@ -60,6 +60,7 @@ impl Job<'_> {
                     Life::Alive => "not finalized",
                     Life::Finalized => "finalized",
                     Life::Aborted => "aborted",
+                    Life::Dead => "dead",
                 },
             }
         });

@@ -89,14 +89,36 @@ impl Share {
 
     /// Where in its life a rank says it is.
     pub fn life(&self, rank: u32) -> Life {
-        let mut word = [0; 4];
-        match self
-            .segment
-            .read_exact_at(&mut word, self.layout.area(rank) + area::LIFE)
-        {
-            Ok(()) => Life::of(u32::from_ne_bytes(word)),
-            Err(_) => Life::Unborn,
+        self.word(rank, area::LIFE).map_or(Life::Unborn, Life::of)
+    }
+
+    /// Whether a rank goes on when another one has died: it has begun, and no error of MPI_COMM_WORLD ends it.
+    pub fn survives(&self, rank: u32) -> bool {
+        self.life(rank) != Life::Unborn && self.word(rank, area::FATAL) == Some(0)
+    }
+
+    /// Says that a rank has died, for the `number`th time in this job, and wakes all others.
+    pub fn tell_death(&self, rank: u32, number: u32) -> Result<(), Failure> {
+        let write = |rank, field, word: u32| {
+            self.segment
+                .write_all_at(&word.to_ne_bytes(), self.layout.area(rank) + field)
+                .map_err(|error| Failure::io("write to", "the ranks' shared memory", &error))
+        };
+        write(rank, area::LIFE, Life::Dead as u32)?;
+        for (other, bell) in (0..).zip(&self.bells) {
+            write(other, area::LOSSES, number)?;
+            let one = 1_u64;
+            // SAFETY: a local word of eight bytes, as an eventfd takes. It does not block, and one that is full has rung.
+            unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
         }
+        Ok(())
+    }
+
+    fn word(&self, rank: u32, field: u64) -> Option<u32> {
+        let mut word = [0; 4];
+        let at = self.layout.area(rank) + field;
+        self.segment.read_exact_at(&mut word, at).ok()?;
+        Some(u32::from_ne_bytes(word))
     }
 }
 

@@ -7603,19 +7603,19 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer(
     session: Handle,
-    _buffer: *mut c_void,
-    _size: c_int,
+    buffer: *mut c_void,
+    size: c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_attach_buffer".as_ptr()) }
+    unsafe { ferriband_mpi_session_attach_buffer(id(session), buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(
     session: Handle,
-    _buffer: *mut c_void,
-    _size: i64,
+    buffer: *mut c_void,
+    size: i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_attach_buffer_c".as_ptr()) }
+    unsafe { ferriband_mpi_session_attach_buffer(id(session), buffer, size.wide()) }
 }
 
 #[unsafe(no_mangle)]
@@ -7643,19 +7643,27 @@ pub unsafe extern "C" fn PMPI_Session_create_errhandler(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_detach_buffer(
     session: Handle,
-    _buffer_addr: *mut c_void,
-    _size: *mut c_int,
+    buffer_addr: *mut c_void,
+    size: *mut c_int,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_detach_buffer".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code =
+        unsafe { ferriband_mpi_session_detach_buffer(id(session), buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
     session: Handle,
-    _buffer_addr: *mut c_void,
-    _size: *mut i64,
+    buffer_addr: *mut c_void,
+    size: *mut i64,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_detach_buffer_c".as_ptr()) }
+    let mut size = unsafe { OutCount::empty(size) };
+    let code =
+        unsafe { ferriband_mpi_session_detach_buffer(id(session), buffer_addr, size.place()) };
+    unsafe { size.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -7668,7 +7676,7 @@ pub unsafe extern "C" fn PMPI_Session_finalize(session: *mut Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_flush_buffer(session: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_flush_buffer".as_ptr()) }
+    unsafe { ferriband_mpi_session_flush_buffer(id(session)) }
 }
 
 #[unsafe(no_mangle)]
@@ -7732,8 +7740,10 @@ pub unsafe extern "C" fn PMPI_Session_iflush_buffer(
     session: Handle,
     request: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(request, 0x180) };
-    unsafe { ferriband_mpi_unsupported(4, id(session), c"MPI_Session_iflush_buffer".as_ptr()) }
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpi_session_iflush_buffer(id(session), request.place()) };
+    unsafe { request.store() };
+    code
 }
 
 #[unsafe(no_mangle)]

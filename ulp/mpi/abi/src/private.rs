@@ -1371,13 +1371,24 @@ unsafe extern "C" {
         comm: i32,
         status: *mut Status,
     ) -> c_int;
+    pub fn ferriband_mpi_session_attach_buffer(
+        session: i32,
+        buffer: *mut c_void,
+        size: i64,
+    ) -> c_int;
     pub fn ferriband_mpi_session_call_errhandler(session: i32, errorcode: c_int) -> c_int;
     pub fn ferriband_mpi_session_create_errhandler(
         session_errhandler_fn: *const c_void,
         session_errhandler_fn_thunk: *const c_void,
         errhandler: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_session_detach_buffer(
+        session: i32,
+        buffer_addr: *mut c_void,
+        size: *mut i64,
+    ) -> c_int;
     pub fn ferriband_mpi_session_finalize(session: *mut i32) -> c_int;
+    pub fn ferriband_mpi_session_flush_buffer(session: i32) -> c_int;
     pub fn ferriband_mpi_session_get_errhandler(session: i32, errhandler: *mut i32) -> c_int;
     pub fn ferriband_mpi_session_get_info(session: i32, info_used: *mut i32) -> c_int;
     pub fn ferriband_mpi_session_get_nth_pset(
@@ -1397,6 +1408,7 @@ unsafe extern "C" {
         pset_name: *const c_char,
         info: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_session_iflush_buffer(session: i32, request: *mut i32) -> c_int;
     pub fn ferriband_mpi_session_init(info: i32, errhandler: i32, session: *mut i32) -> c_int;
     pub fn ferriband_mpi_session_set_errhandler(session: i32, errhandler: i32) -> c_int;
     pub fn ferriband_mpi_ssend(

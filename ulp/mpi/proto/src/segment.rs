@@ -65,6 +65,8 @@ pub mod area {
     pub const CORES: u64 = 84;
     /// u64, likewise: a number that is the same for ranks that may run on the same cores.
     pub const CORES_ALIKE: u64 = 88;
+    /// u32, written by the launcher: ranks that have died while this one goes on.
+    pub const LOSSES: u64 = 96;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
     /// u32: 1 if the rank's card lies below.
@@ -99,6 +101,8 @@ pub enum Life {
     Finalized = 2,
     /// It has called MPI_Abort, or an error was fatal.
     Aborted = 3,
+    /// It has died, as the launcher says, and the others go on.
+    Dead = 4,
 }
 
 impl Life {
@@ -108,6 +112,7 @@ impl Life {
             1 => Self::Alive,
             2 => Self::Finalized,
             3 => Self::Aborted,
+            4 => Self::Dead,
             _ => Self::Unborn,
         }
     }

@@ -57,6 +57,7 @@ impl Call {
 
     /// Begins to send to `rank`.
     pub fn send(&mut self, guard: &mut Guard, rank: u32, source: Source) -> Outcome {
+        self.check(guard)?;
         let to = guard
             .target(self.comm, self.context & COLLECTIVE != 0, rank, self.tag)
             .ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_RANK))?;
@@ -68,6 +69,7 @@ impl Call {
 
     /// Begins to receive from `rank`.
     pub fn receive(&mut self, guard: &mut Guard, rank: u32, sink: Sink) -> Outcome {
+        self.check(guard)?;
         let request = guard.start_receive(
             self.comm,
             self.context,
@@ -77,6 +79,14 @@ impl Call {
         )?;
         self.requests.push(request);
         Ok(())
+    }
+
+    /// None of those has died that a collective needs.
+    fn check(&self, guard: &Guard) -> Outcome {
+        if self.context & COLLECTIVE == 0 {
+            return Ok(());
+        }
+        guard.check_whole(self.comm)
     }
 
     /// Waits for all that has begun. The first error of a receive, if there is one.

@@ -44,6 +44,10 @@ pub struct Comm {
     pub info: Info,
     /// Who is next to whom, if it was made with that.
     pub topology: Option<Arc<Topology>>,
+    /// Handle of the session that it comes from: whose buffer its messages take if it has none.
+    pub session: Option<i32>,
+    /// One of its ranks has died.
+    pub broken: bool,
     /// The program has freed it: it goes when nothing concerns it any more.
     pub freed: bool,
 }
@@ -85,6 +89,8 @@ impl Comm {
             attributes: Attributes::default(),
             info: Info::default(),
             topology: None,
+            session: None,
+            broken: false,
             freed: false,
         }
     }

@@ -18,6 +18,15 @@ pub enum Group {
     Dense(Arc<Dense>),
 }
 
+/// A group that the program has a handle of.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Who belongs.
+    pub group: Group,
+    /// Handle of the session that it comes from; none for the world's.
+    pub session: Option<i32>,
+}
+
 /// A list of ranks, none of them twice.
 #[derive(Debug)]
 pub struct Dense {

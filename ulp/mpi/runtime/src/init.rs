@@ -136,7 +136,13 @@ pub fn finish(guard: &mut Guard) -> Outcome {
         guard.close_net()?;
     }
     wait_for(guard, |guard| guard.is_drained())?;
-    collective::barrier(guard, WORLD)?;
+    // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
+    if !guard.comms[WORLD].broken
+        && let Err(error) = collective::barrier(guard, WORLD)
+        && !guard.comms[WORLD].broken
+    {
+        return Err(error);
+    }
     if is_last { depart(guard) } else { Ok(()) }
 }
 

@@ -8,6 +8,7 @@ use crate::constants::{
 };
 use crate::errors::{MpiError, Outcome};
 use crate::host::{self, Sink, Source};
+use crate::loss::lost;
 use crate::request::{Request, Work, status};
 use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
 use crate::trace;
@@ -81,6 +82,9 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
+        if self.peers[to.peer as usize].lost {
+            return Err(lost(format!("rank {} of the world has died", to.peer)));
+        }
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -226,6 +230,9 @@ impl Runtime {
             // The answer to "who is that" for those who look at a peer that has died.
             self.requests[request].peer = world;
         }
+        if self.losses != 0 {
+            self.check_hope(request)?;
+        }
         Ok(request)
     }
 
@@ -363,6 +370,15 @@ impl Runtime {
         source: Source,
     ) -> Outcome<bool> {
         if self.peers[peer as usize].outlet.is_none() {
+            if self.peers[peer as usize].lost {
+                return match kind {
+                    Kind::Eager | Kind::Rts => {
+                        Err(lost(format!("rank {peer} of the world has died")))
+                    }
+                    // Answers that nobody waits for.
+                    _ => Ok(true),
+                };
+            }
             if self.peers[peer as usize].by_verbs {
                 return self.post(peer, kind, flags, tag, context, body, source);
             }
@@ -458,7 +474,10 @@ impl Runtime {
         }
         let keeps_copy = !synchronous && source.len() <= OWN_COPY;
         let (content, started) = if keeps_copy {
-            (Content::Bytes(source.to_bytes()), Started::Done)
+            (
+                Content::Bytes(source.to_bytes().ok_or_else(crate::progress::no_memory)?),
+                Started::Done,
+            )
         } else {
             let request = self.add_request(Request::send(
                 Work::Own,

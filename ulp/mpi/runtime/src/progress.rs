@@ -1,6 +1,7 @@
 //! Progress: looks at the channels, hands what has come to its receive, sends what had to wait.
 
-use crate::errors::Outcome;
+use crate::constants::MPI_ERR_NO_MEM;
+use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::{Content, Held, Inbound, Place, Runtime};
 use crate::trace;
@@ -49,7 +50,7 @@ impl Runtime {
 
     /// The same, but with a look at every channel: before the core is given away.
     pub fn progress_all(&mut self) -> Outcome<bool> {
-        let mut did = self.progress()?;
+        let mut did = self.progress()? | self.look_for_losses();
         for inlet in 0..self.inlets.len() as u32 {
             did |= self.look(inlet)?;
         }
@@ -134,6 +135,7 @@ impl Runtime {
                 return Err(self.broken(from));
             };
             let peer = &mut self.peers[from as usize];
+            let before = peer.received;
             if envelope.kind.is_numbered() {
                 // Records are the only path between the ranks of a host, so nothing can have overtaken this one.
                 if envelope.seq != peer.received.wrapping_add(1) {
@@ -146,7 +148,11 @@ impl Runtime {
             }
             let ack = peer.received;
             let body = self.inlets[inlet as usize].inlet.payload(&record);
-            self.take(from, &envelope, body)?;
+            if let Err(error) = self.take(from, &envelope, body) {
+                // The record stays: without memory it is met again when there is some.
+                self.peers[from as usize].received = before;
+                return Err(error);
+            }
             if self.inlets[inlet as usize].inlet.consume(&record, ack)
                 && let Some(host) = &self.host
             {
@@ -193,7 +199,7 @@ impl Runtime {
         let held = Held {
             from,
             tag: envelope.tag,
-            content: Content::Bytes(body.to_bytes()),
+            content: Content::Bytes(body.to_bytes().ok_or_else(no_memory)?),
             seq: envelope.seq,
             synchronous: is_synchronous.then_some(envelope.seq),
         };
@@ -331,6 +337,15 @@ fn write_down(from: u32, envelope: &Envelope, body: Source) {
     let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
     let context = envelope.context;
     trace::came(from, kind, seq, tag, context, &head[..length], body.len());
+}
+
+/// There is no memory for a message that no receive has asked for.
+#[cold]
+pub fn no_memory() -> MpiError {
+    MpiError::with(
+        MPI_ERR_NO_MEM,
+        "for a message that no receive has asked for",
+    )
 }
 
 const _: () = assert!(ENVELOPE == 28);

@@ -5,8 +5,9 @@ use crate::collective::choose::Kept;
 use crate::collective::exec::Execution;
 use crate::comm::{COLLECTIVE, Comm, context, side_context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
+use crate::crew::Crew;
 use crate::errors::{MpiError, Outcome};
-use crate::group::Group;
+use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
 use crate::host::{Host, Inlet, Outlet, Source};
 use crate::net::Net;
@@ -41,7 +42,7 @@ pub struct Runtime {
     /// Derived datatypes.
     pub types: Slab<Type>,
     /// Groups that the program has.
-    pub groups: Slab<Group>,
+    pub groups: Slab<Known>,
     /// Sessions of the program.
     pub sessions: Slab<crate::edge::Session>,
     /// Keys of attributes.
@@ -70,6 +71,10 @@ pub struct Runtime {
     pub spare: u32,
     /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
     pub awaited: u32,
+    /// Deaths that the launcher has told of.
+    pub losses: u32,
+    /// Threads that wait.
+    pub crew: Crew,
     /// It was over since the round began.
     pub satisfied: bool,
     /// Collectives under way.
@@ -123,6 +128,8 @@ pub struct Peer {
     pub by_verbs: bool,
     /// The channel to it.
     pub outlet: Option<Outlet>,
+    /// It has died, and the others go on.
+    pub lost: bool,
     /// Whether who sends to it must fence before looking whether it sleeps.
     pub needs_fence: bool,
     /// The channel from it, as index.
@@ -362,6 +369,8 @@ impl Runtime {
             nothing: 0,
             spare: NOBODY,
             awaited: NOBODY,
+            losses: 0,
+            crew: Crew::default(),
             satisfied: false,
             executions: Vec::new(),
             calls: Calls::new(),
@@ -516,6 +525,7 @@ impl Runtime {
     #[inline]
     pub fn finish(&mut self, request: u32) {
         self.satisfied |= request == self.awaited;
+        self.crew.over(request);
         let entry = &mut self.requests[request];
         entry.done = true;
         if entry.freed || entry.parent != NOBODY {
@@ -534,6 +544,7 @@ impl Runtime {
             .insert(held)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
         self.comms[comm].matching(context).hold(source, tag, index);
+        self.crew.note();
         Ok(())
     }
 }

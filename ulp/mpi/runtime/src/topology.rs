@@ -251,7 +251,7 @@ pub fn balance(nodes: i32, dims: &mut [i32]) -> Outcome {
         };
     }
     let divisors: Vec<i32> = divisors(rest);
-    let mut sides = factors(rest, free, i32::MAX, &divisors).unwrap_or_default();
+    let mut sides = factors(rest, free, &divisors);
     sides.resize(free, 1);
     let places = dims.iter_mut().filter(|length| **length == 0);
     for (place, side) in places.zip(sides) {
@@ -272,29 +272,58 @@ fn divisors(number: i32) -> Vec<i32> {
     list
 }
 
-/// `number` as a product of `count` numbers that do not grow, none above `limit`; the first is the least that there is.
-fn factors(number: i32, count: usize, limit: i32, divisors: &[i32]) -> Option<Vec<i32>> {
-    if count == 1 {
-        return (number <= limit).then(|| vec![number]);
-    }
-    let reaches = |side: i32| {
-        let mut product = 1_i64;
-        for _ in 0..count {
-            product = product.saturating_mul(i64::from(side));
-        }
-        product >= i64::from(number)
+/// The most even way that was found to divide processes among dimensions.
+struct Evenest {
+    /// The longest side less the shortest one, and the shortest one's negative: less is better.
+    score: (i32, i32),
+    sides: Vec<i32>,
+}
+
+/// `number` as a product of `count` numbers that do not grow: with the least difference between first and last, then with the greatest last one.
+fn factors(number: i32, count: usize, divisors: &[i32]) -> Vec<i32> {
+    let mut best = Evenest {
+        score: (i32::MAX, 0),
+        sides: Vec::new(),
     };
-    let sides = divisors
-        .iter()
-        .copied()
-        .filter(|side| number % side == 0 && *side <= limit && reaches(*side));
-    for side in sides {
-        if let Some(mut rest) = factors(number / side, count - 1, side, divisors) {
-            rest.insert(0, side);
-            return Some(rest);
-        }
+    divide(number, count, &mut Vec::new(), divisors, &mut best);
+    best.sides
+}
+
+/// `side` to the power of `count`.
+fn power(side: i32, count: usize) -> i64 {
+    let mut product = 1_i64;
+    for _ in 0..count {
+        product = product.saturating_mul(i64::from(side));
     }
-    None
+    product
+}
+
+fn divide(number: i32, count: usize, sides: &mut Vec<i32>, divisors: &[i32], best: &mut Evenest) {
+    let limit = sides.last().copied().unwrap_or(i32::MAX);
+    if count <= 1 {
+        let score = (sides.first().copied().unwrap_or(number) - number, -number);
+        if number <= limit && score < best.score {
+            let whole = sides.iter().copied().chain([number]).collect();
+            *best = Evenest {
+                score,
+                sides: whole,
+            };
+        }
+        return;
+    }
+    for side in divisors.iter().copied() {
+        if number % side != 0 || side > limit || power(side, count) < i64::from(number) {
+            continue;
+        }
+        // Among the others there is one no longer than all would be if they were the same.
+        let shortest = sides.first().unwrap_or(&side).saturating_sub(best.score.0);
+        if shortest > 0 && power(shortest, count - 1) > i64::from(number / side) {
+            break;
+        }
+        sides.push(side);
+        divide(number / side, count - 1, sides, divisors, best);
+        sides.pop();
+    }
 }
 
 #[cfg(test)]
@@ -311,6 +340,9 @@ mod tests {
             (16, 2, &[4, 4]),
             (24, 3, &[4, 3, 2]),
             (60, 3, &[5, 4, 3]),
+            (7488, 3, &[26, 18, 16]),
+            (5040, 3, &[21, 16, 15]),
+            (1_102_701_600, 6, &[36, 35, 34, 33, 30, 26]),
             (2_147_483_647, 2, &[2_147_483_647, 1]),
             (1 << 30, 10, &[8; 10]),
         ] {

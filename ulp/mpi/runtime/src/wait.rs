@@ -1,6 +1,6 @@
 //! Waiting: polls, then gives the core away, then sleeps until a peer rings.
 
-use crate::constants::MPI_THREAD_MULTIPLE;
+use crate::crew;
 use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::runtime::NOBODY;
@@ -12,6 +12,9 @@ const YIELDS: u32 = 64;
 /// Runs progress until `is_over` says so.
 #[inline(always)]
 pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
+    if guard.is_shared() {
+        return crew::wait(guard, NOBODY, is_over);
+    }
     let mut idle = Idle::default();
     while !is_over(guard) {
         if guard.progress()? {
@@ -26,6 +29,9 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 /// Waits until a request is over.
 #[inline(always)]
 pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
+    if guard.is_shared() {
+        return crew::wait(guard, request, |guard| guard.requests[request].done);
+    }
     guard.awaited = request;
     let outcome = wait_for(guard, |guard| guard.requests[request].done);
     guard.awaited = NOBODY;
@@ -49,18 +55,14 @@ struct Idle {
 impl Idle {
     #[inline]
     fn pass(&mut self, guard: &mut Guard) -> Outcome {
-        let is_shared = guard.settings.threads == MPI_THREAD_MULTIPLE;
         if self.rounds < guard.settings.spins {
             self.rounds += 1;
             if self.rounds.is_multiple_of(64) && self.is_long(guard, POLLS_NET) {
                 self.rounds = guard.settings.spins;
             }
-            if is_shared && self.rounds.is_multiple_of(16) {
-                guard.lend();
-            }
             return Ok(());
         }
-        self.rest(guard, is_shared)
+        self.rest(guard)
     }
 
     /// Whether nothing has come by verbs for so long.
@@ -69,16 +71,12 @@ impl Idle {
     }
 
     #[cold]
-    fn rest(&mut self, guard: &mut Guard, is_shared: bool) -> Outcome {
+    fn rest(&mut self, guard: &mut Guard) -> Outcome {
         if guard.progress_all()? {
             *self = Self::default();
             return Ok(());
         }
         self.yields += 1;
-        if is_shared {
-            // Another thread may complete what this one waits for, and nobody would ring.
-            guard.lend();
-        }
         if self.yields < YIELDS && !self.is_long(guard, RESTS_NET) {
             std::thread::yield_now();
             return Ok(());
@@ -89,8 +87,8 @@ impl Idle {
             return Ok(());
         }
         match &guard.host {
-            Some(host) if !is_shared => host.sleep(&others, timeout_ms, || guard.has_work()),
-            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+            Some(host) => host.sleep(&others, timeout_ms, || guard.has_work()),
+            None => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
         self.yields = 0;
         Ok(())

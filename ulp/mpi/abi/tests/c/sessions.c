@@ -9,6 +9,47 @@ static void handler(MPI_Session *session, int *code, ...)
 	handled++;
 }
 
+/* Buffered messages of a communicator take its own buffer, else its session's. */
+static void buffers(MPI_Session session, MPI_Comm comm)
+{
+	static char room[1000 + MPI_BSEND_OVERHEAD], small[100 + MPI_BSEND_OVERHEAD];
+	char out[1000], in[1000];
+	void *found;
+	int mine, all, length;
+	MPI_Comm child;
+	MPI_Request request;
+
+	CHECK(MPI_Comm_rank(comm, &mine) == MPI_SUCCESS);
+	CHECK(MPI_Comm_size(comm, &all) == MPI_SUCCESS);
+	CHECK(MPI_Session_attach_buffer(session, room, sizeof room) == MPI_SUCCESS);
+	CHECK(class_of(MPI_Session_attach_buffer(session, room, sizeof room)) == MPI_ERR_BUFFER);
+	CHECK(MPI_Comm_dup(comm, &child) == MPI_SUCCESS);
+	memset(out, mine + 1, sizeof out);
+	CHECK(MPI_Bsend(out, sizeof out, MPI_CHAR, (mine + 1) % all, 3, child) == MPI_SUCCESS);
+	memset(out, 0, sizeof out);
+	CHECK(MPI_Recv(in, sizeof in, MPI_CHAR, (mine + all - 1) % all, 3, child, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	CHECK(in[0] == (mine + all - 1) % all + 1 && in[999] == in[0]);
+	CHECK(MPI_Session_flush_buffer(session) == MPI_SUCCESS);
+	CHECK(MPI_Session_iflush_buffer(session, &request) == MPI_SUCCESS);
+	CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	/* A buffer of its own goes before that. */
+	CHECK(MPI_Comm_attach_buffer(child, small, sizeof small) == MPI_SUCCESS);
+	CHECK(MPI_Comm_set_errhandler(child, MPI_ERRORS_RETURN) == MPI_SUCCESS);
+	CHECK(class_of(MPI_Bsend(out, sizeof out, MPI_CHAR, mine, 3, child)) == MPI_ERR_BUFFER);
+	CHECK(MPI_Comm_free(&child) == MPI_SUCCESS);
+	CHECK(MPI_Comm_dup(comm, &child) == MPI_SUCCESS);
+	CHECK(MPI_Bsend(out, sizeof out, MPI_CHAR, mine, 4, child) == MPI_SUCCESS);
+	CHECK(MPI_Recv(in, sizeof in, MPI_CHAR, mine, 4, child, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	CHECK(MPI_Comm_free(&child) == MPI_SUCCESS);
+	CHECK(MPI_Session_detach_buffer(session, &found, &length) == MPI_SUCCESS);
+	CHECK(found == room && length == (int)sizeof room);
+	CHECK(class_of(MPI_Session_detach_buffer(session, &found, &length)) == MPI_ERR_BUFFER);
+	CHECK(MPI_Session_attach_buffer(session, MPI_BUFFER_AUTOMATIC, 0) == MPI_SUCCESS);
+	CHECK(MPI_Bsend(out, sizeof out, MPI_CHAR, mine, 5, comm) == MPI_SUCCESS);
+	CHECK(MPI_Recv(in, sizeof in, MPI_CHAR, mine, 5, comm, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	CHECK(MPI_Session_detach_buffer(session, &found, &length) == MPI_SUCCESS && found == MPI_BUFFER_AUTOMATIC);
+}
+
 /* Everything that a session is good for. */
 static void use(const char *tag)
 {
@@ -50,6 +91,7 @@ static void use(const char *tag)
 	CHECK(MPI_Comm_rank(comm, &mine) == MPI_SUCCESS);
 	CHECK(MPI_Comm_size(comm, &all) == MPI_SUCCESS && all == atoi(value));
 	CHECK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS && sum == all * (all - 1) / 2);
+	buffers(session, comm);
 	CHECK(MPI_Comm_disconnect(&comm) == MPI_SUCCESS);
 	CHECK(MPI_Group_free(&group) == MPI_SUCCESS);
 	CHECK(MPI_Group_from_session_pset(session, "mpi://SELF", &group) == MPI_SUCCESS);

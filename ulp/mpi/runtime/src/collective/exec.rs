@@ -128,6 +128,7 @@ struct Running {
 impl Runtime {
     /// Begins a collective; its request.
     pub fn start_collective(&mut self, comm: u32, prepared: Prepared) -> Outcome<u32> {
+        self.check_whole(comm)?;
         let tag = self.comms[comm].next_collective();
         let request = self.add_request(Request::special(Work::Collective, comm))?;
         self.run_collective(comm, request, tag, prepared)?;
@@ -149,6 +150,7 @@ impl Runtime {
             .and_then(|units| units.checked_mul(prepared.buffers.unit))
             .filter(|bytes| isize::try_from(*bytes).is_ok())
             .ok_or_else(|| MpiError::new(MPI_ERR_NO_MEM))?;
+        let temp = Buffer::try_new(bytes).ok_or_else(no_memory)?;
         let waiting: Vec<u32> = nodes.iter().map(|node| node.predecessors).collect();
         let free = (0..).zip(&waiting).filter(|(_, count)| **count == 0);
         let mut execution = Box::new(Execution {
@@ -156,7 +158,7 @@ impl Runtime {
             context,
             tag,
             request,
-            temp: Buffer::new(bytes),
+            temp,
             ready: free.map(|(node, _)| node).collect(),
             begun: vec![false; nodes.len()],
             running: Vec::new(),
@@ -219,7 +221,7 @@ impl Runtime {
 
     /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
     #[cold]
-    fn give_up(&mut self, execution: Box<Execution>, error: MpiError) -> MpiError {
+    pub fn give_up(&mut self, execution: Box<Execution>, error: MpiError) -> MpiError {
         self.requests[execution.request].status.error = error.class;
         self.finish(execution.request);
         std::mem::forget(execution);
@@ -400,7 +402,8 @@ impl Execution {
         if let Some(whole) = whole {
             return Ok((whole, None));
         }
-        let mut bounce = Buffer::new(parts.iter().map(Source::len).sum());
+        let bytes = parts.iter().map(Source::len).sum();
+        let mut bounce = Buffer::try_new(bytes).ok_or_else(no_memory)?;
         let (all, mut at) = (bounce.sink(), 0);
         for part in &parts {
             part.copy_to(&all.part(at, part.len()));
@@ -422,7 +425,8 @@ impl Execution {
         if let Some(whole) = whole {
             return Ok((whole, None));
         }
-        let mut bounce = Buffer::new(parts.iter().map(Sink::len).sum());
+        let bytes = parts.iter().map(Sink::len).sum();
+        let mut bounce = Buffer::try_new(bytes).ok_or_else(no_memory)?;
         Ok((bounce.sink(), Some(bounce)))
     }
 
@@ -492,6 +496,12 @@ impl Execution {
             .map(|block| block.part(at, length))
             .ok_or_else(broken)
     }
+}
+
+/// There is no memory for what a collective needs on the way.
+#[cold]
+fn no_memory() -> MpiError {
+    MpiError::with(MPI_ERR_NO_MEM, "for a collective")
 }
 
 /// A schedule asks for what is not there.

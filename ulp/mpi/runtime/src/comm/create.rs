@@ -151,6 +151,12 @@ fn is_low(comm: &Comm) -> bool {
 fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) -> Comm {
     let mut comm = Comm::new(context, group, rank);
     comm.errhandler = guard.comms[parent].errhandler;
+    comm.session = guard.comms[parent].session;
+    comm.broken = guard.losses != 0
+        && comm
+            .group
+            .ranks()
+            .any(|rank| guard.peers[rank as usize].lost);
     // It is there as long as the parent has it.
     let _ = process().retain(comm.errhandler, None);
     comm

@@ -887,10 +887,14 @@ const _: unsafe extern "C" fn(
     i32,
     *mut Status,
 ) -> c_int = ferriband_mpi_sendrecv_replace;
+const _: unsafe extern "C" fn(i32, *mut c_void, i64) -> c_int = ferriband_mpi_session_attach_buffer;
 const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_session_call_errhandler;
 const _: unsafe extern "C" fn(*const c_void, *const c_void, *mut i32) -> c_int =
     ferriband_mpi_session_create_errhandler;
+const _: unsafe extern "C" fn(i32, *mut c_void, *mut i64) -> c_int =
+    ferriband_mpi_session_detach_buffer;
 const _: unsafe extern "C" fn(*mut i32) -> c_int = ferriband_mpi_session_finalize;
+const _: unsafe extern "C" fn(i32) -> c_int = ferriband_mpi_session_flush_buffer;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_session_get_errhandler;
 const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_session_get_info;
 const _: unsafe extern "C" fn(i32, i32, c_int, *mut c_int, *mut c_char) -> c_int =
@@ -898,6 +902,7 @@ const _: unsafe extern "C" fn(i32, i32, c_int, *mut c_int, *mut c_char) -> c_int
 const _: unsafe extern "C" fn(i32, i32, *mut c_int) -> c_int = ferriband_mpi_session_get_num_psets;
 const _: unsafe extern "C" fn(i32, *const c_char, *mut i32) -> c_int =
     ferriband_mpi_session_get_pset_info;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_session_iflush_buffer;
 const _: unsafe extern "C" fn(i32, i32, *mut i32) -> c_int = ferriband_mpi_session_init;
 const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_session_set_errhandler;
 const _: unsafe extern "C" fn(*const c_void, i64, i32, c_int, c_int, i32) -> c_int =

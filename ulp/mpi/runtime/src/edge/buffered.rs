@@ -24,7 +24,7 @@ unsafe fn send(
     // SAFETY: the caller's promise.
     let source = unsafe { source(guard, buf, count, datatype) }?;
     match target_of(guard, comm, dest, tag)? {
-        Some(to) => buffered::send(guard, to, source, None),
+        Some(to) => buffered::send(guard, to, source),
         None => Ok(()),
     }
 }
@@ -67,7 +67,12 @@ pub unsafe extern "C" fn ferriband_mpi_ibsend(
 ///
 /// # Safety
 /// The program's buffer, until it is detached.
-unsafe fn attach(guard: &mut Guard, owner: Owner, buffer: *mut c_void, size: i64) -> Outcome {
+pub(super) unsafe fn attach(
+    guard: &mut Guard,
+    owner: Owner,
+    buffer: *mut c_void,
+    size: i64,
+) -> Outcome {
     if buffer.addr() == MPI_BUFFER_AUTOMATIC {
         return guard.attach(owner, None);
     }
@@ -85,7 +90,12 @@ unsafe fn attach(guard: &mut Guard, owner: Owner, buffer: *mut c_void, size: i64
 ///
 /// # Safety
 /// The program's pointers.
-unsafe fn detach(guard: &mut Guard, owner: Owner, place: *mut c_void, size: *mut i64) -> Outcome {
+pub(super) unsafe fn detach(
+    guard: &mut Guard,
+    owner: Owner,
+    place: *mut c_void,
+    size: *mut i64,
+) -> Outcome {
     let found = buffered::detach(guard, owner)?
         .ok_or_else(|| MpiError::with(MPI_ERR_BUFFER, "no buffer is attached"))?;
     let automatic = std::ptr::without_provenance_mut(MPI_BUFFER_AUTOMATIC);
@@ -99,7 +109,7 @@ unsafe fn detach(guard: &mut Guard, owner: Owner, place: *mut c_void, size: *mut
     }
 }
 
-fn iflush(guard: &mut Guard, owner: Owner, request: *mut i32) -> Outcome {
+pub(super) fn iflush(guard: &mut Guard, owner: Owner, request: *mut i32) -> Outcome {
     if request.is_null() {
         return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
     }

@@ -36,9 +36,10 @@ unsafe fn make(
 ) -> c_int {
     on_comm(function, comm, |guard, index| {
         check_place(place)?;
-        let made = body(guard, index)?;
-        // SAFETY: the program's pointer.
-        unsafe { give(guard, made, place) }
+        let made = body(guard, index);
+        // SAFETY: the program's pointer. Where nothing was made it says so, too.
+        unsafe { give(guard, *made.as_ref().unwrap_or(&None), place) }?;
+        made.map(drop)
     })
 }
 
@@ -275,7 +276,7 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_merge(
 /// Makes a communicator without a parent: its error handler is given.
 unsafe fn make_from_groups(
     function: &str,
-    errhandler: i32,
+    (group, errhandler): (i32, i32),
     name: *const c_char,
     info: i32,
     place: *mut i32,
@@ -290,11 +291,12 @@ unsafe fn make_from_groups(
         }
         let hints = process().hints(info)?;
         process().retain(errhandler, Some(Scope::Comm))?;
+        let session = guard.session_of(group);
         let made = body(guard, &name);
         if let Ok(Some(index)) = made {
             let comm = &mut guard.comms[index];
             let inherited = std::mem::replace(&mut comm.errhandler, errhandler);
-            comm.info = hints;
+            (comm.info, comm.session) = (hints, session);
             process().release(inherited);
         } else {
             process().release(errhandler);
@@ -321,7 +323,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_from_group(
     };
     let function = "MPI_Comm_create_from_group";
     // SAFETY: the program's string and pointer.
-    unsafe { make_from_groups(function, errhandler, name, info, newcomm, body) }
+    unsafe { make_from_groups(function, (group, errhandler), name, info, newcomm, body) }
 }
 
 #[unsafe(no_mangle)]
@@ -344,5 +346,14 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_create_from_groups(
     };
     let function = "MPI_Intercomm_create_from_groups";
     // SAFETY: the program's string and pointer.
-    unsafe { make_from_groups(function, errhandler, name, info, newcomm, body) }
+    unsafe {
+        make_from_groups(
+            function,
+            (local_group, errhandler),
+            name,
+            info,
+            newcomm,
+            body,
+        )
+    }
 }

@@ -11,6 +11,7 @@ use crate::comm::Comm;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::process::process;
+use crate::request::buffered;
 use crate::wait::wait_for;
 use std::ffi::{c_char, c_int};
 
@@ -51,9 +52,9 @@ pub unsafe extern "C" fn ferriband_mpi_comm_remote_size(comm: i32, size: *mut c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_group(comm: i32, group: *mut i32) -> c_int {
     on_comm("MPI_Comm_group", comm, |guard, index| {
-        let own = guard.comms[index].group.clone();
+        let (own, session) = (guard.comms[index].group.clone(), guard.comms[index].session);
         // SAFETY: the program's pointer.
-        unsafe { give_group(guard, own, group) }
+        unsafe { give_group(guard, own, session, group) }
     })
 }
 
@@ -61,8 +62,9 @@ pub unsafe extern "C" fn ferriband_mpi_comm_group(comm: i32, group: *mut i32) ->
 pub unsafe extern "C" fn ferriband_mpi_comm_remote_group(comm: i32, group: *mut i32) -> c_int {
     on_comm("MPI_Comm_remote_group", comm, |guard, index| {
         let theirs = remote(&guard.comms[index])?.clone();
+        let session = guard.comms[index].session;
         // SAFETY: the program's pointer.
-        unsafe { give_group(guard, theirs, group) }
+        unsafe { give_group(guard, theirs, session, group) }
     })
 }
 
@@ -130,6 +132,8 @@ unsafe fn end(
             ));
         }
         before(guard, index)?;
+        // Its buffer is the program's again.
+        buffered::detach(guard, buffered::Owner::Comm(index))?;
         let object = Object {
             owner: Owner::Comm,
             handle,

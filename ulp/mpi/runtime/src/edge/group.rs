@@ -5,7 +5,7 @@ use super::state::Guard;
 use super::values::{longs, put};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::group::{Group, expand};
+use crate::group::{Group, Known, expand};
 use crate::runtime::Runtime;
 use std::ffi::c_int;
 
@@ -17,18 +17,24 @@ impl Runtime {
         }
         self.groups
             .index_of(handle)
-            .map(|index| self.groups[index].clone())
+            .map(|index| self.groups[index].group.clone())
             .ok_or_else(|| MpiError::new(MPI_ERR_GROUP))
     }
 
-    /// Keeps a group; its handle.
-    pub fn add_group(&mut self, group: Group) -> Outcome<i32> {
+    /// The session that a group comes from.
+    pub fn session_of(&self, handle: i32) -> Option<i32> {
+        let index = self.groups.index_of(handle)?;
+        self.groups[index].session
+    }
+
+    /// Keeps a group of a session, if it comes from one; its handle.
+    pub fn add_group(&mut self, group: Group, session: Option<i32>) -> Outcome<i32> {
         if group.size() == 0 {
             return Ok(MPI_GROUP_EMPTY);
         }
         let index = self
             .groups
-            .insert(group)
+            .insert(Known { group, session })
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many groups"))?;
         Ok(self.groups.handle(index))
     }
@@ -38,11 +44,16 @@ impl Runtime {
 ///
 /// # Safety
 /// `place` is null or may be written.
-pub(super) unsafe fn give(guard: &mut Guard, group: Group, place: *mut i32) -> Outcome {
+pub(super) unsafe fn give(
+    guard: &mut Guard,
+    group: Group,
+    session: Option<i32>,
+    place: *mut i32,
+) -> Outcome {
     if place.is_null() {
         return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
     }
-    let handle = guard.add_group(group)?;
+    let handle = guard.add_group(group, session)?;
     // SAFETY: the caller's promise.
     unsafe { put(place, handle) }
 }
@@ -140,11 +151,11 @@ unsafe fn choose(
     choice: impl FnOnce(&Group, Vec<c_int>) -> Outcome<Group>,
 ) -> c_int {
     on_self(function, |guard| {
-        let group = guard.group(group)?;
+        let (group, session) = (guard.group(group)?, guard.session_of(group));
         // SAFETY: the program's array and pointer.
         unsafe {
             let ranks = numbers(ranks, count)?;
-            give(guard, choice(&group, ranks)?, place)
+            give(guard, choice(&group, ranks)?, session, place)
         }
     })
 }
@@ -247,8 +258,9 @@ unsafe fn combine(
 ) -> c_int {
     on_self(function, |guard| {
         let group = combine(&guard.group(one)?, &guard.group(other)?);
+        let session = guard.session_of(one).or_else(|| guard.session_of(other));
         // SAFETY: the program's pointer.
-        unsafe { give(guard, group, place) }
+        unsafe { give(guard, group, session, place) }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Messages that are taken out before they are received: MPI_Mprobe and its family.
 
-use super::point::{finish, nobody, status_of};
+use super::point::{finish, is_hopeless, nobody, status_of};
 use super::raise::{on_any, on_comm};
 use super::state::Guard;
 use super::values::*;
@@ -8,6 +8,7 @@ use crate::abi::Status;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Sink;
+use crate::loss::lost;
 use crate::request::Request;
 use crate::runtime::SELF;
 use crate::wait::wait_for;
@@ -57,10 +58,10 @@ pub unsafe extern "C" fn ferriband_mpi_mprobe(
             found = None;
             wait_for(guard, |guard| {
                 found = take(guard, comm, source, tag);
-                found.is_some()
+                found.is_some() || is_hopeless(guard, comm, source)
             })?;
         }
-        let found = found.ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
+        let found = found.ok_or_else(|| lost("whoever is to send it has died".to_owned()))?;
         // SAFETY: the program's pointers.
         unsafe { show(found, message, status) }
     })

@@ -52,7 +52,7 @@ sends! {
     ferriband_mpi_send_init, "MPI_Send_init", Mode::Standard;
     ferriband_mpi_rsend_init, "MPI_Rsend_init", Mode::Standard;
     ferriband_mpi_ssend_init, "MPI_Ssend_init", Mode::Synchronous;
-    ferriband_mpi_bsend_init, "MPI_Bsend_init", Mode::Buffered { session: None };
+    ferriband_mpi_bsend_init, "MPI_Bsend_init", Mode::Buffered;
 }
 
 #[unsafe(no_mangle)]

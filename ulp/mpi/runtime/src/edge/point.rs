@@ -7,6 +7,7 @@ use crate::abi::Status;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Sink;
+use crate::loss::lost;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, status};
 use crate::runtime::Content;
@@ -70,7 +71,10 @@ pub(super) fn over(guard: &mut Guard, started: Started) -> Outcome {
 
 #[cold]
 fn over_at_last(guard: &mut Guard, request: u32) -> Outcome {
-    wait_request(guard, request)?;
+    if let Err(error) = wait_request(guard, request) {
+        guard.let_go(request);
+        return Err(error);
+    }
     let class = guard
         .requests
         .remove(request)
@@ -190,7 +194,10 @@ pub(super) unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut St
     let found = match request {
         None => FROM_NOBODY,
         Some(request) => {
-            wait_request(guard, request)?;
+            if let Err(error) = wait_request(guard, request) {
+                guard.let_go(request);
+                return Err(error);
+            }
             guard
                 .requests
                 .remove(request)
@@ -225,7 +232,10 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
                 None => FROM_NOBODY,
                 Some(source) => {
                     let request = guard.start_waited(comm, source, tag, sink)?;
-                    wait_request(guard, request)?;
+                    if let Err(error) = wait_request(guard, request) {
+                        guard.let_go(request);
+                        return Err(error);
+                    }
                     guard.take_waited(request)
                 }
             };
@@ -283,6 +293,11 @@ pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
     Some(status(rank, message.tag, MPI_SUCCESS, length))
 }
 
+/// Whether no message can come any more that a probe looks for.
+pub(super) fn is_hopeless(guard: &Guard, comm: u32, source: matching::Source) -> bool {
+    guard.losses != 0 && guard.is_hopeless(comm, 0, source)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_probe(
     source: c_int,
@@ -297,8 +312,11 @@ pub unsafe extern "C" fn ferriband_mpi_probe(
             found = None;
             wait_for(guard, |guard| {
                 found = look(guard, comm, source, tag);
-                found.is_some()
+                found.is_some() || is_hopeless(guard, comm, source)
             })?;
+            if found.is_none() {
+                return Err(lost("whoever is to send it has died".to_owned()));
+            }
         }
         if let Some(found) = found {
             // SAFETY: the program's pointer.

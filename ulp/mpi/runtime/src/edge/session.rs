@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::init;
 use crate::process::{Scope, process};
+use crate::request::buffered::{self, Owner};
 use crate::runtime::{SELF, WORLD};
 use crate::trace;
 use std::ffi::{c_char, c_int};
@@ -27,18 +28,19 @@ pub struct Session {
 /// The process sets that there are.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
+/// Levels of thread support, by name.
+const LEVELS: [(&str, i32); 4] = [
+    ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
+    ("MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED),
+    ("MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED),
+    ("MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE),
+];
+
 /// The level of thread support that a session asks for; a single thread if it does not.
-fn level(info: &Info) -> Outcome<(i32, &'static str)> {
-    let levels = [
-        ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
-        ("MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED),
-        ("MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED),
-        ("MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE),
-    ];
-    let wanted = info.get("thread_level")?.unwrap_or(levels[0].0);
-    let found = levels.iter().find(|(name, _)| *name == wanted);
-    let (name, level) = found.unwrap_or(&levels[0]);
-    Ok((*level, name))
+fn level(info: &Info) -> Outcome<i32> {
+    let wanted = info.get("thread_level")?.unwrap_or(LEVELS[0].0);
+    let found = LEVELS.iter().find(|(name, _)| *name == wanted);
+    Ok(found.unwrap_or(&LEVELS[0]).1)
 }
 
 /// The runtime is there, for as many threads as are asked for.
@@ -69,11 +71,15 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let hints = process().hints(info)?;
-        let (threads, name) = level(&hints)?;
+        let threads = level(&hints)?;
         process().retain(errhandler, Some(Scope::Session))?;
-        let mut own = Info::default();
-        own.set("thread_level", name)?;
         let mut guard = begin("MPI_Session_init", threads);
+        // What others have asked for holds for all.
+        let provided = LEVELS
+            .iter()
+            .find(|(_, level)| *level == guard.settings.threads);
+        let mut own = Info::default();
+        own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
         let index = guard
             .sessions
             .insert(Session {
@@ -96,6 +102,8 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
         unsafe { session.read() }
     };
     on_session("MPI_Session_finalize", handle, |guard, index| {
+        // Its messages are waited for; the buffer is the program's again.
+        buffered::detach(guard, Owner::Session(handle))?;
         if let Some(ended) = guard.sessions.remove(index) {
             process().release(ended.errhandler);
         }
@@ -109,7 +117,11 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
 }
 
 /// A call about the session that `handle` names.
-fn on_session(function: &str, handle: i32, body: impl FnOnce(&mut Guard, u32) -> Outcome) -> c_int {
+pub(super) fn on_session(
+    function: &str,
+    handle: i32,
+    body: impl FnOnce(&mut Guard, u32) -> Outcome,
+) -> c_int {
     let _span = trace::span(function);
     let Some(mut guard) = enter() else {
         return outside(function);
@@ -221,7 +233,7 @@ pub unsafe extern "C" fn ferriband_mpi_group_from_session_pset(
         // SAFETY: the program's string and pointer.
         unsafe {
             let members = members(guard, &text(name)?)?;
-            give_group(guard, members, group)
+            give_group(guard, members, Some(session), group)
         }
     })
 }

@@ -1,5 +1,6 @@
 //! The one runtime of the process, and the lock that threads take.
 
+use super::lock::{is_wanted, lock, step_back, unlock};
 use crate::host::Layout;
 use crate::runtime::Runtime;
 use std::ops::{Deref, DerefMut};
@@ -12,10 +13,6 @@ static KEPT: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 static PHASE: AtomicU8 = AtomicU8::new(0);
 /// Whether calls may come from several threads at once.
 static SHARED: AtomicBool = AtomicBool::new(false);
-static LOCK: AtomicBool = AtomicBool::new(false);
-
-/// Tries before a thread that wants the lock gives its core away.
-const TRIES: u32 = 100;
 
 /// Between MPI_Init and MPI_Finalize, before, or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +104,7 @@ impl Guard {
     /// Runs what is not the runtime's, which may call MPI again.
     pub fn outside<T>(&mut self, body: impl FnOnce() -> T) -> T {
         if self.shared {
-            unlock();
+            self.leave();
         }
         let value = body();
         if self.shared {
@@ -116,13 +113,31 @@ impl Guard {
         value
     }
 
-    /// Lets other threads in for a moment.
+    /// Lets other threads in that want it, and tells those that wait what has happened.
+    #[inline]
     pub fn lend(&mut self) {
         if self.shared {
-            unlock();
-            std::thread::yield_now();
-            lock();
+            if self.crew.has_news() {
+                self.tell();
+            }
+            if is_wanted() {
+                step_back();
+            }
         }
+    }
+
+    /// Whether other threads may be in or wait.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    #[inline]
+    fn leave(&mut self) {
+        if self.crew.has_news() {
+            self.tell();
+        }
+        unlock();
     }
 }
 
@@ -130,7 +145,7 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         if self.shared {
-            unlock();
+            self.leave();
         }
     }
 }
@@ -151,23 +166,4 @@ impl DerefMut for Guard {
         // SAFETY: as above.
         unsafe { &mut *self.runtime }
     }
-}
-
-fn lock() {
-    let mut tries = 0;
-    while LOCK
-        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
-        tries += 1;
-        if tries < TRIES {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-    }
-}
-
-fn unlock() {
-    LOCK.store(false, Ordering::Release);
 }

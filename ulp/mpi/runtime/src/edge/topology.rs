@@ -83,10 +83,14 @@ unsafe fn make(
         if guard.comms[index].remote.is_some() {
             return Err(MpiError::with(MPI_ERR_COMM, "it is an inter-communicator"));
         }
-        let made = body(guard, index)?;
-        let handle = made.map_or(MPI_COMM_NULL, |made| guard.comm_handle(made));
-        // SAFETY: the program's pointer.
-        unsafe { put(place, handle) }
+        let made = body(guard, index);
+        let handle = match made {
+            Ok(Some(made)) => guard.comm_handle(made),
+            _ => MPI_COMM_NULL,
+        };
+        // SAFETY: the program's pointer. Where nothing was made it says so, too.
+        unsafe { put(place, handle) }?;
+        made.map(drop)
     })
 }
 

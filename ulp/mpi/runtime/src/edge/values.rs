@@ -72,7 +72,7 @@ pub unsafe fn source(
             });
         };
         let length = product(count, size)?;
-        if buffer.is_null() && length != 0 {
+        if is_no_buffer(buffer) && length != 0 {
             return Err(MpiError::new(MPI_ERR_BUFFER));
         }
         Ok(Source::new(buffer.cast(), length))
@@ -94,7 +94,7 @@ pub unsafe fn sink(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32
             });
         };
         let length = product(count, size)?;
-        if buffer.is_null() && length != 0 {
+        if is_no_buffer(buffer) && length != 0 {
             return Err(MpiError::new(MPI_ERR_BUFFER));
         }
         Ok(Sink::new(buffer.cast(), length))
@@ -120,7 +120,7 @@ fn derived(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Out
     let first = run.unwrap_or_else(|| view.span()).offset;
     let at = buffer.cast::<u8>().wrapping_offset(first as isize);
     // A null pointer is MPI_BOTTOM: the displacements are addresses then.
-    if buffer.is_null() && at.addr() < FIRST_PAGE && view.size() != 0 {
+    if is_no_buffer(buffer) && at.addr() < FIRST_PAGE && view.size() != 0 {
         return Err(MpiError::new(MPI_ERR_BUFFER));
     }
     if let Some(run) = run {
@@ -134,6 +134,12 @@ fn derived(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Out
     let layout = Arc::new(Layout::new(view, buffer.expose_provenance()));
     guard.keep(Arc::clone(&layout));
     Ok(Place::LaidOut(layout))
+}
+
+/// Whether nothing lies there: a null pointer, or MPI_IN_PLACE where there is no place to be in.
+#[inline]
+fn is_no_buffer(buffer: *const c_void) -> bool {
+    buffer.addr() <= MPI_IN_PLACE
 }
 
 /// Whether the buffer is MPI_IN_PLACE.

@@ -49,22 +49,9 @@ impl Bells {
         }
     }
 
-    /// Waits until somebody has rung for `rank`, or one of `others` can be read.
-    pub(super) fn wait(&self, rank: u32, others: &[libc::c_int], timeout_ms: libc::c_int) {
-        let Some(fd) = self.fds.get(rank as usize) else {
-            return;
-        };
-        let nobody = libc::pollfd {
-            fd: -1,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut polls = [nobody; 4];
-        for (poll, fd) in polls.iter_mut().zip([fd].into_iter().chain(others)) {
-            poll.fd = *fd;
-        }
-        // SAFETY: a local array of that length. An interruption is a wake-up like any other.
-        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) };
+    /// What is rung for `rank`.
+    pub(super) fn of(&self, rank: u32) -> libc::c_int {
+        self.fds.get(rank as usize).copied().unwrap_or(-1)
     }
 
     /// Takes what has been rung for `rank`. The descriptors do not block.
@@ -75,6 +62,21 @@ impl Bells {
             unsafe { libc::read(*fd, (&raw mut count).cast(), 8) };
         }
     }
+}
+
+/// Waits until a bell has rung, or one of `others` can be read, `timeout_ms` at most (-1: without end).
+pub fn listen(bell: libc::c_int, others: &[libc::c_int], timeout_ms: libc::c_int) {
+    let nobody = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls = [nobody; 4];
+    for (poll, fd) in polls.iter_mut().zip([&bell].into_iter().chain(others)) {
+        poll.fd = *fd;
+    }
+    // SAFETY: a local array of that length. An interruption is a wake-up like any other.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) };
 }
 
 fn membarrier(command: libc::c_int) -> bool {

@@ -110,11 +110,11 @@ impl Source {
         }
     }
 
-    /// Copies all of it.
-    pub fn to_bytes(&self) -> Box<[u8]> {
-        let mut bytes = vec![0_u8; self.length].into_boxed_slice();
+    /// Copies all of it, if there is memory.
+    pub fn to_bytes(&self) -> Option<Box<[u8]>> {
+        let mut bytes = zeroed(self.length)?;
         self.read(0, bytes.as_mut_ptr(), self.length);
-        bytes
+        Some(bytes)
     }
 
     /// Copies as much as `to` takes to it.
@@ -281,9 +281,14 @@ impl Sink {
 pub struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// Of `length` bytes.
+    /// Of `length` bytes, for what is small.
     pub fn new(length: usize) -> Self {
         Self(vec![0; length].into_boxed_slice())
+    }
+
+    /// Of `length` bytes, if there is memory.
+    pub fn try_new(length: usize) -> Option<Self> {
+        zeroed(length).map(Self)
     }
 
     /// All of it, to receive into. The buffer must outlive the receive.
@@ -380,6 +385,21 @@ fn share(layout: NonNull<Layout>) -> Arc<Layout> {
 
 /// Bytes of a copy between two streams at a time: they stay in the nearest cache.
 const CHUNK: usize = 1 << 13;
+
+/// So many bytes of memory, if there are.
+fn zeroed(length: usize) -> Option<Box<[u8]>> {
+    if length == 0 {
+        return Some(Box::default());
+    }
+    let layout = std::alloc::Layout::array::<u8>(length).ok()?;
+    // SAFETY: the layout is not empty.
+    let at = unsafe { std::alloc::alloc_zeroed(layout) };
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: allocated with the layout of a boxed slice of this length; zeros are bytes.
+    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, length)) })
+}
 
 #[cfg(test)]
 mod tests {

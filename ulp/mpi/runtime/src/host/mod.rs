@@ -12,7 +12,7 @@ mod memory;
 mod segment;
 pub mod tape;
 
-pub use bell::Bells;
+pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet};
 pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer};
@@ -139,6 +139,16 @@ impl Host {
         Life::of(self.word(rank, area::LIFE).load(Ordering::SeqCst)) == Life::Finalized
     }
 
+    /// How many ranks have died while this one goes on, as the launcher says.
+    pub fn losses(&self) -> u32 {
+        self.own(area::LOSSES).load(Ordering::Acquire)
+    }
+
+    /// Whether the launcher says that `rank` has died.
+    pub fn is_dead(&self, rank: u32) -> bool {
+        Life::of(self.word(rank, area::LIFE).load(Ordering::Acquire)) == Life::Dead
+    }
+
     /// Leaves this rank's card for the others.
     pub fn set_card(&self, card: &Card) {
         self.write_card(self.me, card);
@@ -248,14 +258,32 @@ impl Host {
     /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
     /// rank sleeps.
     pub fn sleep(&self, others: &[RawFd], timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
-        let asleep = self.own(area::ASLEEP);
-        asleep.store(1, Ordering::SeqCst);
-        self.bells.barrier();
-        if !is_needless() {
-            self.bells.wait(self.me, others, timeout_ms);
+        if self.lie_down(is_needless) {
+            listen(self.bell(), others, timeout_ms);
+            self.get_up();
         }
-        asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
+    pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
+        self.own(area::ASLEEP).store(1, Ordering::SeqCst);
+        self.bells.barrier();
+        if is_needless() {
+            self.get_up();
+            return false;
+        }
+        true
+    }
+
+    /// The last part of [`Host::sleep`].
+    pub fn get_up(&self) {
+        self.own(area::ASLEEP).store(0, Ordering::SeqCst);
         self.bells.quiet(self.me);
+    }
+
+    /// What is rung for this rank.
+    pub fn bell(&self) -> RawFd {
+        self.bells.of(self.me)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! Each message has a place in the buffer until it has gone; a place costs MPI_BSEND_OVERHEAD besides its bytes, as the standard lets programs
 //! reckon, though nothing is stored there. MPI_BUFFER_AUTOMATIC: the copies lie in memory of the runtime's own.
 
-use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
+use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER, MPI_ERR_NO_MEM};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
@@ -71,7 +71,8 @@ impl Runtime {
     }
 
     /// The number of the buffer that messages of a communicator take: its own, its session's, or the process's.
-    fn buffer_for(&mut self, comm: u32, session: Option<i32>) -> Outcome<u32> {
+    fn buffer_for(&mut self, comm: u32) -> Outcome<u32> {
+        let session = self.comms[comm].session;
         let owners = [
             Some(Owner::Comm(comm)),
             session.map(Owner::Session),
@@ -118,7 +119,9 @@ impl Runtime {
         let (copy, memory) = match one.room {
             Some(room) => (room.part(at, source.len()), None),
             None => {
-                let mut memory = Buffer::new(source.len());
+                let text = "for a buffered message";
+                let mut memory = Buffer::try_new(source.len())
+                    .ok_or_else(|| MpiError::with(MPI_ERR_NO_MEM, text))?;
                 (memory.sink(), Some(memory))
             }
         };
@@ -181,8 +184,8 @@ impl Runtime {
 }
 
 /// Sends a copy of `source`; waits for room as long as messages are going out.
-pub fn send(guard: &mut Guard, to: Target, source: Source, session: Option<i32>) -> Outcome {
-    let buffer = guard.buffer_for(to.comm, session)?;
+pub fn send(guard: &mut Guard, to: Target, source: Source) -> Outcome {
+    let buffer = guard.buffer_for(to.comm)?;
     if guard.send_copy(buffer, to, source)? {
         return Ok(());
     }

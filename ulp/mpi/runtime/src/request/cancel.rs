@@ -67,6 +67,17 @@ impl Runtime {
         }
     }
 
+    /// A call has failed that waited for this request of its own: nothing is to come to the program's memory any more.
+    #[cold]
+    pub fn let_go(&mut self, request: u32) {
+        let _ = self.cancel(request);
+        if self.requests[request].done {
+            self.requests.remove(request);
+        } else {
+            self.requests[request].freed = true;
+        }
+    }
+
     fn cancelled(&mut self, request: u32) {
         self.withdraw(request);
         self.requests[request].status.cancelled = 1;

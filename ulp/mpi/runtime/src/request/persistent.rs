@@ -20,10 +20,7 @@ pub enum Mode {
     /// Over when it has met its receive.
     Synchronous,
     /// Over at once: a copy is sent.
-    Buffered {
-        /// The session that the communicator comes from.
-        session: Option<i32>,
-    },
+    Buffered,
 }
 
 /// What a persistent request does between MPI_Start and its end.
@@ -145,8 +142,8 @@ fn begin(guard: &mut Guard, request: u32) -> Outcome {
         Bound::Send { to, source, mode } => {
             let (to, source) = (*to, *source);
             let started = match *mode {
-                Mode::Buffered { session } => {
-                    buffered::send(guard, to, source, session)?;
+                Mode::Buffered => {
+                    buffered::send(guard, to, source)?;
                     Started::Done
                 }
                 mode => guard.start_send(to, source, mode == Mode::Synchronous)?,

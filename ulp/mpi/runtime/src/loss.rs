@@ -1,0 +1,136 @@
+//! Ranks that have died while the others go on: the launcher says so where every survivor has chosen that errors of MPI_COMM_WORLD are no end.
+//!
+//! What names such a rank ends with MPI_ERR_PROC_ABORTED: messages from it and to it, receives from anybody where it belongs, and all collectives of
+//! a communicator that contains it, for no survivor can know how far the others have come. Messages that it has sent before are received as usual.
+//! Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
+
+use crate::comm::{COLLECTIVE, Comm};
+use crate::constants::MPI_ERR_PROC_ABORTED;
+use crate::errors::{MpiError, Outcome};
+use crate::request::Work;
+use crate::runtime::Runtime;
+use ferriband_mpi_proto::matching;
+
+/// The error of what names a rank that has died.
+#[cold]
+pub fn lost(text: String) -> MpiError {
+    MpiError::with(MPI_ERR_PROC_ABORTED, text)
+}
+
+/// Whether a rank of the world belongs to a communicator, on either side.
+fn contains(comm: &Comm, world: u32) -> bool {
+    comm.rank_of(COLLECTIVE, world).is_some()
+}
+
+impl Runtime {
+    /// Looks whether the launcher has told of deaths. True if so.
+    pub fn look_for_losses(&mut self) -> bool {
+        let told = self.host.as_ref().map_or(0, crate::host::Host::losses);
+        if told == self.losses {
+            return false;
+        }
+        self.losses = told;
+        for rank in 0..self.peers.len() as u32 {
+            let is_dead = self.host.as_ref().is_some_and(|host| host.is_dead(rank));
+            if is_dead && !self.peers[rank as usize].lost {
+                self.lose(rank);
+            }
+        }
+        true
+    }
+
+    /// A rank has died.
+    fn lose(&mut self, rank: u32) {
+        let peer = &mut self.peers[rank as usize];
+        peer.lost = true;
+        peer.outlet = None;
+        peer.fifo.clear();
+        peer.synchronous.clear();
+        peer.recalled.clear();
+        self.stalled.retain(|stalled| *stalled != rank);
+        for comm in self.comms.iter_mut() {
+            comm.broken |= contains(comm, rank);
+        }
+        let ended: Vec<u32> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| !request.done)
+            .filter(|(_, request)| self.comms.get(request.comm).is_some())
+            .filter(|(_, request)| {
+                let broken = self.comms[request.comm].broken;
+                match request.work {
+                    Work::Receive if request.context & COLLECTIVE != 0 => broken,
+                    Work::Receive => match request.asks {
+                        matching::Source::Any => broken,
+                        matching::Source::Rank(_) => request.peer == rank,
+                    },
+                    Work::Rendezvous if request.context & COLLECTIVE != 0 => broken,
+                    Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
+                    Work::Pieces { .. } | Work::Moving { .. } => request.peer == rank,
+                    _ => false,
+                }
+            })
+            .map(|(index, _)| index)
+            .collect();
+        for request in ended {
+            self.fail(request);
+        }
+        let (over, left) = std::mem::take(&mut self.executions)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| self.comms[one.comm].broken);
+        self.executions = left;
+        for execution in over {
+            let error = lost(format!("rank {rank} has died"));
+            self.give_up(execution, error);
+        }
+        self.crew.note();
+    }
+
+    /// Ends a request that can never be over.
+    fn fail(&mut self, request: u32) {
+        let entry = &self.requests[request];
+        if entry.work == Work::Receive {
+            let (comm, context, asks) = (entry.comm, entry.context, entry.asks);
+            self.comms[comm].matching(context).cancel(asks, request);
+        }
+        self.withdraw(request);
+        self.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        self.finish(request);
+    }
+
+    /// Whether a receive from `source` can only be met by what is here already.
+    #[cold]
+    pub fn is_hopeless(&self, comm: u32, context: u64, source: matching::Source) -> bool {
+        let entry = &self.comms[comm];
+        match source {
+            _ if context & COLLECTIVE != 0 => entry.broken,
+            matching::Source::Any => entry.broken,
+            matching::Source::Rank(rank) => entry
+                .world_of(context, rank)
+                .and_then(|world| self.peers.get(world as usize))
+                .is_some_and(|peer| peer.lost),
+        }
+    }
+
+    /// A receive has found no message: none will come if who is asked has died.
+    #[cold]
+    pub fn check_hope(&mut self, request: u32) -> Outcome {
+        let entry = &self.requests[request];
+        let (comm, context, asks) = (entry.comm, entry.context, entry.asks);
+        if entry.done || entry.work != Work::Receive || !self.is_hopeless(comm, context, asks) {
+            return Ok(());
+        }
+        self.comms[comm].matching(context).cancel(asks, request);
+        self.requests.remove(request);
+        Err(lost("whoever is to send it has died".to_owned()))
+    }
+
+    /// A collective of a communicator cannot be begun where a rank has died.
+    #[inline]
+    pub fn check_whole(&self, comm: u32) -> Outcome {
+        if self.comms[comm].broken {
+            return Err(lost("a rank of the communicator has died".to_owned()));
+        }
+        Ok(())
+    }
+}
