@@ -142,6 +142,8 @@ struct Port {
     due: u16,
     /// When the wire from here is free.
     wire_free: Time,
+    /// The first of what its buffer frees and has not told yet.
+    frees_at: Time,
     /// The event that will ask this port's machine for a packet.
     wake: Time,
     /// From a packet's first bit at the other end to the decision about its header here.
@@ -241,6 +243,10 @@ pub struct Net {
     random: Random,
     /// Packets are lost, or buffers are larger than the window: the order of what comes and what is told matters.
     strict: bool,
+    /// What an adapter takes may be taken before its time: nothing depends on the order.
+    ahead: bool,
+    /// Until when it runs.
+    end: Time,
     by_lid: Vec<u32>,
     delivered: Vec<Vec<FlowCount>>,
     latencies: Latencies,
@@ -307,6 +313,8 @@ impl Net {
             errors: Vec::new(),
             random: Random::new(settings.seed, 1),
             strict: settings.buffer_blocks > crate::credit::WINDOW,
+            ahead: false,
+            end: Time::ZERO,
             by_lid: Vec::new(),
             delivered: Vec::new(),
             latencies: Latencies::default(),
@@ -315,6 +323,7 @@ impl Net {
             lost: 0,
         };
         let peers = net.join(plan, count as usize)?;
+        net.ahead = !net.strict && settings.credits == Credits::Lazy;
         net.make_machines(plan, &peers)?;
         net.make_links(plan, &peers);
         Ok(net)
@@ -429,6 +438,7 @@ impl Net {
                     starving: false,
                     due: 0,
                     wire_free: Time::ZERO,
+                    frees_at: Time::NEVER,
                     wake: Time::NEVER,
                     header_delay: latency + header_time,
                     flow_delay: latency + flow_time,
@@ -577,6 +587,7 @@ impl Net {
 
     /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
     pub fn run_until(&mut self, end: Time) -> bool {
+        self.end = end;
         loop {
             match self.queue.next_time() {
                 None => {
@@ -653,26 +664,13 @@ impl Net {
                 return;
             }
         }
-        let own = &self.ports[port];
-        let tail = header_at.since(own.header_time)
-            + self.rates[port].wire_time(frame.length_bytes.into());
-        match own.machine {
+        let (machine, number) = (self.ports[port].machine, self.ports[port].number);
+        match machine {
             Machine::Adapter(index) => {
                 self.wires[port].pop_front();
-                let delivery = self.adapters[index as usize].arrives(now, &frame);
-                if credited {
-                    self.frees(port, tail, frame.vl, frame.blocks());
-                }
-                if !delivery.notification {
-                    self.deliver(&frame, delivery.flow, tail.since(delivery.birth));
-                }
-                if delivery.poke {
-                    let at = self.adapters[index as usize].wakes_at();
-                    self.wake(port, at.max(now));
-                }
+                self.taken(port, index, &frame, header_at);
             }
             Machine::Switch(index) => {
-                let number = own.number;
                 let switch = &mut self.switches[index as usize];
                 match switch.arrives(now, header_at, number, frame) {
                     Arrival::Later(at) => self.queue.push(at, ARRIVE << 32 | port as u64),
@@ -683,11 +681,36 @@ impl Net {
                     Arrival::Dropped => {
                         self.wires[port].pop_front();
                         if credited {
+                            let tail = self.tail(port, &frame, header_at);
                             self.frees(port, tail, frame.vl, frame.blocks());
                         }
                     }
                 }
             }
+        }
+    }
+
+    /// When a packet's last bit comes.
+    #[inline]
+    fn tail(&self, port: usize, frame: &Frame, header_at: Time) -> Time {
+        header_at.since(self.ports[port].header_time)
+            + self.rates[port].wire_time(frame.length_bytes.into())
+    }
+
+    /// An adapter takes a packet.
+    #[inline]
+    fn taken(&mut self, port: usize, adapter: u32, frame: &Frame, header_at: Time) {
+        let tail = self.tail(port, frame, header_at);
+        let delivery = self.adapters[adapter as usize].arrives(header_at, frame);
+        if frame.kind == FrameKind::Data {
+            self.frees(port, tail, frame.vl, frame.blocks());
+        }
+        if !delivery.notification {
+            self.deliver(frame, delivery.flow, tail.since(delivery.birth));
+        }
+        if delivery.poke {
+            let at = self.adapters[adapter as usize].wakes_at();
+            self.wake(port, at.max(self.now));
         }
     }
 
@@ -728,8 +751,10 @@ impl Net {
         match self.settings.credits {
             Credits::Lazy => {
                 self.settle(port, self.now);
-                self.settle(peer as usize, self.now);
-                self.absorb(port, self.now);
+                if self.strict || self.is_short(port) {
+                    self.settle(peer as usize, self.now);
+                    self.absorb(port, self.now);
+                }
             }
             Credits::Packets => self.tell_all(port),
         }
@@ -794,8 +819,24 @@ impl Net {
         own.starving = false;
         let peer = own.peer as usize;
         let header_at = departure.start + self.ports[peer].header_delay;
-        self.wires[peer].push_back((frame, header_at));
-        self.queue.push(header_at, ARRIVE << 32 | peer as u64);
+        match self.ports[peer].machine {
+            // It takes whatever comes: nothing needs to happen at the time, unless it is told something.
+            Machine::Adapter(index)
+                if self.ahead && header_at <= self.end && !frame.fecn && !frame.becn =>
+            {
+                self.hops += 1;
+                let lane = peer * self.data_vls + usize::from(frame.vl);
+                if frame.kind != FrameKind::Data
+                    || self.lanes[lane].receiver.received(frame.blocks())
+                {
+                    self.taken(peer, index, &frame, header_at);
+                }
+            }
+            _ => {
+                self.wires[peer].push_back((frame, header_at));
+                self.queue.push(header_at, ARRIVE << 32 | peer as u64);
+            }
+        }
         if let Some(release) = departure.release {
             let from = base + usize::from(release.port);
             self.frees(from, release.at, release.vl, release.blocks);

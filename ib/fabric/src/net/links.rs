@@ -6,6 +6,9 @@ use crate::credit::REFRESH_SYMBOLS;
 use crate::frame::Frame;
 use crate::time::Time;
 
+/// Blocks of the largest packet: 4,096 bytes, its headers and more.
+const LARGEST: u16 = 72;
+
 impl Net {
     /// Blocks of a port's buffer will be free at a time.
     #[inline]
@@ -17,6 +20,8 @@ impl Net {
             place -= 1;
         }
         let freed = Freed { at, vl, blocks };
+        let first = &mut self.ports[port].frees_at;
+        *first = at.min(*first);
         if place == list.len() {
             list.push_back(freed);
         } else {
@@ -48,9 +53,10 @@ impl Net {
     /// The flow-control packets that a port has begun to send by a time: what was freed while the wire was busy goes when it is free, in one packet for each VL.
     #[inline]
     pub(super) fn settle(&mut self, port: usize, until: Time) {
-        while let Some(first) = self.freed[port].front() {
-            let at = first.at.max(self.ports[port].wire_free);
-            if at > until {
+        loop {
+            let own = &self.ports[port];
+            let at = own.frees_at.max(own.wire_free);
+            if at > until || own.frees_at == Time::NEVER {
                 return;
             }
             let mut due = 0u16;
@@ -66,6 +72,8 @@ impl Net {
                 self.lanes[lane].receiver.freed(blocks);
                 due |= 1 << vl;
             }
+            let first = self.freed[port].front();
+            self.ports[port].frees_at = first.map_or(Time::NEVER, |first| first.at);
             if self.strict {
                 self.absorb(port, at);
             }
@@ -97,6 +105,14 @@ impl Net {
         if self.settings.credits == Credits::Packets {
             self.queue.push(at, HEAR << 32 | peer as u64);
         }
+    }
+
+    /// A VL's credits may not do for the next packet: it is time to look for more.
+    #[inline]
+    pub(super) fn is_short(&self, port: usize) -> bool {
+        let first = port * self.data_vls;
+        let lanes = &self.lanes[first..first + self.data_vls];
+        lanes.iter().any(|lane| lane.sender.credits() < LARGEST)
     }
 
     /// The flow-control packets that have come to a port by a time.
