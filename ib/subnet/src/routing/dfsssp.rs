@@ -230,15 +230,11 @@ fn lanes(graph: &Graph, tables: &Tables, options: &Options) -> Result<(Vec<u8>, 
     let mut layers = vec![empty.clone()];
     let mut levels = vec![0_u8; graph.switches().len() * tables.width()];
     let mut waits: Vec<Wait> = Vec::new();
-    let is_end = |lid: &u32| matches!(graph.owner(*lid), Owner::End(_));
-    let ends = (1..=graph.top()).filter(is_end);
-    let ends = ends.map(|lid| (lid, true));
-    let every = (1..=graph.top()).map(|lid| (lid, false));
-    // paths between hosts first, then those from or to switches
-    for (lid, first) in ends.chain(every) {
+    // packets from and to port 0 of switches stay in the first lane, as with OpenSM: they are not worth lanes, nor the time to find out
+    let ends = (1..=graph.top()).filter(|lid| matches!(graph.owner(*lid), Owner::End(_)));
+    for lid in ends {
         for from in 0..graph.switches().len() as u32 {
-            let between_hosts = is_end(&lid) && hosts[from as usize] > 0;
-            if between_hosts != first {
+            if hosts[from as usize] == 0 {
                 continue;
             }
             waits.clear();
@@ -248,8 +244,6 @@ fn lanes(graph: &Graph, tables: &Tables, options: &Options) -> Result<(Vec<u8>, 
                 .position(|layer| layer.admit(waits.iter().copied()));
             let lane = match fits {
                 Some(lane) => lane,
-                // management of switches is not worth a lane
-                None if !between_hosts => 0,
                 None if layers.len() == usize::from(options.lanes) => {
                     return Err(RouteError::Lanes {
                         engine: "dfsssp",

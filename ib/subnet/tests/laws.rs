@@ -1,0 +1,88 @@
+//! What holds on any fabric, however it is cabled.
+
+#![allow(clippy::unwrap_used)]
+
+use ferriband_subnet::Graph;
+use ferriband_subnet::check::{Report, check};
+use ferriband_subnet::routing::{Engine, Options, RouteError};
+use ferriband_topology::{Builder, Link, NewNode, NodeKind, Topology};
+use proptest::prelude::*;
+
+/// Switches that hang together somehow: each but the first is joined with an earlier one, and some pairs besides, some of them twice.
+fn fabric() -> impl Strategy<Value = Topology> {
+    (2..14_usize).prop_flat_map(|switches| {
+        let hosts = prop::collection::vec(0..3_u32, switches);
+        let earlier = prop::collection::vec(any::<prop::sample::Index>(), switches);
+        let more = prop::collection::vec((0..switches, 0..switches), 0..2 * switches);
+        (hosts, earlier, more).prop_map(|(hosts, earlier, more)| build(&hosts, &earlier, &more))
+    })
+}
+
+fn build(hosts: &[u32], earlier: &[prop::sample::Index], more: &[(usize, usize)]) -> Topology {
+    let mut new = Builder::new();
+    let node = |new: &mut Builder, kind, name: String, ports| {
+        let about = NewNode {
+            name: &name,
+            ports,
+            ..NewNode::default()
+        };
+        new.node(kind, about).unwrap()
+    };
+    let names = (0..hosts.len()).map(|switch| format!("S{switch}"));
+    let switches: Vec<_> = names
+        .map(|name| node(&mut new, NodeKind::Switch, name, 100))
+        .collect();
+    let mut next = vec![1_u32; hosts.len()];
+    let mut port = |switch: usize| {
+        next[switch] += 1;
+        next[switch] - 1
+    };
+    let tree = (1..hosts.len()).map(|switch| (switch, earlier[switch].index(switch)));
+    let more = more.iter().copied().filter(|(a, b)| a != b);
+    for (a, b) in tree.chain(more) {
+        let ends = [a, b].map(|end| new.port(switches[end], port(end)).unwrap());
+        new.cable(ends[0], ends[1], Link::default());
+    }
+    for (switch, &count) in hosts.iter().enumerate() {
+        for index in 0..count {
+            let host = node(&mut new, NodeKind::Ca, format!("H{switch}_{index}"), 1);
+            let ends = (new.port(host, 1), new.port(switches[switch], port(switch)));
+            new.cable(ends.0.unwrap(), ends.1.unwrap(), Link::default());
+        }
+    }
+    new.finish().unwrap()
+}
+
+fn judged(engine: &str, graph: &Graph) -> Result<Report, RouteError> {
+    let options = Options {
+        lanes: 15,
+        ..Options::default()
+    };
+    let routing = (Engine::find(engine).unwrap().route)(graph, &options)?;
+    Ok(check(graph, &routing))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn who_promises_no_deadlock_keeps_it_and_everybody_is_reached(topology in fabric(), lmc in 0..3_u8) {
+        let graph = Graph::from_topology(&topology, lmc).unwrap();
+        let shortest = judged("minhop", &graph).unwrap();
+        prop_assert_eq!(shortest.reach.host_faults + shortest.reach.switch_faults, 0);
+        for engine in ["updn", "lash", "dfsssp"] {
+            let found = judged(engine, &graph).unwrap();
+            prop_assert!(found.is_good(), "{}: {:?}", engine, found);
+            if engine == "updn" {
+                prop_assert_eq!(found.all, None);
+            } else {
+                prop_assert_eq!(&found.reach.by_hops, &shortest.reach.by_hops);
+                prop_assert_eq!(found.reach.switch_faults, 0);
+            }
+        }
+        match judged("dnup", &graph) {
+            Ok(found) => prop_assert!(found.is_good() && found.all.is_none()),
+            Err(error) => prop_assert!(matches!(error, RouteError::NoRoute { .. }), "{}", error),
+        }
+    }
+}
