@@ -36,7 +36,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch soak stress bench bench-mpi interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-mpi interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -81,6 +81,12 @@ test-mpich: build ## run MPICH's own C tests on Ferriband's MPI, then those buil
 test-apps: build ## run public MPI programs that verify their own results, at 2, 4 and 8 ranks: HPC Challenge, FFTW
 	$(need) gcc make perl libblas-dev
 	@FERRIBAND=$(FERRIBAND) scripts/mpi-apps
+
+test-mpi-huge: build ## a message of 2 GiB and a byte on one host, by verbs, and between two namespaces (takes 5 GiB of memory)
+	$(LIB_DIR)/bin/mpicc -O2 -o $(TARGET)/mpi-huge ulp/mpi/abi/tests/c/huge.c
+	$(FERRIBAND) mpirun -n 2 $(TARGET)/mpi-huge
+	$(FERRIBAND) mpirun -n 2 --same-host verbs $(TARGET)/mpi-huge
+	unshare --user --map-current-user --keep-caps --net sh cli/tests/mpi_two_hosts.sh $(FERRIBAND) $(TARGET)/mpi-huge
 
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)

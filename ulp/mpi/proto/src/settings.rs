@@ -216,6 +216,21 @@ pub const TABLE: &[Setting] = &[
         help: "When a peer is refused a block, that of the slowest sender is taken back if it has sent fewer messages a second.",
     },
     Setting {
+        name: "regcache",
+        about: "devices",
+        kind: Kind::OneOf(&["auto", "odp", "uffd", "none"]),
+        default: "auto",
+        help: "How memory of long messages is registered: on demand where the device offers it (odp), else kept as long as userfaultfd says that it is the same (uffd), else for each message (none).",
+    },
+    // 4.3 s, and 7 repetitions. What packets were lost is known long before, by those that follow them or by our adapter's questions.
+    Setting {
+        name: "timeout",
+        about: "devices",
+        kind: Kind::Number(0..=31),
+        default: "20",
+        help: "How long a request waits for its peer's adapter before it is repeated, seven times in all: 4.096 us times 2 to this power; 0: for ever. With 20 a rank may be stopped for half a minute.",
+    },
+    Setting {
         name: "engine",
         about: "launch",
         kind: Kind::OneOf(&["auto", "pmi1", "pmi2", "pmix", "none"]),

@@ -74,6 +74,8 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
         let wanted = Wanted {
             name: chosen.device.as_deref(),
             ethernet: !host.is_alone(),
+            timeout: chosen.timeout,
+            registration: chosen.registration,
         };
         let net = Net::open(wanted, me, ranks, host.secret())?;
         host.set_card(&net.card);
@@ -132,9 +134,8 @@ fn join(fd: &str) -> Outcome<Host> {
 /// Waits for all ranks and for what is still to be sent; without sessions this rank may go.
 pub fn finish(guard: &mut Guard) -> Outcome {
     let is_last = guard.sessions.is_empty();
-    if is_last {
-        guard.close_net()?;
-    }
+    // What has gone without a word would be waited for for ever.
+    guard.close_net()?;
     wait_for(guard, |guard| guard.is_drained())?;
     // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
     if !guard.comms[WORLD].broken
@@ -143,7 +144,12 @@ pub fn finish(guard: &mut Guard) -> Outcome {
     {
         return Err(error);
     }
-    if is_last { depart(guard) } else { Ok(()) }
+    if is_last {
+        depart(guard)
+    } else {
+        guard.reopen_net();
+        Ok(())
+    }
 }
 
 /// The last session ends, and there is no world: there is nobody to wait for.

@@ -39,8 +39,8 @@ impl Runtime {
         true
     }
 
-    /// A rank has died.
-    fn lose(&mut self, rank: u32) {
+    /// A rank has died, or cannot be reached any more.
+    pub fn lose(&mut self, rank: u32) {
         let peer = &mut self.peers[rank as usize];
         peer.lost = true;
         peer.outlet = None;
@@ -87,7 +87,7 @@ impl Runtime {
     }
 
     /// Ends a request that can never be over.
-    fn fail(&mut self, request: u32) {
+    pub fn fail(&mut self, request: u32) {
         let entry = &self.requests[request];
         if entry.work == Work::Receive {
             let (comm, context, asks) = (entry.comm, entry.context, entry.asks);

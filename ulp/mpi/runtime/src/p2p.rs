@@ -219,6 +219,7 @@ impl Runtime {
         source: matching::Source,
         tag: matching::Tag,
     ) -> Outcome<u32> {
+        let mut is_lost = false;
         if let Some(held) = self.comms[comm]
             .matching(context)
             .post(source, tag, request)
@@ -229,8 +230,9 @@ impl Runtime {
         {
             // The answer to "who is that" for those who look at a peer that has died.
             self.requests[request].peer = world;
+            is_lost = self.peers[world as usize].lost;
         }
-        if self.losses != 0 {
+        if self.losses != 0 || is_lost {
             self.check_hope(request)?;
         }
         Ok(request)
@@ -239,6 +241,13 @@ impl Runtime {
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
     pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
         let entry = &mut self.peers[peer as usize];
+        if entry.lost {
+            // An answer to somebody who has gone.
+            if let Some(request) = message.request {
+                self.fail(request);
+            }
+            return Ok(());
+        }
         entry.fifo.push_back(message);
         if entry.fifo.len() == 1 {
             self.stalled.push(peer);

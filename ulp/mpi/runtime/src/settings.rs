@@ -39,6 +39,23 @@ pub struct Chosen {
     pub engine: Wish,
     /// What is set and no setting, in words.
     pub strangers: Vec<String>,
+    /// `regcache`: how the program's memory is registered.
+    pub registration: Registration,
+    /// `timeout`: how long a request by packets waits for its peer's adapter before it is repeated, as verbs code it.
+    pub timeout: u8,
+}
+
+/// How the program's memory is registered for long messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// On demand where the device offers it, else by the cache where memory can be watched, else for each message.
+    Auto,
+    /// On demand where the device offers it, else for each message.
+    OnDemand,
+    /// By the cache, whatever the device offers.
+    Cache,
+    /// For each message.
+    Each,
 }
 
 /// How the RDMA fast path is used.
@@ -104,6 +121,13 @@ impl Chosen {
             },
             acks: values.flag("acks"),
             stats: values.flag("stats"),
+            registration: match values.text("regcache") {
+                "odp" => Registration::OnDemand,
+                "uffd" => Registration::Cache,
+                "none" => Registration::Each,
+                _ => Registration::Auto,
+            },
+            timeout: values.number("timeout") as u8,
             trace: Some(PathBuf::from(values.text("trace")))
                 .filter(|dir| !dir.as_os_str().is_empty()),
             trace_events: values.number("trace_events"),

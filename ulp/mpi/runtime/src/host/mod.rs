@@ -91,6 +91,13 @@ impl Host {
             .cast_signed()
     }
 
+    /// Whether the process of `rank` is no more.
+    #[cold]
+    pub fn has_ended(&self, rank: u32) -> bool {
+        let pid = self.pid(rank);
+        pid > 0 && !std::path::Path::new(&format!("/proc/{pid}")).exists()
+    }
+
     /// Number of the host that `rank` is on.
     pub fn host_of(&self, rank: u32) -> u32 {
         self.word(rank, area::HOST).load(Ordering::Relaxed)

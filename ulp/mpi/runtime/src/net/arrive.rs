@@ -1,10 +1,13 @@
 //! Completions: what has come, what has gone, and what becomes of a connection that failed.
 
-use super::link::What;
+use super::link::{Link, What};
 use super::{Id, Net, failed};
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_THREAD_MULTIPLE};
+use crate::constants::{
+    MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED, MPI_ERRORS_ABORT,
+    MPI_ERRORS_ARE_FATAL, MPI_THREAD_MULTIPLE,
+};
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, WORLD};
 use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
 use ferriband_mpi_proto::connect::Step;
@@ -21,12 +24,16 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
+        if net.is_dead {
+            return Ok(false);
+        }
         let mut batch = [Wc::default(); BATCH];
         let count = net
             .cq
             .poll(&mut batch)
             .map_err(|error| failed(&net.name, error))?;
         let is_busy = !net.setting_up.is_empty();
+        let has_lost = !net.gone.is_empty();
         let has_blocks = !net.inlets.is_empty();
         let mut outcome = Ok(());
         for wc in &batch[..count] {
@@ -37,6 +44,9 @@ impl Runtime {
             && let Some(net) = &mut self.net
         {
             outcome = outcome.and(net.give_back());
+        }
+        if has_lost {
+            self.bury_lost();
         }
         outcome?;
         if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
@@ -132,6 +142,9 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
+        if net.link(peer).lost.is_some() {
+            return Ok(());
+        }
         let Some(what) = net.link(peer).completed() else {
             return Err(MpiError::with(
                 MPI_ERR_INTERN,
@@ -161,7 +174,15 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if net.link(peer).lost.is_some() || (net.closing && self.is_over(peer)) {
+        if net.link(peer).lost.is_some() {
+            return Ok(());
+        }
+        if net.closing && self.is_over(peer) {
+            // It has what it needs, and has gone.
+            if let Some(net) = &mut self.net {
+                net.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
+            }
+            self.bury_lost();
             return Ok(());
         }
         let Some(net) = &mut self.net else {
@@ -175,31 +196,60 @@ impl Runtime {
             WcStatus::LocalProtection => "the program's buffer is no memory that can be read or written (local protection error, status 4)".to_owned(),
             status => format!("{status:?} (status {}, vendor's code {:#x})", status.to_c(), wc.vendor_error()),
         };
-        let mut error = net.lose(peer, &why);
-        error.class = match status {
+        let class = match status {
             WcStatus::RemoteAccess | WcStatus::LocalProtection => MPI_ERR_BUFFER,
             _ => MPI_ERR_PROC_ABORTED,
         };
-        self.abandon(peer, error.class);
-        Err(error)
+        let error = net.lose(peer, &why, class);
+        self.bury_lost();
+        if self.is_loss_fatal() {
+            return Err(error);
+        }
+        // Those who have to do with that rank learn of it by their requests; the others go on.
+        eprintln!("ferriband MPI: rank {}: {}", self.rank, error.text);
+        Ok(())
     }
 
-    /// Ends what concerns a peer that cannot be reached any more.
+    /// Whether the program wants to end when another rank cannot be reached: it has not asked for errors to be returned.
+    fn is_loss_fatal(&self) -> bool {
+        matches!(
+            self.comms[WORLD].errhandler,
+            MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT
+        )
+    }
+
+    /// Ends what concerns ranks that were lost.
     #[cold]
-    fn abandon(&mut self, peer: u32, class: i32) {
-        self.peers[peer as usize].fifo.clear();
-        self.stalled.retain(|stalled| *stalled != peer);
-        let concerned: Vec<u32> = (0..self.requests.places())
-            .filter(|index| self.requests.get(*index).is_some())
-            .filter(|index| {
-                let request = &self.requests[*index];
-                !request.done && request.peer == peer
-            })
-            .collect();
-        for request in concerned {
-            self.requests[request].status.error = class;
-            self.finish(request);
+    fn bury_lost(&mut self) {
+        while let Some(peer) = self.net.as_mut().and_then(|net| net.gone.pop()) {
+            if !self.peers[peer as usize].lost {
+                self.lose(peer);
+            }
         }
+    }
+
+    /// The device has failed, and with it all connections.
+    #[cold]
+    fn device_failed(&mut self, why: &str) -> Outcome {
+        let fatal = self.is_loss_fatal();
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        net.is_dead = true;
+        let text = format!("{} has failed: {why}", net.name);
+        for peer in 0..self.peers.len() as u32 {
+            if self.peers[peer as usize].by_verbs
+                && let Some(net) = &mut self.net
+            {
+                net.lose(peer, why, MPI_ERR_PROC_ABORTED);
+            }
+        }
+        self.bury_lost();
+        if fatal {
+            return Err(MpiError::with(MPI_ERR_OTHER, text));
+        }
+        eprintln!("ferriband MPI: rank {}: {text}", self.rank);
+        Ok(())
     }
 
     /// Whether `peer` has said that it needs nothing more.
@@ -229,14 +279,24 @@ impl Runtime {
     /// Whether all that was sent by verbs has come.
     pub fn is_drained(&self) -> bool {
         self.net.as_ref().is_none_or(|net| {
-            net.links
-                .iter()
-                .flatten()
-                .all(|link| link.is_quiet() || link.lost.is_some())
+            (0..).zip(&net.links).all(|(peer, link)| {
+                link.as_deref()
+                    .is_none_or(|link| link.is_quiet() || link.lost.is_some())
+                    || self.has_left(peer)
+            })
         })
     }
 
-    /// Answers peers that wait for acknowledgements of their last messages, until all are content; then lets the device go.
+    /// Whether `peer` needs nothing more, and its process has ended: between two sessions it needs nothing more either, but answers.
+    #[cold]
+    fn has_left(&self, peer: u32) -> bool {
+        let host = self.host.as_ref();
+        self.peers[peer as usize].lost
+            || host.is_some_and(|host| host.is_over(peer) && host.has_ended(peer))
+    }
+
+    /// Answers peers that wait for acknowledgements of their last messages, until all are content. The device
+    /// stays: a session may begin, and the others know this rank by it.
     pub fn linger(&mut self) {
         let begun = Instant::now();
         // What ranks say in another segment is not seen here; their engine says it.
@@ -259,7 +319,42 @@ impl Runtime {
             let _ = self.poll_net();
             std::thread::sleep(Duration::from_micros(200));
         }
-        self.net = None;
+        self.reopen_net();
+    }
+
+    /// It was not the end: messages go as they did before.
+    pub fn reopen_net(&mut self) {
+        if let Some(net) = &mut self.net {
+            net.closing = false;
+        }
+    }
+
+    /// Who only waits has nothing under way that would tell him that a peer's host is gone: now and then an empty message has.
+    fn keep_alive(&mut self) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        if net.alive.elapsed() < ALIVE || net.is_dead {
+            return Ok(());
+        }
+        net.alive = Instant::now();
+        let is_silent = |link: &Link| {
+            link.machine.is_connected() && link.lost.is_none() && !link.awaits_completion()
+        };
+        let peers: Vec<u32> = (0..)
+            .zip(&net.links)
+            .filter(|(_, link)| link.as_deref().is_some_and(is_silent))
+            .map(|(peer, _)| peer)
+            .collect();
+        let closing = std::mem::replace(&mut net.closing, true);
+        let mut outcome = Ok(());
+        for peer in peers {
+            outcome = outcome.and(self.queue_note(peer));
+        }
+        if let Some(net) = &mut self.net {
+            net.closing = closing;
+        }
+        outcome
     }
 
     fn queue_note(&mut self, peer: u32) -> Outcome {
@@ -275,7 +370,14 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok((Vec::new(), -1));
         };
-        net.hear()?;
+        let failure = if net.is_dead { None } else { net.hear()? };
+        if let Some(why) = failure {
+            self.device_failed(&why)?;
+        }
+        self.keep_alive()?;
+        let Some(net) = self.net.as_mut().filter(|net| !net.is_dead) else {
+            return Ok((Vec::new(), -1));
+        };
         net.cq
             .arm(false)
             .map_err(|error| failed(&net.name, error))?;
@@ -295,15 +397,22 @@ impl Runtime {
             None => -1,
         };
         // A WRITE wakes nobody, so who may be written to must look.
-        let timeout = if are_quiet && !waits_for_acks {
-            timeout
-        } else {
+        let most = if !are_quiet || waits_for_acks {
             BLOCKS_MS
+        } else if net.closing {
+            ENDED_MS
+        } else {
+            ALIVE.as_millis() as i32
         };
+        let timeout = if timeout < 0 { most } else { timeout.min(most) };
         Ok((fds, timeout))
     }
 }
 
+/// How often a rank that waits for its last messages to come looks whether a peer has ended.
+const ENDED_MS: i32 = 20;
+/// How often a rank that sleeps makes sure that its peers' adapters are there.
+const ALIVE: Duration = Duration::from_secs(2);
 /// How often a rank that sleeps looks at blocks that peers may write to.
 const BLOCKS_MS: i32 = 1;
 /// Nobody waits longer for others that have still to leave.
@@ -312,8 +421,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const CARD_MS: i32 = 2;
 
 impl Net {
-    /// Takes what the device has to say that is no completion.
-    fn hear(&mut self) -> Outcome {
+    /// Takes what the device has to say that is no completion. Why it has failed, if it has.
+    fn hear(&mut self) -> Outcome<Option<String>> {
         while self
             .channel
             .next_event()
@@ -328,15 +437,12 @@ impl Net {
             match event.kind {
                 EventKind::SrqLimitReached => self.double_receives()?,
                 EventKind::DeviceFatal | EventKind::CqError | EventKind::SrqError => {
-                    return Err(MpiError::with(
-                        MPI_ERR_INTERN,
-                        format!("{} has failed: {:?}", self.name, event.kind),
-                    ));
+                    return Ok(Some(format!("{:?}", event.kind)));
                 }
                 // A queue pair that fails says so by its completions.
                 _ => (),
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

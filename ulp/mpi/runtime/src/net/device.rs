@@ -8,6 +8,7 @@ use super::{
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Polling;
+use crate::settings::Registration;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
     QpCaps, QpInit, QpType, RecvWr, Srq, Verbs,
@@ -33,6 +34,10 @@ pub struct Wanted<'a> {
     pub name: Option<&'a str>,
     /// One on Ethernet: some rank is on another host.
     pub ethernet: bool,
+    /// Its requests wait so long for an answer before they are repeated, as verbs code it.
+    pub timeout: u8,
+    /// How the program's memory is registered.
+    pub registration: Registration,
 }
 
 impl Net {
@@ -95,18 +100,21 @@ impl Net {
             8,
             Access::LOCAL_WRITE | Access::REMOTE_WRITE,
         )?;
+        let reach = Reach::new(&pd, &limits, wanted.registration)
+            .map_err(|error| refused("watch memory (userfaultfd)", &name, &error))?;
         let mut net = Self {
             inlets: Vec::new(),
             owing: Vec::new(),
             judged: Instant::now(),
             polling: Polling::new(),
             returns,
-            reach: Reach::new(&pd, &limits),
+            reach,
             context,
             limits,
             card,
             gid_index,
             mtu: port.active_mtu,
+            timeout: wanted.timeout,
             pd,
             channel,
             cq,
@@ -126,10 +134,13 @@ impl Net {
             by_number: HashMap::new(),
             last: (u32::MAX, 0),
             setting_up: Vec::new(),
+            gone: Vec::new(),
+            is_dead: false,
             offers: HashMap::new(),
             transfers: Vec::new(),
             movers: Vec::new(),
             started: Instant::now(),
+            alive: Instant::now(),
             closing: false,
             stats: Stats::default(),
             name,

@@ -127,6 +127,11 @@ impl Link {
         Some(what)
     }
 
+    /// Whether a completion is to come.
+    pub fn awaits_completion(&self) -> bool {
+        !self.outstanding.is_empty()
+    }
+
     /// Whether requests at the end of the queue would complete without a word.
     pub fn has_silent(&self) -> bool {
         self.unsignaled != 0

@@ -31,6 +31,13 @@ pub struct Transfer {
     whole: u64,
 }
 
+impl Transfer {
+    /// Who it is from, or to.
+    pub fn peer(&self) -> u32 {
+        self.peer
+    }
+}
+
 #[derive(Clone)]
 enum Direction {
     /// From the peer, into this range.

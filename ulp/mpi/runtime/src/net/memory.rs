@@ -1,6 +1,9 @@
-//! Memory for the device: the runtime's own registered buffers, and the program's memory in requests. The one file of `net` with unsafe code.
+//! Memory for the device: the runtime's own registered buffers, and the program's memory in requests. With what watches memory ([`super::watch`], [`super::maps`]) the
+//! only files of `net` with unsafe code, but for two questions to the system in [`super::cache`].
 
+use super::cache::{self, Cache, Counts, Rights};
 use crate::host::{Sink, Source};
+use crate::settings::Registration;
 use ferriband_ibv::{Access, DeviceLimits, Element, LKey, Mr, Pd, Region, VerbsError};
 use std::ffi::CStr;
 use std::io;
@@ -116,10 +119,11 @@ impl Buffers {
     }
 }
 
-/// How long messages of the program reach the device: through one region that stands for all memory where the device offers that, else each registered
-/// by itself.
+/// How long messages of the program reach the device: through one region that stands for all memory where the device offers that, else through
+/// registrations that are kept as long as their memory stays what it is, else each registered by itself.
 pub struct Reach {
     pd: Arc<Pd>,
+    cache: Option<Cache<Arc<Mr>>>,
     is_implicit: bool,
     is_on_demand: bool,
     /// All memory, for requests of this process alone.
@@ -151,14 +155,32 @@ pub struct Reachable {
 
 impl Reach {
     /// For requests of `pd`.
-    pub fn new(pd: &Arc<Pd>, limits: &DeviceLimits) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// What the kernel answers if the cache is wanted and memory cannot be watched here.
+    pub fn new(pd: &Arc<Pd>, limits: &DeviceLimits, way: Registration) -> io::Result<Self> {
+        let is_on_demand =
+            limits.on_demand && matches!(way, Registration::Auto | Registration::OnDemand);
+        let is_implicit = is_on_demand && limits.implicit_on_demand;
+        let cache = match way {
+            Registration::Cache => Some(Cache::new(cache::limit())?),
+            // Where memory cannot be watched, nothing is kept: a registration of what was there before would be found.
+            Registration::Auto if !is_on_demand => Cache::new(cache::limit()).ok(),
+            _ => None,
+        };
+        Ok(Self {
             pd: Arc::clone(pd),
-            is_implicit: limits.on_demand && limits.implicit_on_demand,
-            is_on_demand: limits.on_demand,
+            cache,
+            is_implicit,
+            is_on_demand,
             local: None,
             shared: None,
-        }
+        })
+    }
+
+    /// What the cache has counted, if there is one.
+    pub fn counts(&self) -> Option<Counts> {
+        self.cache.as_ref().map(|cache| cache.counts)
     }
 
     /// Lets requests read `source`; none if it is no one range.
@@ -196,6 +218,11 @@ impl Reach {
                 let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
                 Self::implicit(&self.pd, &mut self.shared, all)?
             }
+            _ if self.cache.is_some()
+                && let Some(mr) = self.cached(address, length, access) =>
+            {
+                mr
+            }
             _ => {
                 let remote = Access::REMOTE_READ | Access::REMOTE_WRITE;
                 let mut access = match purpose {
@@ -216,6 +243,28 @@ impl Reach {
             rkey: mr.rkey().0,
             _mr: mr,
         })
+    }
+
+    /// A registration that is kept, or will be.
+    fn cached(&mut self, address: u64, length: usize, access: Access) -> Option<Arc<Mr>> {
+        let rights = if access.contains(Access::LOCAL_WRITE) {
+            Rights::Write
+        } else {
+            Rights::Read
+        };
+        let pd = &self.pd;
+        let register = |start, length, rights| {
+            let access = match rights {
+                Rights::Read => Access::REMOTE_READ,
+                Rights::Write => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
+            };
+            // SAFETY: the message's range was promised until its operation is over, and after that requests name the registration only while the
+            // memory is what it was. Peers that were told its key could reach the rest of the message's pages, and what was theirs once; they are
+            // ranks of this job. What the program unmaps an adapter keeps, or finds gone.
+            unsafe { Mr::register_foreign(pd, start, length as usize, access) }
+        };
+        let cache = self.cache.as_mut()?;
+        cache.find((address, length as u64), rights, register)
     }
 
     fn implicit(

@@ -6,14 +6,17 @@
 
 mod acks;
 mod arrive;
+mod cache;
 mod channel;
 mod device;
 mod fast;
 pub mod link;
 mod long;
+mod maps;
 pub mod memory;
 mod setup;
 pub mod stats;
+mod watch;
 
 pub use device::Wanted;
 
@@ -62,6 +65,8 @@ pub struct Net {
     pub card: Card,
     gid_index: u8,
     mtu: Mtu,
+    /// How long a request waits for an answer before it is repeated, as verbs code it.
+    timeout: u8,
     pd: Arc<Pd>,
     channel: Arc<CompChannel>,
     cq: Arc<Cq>,
@@ -86,6 +91,10 @@ pub struct Net {
     last: (u32, u32),
     /// Ranks whose connection is being set up.
     setting_up: Vec<u32>,
+    /// Ranks that were lost: what concerns them has still to end.
+    gone: Vec<u32>,
+    /// The device has failed: nothing of it is asked any more.
+    is_dead: bool,
     /// Blocks that peers write records to.
     inlets: Vec<Option<PostInlet>>,
     /// Peers who are to be told what has been taken from them, once there is room.
@@ -102,6 +111,8 @@ pub struct Net {
     /// Ranks with long messages that are not posted whole.
     movers: Vec<u32>,
     started: Instant,
+    /// When this rank last made sure that its peers are there.
+    alive: Instant,
     /// The end has begun: each request has a completion.
     closing: bool,
     /// What has been counted.
@@ -328,22 +339,49 @@ impl Net {
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
-            Err(error) => Err(self.lose(peer, &error.to_string())),
+            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
         }
     }
 
-    /// The connection to `peer` is gone.
+    /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it held of others' is free.
     #[cold]
-    fn lose(&mut self, peer: u32, why: &str) -> MpiError {
+    fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(
             "the connection to rank {peer} by {} is lost: {why}",
             self.name
         );
-        if let Some(link) = &mut self.links[peer as usize] {
-            link.lost.get_or_insert_with(|| text.clone());
-            link.moving.clear();
+        let link = self.link(peer);
+        if link.lost.is_none() {
+            link.lost = Some(text.clone());
+            self.gone.push(peer);
         }
-        MpiError::with(MPI_ERR_PROC_ABORTED, text)
+        let link = self.link(peer);
+        link.moving.clear();
+        (link.out, link.gate, link.lull) = Default::default();
+        (link.log, link.is_log_full, link.owed) = Default::default();
+        let number = link.qp.take().map(|qp| qp.number().0);
+        while let Some(what) = self.link(peer).completed() {
+            match what {
+                What::Room => (),
+                What::Buffer(buffer)
+                | What::Moved {
+                    buffer: Some(buffer),
+                    ..
+                } => self.give_stage(buffer),
+                What::Moved { buffer: None, .. } => (),
+            }
+        }
+        if let Some(number) = number {
+            self.by_number.remove(&number);
+            self.last = (u32::MAX, 0);
+        }
+        self.movers.retain(|mover| *mover != peer);
+        for transfer in &mut self.transfers {
+            if transfer.as_ref().is_some_and(|one| one.peer() == peer) {
+                *transfer = None;
+            }
+        }
+        MpiError::with(class, text)
     }
 
     /// The rank behind one of our queue pairs.

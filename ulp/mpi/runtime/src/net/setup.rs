@@ -14,8 +14,7 @@ use ferriband_mpi_proto::connect::{Card, DATAGRAM, Datagram, Endpoint, Machine, 
 
 /// READs that one side has under way at most.
 const READS: u32 = 16;
-/// Wait for a response: 4.096 us times 2 to this power (67 ms), so often.
-const TIMEOUT: u8 = 14;
+/// What is not answered is repeated so often.
 const RETRIES: u8 = 7;
 /// A peer without a posted receive is tried again for ever: its process is there, and will come to it.
 const FOR_EVER: u8 = 7;
@@ -108,6 +107,7 @@ impl Runtime {
             let link = net.link(peer);
             let step = link.machine.handle_timeout(now_ns);
             if link.machine.poll_timeout().is_none() && link.machine.poll_transmit().is_none() {
+                // It must not come back by itself: a rank that always has something to do never gives its core away.
                 link.is_setting_up = false;
                 net.setting_up.swap_remove(at);
                 did = true;
@@ -168,7 +168,7 @@ impl Runtime {
                         std::io::Error::from_raw_os_error(errno.cast_signed())
                     ),
                 };
-                return Err(net.lose(peer, &why));
+                return Err(net.lose(peer, &why, MPI_ERR_PROC_ABORTED));
             }
         }
         net.watch(peer);
@@ -194,9 +194,12 @@ impl Net {
             .map(|at| at.saturating_sub(now_ns))
     }
 
+    /// Looks after the connection to `peer` from here on, if there is something to look after.
     fn watch(&mut self, peer: u32) {
         let link = self.link(peer);
-        if !link.is_setting_up {
+        let machine = &link.machine;
+        let is_due = machine.poll_timeout().is_some() || machine.poll_transmit().is_some();
+        if is_due && !link.is_setting_up {
             link.is_setting_up = true;
             self.setting_up.push(peer);
         }
@@ -231,7 +234,7 @@ impl Net {
         }
         if card.is_ethernet != self.card.is_ethernet {
             let text = "it is on another kind of network";
-            return Err(self.lose(peer, text));
+            return Err(self.lose(peer, text, MPI_ERR_PROC_ABORTED));
         }
         let route = self.route(card.lid, card.gid);
         let ah = Ah::create(&self.pd, &route).map_err(|error| failed(&self.name, error))?;
@@ -296,6 +299,7 @@ impl Net {
             deep(self.limits.max_rd_atomic),
             deep(self.limits.max_init_rd_atomic),
         );
+        let timeout = self.timeout;
         let link = self.link(peer);
         let (Some(qp), psn) = (link.qp.clone(), link.psn) else {
             return Ok(());
@@ -311,7 +315,7 @@ impl Net {
         qp.ready_to_send(&Rts {
             sq_psn: psn,
             max_rd_atomic: ours,
-            timeout: TIMEOUT,
+            timeout,
             retry_cnt: RETRIES,
             rnr_retry: FOR_EVER,
         })

@@ -207,5 +207,12 @@ impl Runtime {
             told.log,
             told.log_full,
         );
+        if let Some(counts) = self.net.as_ref().and_then(|net| net.reach.counts()) {
+            eprintln!(
+                "ferriband MPI: rank {}: memory of long messages: registered {} times, found registered {} times, {} registrations dropped because the \
+                 memory was another",
+                self.rank, counts.misses, counts.hits, counts.stale
+            );
+        }
     }
 }
