@@ -2,7 +2,7 @@
  * What `ferriband bench --mpi` measures, compiled by each MPI's own compiler wrapper.
  *
  * Prints lines "NAME FIGURE", which the bench reads: seconds, bytes a second, messages a second or bytes. Each figure is the median of batches of
- * a few milliseconds. Rank 0 says how long a batch is, because an implementation that crawls would otherwise take minutes.
+ * about a millisecond.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 21, LONGEST = 4 << 20, WINDOW = 64, MOST_RANKS = 64 };
+enum { BATCHES = 101, MOST = 2000, LONGEST = 4 << 20, WINDOW = 64, MOST_RANKS = 64 };
 
 static int rank, size;
 static char *out, *in;
@@ -42,32 +42,33 @@ static double timed(Work *work, int length, int times)
 	return MPI_Wtime() - start;
 }
 
-/* Median seconds of one repetition; a batch takes about `batch` seconds, all of them not much more than `whole`. */
+/* Median seconds of one repetition. A batch takes about `batch` seconds, all of them about `whole`; on a busy machine longer, but not without end: rank 0 says
+ * after each whether there is another one. */
 static double median(Work *work, int length, double batch, double whole)
 {
 	double times[BATCHES];
-	int plan[2];
+	int count = 1, done = 0, more = 1;
 	work(length, 2);
 	double once = timed(work, length, 2) / 2;
-	if (once < batch / 50)
-		once = timed(work, length, 20) / 20;
-	if (rank == 0) {
-		double count = batch / once;
-		plan[0] = count < 1 ? 1 : count > 20000 ? 20000 : (int)count;
-		double batches = whole / (once * plan[0]);
-		plan[1] = batches < 3 ? 3 : batches > BATCHES ? BATCHES : (int)batches;
+	if (rank == 0)
+		count = once > batch ? 1 : once < batch / MOST ? MOST : (int)(batch / once);
+	MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	double start = MPI_Wtime();
+	while (more) {
+		times[done++] = timed(work, length, count) / count;
+		more = done < BATCHES && (done < 3 || MPI_Wtime() - start < whole);
+		MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	}
-	MPI_Bcast(plan, 2, MPI_INT, 0, MPI_COMM_WORLD);
-	for (int i = 0; i < plan[1]; i++)
-		times[i] = timed(work, length, plan[0]) / plan[0];
-	qsort(times, plan[1], sizeof *times, by_value);
-	return times[plan[1] / 2];
+	qsort(times, done, sizeof *times, by_value);
+	return times[done / 2];
 }
 
 static void say(const char *name, int length, double figure)
 {
-	if (rank == 0)
+	if (rank == 0) {
 		printf("%s/%d %.9g\n", name, length, figure);
+		fflush(stdout);
+	}
 }
 
 static void ping_pong(int length, int times)
@@ -161,20 +162,20 @@ static void bind(void)
 static void point_to_point(void)
 {
 	for (int length = 1; length <= 4096; length *= 2)
-		say("latency", length, median(ping_pong, length, 0.002, 0.04) / 2);
+		say("latency", length, median(ping_pong, length, 0.001, 0.05) / 2);
 	for (int length = 1; length <= LONGEST; length *= 4)
-		say("bandwidth", length, (double)length * WINDOW / median(stream, length, 0.004, 0.1));
-	say("rate", 8, WINDOW / median(stream, 8, 0.004, 0.1));
+		say("bandwidth", length, (double)length * WINDOW / median(stream, length, 0.001, 0.1));
+	say("rate", 8, WINDOW / median(stream, 8, 0.001, 0.1));
 }
 
 static void collectives(void)
 {
 	static const int lengths[] = { 8, 1024, 32768 };
-	say("barrier", 0, median(barrier, 0, 0.004, 0.1));
+	say("barrier", 0, median(barrier, 0, 0.001, 0.1));
 	for (int i = 0; i < 3; i++) {
-		say("allreduce", lengths[i], median(allreduce, lengths[i], 0.004, 0.1));
-		say("bcast", lengths[i], median(bcast, lengths[i], 0.004, 0.1));
-		say("alltoall", lengths[i], median(alltoall, lengths[i], 0.004, 0.1));
+		say("allreduce", lengths[i], median(allreduce, lengths[i], 0.001, 0.1));
+		say("bcast", lengths[i], median(bcast, lengths[i], 0.001, 0.1));
+		say("alltoall", lengths[i], median(alltoall, lengths[i], 0.001, 0.1));
 	}
 }
 

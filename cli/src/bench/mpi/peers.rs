@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The program.
 const SOURCE: &str = include_str!("compare.c");
 /// A run that takes longer is given up: some implementations crawl where ranks share cores.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// One that can be run.
 pub struct Implementation {
