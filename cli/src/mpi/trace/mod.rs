@@ -33,6 +33,8 @@ pub fn command(args: &TraceArgs) -> Result<ExitCode, Failure> {
     let dir = Scratch::make(args.keep.as_deref())?;
     let status = run(args, &dir.path)?;
     let tapes = read_all(&dir.path)?;
+    // Before anything is printed: who reads it may go away, and this process with it.
+    drop(dir);
     if tapes.is_empty() {
         let what =
             "no rank has written a trace: the program did not call MPI_Init of Ferriband's library";
