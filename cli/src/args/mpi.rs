@@ -1,0 +1,197 @@
+//! The words of `ferriband mpirun`, `mpi-info` and `trace`.
+
+use super::JsonFlag;
+use clap::{Args, Parser, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What holds for one of a job's programs.
+#[derive(Args, Clone)]
+pub struct AppArgs {
+    /// Number of ranks of the program.
+    #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 1)]
+    pub ranks: u32,
+    /// Set a variable of the ranks' environment. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub env: Vec<String>,
+    /// Directory that the ranks begin in.
+    #[arg(long, value_name = "DIR")]
+    pub wdir: Option<PathBuf>,
+    /// The program and its arguments. After a word of a colon alone another program of the same job may follow, with -n, --env and --wdir of its own.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// A program that follows a colon.
+#[derive(Parser)]
+#[command(name = "mpirun", no_binary_name = true, disable_help_flag = true)]
+pub struct NextApp {
+    /// It.
+    #[command(flatten)]
+    pub app: AppArgs,
+}
+
+/// Arguments of `mpirun`.
+#[derive(Args)]
+pub struct MpirunArgs {
+    /// The first program.
+    #[command(flatten)]
+    pub app: AppArgs,
+    /// Put the rank before each line that it writes.
+    #[arg(short = 'l', long, alias = "prepend-rank")]
+    pub tag_output: bool,
+    /// Who gets the standard input: none, all, or a rank.
+    #[arg(long, value_name = "WHO", default_value = "0", value_parser = stdin_to)]
+    pub stdin: StdinTo,
+    /// Where ranks may run; also --bind-to.
+    #[arg(
+        long,
+        alias = "bind-to",
+        value_enum,
+        value_name = "WHERE",
+        default_value = "none"
+    )]
+    pub bind: Binding,
+    /// Say on standard error which cores each rank may use.
+    #[arg(long)]
+    pub report_bindings: bool,
+    /// Set one of the library's settings, see `ferriband mpi-info`. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<String>,
+    /// Ranks on other machines: this launcher has none.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "HOSTS",
+        aliases = ["host", "hosts", "machinefile", "machine", "ppn", "npernode", "map-by"]
+    )]
+    pub hostfile: Option<String>,
+    /// Write what became of each rank to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// How ranks of this machine reach one another.
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub same_host: Option<SameHost>,
+    /// Network namespaces, which ranks are dealt to in turn, as cards are: each is a host of its own, and hosts reach one another by RoCE (root alone may
+    /// do that).
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub netns: Vec<String>,
+    /// End the job after this time, in seconds, with status 124.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub timeout: Option<f64>,
+}
+
+/// Arguments of `mpi-info`.
+#[derive(Args)]
+pub struct MpiInfoArgs {
+    /// Show what a setting would do, as `mpirun --set` sets it. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub set: Vec<String>,
+    /// Name the functions that are not offered.
+    #[arg(long)]
+    pub functions: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Arguments of `trace`.
+#[derive(Args)]
+pub struct TraceArgs {
+    /// File for the timeline, in the form that Perfetto and Chrome read.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    pub output: PathBuf,
+    /// Write a picture as well: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Events that there is room for in each rank's trace, of 32 bytes; later ones are written over the oldest. A call is two events, a message one at each end.
+    #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u64).range(16..=1 << 26))]
+    pub events: u64,
+    /// Keep what the ranks write, in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// Run nothing: read what ranks have written to this directory (FERRIBAND_MPI_TRACE), for example on several hosts.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
+    pub merge: Option<PathBuf>,
+    /// Print the durations as JSON.
+    #[command(flatten)]
+    pub json: JsonFlag,
+    /// mpirun and its arguments, or another launcher and its.
+    #[arg(
+        required_unless_present = "merge",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// How ranks of one machine reach one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SameHost {
+    /// By memory that they share (the default).
+    Mapped,
+    /// By the device, as ranks of other hosts are reached.
+    Verbs,
+}
+
+impl SameHost {
+    /// As the ranks read it.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Verbs => "verbs",
+        }
+    }
+}
+
+/// Who gets the standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdinTo {
+    /// Nobody.
+    None,
+    /// Each rank.
+    All,
+    /// This one.
+    Rank(u32),
+}
+
+/// Where ranks may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Binding {
+    /// Each on a core of its own, if there are enough.
+    #[value(aliases = ["hwthread", "cpu"])]
+    Core,
+    /// Where the system likes.
+    None,
+}
+
+fn stdin_to(text: &str) -> Result<StdinTo, String> {
+    match text {
+        "none" => Ok(StdinTo::None),
+        "all" => Ok(StdinTo::All),
+        rank => rank
+            .parse()
+            .map(StdinTo::Rank)
+            .map_err(|_| "none, all, or the number of a rank".to_owned()),
+    }
+}
+
+fn assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("NAME=VALUE".to_owned()),
+    }
+}
+
+fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
+        _ => Err("a positive number of seconds".to_owned()),
+    }
+}
