@@ -484,14 +484,14 @@ mod tests {
             latency,
             &all,
             &[
-                figures(latency, &[1.0, 10.0, 1.0]),
-                figures(latency, &[2.0, 20.0, 2.0]),
-                figures(latency, &[0.0, 8.0, 0.98]),
+                figures(latency, &[1.0, 10.0, 1.0, 1.0]),
+                figures(latency, &[2.0, 20.0, 2.0, 2.0]),
+                figures(latency, &[0.0, 8.0, 0.98, 0.8]),
             ],
         );
         assert_eq!((outcome.peer, outcome.verdict), (Some("other"), "FAIL"));
         let ratio = outcome.ratio.expect("a ratio");
-        assert!((ratio - 1.25).abs() < 0.3, "{ratio}");
+        assert!((ratio - 1.25).abs() < 1e-9, "{ratio}");
         let alone = judge(
             latency,
             &all[..2],
