@@ -64,6 +64,36 @@ fn what_is_written_is_read_again_with_the_same_result() {
 }
 
 #[test]
+fn a_fabric_in_toml_is_routed_as_its_netlist_is() {
+    let dir = std::env::temp_dir().join(format!("ferriband-toml-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let file = |name: &str| dir.join(name).display().to_string();
+    for name in ["t.toml", "t.net"] {
+        let made = fabric(&["make", "dragonfly:2x2x1", "-o", &file(name)]);
+        assert_eq!(made.status.code(), Some(0));
+    }
+    let (_, mut one) = judged(&[&file("t.toml"), "--engine", "lash"]);
+    let (_, mut other) = judged(&[&file("t.net"), "--engine", "lash"]);
+    std::fs::write(
+        file("bad.toml"),
+        "[[switches]]\nname = \"s\"\nports = 8\nspeed = 1\n",
+    )
+    .unwrap();
+    let bad = fabric(&["route", &file("bad.toml")]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    for said in [&mut one, &mut other] {
+        said["fabric"] = 0.into();
+        said["bring_up_ns"] = 0.into();
+        // who comes first in a file is the manager's host
+        said["manager"] = 0.into();
+    }
+    assert_eq!(one, other);
+    let said = String::from_utf8_lossy(&bad.stderr);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(said.contains("line 4") && said.contains("speed"), "{said}");
+}
+
+#[test]
 fn mistakes_are_named() {
     for (words, status, text) in [
         (&["route", "nothing"][..], 1, "neither a file nor a shape"),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// What `fabric` does.
 #[derive(Subcommand)]
 pub enum FabricCommand {
-    /// Write the netlist of a fabric, as ibsim reads it
+    /// Write the netlist of a fabric, as ibsim reads it, or (to a file whose name ends in .toml) all that is known of it
     Make(MakeArgs),
     /// Bring a fabric up with the subnet manager, and judge the routes: who reaches whom, how evenly, whether packets can block each other
     ///
@@ -23,7 +23,7 @@ pub enum FabricCommand {
 /// What `fabric make` writes.
 #[derive(Args, Clone)]
 pub struct MakeArgs {
-    /// A file (netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
+    /// A file (.toml, netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
     pub fabric: String,
     /// The file to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
@@ -33,7 +33,7 @@ pub struct MakeArgs {
 /// What `fabric route` judges.
 #[derive(Args, Clone)]
 pub struct RouteArgs {
-    /// A file (netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
+    /// A file (.toml, netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
     pub fabric: String,
     /// The routing engine; `fabric engines` lists them.
     #[arg(long, default_value = "minhop")]

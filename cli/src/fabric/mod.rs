@@ -7,7 +7,7 @@ mod report;
 
 use crate::args::{FabricCommand, MakeArgs};
 use crate::failure::Failure;
-use ferriband_topology::{Topology, generate, netlist};
+use ferriband_topology::{Topology, generate, netlist, toml};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
 }
 
 /// A fabric by the name of a file, or by a shape.
-fn load(name: &str) -> Result<Topology, Failure> {
+pub fn load(name: &str) -> Result<Topology, Failure> {
     let path = Path::new(name);
     if path.exists() {
         let about = std::fs::metadata(path).map_err(|error| Failure::io("read", name, &error))?;
@@ -37,7 +37,12 @@ fn load(name: &str) -> Result<Topology, Failure> {
         }
         let text =
             std::fs::read_to_string(path).map_err(|error| Failure::io("read", name, &error))?;
-        return netlist::parse(&text).map_err(|error| Failure::new(format!("{name}: {error}")));
+        let said = |error: &dyn std::fmt::Display| Failure::new(format!("{name}: {error}"));
+        return if is_toml(path) {
+            toml::parse(&text).map_err(|error| said(&error))
+        } else {
+            netlist::parse(&text).map_err(|error| said(&error))
+        };
     }
     generate::generate(name).map_err(|error| match error {
         generate::GenerateError::Unknown(_) => Failure::new(format!(
@@ -48,8 +53,16 @@ fn load(name: &str) -> Result<Topology, Failure> {
     })
 }
 
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "toml")
+}
+
 fn make(args: &MakeArgs) -> Result<ExitCode, Failure> {
-    let text = netlist::write(&load(&args.fabric)?);
+    let fabric = load(&args.fabric)?;
+    let text = match args.output.as_deref().is_some_and(is_toml) {
+        true => toml::write(&fabric),
+        false => netlist::write(&fabric),
+    };
     let done = match &args.output {
         Some(path) => std::fs::write(path, text),
         None => std::io::stdout().lock().write_all(text.as_bytes()),

@@ -4,7 +4,7 @@
 
 use ferriband_subnet::Graph;
 use ferriband_subnet::check::{Report, check};
-use ferriband_subnet::routing::{Engine, Options, RouteError};
+use ferriband_subnet::routing::{ENGINES, Engine, Options, RouteError};
 use ferriband_topology::{Builder, Link, NewNode, NodeKind, Topology};
 use proptest::prelude::*;
 
@@ -60,6 +60,35 @@ fn judged(engine: &str, graph: &Graph) -> Result<Report, RouteError> {
     };
     let routing = (Engine::find(engine).unwrap().route)(graph, &options)?;
     Ok(check(graph, &routing))
+}
+
+#[test]
+fn where_there_is_no_switch_there_is_nothing_to_route() {
+    let mut new = Builder::new();
+    let hosts = ["a", "b"].map(|name| {
+        let about = NewNode {
+            name,
+            ports: 1,
+            ..NewNode::default()
+        };
+        let host = new.node(NodeKind::Ca, about).unwrap();
+        new.port(host, 1).unwrap()
+    });
+    new.cable(hosts[0], hosts[1], Link::default());
+    let joined = Graph::from_topology(&new.finish().unwrap(), 0).unwrap();
+    let nobody = Graph::from_topology(&Builder::new().finish().unwrap(), 0).unwrap();
+    for graph in [&joined, &nobody] {
+        for engine in ENGINES {
+            match (engine.route)(graph, &Options::default()) {
+                Ok(routing) => assert!(check(graph, &routing).is_good(), "{}", engine.name),
+                Err(error) => assert!(
+                    matches!(error, RouteError::WrongShape { .. }),
+                    "{}: {error}",
+                    engine.name
+                ),
+            }
+        }
+    }
 }
 
 proptest! {

@@ -1,12 +1,13 @@
 //! A fabric on paper: which nodes there are, which of their ports a cable joins, and how good the cable is.
 //!
-//! Owns the description, its checks ([`Builder::finish`]), the files that people keep it in ([`netlist`]), well-known shapes ([`generate`]). Must not know packets, LIDs nor routes: a subnet manager finds those out by itself, over the links.
+//! Owns the description, its checks ([`Builder::finish`]), the files that people keep it in ([`mod@toml`], [`netlist`]), well-known shapes ([`generate`]). Must not know packets, LIDs nor routes: a subnet manager finds those out by itself, over the links.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod generate;
 mod link;
 pub mod netlist;
+pub mod toml;
 
 use ferriband_wire::Guid;
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
     let shortest = given.is_empty().then(|| Hops::shortest(graph));
     let found = shortest.as_ref().map(|hops| detected_roots(graph, hops));
     let roots = found.filter(|roots| !roots.is_empty()).unwrap_or(given);
-    let centre = || shortest.as_ref().map(|hops| vec![centre(graph, hops)]);
+    let centre = || Some(vec![centre(graph, shortest.as_ref()?)?]);
     let alone = roots.is_empty();
     let roots = if alone {
         centre().unwrap_or_default()
@@ -79,8 +79,8 @@ fn detected_roots(graph: &Graph, hops: &Hops) -> Vec<u32> {
     roots.into_iter().map(|root| root.0).collect()
 }
 
-/// The switch from which the end ports are nearest, on the whole; the first of several.
-fn centre(graph: &Graph, hops: &Hops) -> u32 {
+/// The switch from which the end ports are nearest, on the whole; the first of several. None where hosts are joined without a switch.
+fn centre(graph: &Graph, hops: &Hops) -> Option<u32> {
     let hosts = graph.hosts();
     let far = |&from: &u32| {
         let ways = (0..).zip(&hosts);
@@ -90,7 +90,7 @@ fn centre(graph: &Graph, hops: &Hops) -> u32 {
         ways.sum::<u64>()
     };
     let switches = 0..graph.switches().len() as u32;
-    switches.min_by_key(far).unwrap_or(0)
+    switches.min_by_key(far)
 }
 
 /// How high each switch stands over the roots that are found, or the centre.
@@ -98,7 +98,7 @@ pub(super) fn tree_heights(graph: &Graph) -> Vec<u32> {
     let hops = Hops::shortest(graph);
     let mut roots = detected_roots(graph, &hops);
     if roots.is_empty() {
-        roots.push(centre(graph, &hops));
+        roots.extend(centre(graph, &hops));
     }
     heights(graph, &roots)
 }
