@@ -158,6 +158,7 @@ fn messages_arrive_whole_and_in_order() {
         "pairs",
         "collectives",
         "schedules",
+        "together",
         "errors",
         "profiled",
         "datatypes",
@@ -203,6 +204,18 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
             let said = program.succeeds(ranks, &["--env", "FERRIBAND_MPI_READS_PEERS=0"]);
             assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
         }
+    }
+}
+
+#[test]
+fn collectives_are_right_by_messages_too() {
+    // On one host they go by shared memory unless other algorithms are asked for.
+    let algorithms = "FERRIBAND_MPI_COLL=barrier=dissemination,bcast=binomial,reduce=binomial,allreduce=recursive_doubling,\
+        gather=binomial,scatter=binomial,allgather=bruck,alltoall=bruck,reduce_scatter=reduce_scatterv,scan=recursive_doubling";
+    for name in ["collectives", "schedules", "together"] {
+        let program = Program::new(name);
+        let said = program.succeeds(3, &["--env", algorithms]);
+        assert_eq!(said, format!("{name}: 3 ranks: ok\n"));
     }
 }
 

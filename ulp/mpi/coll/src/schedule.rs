@@ -155,6 +155,7 @@ pub struct Node {
 /// A rank's part of a collective operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
+    shared: bool,
     nodes: Vec<Node>,
     pieces: Vec<Piece>,
     successors: Vec<u32>,
@@ -162,6 +163,11 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Whether ranks that share memory do it there: it has flags, and no messages.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Its steps. Doing them in this order, each started when the one before it is, is always allowed.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -347,7 +353,7 @@ impl Builder {
                 *place += 1;
             }
         }
-        let nodes = drafts
+        let nodes: Vec<Node> = drafts
             .into_iter()
             .enumerate()
             .map(|(at, draft)| Node {
@@ -358,6 +364,9 @@ impl Builder {
             })
             .collect();
         Schedule {
+            shared: nodes
+                .iter()
+                .any(|node: &Node| matches!(node.step, Step::Signal(_) | Step::Wait(_))),
             nodes,
             pieces: self.pieces,
             successors,

@@ -97,6 +97,20 @@ impl Table {
         Ok(Table { rows })
     }
 
+    /// Puts an algorithm before all rows of its kind: it is used wherever it can be.
+    pub fn prefer(&mut self, kind: Kind, algorithm: Algorithm) {
+        for oversubscribed in [false, true] {
+            let row = Row {
+                kind,
+                ranks: None,
+                bytes: None,
+                oversubscribed,
+                algorithm,
+            };
+            self.rows.insert(0, row);
+        }
+    }
+
     /// Its rows, in order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
@@ -278,6 +292,17 @@ mod tests {
         let bcast = Collective::Bcast { count: 1, root: 0 };
         let of = |bytes| table.choose(&bcast, Place::new(0, 4), bytes, false);
         assert_eq!((of(100), of(101)), (Algorithm::Chain, Algorithm::Binomial));
+    }
+
+    #[test]
+    fn what_is_preferred_is_used_where_it_can_be() {
+        let mut table = Table::default();
+        table.prefer(Kind::Barrier, Algorithm::Pairwise);
+        for over in [false, true] {
+            let of = |size| table.choose(&Collective::Barrier, Place::new(0, size), 0, over);
+            assert_eq!(of(4), Algorithm::Pairwise);
+            assert_eq!(of(6), Algorithm::Dissemination, "no power of two");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -87,6 +87,43 @@ pub mod line {
     pub const STARVED: u64 = 16;
     /// u64: granules consumed, and in the upper half the highest number received in order.
     pub const RETURN: u64 = 24;
+}
+
+/// Communicators with more ranks than this do collectives by messages.
+pub const MAX_SHARING: u32 = 128;
+/// Bytes of one of the two halves of a rank's slot for collectives.
+pub const HALF: u32 = 16384;
+
+/// The memory of a communicator's collectives: a line for all, a line of words for each of its ranks, their slots. Each rank has some such parts, which it gives away as
+/// rank 0 of communicators.
+pub mod group {
+    use super::{HALF, LINE};
+
+    /// Parts that each rank gives away.
+    pub const PARTS: u32 = 4;
+    /// Words of 32 bits of a line.
+    pub const WORDS: u32 = 12;
+    /// In a line: two words of 64 bits, a bit for each rank that may sleep until a word of the line changes.
+    pub const SLEEPERS: u64 = 48;
+    /// Word of a rank's line: the last collective that it has passed. Word 0 is set when its slot is filled, those between in the rounds of a barrier.
+    pub const PASSED: u32 = 8;
+    /// Word of the line for all: ranks that have come to a barrier that is counted.
+    pub const ARRIVED: u32 = 0;
+    /// Word of the line for all: barriers that were counted.
+    pub const TURNS: u32 = 1;
+    /// Word of the line for all: ranks that need the part no more.
+    pub const LEFT: u32 = 2;
+
+    /// Where the line of the rank at `rank` begins in its part; that for all lies at 0.
+    pub fn line(rank: u32) -> u64 {
+        (1 + u64::from(rank)) * LINE
+    }
+
+    /// Where a half of its slot begins, of `ranks` ranks.
+    pub fn slot(ranks: u32, rank: u32, half: u32) -> u64 {
+        let lines = line(ranks).next_multiple_of(4096);
+        lines + (u64::from(rank) * 2 + u64::from(half)) * u64::from(HALF)
+    }
 }
 
 /// Where in its life a rank is.
@@ -182,7 +219,25 @@ impl Layout {
 
     /// Bytes of the whole segment.
     pub fn total(self) -> u64 {
+        let all = u64::from(self.ranks) * u64::from(group::PARTS);
+        let parts = if self.ranks <= MAX_SHARING { all } else { 0 };
+        self.groups() + parts * self.group_bytes()
+    }
+
+    /// Where the part with number `index` begins of those that `leader` gives away, at a page; none if there is no such part.
+    pub fn group(self, leader: u32, index: u32) -> Option<u64> {
+        let is_one = self.ranks <= MAX_SHARING && leader < self.ranks && index < group::PARTS;
+        let before = u64::from(leader) * u64::from(group::PARTS) + u64::from(index);
+        is_one.then(|| self.groups() + before * self.group_bytes())
+    }
+
+    fn groups(self) -> u64 {
         self.blocks() + self.pairs() * u64::from(self.slot)
+    }
+
+    /// Bytes of a part: it has room for all ranks of the host.
+    fn group_bytes(self) -> u64 {
+        group::slot(self.ranks, self.ranks, 0)
     }
 
     /// Where a rank's area begins.
@@ -231,6 +286,20 @@ mod tests {
                     places.push((layout.block(r, s), 32768));
                 }
             }
+            for leader in 0..ranks {
+                for index in 0..group::PARTS {
+                    let part = layout.group(leader, index).expect("a part");
+                    places.push((part, 64));
+                    for rank in 0..ranks {
+                        places.push((part + group::line(rank), 64));
+                        for half in [0, 1] {
+                            places.push((part + group::slot(ranks, rank, half), HALF.into()));
+                        }
+                    }
+                }
+            }
+            assert_eq!(layout.group(ranks, 0), None);
+            assert_eq!(layout.group(0, group::PARTS), None);
             places.sort_unstable();
             assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
             let last = places.last().expect("some");

@@ -231,6 +231,20 @@ pub const TABLE: &[Setting] = &[
         help: "How long a request waits for its peer's adapter before it is repeated, seven times in all: 4.096 us times 2 to this power; 0: for ever. With 20 a rank may be stopped for half a minute.",
     },
     Setting {
+        name: "coll",
+        about: "collectives",
+        kind: Kind::Text,
+        default: "",
+        help: "Algorithms that are used wherever they can be, as in allreduce=ring,barrier=pairwise; the same at all ranks.",
+    },
+    Setting {
+        name: "coll_table",
+        about: "collectives",
+        kind: Kind::Text,
+        default: "",
+        help: "A file with the table that chooses algorithms by ranks and bytes; empty: the built-in one. The same at all ranks.",
+    },
+    Setting {
         name: "engine",
         about: "launch",
         kind: Kind::OneOf(&["auto", "pmi1", "pmi2", "pmix", "none"]),

@@ -3,6 +3,7 @@
 pub mod create;
 
 use crate::attr::Attributes;
+use crate::collective::shared::Sharing;
 use crate::constants::MPI_ERRORS_ARE_FATAL;
 use crate::group::Group;
 use crate::info::Info;
@@ -48,6 +49,8 @@ pub struct Comm {
     pub session: Option<i32>,
     /// One of its ranks has died.
     pub broken: bool,
+    /// The memory by which its ranks do collectives together.
+    pub sharing: Sharing,
     /// The program has freed it: it goes when nothing concerns it any more.
     pub freed: bool,
 }
@@ -91,6 +94,7 @@ impl Comm {
             topology: None,
             session: None,
             broken: false,
+            sharing: Sharing::Unknown,
             freed: false,
         }
     }

@@ -1,6 +1,6 @@
 //! The beginning and the end: what the launcher has left in the environment, and the last barrier.
 
-use crate::collective;
+use crate::collective::{self, choose};
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
@@ -49,6 +49,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         inherit::let_ranks_read();
     }
     let mut runtime = Runtime::new(host, settings)?;
+    runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
     if let Some(dir) = &chosen.trace {
         trace::begin(&runtime, dir, chosen.trace_events)?;
     }

@@ -67,6 +67,9 @@ impl Runtime {
                 .as_ref()
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
+            || self
+                .flag
+                .is_some_and(|flag| flag.is_reached() || !flag.is_announced())
             || self.stalled.iter().any(|peer| {
                 self.peers[*peer as usize]
                     .outlet

@@ -3,13 +3,14 @@
 use crate::attr::{Attributes, Keyvals};
 use crate::collective::choose::Kept;
 use crate::collective::exec::Execution;
+use crate::collective::shared::{Given, Sharing};
 use crate::comm::{COLLECTIVE, Comm, context, side_context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::crew::Crew;
 use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
-use crate::host::{Host, Inlet, Outlet, Source};
+use crate::host::{Awaited, Host, Inlet, Outlet, Source};
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
 use crate::process::process;
@@ -83,6 +84,10 @@ pub struct Runtime {
     pub calls: Calls,
     /// Schedules that were used last.
     pub schedules: Kept,
+    /// Memory for collectives that this process has given to communicators.
+    pub given: Given,
+    /// A flag of such memory that a call waits for.
+    pub flag: Option<Awaited>,
     /// What was set.
     pub settings: Settings,
     contexts: HashMap<u64, u32>,
@@ -375,6 +380,8 @@ impl Runtime {
             executions: Vec::new(),
             calls: Calls::new(),
             schedules: Kept::default(),
+            given: Given::default(),
+            flag: None,
             settings,
             contexts: HashMap::new(),
             doomed: Vec::new(),
@@ -487,6 +494,9 @@ impl Runtime {
                 continue;
             }
             if let Some(comm) = self.comms.remove(index) {
+                if let Sharing::Part(area) = &comm.sharing {
+                    area.leave();
+                }
                 self.contexts.remove(&comm.context);
                 self.last = (u64::MAX, 0);
                 process().release(comm.errhandler);

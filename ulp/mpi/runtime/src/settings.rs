@@ -29,6 +29,10 @@ pub struct Chosen {
     pub fast: Fast,
     /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them.
     pub acks: bool,
+    /// `coll`: algorithms of collectives that stand before all rows of the table that chooses.
+    pub coll: String,
+    /// `coll_table`: the file with that table.
+    pub coll_table: Option<PathBuf>,
     /// `stats`: a summary at the end.
     pub stats: bool,
     /// `trace`: directory that each rank writes a trace of its calls and messages to.
@@ -120,6 +124,9 @@ impl Chosen {
                 close_below: count("close_below"),
             },
             acks: values.flag("acks"),
+            coll: values.text("coll").to_owned(),
+            coll_table: Some(PathBuf::from(values.text("coll_table")))
+                .filter(|path| !path.as_os_str().is_empty()),
             stats: values.flag("stats"),
             registration: match values.text("regcache") {
                 "odp" => Registration::OnDemand,

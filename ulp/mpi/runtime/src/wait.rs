@@ -86,6 +86,9 @@ impl Idle {
             *self = Self::default();
             return Ok(());
         }
+        if let Some(flag) = &guard.flag {
+            flag.announce();
+        }
         match &guard.host {
             Some(host) => host.sleep(&others, timeout_ms, || guard.has_work()),
             None => std::thread::sleep(std::time::Duration::from_micros(50)),

@@ -1,21 +1,25 @@
 //! Which schedule a collective gets: the tuning table's algorithm, and the schedules that were used last.
 
-use crate::constants::MPI_ERR_INTERN;
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
 use ferriband_mpi_coll::tuning::Table;
 use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Kind, Place, Schedule, build};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Schedules that are kept.
-const KEPT: usize = 8;
+const KEPT: usize = 32;
 
 /// Bytes of a segment of pipelined algorithms.
 const SEGMENT: usize = 8192;
 
 /// Schedules by what they were built from, the one that was used last in front.
 #[derive(Default)]
-pub struct Kept(Vec<(Key, Arc<Schedule>)>);
+pub struct Kept {
+    list: Vec<(Key, Arc<Schedule>)>,
+    table: Table,
+}
 
 /// What decides about a schedule, of operations whose blocks are equal.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,28 +93,74 @@ fn key(collective: &Collective<'_>, algorithm: Algorithm, me: Place) -> Option<K
     })
 }
 
+/// The table of a file, or the built-in one, with preferences like `allreduce=ring,barrier=pairwise` before its rows.
+pub fn table(preferred: &str, file: Option<&Path>) -> Outcome<Table> {
+    let wrong = |name: &str, value: &str, why: &str| {
+        MpiError::with(
+            MPI_ERR_OTHER,
+            format!("FERRIBAND_MPI_{name}={value}: {why}"),
+        )
+    };
+    let mut table = match file {
+        None => Table::default(),
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| wrong("COLL_TABLE", &name, &error.to_string()))?;
+            Table::parse(&text).map_err(|error| wrong("COLL_TABLE", &name, &error.to_string()))?
+        }
+    };
+    for word in preferred.split(',').filter(|word| !word.is_empty()) {
+        let (kind, algorithm) = word.split_once('=').unwrap_or((word, ""));
+        let Some(kind) = Kind::from_name(kind) else {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            let why = format!("it can be OPERATION=ALGORITHM, of {names}");
+            return Err(wrong("COLL", word, &why));
+        };
+        let Some(found) = Algorithm::from_name(algorithm)
+            .filter(|algorithm| kind.algorithms().contains(algorithm))
+        else {
+            let names = kind.algorithms().iter().map(|one| one.name());
+            let names = names.collect::<Vec<_>>().join(", ");
+            let why = format!("the algorithms of {} are {names}", kind.name());
+            return Err(wrong("COLL", word, &why));
+        };
+        table.prefer(kind, found);
+    }
+    Ok(table)
+}
+
 impl Runtime {
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.schedules.table
+    }
+
+    /// Takes another table.
+    pub fn set_table(&mut self, table: Table) {
+        self.schedules.table = table;
+    }
+
     /// The schedule of a collective on the communicator at `comm`. `bytes` is what the table is asked with, `unit` the bytes of a unit: both
-    /// must be the same at all ranks.
+    /// must be the same at all ranks. `shared`: bytes of the slots that the ranks share, 0 for what does not block.
     pub fn schedule(
         &mut self,
         comm: u32,
         collective: &Collective<'_>,
         bytes: u64,
         unit: usize,
+        shared: usize,
     ) -> Outcome<Arc<Schedule>> {
-        static TABLE: OnceLock<Table> = OnceLock::new();
+        let crowded = self.is_crowded(comm);
         let entry = &self.comms[comm];
         let me = Place {
             segment: (SEGMENT / unit.max(1)).max(1) as u64,
+            shared_units: (shared / unit.max(1)) as u64,
             ..Place::new(entry.rank, entry.group.size())
         };
-        // Whether cores are short is each rank's own knowledge, and all must choose alike: the table's other half waits until they agree.
-        let algorithm = TABLE
-            .get_or_init(Table::default)
-            .choose(collective, me, bytes, false);
+        let algorithm = self.schedules.table.choose(collective, me, bytes, crowded);
         let key = key(collective, algorithm, me);
-        let kept = &mut self.schedules.0;
+        let kept = &mut self.schedules.list;
         if let Some(at) = key.and_then(|key| kept.iter().position(|(one, _)| *one == key)) {
             kept[..=at].rotate_right(1);
             return Ok(Arc::clone(&kept[0].1));
@@ -123,5 +173,27 @@ impl Runtime {
             kept.insert(0, (key, Arc::clone(&built)));
         }
         Ok(built)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_stand_first_and_nonsense_is_named() {
+        let ring = table("allreduce=ring,", None).expect("there is one");
+        assert_ne!(ring, Table::default());
+        assert_eq!(table("", None).expect("built in"), Table::default());
+        for bad in [
+            "allreduce",
+            "allreduce=pairwise",
+            "x=ring",
+            "allreduce=ring,bcast=ring",
+        ] {
+            let error = table(bad, None).expect_err("no such thing");
+            assert!(error.text.starts_with("FERRIBAND_MPI_COLL="), "{bad}");
+        }
+        assert!(table("", Some(Path::new("/nowhere/at/all"))).is_err());
     }
 }

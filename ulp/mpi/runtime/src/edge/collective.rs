@@ -5,7 +5,8 @@ use super::op::Reduction;
 use super::state::Guard;
 use super::values::{bytes, extent, is_in_place, rank_of, sink, source};
 use crate::abi::Array;
-use crate::collective::exec::{Buffers, Prepared};
+use crate::collective::exec::{Buffers, Combine, Prepared};
+use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
@@ -27,7 +28,8 @@ fn moving(
     send: Vec<Source>,
     recv: Vec<Sink>,
 ) -> Outcome<Prepared> {
-    let schedule = guard.schedule(comm, collective, bytes, 1)?;
+    let shared = shared::offered(guard, comm)?;
+    let schedule = guard.schedule(comm, collective, bytes, 1, shared)?;
     let buffers = Buffers::new(1, send, recv);
     Ok(Prepared {
         schedule,
@@ -577,7 +579,12 @@ impl Elements {
         }
         let bytes = (how.unit as u64).saturating_mul(sent.max(0).cast_unsigned());
         let collective = collective(how.commutes, in_place);
-        let schedule = guard.schedule(comm, &collective, bytes, how.unit)?;
+        // The program's functions run outside of the runtime, where nobody waits for flags.
+        let shared = match how.combine {
+            Combine::Own(_) => shared::offered(guard, comm)?,
+            Combine::Program(_) => 0,
+        };
+        let schedule = guard.schedule(comm, &collective, bytes, how.unit, shared)?;
         Ok(Prepared {
             schedule,
             buffers: Buffers::new(how.unit, send, recv),

@@ -44,6 +44,7 @@ pub(super) fn finish(
     prepare: impl FnOnce(&mut Guard, u32) -> Outcome<Prepared>,
 ) -> c_int {
     on_comm(function, comm, |guard, comm| {
+        guard.blocks = true;
         let prepared = prepare(guard, comm)?;
         collective::run(guard, comm, prepared)
     })

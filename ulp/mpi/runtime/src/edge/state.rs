@@ -38,6 +38,8 @@ pub fn phase() -> Phase {
 pub struct Guard {
     runtime: *mut Runtime,
     shared: bool,
+    /// The call is a collective that blocks.
+    pub blocks: bool,
     /// How the elements lie that this call has named: requests that outlive it keep theirs themselves.
     layouts: Option<Box<Layouts>>,
 }
@@ -60,6 +62,7 @@ pub fn enter() -> Option<Guard> {
     Some(Guard {
         runtime,
         shared,
+        blocks: false,
         layouts: None,
     })
 }

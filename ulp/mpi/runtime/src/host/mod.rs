@@ -5,6 +5,7 @@
 
 mod bell;
 mod channel;
+mod coll;
 pub mod inherit;
 mod layout;
 pub mod meet;
@@ -14,6 +15,7 @@ pub mod tape;
 
 pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet};
+pub use coll::{Area, Awaited};
 pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer};
 pub use segment::Segment;
@@ -232,6 +234,11 @@ impl Host {
             return None;
         }
         Some(Inlet::new(&self.segment, self.me, rank, shape))
+    }
+
+    /// The memory for collectives with number `index` of those that `leader` gives away, for these ranks of the world, of which the one at `me` is this one.
+    pub fn area(&self, leader: u32, index: u32, ranks: Box<[u32]>, me: u32) -> Option<Area> {
+        Area::new(&self.segment, leader, index, ranks, me)
     }
 
     /// Whether somebody has opened a channel that has not been seen.

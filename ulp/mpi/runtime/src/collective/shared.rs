@@ -1,0 +1,297 @@
+//! Blocking collectives of ranks that share memory: whether a communicator does them so, and how one is done.
+//!
+//! The ranks agree once for each communicator, at its first blocking collective: rank 0 gives one of its parts of the segment away, and says whether cores are
+//! short. Collectives that do not block keep to messages: two of them may be over in another order than they began in, and the slots have two halves.
+//! The schedule's steps are done one after the other, in the order in which they were built: what a rank waits for, another has set before it waits itself.
+
+use super::exec::{Combine, Prepared};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_SUCCESS};
+use crate::edge::Guard;
+use crate::errors::{MpiError, Outcome};
+use crate::host::{Area, Awaited, Buffer, Sink, Source};
+use crate::runtime::Runtime;
+use crate::wait::wait_for;
+use ferriband_mpi_coll::{Collective, Piece, Place, Slot, Step};
+use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
+
+/// What a communicator's ranks have agreed about.
+#[derive(Debug, Default)]
+pub enum Sharing {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// They share nothing.
+    Nothing,
+    /// This part of the segment.
+    Part(Box<Area>),
+    /// The same, while a collective uses it.
+    Used,
+}
+
+/// Parts that this process gives away as rank 0 of communicators.
+#[derive(Debug, Default)]
+pub struct Given([Option<Box<[u32]>>; group::PARTS as usize]);
+
+/// Rank 0's word, in bytes: which part, and whether cores are short.
+const WORD: usize = 8;
+
+/// The same for the call under way, if that is one that blocks.
+pub fn offered(guard: &mut Guard, comm: u32) -> Outcome<usize> {
+    if guard.blocks {
+        meet(guard, comm)
+    } else {
+        Ok(0)
+    }
+}
+
+/// Bytes of the slots by which the ranks of the communicator at `comm` do blocking collectives: 0 if they do not. The first time all ranks meet here.
+pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
+    match guard.comms[comm].sharing {
+        Sharing::Part(_) => return Ok(HALF as usize),
+        Sharing::Unknown => (),
+        _ => return Ok(0),
+    }
+    if !guard.is_near(comm) {
+        guard.comms[comm].sharing = Sharing::Nothing;
+        return Ok(0);
+    }
+    let ranks: Box<[u32]> = guard.comms[comm].group.ranks().collect();
+    let me = guard.comms[comm].rank;
+    let mut word = Buffer::new(WORD);
+    if me == 0 {
+        let part = guard.give(&ranks).unwrap_or(u32::MAX);
+        let crowded = u32::from(guard.settings.spins == 0);
+        word.bytes_mut()[..4].copy_from_slice(&part.to_le_bytes());
+        word.bytes_mut()[4..].copy_from_slice(&crowded.to_le_bytes());
+    }
+    let (source, sink) = (word.source(), word.sink());
+    super::bcast(guard, comm, 0, source, sink)?;
+    let half = |at: usize| {
+        word.bytes()[at..at + 4]
+            .try_into()
+            .map_or(0, u32::from_le_bytes)
+    };
+    let (part, crowded) = (half(0), half(4) != 0);
+    let leader = ranks[0];
+    let size = ranks.len() as u32;
+    let area = guard
+        .host
+        .as_ref()
+        .and_then(|host| host.area(leader, part, ranks, me));
+    let Some(mut area) = area else {
+        guard.comms[comm].sharing = Sharing::Nothing;
+        return Ok(0);
+    };
+    let place = Place {
+        shared_units: u64::from(HALF),
+        ..Place::new(me, size)
+    };
+    area.crowded = crowded;
+    area.barriers = guard
+        .table()
+        .choose(&Collective::Barrier, place, 0, crowded)
+        == ferriband_mpi_coll::Algorithm::Shared;
+    guard.comms[comm].sharing = Sharing::Part(Box::new(area));
+    Ok(HALF as usize)
+}
+
+impl Runtime {
+    /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
+    fn is_near(&self, comm: u32) -> bool {
+        let entry = &self.comms[comm];
+        let Some(host) = &self.host else {
+            return false;
+        };
+        entry.remote.is_none()
+            && (2..=MAX_SHARING).contains(&entry.group.size())
+            && host.ranks() <= MAX_SHARING
+            && entry.group.ranks().all(|rank| {
+                (rank == host.me() || host.is_near(rank)) && !self.peers[rank as usize].by_verbs
+            })
+    }
+
+    /// Gives a part away, if there is one.
+    fn give(&mut self, ranks: &[u32]) -> Option<u32> {
+        let host = self.host.as_ref()?;
+        for index in 0..group::PARTS {
+            let given = &mut self.given.0[index as usize];
+            if let Some(before) = given {
+                let before = host.area(host.me(), index, before.clone(), 0)?;
+                if !before.is_left() {
+                    continue;
+                }
+            }
+            let area = host.area(host.me(), index, ranks.into(), 0)?;
+            area.clear(host).ok()?;
+            *given = Some(ranks.into());
+            return Some(index);
+        }
+        None
+    }
+
+    /// Whether cores are short, as the ranks of a communicator have agreed.
+    pub fn is_crowded(&self, comm: u32) -> bool {
+        matches!(&self.comms[comm].sharing, Sharing::Part(area) if area.crowded)
+    }
+}
+
+/// Takes the communicator's part for one collective.
+fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
+    match std::mem::replace(&mut guard.comms[comm].sharing, Sharing::Used) {
+        Sharing::Part(area) => Ok(area),
+        other => {
+            guard.comms[comm].sharing = other;
+            Err(broken())
+        }
+    }
+}
+
+/// All ranks have come. False if it is to be done by messages.
+pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
+    if meet(guard, comm)? == 0 {
+        return Ok(false);
+    }
+    if !matches!(&guard.comms[comm].sharing, Sharing::Part(area) if area.barriers) {
+        return Ok(false);
+    }
+    let mut area = take(guard, comm)?;
+    let outcome = come(guard, comm, &mut area);
+    guard.comms[comm].sharing = Sharing::Part(area);
+    outcome.map(|()| true)
+}
+
+fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
+    if area.crowded {
+        let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
+        return awaited.map_or(Ok(()), |awaited| reach(guard, awaited));
+    }
+    let entry = &guard.comms[comm];
+    let (me, size) = (entry.rank, entry.group.size());
+    area.begin_barrier();
+    let (mut distance, mut round) = (1, 1);
+    while distance < size {
+        if let Some(host) = &guard.host {
+            area.signal_round(host, round);
+        }
+        reach(guard, area.round((me + size - distance) % size, round))?;
+        distance *= 2;
+        round += 1;
+    }
+    Ok(())
+}
+
+/// Waits for a flag.
+#[inline]
+fn reach(guard: &mut Guard, awaited: Awaited) -> Outcome {
+    for _ in 0..guard.settings.spins.min(PATIENCE) {
+        if awaited.is_reached() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    guard.flag = Some(awaited);
+    let outcome = wait_for(guard, |_| awaited.is_reached());
+    guard.flag = None;
+    outcome
+}
+
+/// Looks at a flag alone, before all else is looked at in turn.
+const PATIENCE: u32 = 32;
+
+/// Does a collective whose schedule is one of shared memory.
+pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {
+    let mut area = take(guard, comm)?;
+    area.begin();
+    let outcome = follow(guard, &prepared, &mut area);
+    guard.comms[comm].sharing = Sharing::Part(area);
+    outcome?;
+    match prepared.after.take() {
+        Some(after) => after(&mut *guard, MPI_SUCCESS),
+        None => Ok(()),
+    }
+}
+
+fn follow(guard: &mut Guard, prepared: &Prepared, area: &mut Area) -> Outcome {
+    let mut told = false;
+    for node in prepared.schedule.nodes() {
+        match &node.step {
+            Step::Copy { from, into } => {
+                let source = source(prepared, area, *from)?;
+                let sink = sink(guard, prepared, area, *into)?;
+                source.copy_to(&sink);
+            }
+            Step::Reduce { from, into } => {
+                let source = source(prepared, area, *from)?;
+                let sink = sink(guard, prepared, area, *into)?;
+                match &prepared.combine {
+                    Some(Combine::Own(combine)) => combine(source, sink)?,
+                    _ => return Err(broken()),
+                }
+            }
+            Step::Signal(flag) => {
+                told |= flag.index == 0;
+                if let Some(host) = &guard.host {
+                    area.signal(host, flag.index);
+                }
+            }
+            Step::Wait(flag) => reach(guard, area.flag(flag.owner, flag.index))?,
+            Step::Send { .. } | Step::Recv { .. } => return Err(broken()),
+        }
+    }
+    if !told && let Some(host) = &guard.host {
+        area.pass(host);
+    }
+    Ok(())
+}
+
+fn bytes(prepared: &Prepared, piece: Piece) -> Outcome<(usize, usize)> {
+    let bytes = |units: u64| {
+        usize::try_from(units)
+            .ok()
+            .and_then(|units| units.checked_mul(prepared.buffers.unit))
+    };
+    bytes(piece.at).zip(bytes(piece.count)).ok_or_else(broken)
+}
+
+fn source(prepared: &Prepared, area: &Area, piece: Piece) -> Outcome<Source> {
+    let (at, length) = bytes(prepared, piece)?;
+    let buffers = &prepared.buffers;
+    let block = match piece.slot {
+        Slot::Shared(rank) => return Ok(area.source(rank, at, length)),
+        Slot::Send => buffers.send.get(piece.block as usize).copied(),
+        Slot::Recv => buffers.recv.get(piece.block as usize).map(Sink::source),
+        Slot::Temp => None,
+    };
+    block
+        .filter(|block| at + length <= block.len())
+        .map(|block| block.part(at, length))
+        .ok_or_else(broken)
+}
+
+/// Where a piece goes to; the own slot only when nobody reads there any more.
+fn sink(guard: &mut Guard, prepared: &Prepared, area: &mut Area, piece: Piece) -> Outcome<Sink> {
+    let (at, length) = bytes(prepared, piece)?;
+    match piece.slot {
+        Slot::Shared(_) => {
+            while let Some(reader) = area.reader() {
+                reach(guard, reader)?;
+            }
+            let host = guard.host.as_ref().ok_or_else(broken)?;
+            area.sink(host, at, length)
+                .map_err(|error| MpiError::with(MPI_ERR_NO_MEM, error.to_string()))
+        }
+        Slot::Recv => prepared
+            .buffers
+            .recv
+            .get(piece.block as usize)
+            .filter(|block| at + length <= block.len())
+            .map(|block| block.part(at, length))
+            .ok_or_else(broken),
+        Slot::Send | Slot::Temp => Err(broken()),
+    }
+}
+
+#[cold]
+fn broken() -> MpiError {
+    MpiError::with(MPI_ERR_INTERN, "a schedule does not fit shared memory")
+}

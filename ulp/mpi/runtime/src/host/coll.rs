@@ -1,0 +1,308 @@
+//! The memory by which ranks of one host do collectives together: for each rank a line of flags that it alone sets, and a slot that it alone fills.
+//!
+//! Flags hold the number of the collective that they were set for, so none is ever taken back. A slot has two halves, used in turn: one is filled again
+//! when every rank has passed the collective that used it last. Who waits for a flag long enough to sleep leaves its bit in the line of the flag, and who sets
+//! a flag rings those; the order of the two is that of [`super::bell`].
+
+use super::memory::{Sink, Source};
+use super::{Host, Segment};
+use ferriband_mpi_proto::segment::{HALF, group};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+/// A line of flags.
+#[derive(Clone, Copy, Debug)]
+struct Line(NonNull<u8>);
+
+impl Line {
+    #[inline]
+    fn word(&self, index: u32) -> &AtomicU32 {
+        assert!(index < group::WORDS);
+        // SAFETY: within the line, which lies in the segment, that is never unmapped; aligned, only accessed atomically.
+        unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(index as usize) }
+    }
+
+    /// Bits of those that may sleep, 64 ranks each.
+    #[inline]
+    fn sleepers(&self, index: u32) -> &AtomicU64 {
+        assert!(index < 2);
+        let at = group::SLEEPERS as usize + index as usize * 8;
+        // SAFETY: as above.
+        unsafe { &*self.0.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+}
+
+/// Flags that a rank waits for: it is enough that one of them has come to its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Awaited {
+    line: Line,
+    words: [(u32, u32); 2],
+    me: u32,
+}
+
+impl Awaited {
+    /// Whether one has.
+    #[inline]
+    pub fn is_reached(&self) -> bool {
+        let has_come = |(index, number): (u32, u32)| {
+            let word = self.line.word(index).load(Ordering::Acquire);
+            word.wrapping_sub(number).cast_signed() >= 0
+        };
+        has_come(self.words[0]) || has_come(self.words[1])
+    }
+
+    /// Asks to be rung.
+    pub fn announce(&self) {
+        let word = self.line.sleepers(self.me / 64);
+        word.fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+    }
+
+    /// Whether nobody has seen that yet.
+    pub fn is_announced(&self) -> bool {
+        let bits = self.line.sleepers(self.me / 64).load(Ordering::Acquire);
+        bits & 1 << (self.me % 64) != 0
+    }
+}
+
+/// A communicator's part of the segment.
+#[derive(Debug)]
+pub struct Area {
+    base: NonNull<u8>,
+    /// Where it begins in the segment.
+    at: u64,
+    me: u32,
+    /// The world's ranks.
+    ranks: Box<[u32]>,
+    /// Bytes of each half of the own slot that there is memory behind.
+    backed: u32,
+    /// The collective under way.
+    number: u32,
+    /// All ranks have passed this one.
+    passed: u32,
+    /// Barriers.
+    turns: u32,
+    /// Whether who sets a flag must fence before looking for sleepers.
+    fenced: bool,
+    /// Whether there are more ranks than cores, as the leader says.
+    pub crowded: bool,
+    /// Whether barriers are done here.
+    pub barriers: bool,
+}
+
+// SAFETY: the memory is shared anyway, and accessed by atomic words or as bytes that somebody else may change.
+unsafe impl Send for Area {}
+
+impl Area {
+    /// The part with number `index` of those that `leader` gives away, for `ranks` of the world, of which this is the one at `me`. None if there is no such part.
+    pub(super) fn new(
+        segment: &Segment,
+        leader: u32,
+        index: u32,
+        ranks: Box<[u32]>,
+        me: u32,
+    ) -> Option<Self> {
+        let at = segment.layout().group(leader, index)?;
+        let fits = ranks.len() as u32 <= segment.layout().ranks() && me < ranks.len() as u32;
+        fits.then(|| Self {
+            base: segment.address(at),
+            at,
+            me,
+            ranks,
+            backed: 0,
+            number: 0,
+            passed: 0,
+            turns: 0,
+            fenced: true,
+            crowded: false,
+            barriers: false,
+        })
+    }
+
+    /// The first line: what all ranks count in.
+    #[inline]
+    fn common(&self) -> Line {
+        Line(self.base)
+    }
+
+    #[inline]
+    fn line(&self, rank: u32) -> Line {
+        assert!((rank as usize) < self.ranks.len());
+        let at = group::line(rank) as usize;
+        // SAFETY: within the group.
+        Line(unsafe { self.base.add(at) })
+    }
+
+    #[inline]
+    fn slot(&self, rank: u32, at: usize, length: usize) -> NonNull<u8> {
+        let fits = at <= HALF as usize && length <= HALF as usize - at;
+        assert!(fits && (rank as usize) < self.ranks.len());
+        let slot = group::slot(self.ranks.len() as u32, rank, self.number & 1) as usize;
+        // SAFETY: within the group.
+        unsafe { self.base.add(slot + at) }
+    }
+
+    /// Begins the next collective.
+    pub fn begin(&mut self) {
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on, as its flag says.
+    pub fn source(&self, rank: u32, at: usize, length: usize) -> Source {
+        // SAFETY: in the segment, which stays mapped; the rank fills it again only when this one has passed.
+        unsafe { Source::new(self.slot(rank, at, length).as_ptr(), length) }
+    }
+
+    /// Bytes of the own slot, to be filled. An error is an errno.
+    pub fn sink(&mut self, host: &Host, at: usize, length: usize) -> std::io::Result<Sink> {
+        let place = self.slot(self.me, at, length);
+        let end = (at + length) as u32;
+        if end > self.backed {
+            let wanted = end.next_multiple_of(4096).min(HALF);
+            for half in [0, 1] {
+                let slot = group::slot(self.ranks.len() as u32, self.me, half);
+                host.segment.allocate(self.at + slot, wanted)?;
+            }
+            self.backed = wanted;
+        }
+        // SAFETY: in the segment, and nobody reads there: see `free`.
+        Ok(unsafe { Sink::new(place.as_ptr(), length) })
+    }
+
+    /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
+    pub fn reader(&mut self) -> Option<Awaited> {
+        let needed = self.number.wrapping_sub(2);
+        if self.passed.wrapping_sub(needed).cast_signed() >= 0 {
+            return None;
+        }
+        for rank in (0..self.ranks.len() as u32).filter(|rank| *rank != self.me) {
+            let awaited = Awaited {
+                line: self.line(rank),
+                // Who has filled its slot in one has passed the one before.
+                words: [(group::PASSED, needed), (0, needed.wrapping_add(1))],
+                me: self.me,
+            };
+            if !awaited.is_reached() {
+                return Some(awaited);
+            }
+        }
+        self.passed = needed;
+        None
+    }
+
+    /// What to wait for: that `rank` sets its flag `index` in this collective.
+    #[inline]
+    pub fn flag(&self, rank: u32, index: u32) -> Awaited {
+        Awaited {
+            line: self.line(rank),
+            words: [(index, self.number); 2],
+            me: self.me,
+        }
+    }
+
+    /// Sets the own flag `index`: all that was written before is visible to who sees it.
+    #[inline]
+    pub fn signal(&mut self, host: &Host, index: u32) {
+        let line = self.line(self.me);
+        line.word(index).store(self.number, Ordering::Release);
+        self.wake(host, line);
+    }
+
+    /// This collective is over here, and nothing was filled in it: others may have to know.
+    pub fn pass(&mut self, host: &Host) {
+        self.signal(host, group::PASSED);
+    }
+
+    /// Begins a barrier by rounds. Barriers have numbers of their own: nothing is filled in them, so they say nothing of who has read what.
+    pub fn begin_barrier(&mut self) {
+        self.turns = self.turns.wrapping_add(1);
+    }
+
+    /// Sets the own flag of a barrier's round, from 1.
+    #[inline]
+    pub fn signal_round(&mut self, host: &Host, round: u32) {
+        let line = self.line(self.me);
+        line.word(round).store(self.turns, Ordering::Release);
+        self.wake(host, line);
+    }
+
+    /// What to wait for: that `rank` comes to a barrier's round.
+    #[inline]
+    pub fn round(&self, rank: u32, round: u32) -> Awaited {
+        Awaited {
+            line: self.line(rank),
+            words: [(round, self.turns); 2],
+            me: self.me,
+        }
+    }
+
+    /// Comes to a barrier that is counted: none if this was the last rank, else what to wait for. Each rank runs but twice, before and after, which is least where cores are
+    /// short.
+    pub fn arrive(&mut self, host: &Host) -> Option<Awaited> {
+        self.turns = self.turns.wrapping_add(1);
+        let line = self.common();
+        let before = line.word(group::ARRIVED).fetch_add(1, Ordering::AcqRel);
+        if before + 1 < self.ranks.len() as u32 {
+            return Some(Awaited {
+                line,
+                words: [(group::TURNS, self.turns); 2],
+                me: self.me,
+            });
+        }
+        line.word(group::ARRIVED).store(0, Ordering::Relaxed);
+        line.word(group::TURNS).store(self.turns, Ordering::Release);
+        self.wake(host, line);
+        None
+    }
+
+    #[inline]
+    fn wake(&mut self, host: &Host, line: Line) {
+        if self.fenced {
+            fence(Ordering::SeqCst);
+            self.fenced = self.ranks.iter().any(|rank| host.needs_fence(*rank));
+        } else {
+            compiler_fence(Ordering::SeqCst);
+        }
+        for index in 0..2 {
+            if line.sleepers(index).load(Ordering::Relaxed) != 0 {
+                self.ring(host, line, index);
+            }
+        }
+    }
+
+    #[cold]
+    fn ring(&self, host: &Host, line: Line, index: u32) {
+        let mut bits = line.sleepers(index).swap(0, Ordering::SeqCst);
+        while bits != 0 {
+            let place = index * 64 + bits.trailing_zeros();
+            bits &= bits - 1;
+            if let Some(rank) = self.ranks.get(place as usize) {
+                host.ring_if_asleep(*rank);
+            }
+        }
+    }
+
+    /// This rank needs the part no more.
+    pub fn leave(&self) {
+        self.common()
+            .word(group::LEFT)
+            .fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether all ranks have left it.
+    pub fn is_left(&self) -> bool {
+        self.common().word(group::LEFT).load(Ordering::Acquire) == self.ranks.len() as u32
+    }
+
+    /// Makes it as new, once all have left it or before anybody has come.
+    pub fn clear(&self, host: &Host) -> std::io::Result<()> {
+        let ranks = self.ranks.len() as u32;
+        host.segment.allocate(self.at, group::line(ranks) as u32)?;
+        let lines = (0..ranks).map(|rank| self.line(rank));
+        for line in lines.chain([self.common()]) {
+            (0..group::WORDS).for_each(|index| line.word(index).store(0, Ordering::Relaxed));
+            (0..2).for_each(|index| line.sleepers(index).store(0, Ordering::Relaxed));
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+}
