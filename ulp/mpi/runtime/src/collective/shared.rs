@@ -5,7 +5,7 @@
 //! The schedule's steps are done one after the other, in the order in which they were built: what a rank waits for, another has set before it waits itself.
 
 use super::exec::{Combine, Prepared};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_SUCCESS};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Area, Awaited, Buffer, Sink, Source};
@@ -148,6 +148,7 @@ fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
 
 /// All ranks have come. False if it is to be done by messages.
 pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
+    guard.check_whole(comm)?;
     if meet(guard, comm)? == 0 {
         return Ok(false);
     }
@@ -163,7 +164,7 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
 fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
     if area.crowded {
         let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
-        return awaited.map_or(Ok(()), |awaited| reach(guard, awaited));
+        return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
     let entry = &guard.comms[comm];
     let (me, size) = (entry.rank, entry.group.size());
@@ -173,7 +174,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
         if let Some(host) = &guard.host {
             area.signal_round(host, round);
         }
-        reach(guard, area.round((me + size - distance) % size, round))?;
+        reach(guard, comm, area.round((me + size - distance) % size, round))?;
         distance *= 2;
         round += 1;
     }
@@ -182,7 +183,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
 
 /// Waits for a flag.
 #[inline]
-fn reach(guard: &mut Guard, awaited: Awaited) -> Outcome {
+fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     for _ in 0..guard.settings.spins.min(PATIENCE) {
         if awaited.is_reached() {
             return Ok(());
@@ -190,9 +191,18 @@ fn reach(guard: &mut Guard, awaited: Awaited) -> Outcome {
         std::hint::spin_loop();
     }
     guard.flag = Some(awaited);
-    let outcome = wait_for(guard, |_| awaited.is_reached());
+    let outcome = wait_for(guard, |guard| {
+        awaited.is_reached() || guard.comms[comm].broken
+    });
     guard.flag = None;
-    outcome
+    outcome?;
+    if awaited.is_reached() {
+        return Ok(());
+    }
+    Err(MpiError::with(
+        MPI_ERR_PROC_ABORTED,
+        "a rank of the communicator has died",
+    ))
 }
 
 /// Looks at a flag alone, before all else is looked at in turn.
@@ -200,9 +210,10 @@ const PATIENCE: u32 = 32;
 
 /// Does a collective whose schedule is one of shared memory.
 pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {
+    guard.check_whole(comm)?;
     let mut area = take(guard, comm)?;
     area.begin();
-    let outcome = follow(guard, &prepared, &mut area);
+    let outcome = follow(guard, comm, &prepared, &mut area);
     guard.comms[comm].sharing = Sharing::Part(area);
     outcome?;
     match prepared.after.take() {
@@ -211,18 +222,18 @@ pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {
     }
 }
 
-fn follow(guard: &mut Guard, prepared: &Prepared, area: &mut Area) -> Outcome {
+fn follow(guard: &mut Guard, comm: u32, prepared: &Prepared, area: &mut Area) -> Outcome {
     let mut told = false;
     for node in prepared.schedule.nodes() {
         match &node.step {
             Step::Copy { from, into } => {
                 let source = source(prepared, area, *from)?;
-                let sink = sink(guard, prepared, area, *into)?;
+                let sink = sink(guard, comm, prepared, area, *into)?;
                 source.copy_to(&sink);
             }
             Step::Reduce { from, into } => {
                 let source = source(prepared, area, *from)?;
-                let sink = sink(guard, prepared, area, *into)?;
+                let sink = sink(guard, comm, prepared, area, *into)?;
                 match &prepared.combine {
                     Some(Combine::Own(combine)) => combine(source, sink)?,
                     _ => return Err(broken()),
@@ -234,7 +245,7 @@ fn follow(guard: &mut Guard, prepared: &Prepared, area: &mut Area) -> Outcome {
                     area.signal(host, flag.index);
                 }
             }
-            Step::Wait(flag) => reach(guard, area.flag(flag.owner, flag.index))?,
+            Step::Wait(flag) => reach(guard, comm, area.flag(flag.owner, flag.index))?,
             Step::Send { .. } | Step::Recv { .. } => return Err(broken()),
         }
     }
@@ -269,12 +280,12 @@ fn source(prepared: &Prepared, area: &Area, piece: Piece) -> Outcome<Source> {
 }
 
 /// Where a piece goes to; the own slot only when nobody reads there any more.
-fn sink(guard: &mut Guard, prepared: &Prepared, area: &mut Area, piece: Piece) -> Outcome<Sink> {
+fn sink(guard: &mut Guard, comm: u32, prepared: &Prepared, area: &mut Area, piece: Piece) -> Outcome<Sink> {
     let (at, length) = bytes(prepared, piece)?;
     match piece.slot {
         Slot::Shared(_) => {
             while let Some(reader) = area.reader() {
-                reach(guard, reader)?;
+                reach(guard, comm, reader)?;
             }
             let host = guard.host.as_ref().ok_or_else(broken)?;
             area.sink(host, at, length)
