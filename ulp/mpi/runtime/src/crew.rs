@@ -6,7 +6,7 @@
 
 use crate::edge::{Guard, lock};
 use crate::errors::Outcome;
-use crate::host;
+use crate::host::{self, Awaited};
 use crate::runtime::{NOBODY, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -148,8 +148,8 @@ fn rest(guard: &mut Guard, request: u32, longest: Duration) {
         bell: Arc::clone(&bell),
         request,
     });
-    if guard.crew.dozes && guard.net.is_some() {
-        // What this thread has begun may need a time to be kept that the one that sleeps does not know of.
+    if guard.crew.dozes && (guard.net.is_some() || !guard.flags.is_empty()) {
+        // What this thread has begun may need a time to be kept, or a flag to be looked at, that the one that sleeps does not know of.
         guard.rouse();
     }
     let spins = guard.settings.spins;
@@ -199,6 +199,7 @@ fn doze(guard: &mut Guard) -> Outcome {
         guard.outside(|| std::thread::sleep(Duration::from_micros(50)));
         return Ok(());
     };
+    guard.flags.iter().for_each(Awaited::announce);
     if !host.lie_down(|| guard.has_work()) {
         return Ok(());
     }

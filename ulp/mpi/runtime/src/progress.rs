@@ -2,7 +2,7 @@
 
 use crate::constants::MPI_ERR_NO_MEM;
 use crate::errors::{MpiError, Outcome};
-use crate::host::Source;
+use crate::host::{Awaited, Source};
 use crate::runtime::{Content, Held, Inbound, Place, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{
@@ -45,6 +45,10 @@ impl Runtime {
         if !self.executions.is_empty() {
             did |= self.advance()?;
         }
+        if !self.flags.is_empty() && self.flags.iter().any(Awaited::is_reached) {
+            // Another thread may wait for it.
+            self.crew.note();
+        }
         Ok(did)
     }
 
@@ -68,8 +72,9 @@ impl Runtime {
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
             || self
-                .flag
-                .is_some_and(|flag| flag.is_reached() || !flag.is_announced())
+                .flags
+                .iter()
+                .any(|flag| flag.is_reached() || !flag.is_announced())
             || self.stalled.iter().any(|peer| {
                 self.peers[*peer as usize]
                     .outlet

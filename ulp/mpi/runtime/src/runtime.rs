@@ -86,8 +86,8 @@ pub struct Runtime {
     pub schedules: Kept,
     /// Memory for collectives that this process has given to communicators.
     pub given: Given,
-    /// A flag of such memory that a call waits for.
-    pub flag: Option<Awaited>,
+    /// Flags of such memory that calls wait for: of several threads each one.
+    pub flags: Vec<Awaited>,
     /// What was set.
     pub settings: Settings,
     contexts: HashMap<u64, u32>,
@@ -381,7 +381,7 @@ impl Runtime {
             calls: Calls::new(),
             schedules: Kept::default(),
             given: Given::default(),
-            flag: None,
+            flags: Vec::new(),
             settings,
             contexts: HashMap::new(),
             doomed: Vec::new(),

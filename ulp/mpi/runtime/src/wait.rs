@@ -3,6 +3,7 @@
 use crate::crew;
 use crate::edge::Guard;
 use crate::errors::Outcome;
+use crate::host::Awaited;
 use crate::runtime::NOBODY;
 use std::time::{Duration, Instant};
 
@@ -86,9 +87,7 @@ impl Idle {
             *self = Self::default();
             return Ok(());
         }
-        if let Some(flag) = &guard.flag {
-            flag.announce();
-        }
+        guard.flags.iter().for_each(Awaited::announce);
         match &guard.host {
             Some(host) => host.sleep(&others, timeout_ms, || guard.has_work()),
             None => std::thread::sleep(std::time::Duration::from_micros(50)),

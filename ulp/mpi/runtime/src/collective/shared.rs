@@ -174,7 +174,11 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
         if let Some(host) = &guard.host {
             area.signal_round(host, round);
         }
-        reach(guard, comm, area.round((me + size - distance) % size, round))?;
+        reach(
+            guard,
+            comm,
+            area.round((me + size - distance) % size, round),
+        )?;
         distance *= 2;
         round += 1;
     }
@@ -190,11 +194,13 @@ fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
         }
         std::hint::spin_loop();
     }
-    guard.flag = Some(awaited);
+    guard.flags.push(awaited);
     let outcome = wait_for(guard, |guard| {
         awaited.is_reached() || guard.comms[comm].broken
     });
-    guard.flag = None;
+    if let Some(at) = guard.flags.iter().position(|one| *one == awaited) {
+        guard.flags.swap_remove(at);
+    }
     outcome?;
     if awaited.is_reached() {
         return Ok(());
@@ -280,7 +286,13 @@ fn source(prepared: &Prepared, area: &Area, piece: Piece) -> Outcome<Source> {
 }
 
 /// Where a piece goes to; the own slot only when nobody reads there any more.
-fn sink(guard: &mut Guard, comm: u32, prepared: &Prepared, area: &mut Area, piece: Piece) -> Outcome<Sink> {
+fn sink(
+    guard: &mut Guard,
+    comm: u32,
+    prepared: &Prepared,
+    area: &mut Area,
+    piece: Piece,
+) -> Outcome<Sink> {
     let (at, length) = bytes(prepared, piece)?;
     match piece.slot {
         Slot::Shared(_) => {

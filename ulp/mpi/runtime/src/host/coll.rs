@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// A line of flags.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line(NonNull<u8>);
 
 impl Line {
@@ -33,7 +33,7 @@ impl Line {
 }
 
 /// Flags that a rank waits for: it is enough that one of them has come to its number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     line: Line,
     words: [(u32, u32); 2],
