@@ -1,6 +1,7 @@
 //! The command line: every subcommand with its help, and nothing else.
 
 mod fabric;
+mod fabric_sim;
 mod mpi;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use fabric::{FabricCommand, MakeArgs, RouteArgs};
+pub use fabric_sim::*;
 pub use mpi::*;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
@@ -219,7 +221,7 @@ pub enum Command {
         #[command(subcommand)]
         command: FabricCommand,
     },
-    /// Run the transport in the deterministic simulator, with faults, over many seeds
+    /// Run the transport in the deterministic simulator, with faults, over many seeds; or a whole fabric in virtual time (sim fabric)
     Sim(SimArgs),
     /// Print a shell completion script
     Completions {
@@ -762,7 +764,11 @@ pub enum World {
 
 /// What `sim` runs.
 #[derive(Args, Clone)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
+    /// What else can be simulated.
+    #[command(subcommand)]
+    pub command: Option<SimCommand>,
     /// How many seeds.
     #[arg(long, default_value_t = 1000, conflicts_with = "seed")]
     pub seeds: u64,

@@ -12,6 +12,7 @@ mod doctor;
 mod domain;
 mod dump;
 mod fabric;
+mod fabric_sim;
 mod failure;
 mod fault;
 mod floor;

@@ -4,7 +4,7 @@
 //! Owns: the distribution of seeds. What a seed does is the simulator's; a panic in it counts as a
 //! failure of that seed.
 
-use crate::args::{SimArgs, World};
+use crate::args::{SimArgs, SimCommand, World};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::print_line;
@@ -43,6 +43,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// `ferriband sim`.
 pub fn command(args: &SimArgs) -> Result<ExitCode, Failure> {
+    if let Some(SimCommand::Fabric(args)) = &args.command {
+        return crate::fabric_sim::command(args);
+    }
     let worlds: Vec<_> = WORLDS
         .iter()
         .filter(|(world, _)| args.only.is_none_or(|only| only == *world))

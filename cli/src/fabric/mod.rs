@@ -12,8 +12,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub use report::{engine, root};
+
 /// Longest file that is read.
-const FILE_BYTES: u64 = 256 << 20;
+pub const FILE_BYTES: u64 = 256 << 20;
 
 /// `ferriband fabric`.
 pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {

@@ -62,12 +62,7 @@ pub fn engines(json: bool) -> Result<ExitCode, Failure> {
 
 /// Exit status: 0 hosts reach each other without a deadlock, 1 they do not.
 pub fn command(args: &RouteArgs) -> Result<ExitCode, Failure> {
-    let engine = Engine::find(&args.engine).ok_or_else(|| {
-        let known: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
-        Failure::new(format!("there is no routing engine \"{}\"", args.engine))
-            .remedy(format!("engines: {}", known.join(", ")))
-            .status(2)
-    })?;
+    let engine = engine(&args.engine)?;
     let topology = load(&args.fabric)?;
     let roots = args.root.iter().map(|name| root(&topology, name));
     let options = Options {
@@ -95,8 +90,18 @@ pub fn command(args: &RouteArgs) -> Result<ExitCode, Failure> {
     })
 }
 
+/// An engine by its name.
+pub fn engine(name: &str) -> Result<&'static Engine, Failure> {
+    Engine::find(name).ok_or_else(|| {
+        let known: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
+        Failure::new(format!("there is no routing engine \"{name}\""))
+            .remedy(format!("engines: {}", known.join(", ")))
+            .status(2)
+    })
+}
+
 /// A switch by its name or GUID.
-fn root(topology: &Topology, name: &str) -> Result<Guid, Failure> {
+pub fn root(topology: &Topology, name: &str) -> Result<Guid, Failure> {
     if let Some(node) = topology.find(name) {
         return Ok(topology.node(node).guid);
     }

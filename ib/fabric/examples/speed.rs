@@ -119,6 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             target: Target::Any(lids.clone()),
             sl: 0,
             length_bytes: LENGTH,
+            message_bytes: None,
             pace: Pace::About(FlowSpec::gap(&rate, LENGTH, load)),
             start: Time::ZERO,
             packets: None,

@@ -5,7 +5,7 @@
 
 use crate::arbiter::{Arbiter, Tables};
 use crate::congestion::{Index, Scope, Throttle};
-use crate::credit::MOST_DATA_VLS;
+use crate::credit::{BLOCK_BYTES, MOST_DATA_VLS};
 use crate::frame::{Frame, FrameKind};
 use crate::random::Random;
 use crate::switch::{Departure, Next, PortCounters, Wires};
@@ -15,9 +15,12 @@ use std::sync::Arc;
 
 /// Bytes of a congestion notification packet: LRH, BTH, 16 of payload, ICRC, VCRC (IBA A10.3.2).
 pub const CNP_BYTES: u16 = 42;
-/// A frame's handle: the flow of its sender above, its birth in nanoseconds below.
+/// LRH, BTH, ICRC and VCRC: what a packet has besides its data.
+pub const PACKET_OVERHEAD: u16 = 8 + 12 + 4 + 2;
+/// A frame's handle: whether it is the last of its message on top, then the flow of its sender, its birth in nanoseconds below.
 const BIRTH_BITS: u32 = 40;
 const BIRTH_MASK: u64 = (1 << BIRTH_BITS) - 1;
+const LAST: u64 = 1 << 63;
 /// Notifications that wait for the wire; more are not sent, the next mark brings another.
 const MOST_ANSWERS: usize = 64;
 
@@ -30,9 +33,22 @@ pub enum Target {
     Any(Arc<[u32]>),
     /// One after the other, around, beginning at an index; the sender is passed over.
     Turns(Arc<[u32]>, u32),
+    /// These messages, at their times, ascending: [`FlowSpec::pace`], `message_bytes` and `packets` say nothing then.
+    Listed(Arc<[Post]>),
 }
 
-/// When a flow's packets are born.
+/// A message that is sent once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Post {
+    /// Not before.
+    pub at: Time,
+    /// Where to.
+    pub lid: u32,
+    /// Its data; a message without is one packet.
+    pub bytes: u32,
+}
+
+/// When a flow's messages are born.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// As fast as they go.
@@ -50,13 +66,15 @@ pub struct FlowSpec {
     pub target: Target,
     /// Service level.
     pub sl: u8,
-    /// Packet, LRH to VCRC, in bytes.
+    /// Largest packet, LRH to VCRC, in bytes.
     pub length_bytes: u16,
-    /// How often.
+    /// Data of a message, in bytes: as many packets as it takes, all to one destination and born together. None: a message is one packet.
+    pub message_bytes: Option<u32>,
+    /// How often a message is born.
     pub pace: Pace,
     /// When the first may be born.
     pub start: Time,
-    /// How many, if not for ever.
+    /// How many packets, if not for ever.
     pub packets: Option<u64>,
 }
 
@@ -66,20 +84,105 @@ impl FlowSpec {
         let wire = rate.wire_time(length_bytes.into()).0 as f64;
         Time((wire / load.max(1e-9)).round() as u64)
     }
+
+    /// The same between messages of so much data in such packets.
+    pub fn message_gap(rate: &LinkRate, length_bytes: u16, message_bytes: u32, load: f64) -> Time {
+        let cut = Cut::of(message_bytes, length_bytes);
+        let whole = rate.wire_time(length_bytes.into()).0 as f64;
+        let last = rate.wire_time(cut.last_bytes.into()).0 as f64;
+        let wire = whole * f64::from(cut.packets - 1) + last;
+        Time((wire / load.max(1e-9)).round() as u64)
+    }
+}
+
+/// A message cut into packets.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    packets: u32,
+    /// The last one's, LRH to VCRC.
+    last_bytes: u16,
+}
+
+impl Cut {
+    fn of(bytes: u32, length_bytes: u16) -> Cut {
+        let data = u32::from(length_bytes.saturating_sub(PACKET_OVERHEAD)).max(1);
+        let packets = bytes.div_ceil(data).max(1);
+        let last = bytes - (packets - 1) * data;
+        Cut {
+            packets,
+            last_bytes: (last as u16).saturating_add(PACKET_OVERHEAD),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Flow {
-    spec: FlowSpec,
-    vl: u8,
     /// The next packet's.
     birth: Time,
     left: u64,
-    random: Random,
-    turn: u32,
+    dlid: u32,
+    /// Packets of the message at hand that are still to go, and of how many that is.
+    in_message: u32,
+    of_message: u32,
+    length_bytes: u16,
+    last_bytes: u16,
+    sl: u8,
+    vl: u8,
     /// Its own LID is one of its targets.
     among: bool,
+    turn: u32,
+    random: Random,
     index: Index,
+    spec: FlowSpec,
+}
+
+impl Flow {
+    fn blocks(&self) -> u16 {
+        self.next_bytes().div_ceil(BLOCK_BYTES)
+    }
+
+    #[inline]
+    fn next_bytes(&self) -> u16 {
+        match self.in_message {
+            1 => self.last_bytes,
+            _ => self.length_bytes,
+        }
+    }
+
+    /// Where the next message goes, and of how many packets it is.
+    #[inline]
+    fn draw(&mut self, own: u32) {
+        match &self.spec.target {
+            Target::One(lid) => self.dlid = *lid,
+            Target::Any(lids) => {
+                // The sender's own place is taken by the last of the list.
+                let others = lids.len() as u32 - u32::from(self.among);
+                let lid = lids[self.random.below(others) as usize];
+                self.dlid = if lid == own {
+                    lids[lids.len() - 1]
+                } else {
+                    lid
+                };
+            }
+            Target::Turns(lids, _) => {
+                for _ in 0..2 {
+                    self.dlid = lids[self.turn as usize % lids.len()];
+                    self.turn = self.turn.wrapping_add(1);
+                    if self.dlid != own {
+                        break;
+                    }
+                }
+            }
+            Target::Listed(posts) => {
+                let post = posts[self.turn as usize];
+                self.turn += 1;
+                let cut = Cut::of(post.bytes, self.length_bytes);
+                (self.of_message, self.last_bytes) = (cut.packets, cut.last_bytes);
+                (self.dlid, self.birth) = (post.lid, post.at.max(self.spec.start));
+            }
+        }
+        self.in_message = self.of_message;
+    }
 }
 
 /// What an arrival asks for.
@@ -91,6 +194,8 @@ pub struct Delivery {
     pub birth: Time,
     /// It was a notification, no packet of a flow.
     pub notification: bool,
+    /// It was the last packet of its message.
+    pub last: bool,
     /// The adapter has something to send now that it had not before.
     pub poke: bool,
 }
@@ -102,6 +207,8 @@ pub struct Adapter {
     rate: LinkRate,
     data_vls: u8,
     sl2vl: [u8; 16],
+    /// The service level for each destination, by LID; empty: each flow has its own for all.
+    path_levels: Arc<[u8]>,
     arbiter: Option<Box<Arbiter>>,
     throttle: Option<Arc<Throttle>>,
     /// By SL, if indices are per SL.
@@ -124,6 +231,7 @@ impl Adapter {
             rate,
             data_vls,
             sl2vl: std::array::from_fn(|sl| (sl as u8).min(data_vls - 1)),
+            path_levels: Arc::new([]),
             arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
             throttle: None,
             levels: Vec::new(),
@@ -139,9 +247,28 @@ impl Adapter {
     /// SL to VL. What names no data VL of the link never goes.
     pub fn set_sl2vl(&mut self, map: [u8; 16]) {
         self.sl2vl = map;
-        for flow in &mut self.flows {
-            flow.vl = map[usize::from(flow.spec.sl & 15)];
+        self.set_lanes();
+    }
+
+    /// The service level that packets to each LID must have, whatever their flow says: what a path record would tell. Empty: each flow's own.
+    pub fn set_path_levels(&mut self, levels: &Arc<[u8]>) {
+        self.path_levels = levels.clone();
+        self.set_lanes();
+    }
+
+    fn set_lanes(&mut self) {
+        for at in 0..self.flows.len() {
+            self.set_lane(at);
         }
+    }
+
+    /// The lane of a flow's next packet.
+    #[inline]
+    fn set_lane(&mut self, at: usize) {
+        let flow = &mut self.flows[at];
+        let level = self.path_levels.get(flow.dlid as usize);
+        flow.sl = level.map_or(flow.spec.sl, |level| *level) & 15;
+        flow.vl = self.sl2vl[usize::from(flow.sl)];
     }
 
     /// VL arbitration. With one data VL there is nothing to arbitrate.
@@ -166,6 +293,7 @@ impl Adapter {
         let somewhere = match &spec.target {
             Target::One(_) => true,
             Target::Any(lids) | Target::Turns(lids, _) => lids.iter().any(|lid| *lid != self.lid),
+            Target::Listed(posts) => !posts.is_empty(),
         };
         let mut random = Random::new(seed, u64::from(self.lid) << 24 | number as u64);
         let turn = match &spec.target {
@@ -176,22 +304,47 @@ impl Adapter {
             Pace::Saturated | Pace::Every(_) => spec.start,
             Pace::About(mean) => spec.start + exponential(&mut random, mean),
         };
-        self.flows.push(Flow {
-            vl: self.sl2vl[usize::from(spec.sl & 15)],
-            birth,
-            left: match somewhere {
-                true => spec.packets.unwrap_or(u64::MAX),
-                false => 0,
+        let cut = match spec.message_bytes {
+            Some(bytes) => Cut::of(bytes, spec.length_bytes),
+            None => Cut {
+                packets: 1,
+                last_bytes: spec.length_bytes,
             },
-            random,
-            turn,
+        };
+        let data = u32::from(spec.length_bytes.saturating_sub(PACKET_OVERHEAD));
+        let packets_of = |posts: &[Post]| {
+            let of = |post: &Post| u64::from(post.bytes.div_ceil(data.max(1)).max(1));
+            posts.iter().map(of).sum()
+        };
+        let left = match (&spec.target, somewhere) {
+            (_, false) => 0,
+            (Target::Listed(posts), _) => packets_of(posts),
+            _ => spec.packets.unwrap_or(u64::MAX),
+        };
+        let mut flow = Flow {
+            birth,
+            left,
+            dlid: 0,
+            in_message: 0,
+            of_message: cut.packets,
+            length_bytes: spec.length_bytes,
+            last_bytes: cut.last_bytes,
+            sl: 0,
+            vl: 0,
             among: match &spec.target {
                 Target::Any(lids) => lids.contains(&self.lid),
                 _ => false,
             },
+            turn,
+            random,
             index: self.throttle.as_deref().map(Index::new).unwrap_or_default(),
             spec,
-        });
+        };
+        if left > 0 {
+            flow.draw(self.lid);
+        }
+        self.flows.push(flow);
+        self.set_lane(number);
         number as u32
     }
 
@@ -205,14 +358,19 @@ impl Adapter {
         &self.rate
     }
 
-    /// Its port's counters.
-    pub const fn counters(&self) -> PortCounters {
-        self.counters
+    /// Its port's counters, with the time that it lacks credits until now.
+    pub fn counters_at(&self, now: Time) -> PortCounters {
+        let mut counters = self.counters;
+        if let Some(since) = self.blocked_since {
+            counters.xmit_wait += now.since(since);
+        }
+        counters
     }
 
-    /// Counts from 0 again.
-    pub fn clear_counters(&mut self) {
+    /// Counts from 0 again, as of now.
+    pub fn clear_counters(&mut self, now: Time) {
         self.counters = PortCounters::default();
+        self.blocked_since = self.blocked_since.map(|_| now);
     }
 
     /// Counts an error that the link found in a packet.
@@ -233,7 +391,7 @@ impl Adapter {
         let flow = self.flows.get_mut(flow)?;
         match self.throttle.as_ref()?.scope {
             Scope::QueuePair => Some(&mut flow.index),
-            Scope::ServiceLevel => self.levels.get_mut(usize::from(flow.spec.sl & 15)),
+            Scope::ServiceLevel => self.levels.get_mut(usize::from(flow.sl)),
         }
     }
 
@@ -242,7 +400,7 @@ impl Adapter {
     pub fn arrives(&mut self, now: Time, frame: &Frame) -> Delivery {
         self.counters.rcv_packets += 1;
         self.counters.rcv_bytes += u64::from(frame.length_bytes);
-        let flow = (frame.handle >> BIRTH_BITS) as u32;
+        let flow = ((frame.handle & !LAST) >> BIRTH_BITS) as u32;
         let mut poke = false;
         if frame.becn
             && let Some(rule) = self.throttle.clone()
@@ -251,9 +409,11 @@ impl Adapter {
             index.becn(&rule, now);
         }
         if frame.fecn && !frame.becn && self.answers.len() < MOST_ANSWERS {
+            let back = self.path_levels.get(frame.slid as usize);
             self.answers.push_back(Frame {
                 dlid: frame.slid,
                 slid: self.lid,
+                sl: back.map_or(frame.sl, |level| *level),
                 length_bytes: CNP_BYTES,
                 fecn: false,
                 becn: true,
@@ -265,6 +425,7 @@ impl Adapter {
             flow,
             birth: Time::from_ns(frame.handle & BIRTH_MASK),
             notification: frame.becn,
+            last: frame.handle & LAST != 0,
             poke,
         }
     }
@@ -282,9 +443,7 @@ impl Adapter {
             let delayed = match self.throttle.as_ref().map(|rule| rule.scope) {
                 None => Time::ZERO,
                 Some(Scope::QueuePair) => flow.index.not_before(),
-                Some(Scope::ServiceLevel) => {
-                    self.levels[usize::from(flow.spec.sl & 15)].not_before()
-                }
+                Some(Scope::ServiceLevel) => self.levels[usize::from(flow.sl)].not_before(),
             };
             flow.birth.max(delayed).max(self.free_at)
         };
@@ -332,7 +491,7 @@ impl Adapter {
             if let Some(rule) = &self.throttle {
                 let index = match rule.scope {
                     Scope::QueuePair => &flow.index,
-                    Scope::ServiceLevel => &self.levels[usize::from(flow.spec.sl & 15)],
+                    Scope::ServiceLevel => &self.levels[usize::from(flow.sl)],
                 };
                 when = when.max(index.not_before());
             }
@@ -340,7 +499,7 @@ impl Adapter {
                 until = until.min(when);
                 continue;
             }
-            let blocks = flow.spec.length_bytes.div_ceil(crate::credit::BLOCK_BYTES);
+            let blocks = flow.blocks();
             if wires.may_send(1, flow.vl, blocks) {
                 ready |= lane;
                 chosen[usize::from(flow.vl)] = (at, blocks);
@@ -382,49 +541,39 @@ impl Adapter {
     fn make(&mut self, now: Time, at: usize) -> Frame {
         let own = self.lid;
         let flow = &mut self.flows[at];
-        let birth = match flow.spec.pace {
-            Pace::Saturated => now,
-            _ => flow.birth,
-        };
-        flow.left -= 1;
-        match flow.spec.pace {
-            Pace::Saturated => {}
-            Pace::Every(gap) => flow.birth += gap,
-            Pace::About(mean) => flow.birth += exponential(&mut flow.random, mean),
+        let begins = flow.in_message == flow.of_message;
+        let listed = matches!(flow.spec.target, Target::Listed(_));
+        if begins && !listed && matches!(flow.spec.pace, Pace::Saturated) {
+            flow.birth = now.max(flow.birth);
         }
-        let dlid = match &flow.spec.target {
-            Target::One(lid) => *lid,
-            Target::Any(lids) => {
-                // The sender's own place is taken by the last of the list.
-                let others = lids.len() as u32 - u32::from(flow.among);
-                let lid = lids[flow.random.below(others) as usize];
-                if lid == own {
-                    lids[lids.len() - 1]
-                } else {
-                    lid
-                }
-            }
-            Target::Turns(lids, _) => {
-                let mut lid = lids[flow.turn as usize % lids.len()];
-                flow.turn = flow.turn.wrapping_add(1);
-                if lid == own {
-                    lid = lids[flow.turn as usize % lids.len()];
-                    flow.turn = flow.turn.wrapping_add(1);
-                }
-                lid
-            }
-        };
-        Frame {
-            handle: (at as u64) << BIRTH_BITS | ((birth.0 / 1_000) & BIRTH_MASK),
-            dlid,
+        let birth = (flow.birth.0 / 1_000) & BIRTH_MASK;
+        let length_bytes = flow.next_bytes();
+        let last = flow.in_message == 1;
+        let frame = Frame {
+            handle: (at as u64) << BIRTH_BITS | birth | if last { LAST } else { 0 },
+            dlid: flow.dlid,
             slid: own,
-            length_bytes: flow.spec.length_bytes,
-            sl: flow.spec.sl,
+            length_bytes,
+            sl: flow.sl,
             vl: flow.vl,
             kind: FrameKind::Data,
             fecn: false,
             becn: false,
+        };
+        flow.left -= 1;
+        flow.in_message -= 1;
+        if last {
+            match flow.spec.pace {
+                Pace::Saturated => {}
+                Pace::Every(gap) => flow.birth += gap,
+                Pace::About(mean) => flow.birth += exponential(&mut flow.random, mean),
+            }
+            if flow.left > 0 {
+                flow.draw(own);
+                self.set_lane(at);
+            }
         }
+        frame
     }
 
     #[inline]

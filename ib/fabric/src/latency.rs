@@ -35,6 +35,21 @@ impl Latencies {
         self.most = self.most.max(latency);
     }
 
+    /// What came since an earlier state of the same. (The longest is only known as far as its step of 3 %.)
+    pub fn since(&self, earlier: &Latencies) -> Latencies {
+        let counts = self.counts.iter().zip(&earlier.counts);
+        let counts: Vec<u64> = counts
+            .map(|(now, then)| now.saturating_sub(*then))
+            .collect();
+        let last = counts.iter().rposition(|count| *count > 0);
+        Latencies {
+            total: self.total.saturating_sub(earlier.total),
+            sum: self.sum.saturating_sub(earlier.sum),
+            most: Time(last.map_or(0, last_of)).min(self.most),
+            counts,
+        }
+    }
+
     /// How many.
     pub const fn count(&self) -> u64 {
         self.total
@@ -105,6 +120,11 @@ mod tests {
             let last = last_of(place(value));
             assert!(last >= value && place(last) == place(value), "{value}");
         }
+        let then = seen.clone();
+        seen.add(Time::from_ns(7));
+        let since = seen.since(&then);
+        assert_eq!((since.count(), since.mean()), (1, Time::from_ns(7)));
+        assert!(since.most() >= Time::from_ns(7) && since.most() < Time::from_ns(8));
         seen.add(Time(u64::MAX));
     }
 }

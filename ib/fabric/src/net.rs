@@ -250,6 +250,7 @@ pub struct Net {
     by_lid: Vec<u32>,
     delivered: Vec<Vec<FlowCount>>,
     latencies: Latencies,
+    messages: Latencies,
     hops: u64,
     events: u64,
     lost: u64,
@@ -318,6 +319,7 @@ impl Net {
             by_lid: Vec::new(),
             delivered: Vec::new(),
             latencies: Latencies::default(),
+            messages: Latencies::default(),
             hops: 0,
             events: 0,
             lost: 0,
@@ -512,12 +514,16 @@ impl Net {
     pub fn begin(&mut self) {
         self.settle_all();
         self.begun = self.now;
-        self.switches.iter_mut().for_each(Switch::clear_counters);
-        self.adapters.iter_mut().for_each(Adapter::clear_counters);
+        let now = self.now;
+        let switches = self.switches.iter_mut();
+        switches.for_each(|switch| switch.clear_counters(now));
+        let adapters = self.adapters.iter_mut();
+        adapters.for_each(|adapter| adapter.clear_counters(now));
         self.ports.iter_mut().for_each(|port| port.flow_packets = 0);
         let counts = self.delivered.iter_mut().flatten();
         counts.for_each(|count| *count = FlowCount::default());
         self.latencies = Latencies::default();
+        self.messages = Latencies::default();
     }
 
     /// How long it counts.
@@ -549,6 +555,11 @@ impl Net {
         &self.latencies
     }
 
+    /// Latencies of whole messages, from their birth to their last packet's last bit.
+    pub const fn messages(&self) -> &Latencies {
+        &self.messages
+    }
+
     /// Each port that has a link.
     pub fn reports(&mut self) -> Vec<PortReport> {
         self.settle_all();
@@ -566,8 +577,10 @@ impl Net {
                     continue;
                 }
                 let counters = match machine {
-                    Machine::Switch(index) => self.switches[*index as usize].counters(port.number),
-                    Machine::Adapter(index) => self.adapters[*index as usize].counters(),
+                    Machine::Switch(index) => {
+                        self.switches[*index as usize].counters_at(port.number, self.now)
+                    }
+                    Machine::Adapter(index) => self.adapters[*index as usize].counters_at(self.now),
                 };
                 let other = &self.ports[port.peer as usize];
                 let peer = self.bases.partition_point(|base| *base <= port.peer) - 1;
@@ -706,7 +719,11 @@ impl Net {
             self.frees(port, tail, frame.vl, frame.blocks());
         }
         if !delivery.notification {
-            self.deliver(frame, delivery.flow, tail.since(delivery.birth));
+            let latency = tail.since(delivery.birth);
+            self.deliver(frame, delivery.flow, latency);
+            if delivery.last {
+                self.messages.add(latency);
+            }
         }
         if delivery.poke {
             let at = self.adapters[adapter as usize].wakes_at();

@@ -401,9 +401,22 @@ impl Switch {
         self.counters.get(at).copied().unwrap_or_default()
     }
 
-    /// Counts from 0 again.
-    pub fn clear_counters(&mut self) {
+    /// The same, with the time that the port lacks credits until now.
+    pub fn counters_at(&self, port: u8, now: Time) -> PortCounters {
+        let mut counters = self.counters(port);
+        let output = self.outputs.get(usize::from(port));
+        if let Some(since) = output.and_then(|output| output.blocked_since) {
+            counters.xmit_wait += now.since(since);
+        }
+        counters
+    }
+
+    /// Counts from 0 again, as of now.
+    pub fn clear_counters(&mut self, now: Time) {
         self.counters.fill(PortCounters::default());
+        for output in &mut self.outputs {
+            output.blocked_since = output.blocked_since.map(|_| now);
+        }
     }
 
     /// Counts an error that the link found in a packet to this port.

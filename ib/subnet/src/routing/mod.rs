@@ -15,6 +15,8 @@ mod minhop;
 mod torus;
 mod updn;
 
+pub use updn::{UpLink, directions};
+
 use crate::graph::Graph;
 use ferriband_wire::Guid;
 

@@ -35,6 +35,38 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
     Ok(Routing::plain(balance::tables(graph, &hops, false)))
 }
 
+/// A link between switches, as UpDown sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpLink {
+    /// Its lower end: switch and port.
+    pub lower: (u32, u8),
+    /// Its upper end.
+    pub upper: (u32, u8),
+}
+
+/// How far each switch is from the nearest of some roots (None: not at all), and which end of each link is up: the one nearer to a root, of equally near ones that with the lower GUID.
+///
+/// # Errors
+/// A root that is no switch.
+pub fn directions(
+    graph: &Graph,
+    options: &Options,
+) -> Result<(Vec<Option<u32>>, Vec<UpLink>), RouteError> {
+    let roots = given_roots(graph, options)?;
+    let heights = heights(graph, &roots);
+    let mut links = Vec::new();
+    for from in 0..graph.switches().len() as u32 {
+        let up = graph
+            .links(from)
+            .filter(|link| heights[link.1 as usize] > heights[from as usize]);
+        links.extend(up.map(|(port, to, back)| UpLink {
+            lower: (from, port),
+            upper: (to, back),
+        }));
+    }
+    Ok((ranks(graph, &roots), links))
+}
+
 /// The roots that the user named.
 pub(super) fn given_roots(graph: &Graph, options: &Options) -> Result<Vec<u32>, RouteError> {
     let find = |guid| {
