@@ -37,7 +37,8 @@ pub fn tables(plan: &Plan) -> Vec<Vec<u8>> {
         }
     }
     let mut ways = Vec::new();
-    for leaf in (0..count as u32).filter(|leaf| !leaves[*leaf as usize].is_empty()) {
+    let with_hosts = (0..count as u32).filter(|leaf| !leaves[*leaf as usize].is_empty());
+    for (nth, leaf) in with_hosts.enumerate() {
         let mut far = vec![u32::MAX; count];
         far[leaf as usize] = 0;
         let mut next = VecDeque::from([leaf]);
@@ -65,7 +66,8 @@ pub fn tables(plan: &Plan) -> Vec<Vec<u8>> {
             for (index, &(lid, port)) in leaves[leaf as usize].iter().enumerate() {
                 tables[node as usize][lid as usize] = match own {
                     0 => port,
-                    _ => ways[index % ways.len()],
+                    // what a level has spread by the host, the next one spreads by the leaf, or each of its switches would use one way
+                    _ => ways[(index + nth * (own as usize - 1)) % ways.len()],
                 };
             }
         }

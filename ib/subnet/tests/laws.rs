@@ -91,6 +91,30 @@ fn where_there_is_no_switch_there_is_nothing_to_route() {
     }
 }
 
+#[test]
+fn lash_needs_few_lanes_in_trees_whose_upper_switches_have_no_hosts() {
+    // OpenSM needs two for the first; hosts alone would need one
+    for (shape, lanes) in [("fat-tree:4", 2), ("fat-tree:8", 3), ("fat-tree:8x4x4", 1)] {
+        let topology = ferriband_topology::generate::generate(shape).unwrap();
+        let graph = Graph::from_topology(&topology, 0).unwrap();
+        let routing = (Engine::find("lash").unwrap().route)(&graph, &Options::default()).unwrap();
+        assert!(
+            routing.lanes_needed <= lanes,
+            "{shape}: {}",
+            routing.lanes_needed
+        );
+        let found = check(&graph, &routing);
+        assert!(found.is_good() && found.all.is_none(), "{shape}: {found:?}");
+        // hosts still get along where there is a single lane
+        let options = Options {
+            lanes: 1,
+            ..Options::default()
+        };
+        let routing = (Engine::find("lash").unwrap().route)(&graph, &options).unwrap();
+        assert!(check(&graph, &routing).is_good(), "{shape}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -55,17 +55,24 @@ impl Channels {
 /// One channel of a path and the next, with the port of the latter.
 pub(super) type Wait = (u32, u32, u8);
 
+fn has(bits: &[[u64; 4]], &(from, _, port): &Wait) -> bool {
+    bits[from as usize][usize::from(port / 64)] >> (port % 64) & 1 != 0
+}
+
 /// A lane.
 #[derive(Clone)]
 pub(super) struct Layer {
     places: Vec<u32>,
     /// For each channel, whether it waits for the output with each number of the switch that it leads to.
     known: Vec<[u64; 4]>,
+    /// In the same way, what closes a circle with those that are let in already: it will do so for ever, since nobody is put out again.
+    refused: Vec<[u64; 4]>,
     next: Vec<Vec<u32>>,
     before: Vec<Vec<u32>>,
     seen: Vec<u32>,
     round: u32,
     added: Vec<Wait>,
+    work: u64,
 }
 
 impl Layer {
@@ -75,34 +82,51 @@ impl Layer {
         Self {
             places,
             known: vec![[0; 4]; count],
+            refused: vec![[0; 4]; count],
             next: vec![Vec::new(); count],
             before: vec![Vec::new(); count],
             seen: vec![0; count],
             round: 0,
             added: Vec::new(),
+            work: 0,
         }
     }
 
-    fn knows(&self, &(from, _, port): &Wait) -> bool {
-        self.known[from as usize][usize::from(port / 64)] >> (port % 64) & 1 != 0
+    fn knows(&self, wait: &Wait) -> bool {
+        has(&self.known, wait)
+    }
+
+    /// Channels that searches for circles have looked at so far: what admitting costs.
+    pub(super) fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// All of them are let in without a search: the order has each before what it waits for.
+    pub(super) fn agrees(&self, waits: &[Wait]) -> bool {
+        let places = &self.places;
+        let agrees = |wait: &Wait| places[wait.0 as usize] < places[wait.1 as usize];
+        waits.iter().all(agrees)
     }
 
     /// Lets all of them in, or none if they would close a circle.
-    pub(super) fn admit(&mut self, waits: impl Iterator<Item = Wait>) -> bool {
+    pub(super) fn admit(&mut self, waits: impl Iterator<Item = Wait> + Clone) -> bool {
+        if waits.clone().any(|wait| has(&self.refused, &wait)) {
+            return false;
+        }
         let mut added = std::mem::take(&mut self.added);
         added.clear();
-        let mut fits = true;
+        let mut wrong = None;
         for wait in waits {
             if self.knows(&wait) {
                 continue;
             }
             if !self.insert(&wait) {
-                fits = false;
+                wrong = Some(wait);
                 break;
             }
             added.push(wait);
         }
-        if !fits {
+        if wrong.is_some() {
             // each is the last of its lists once those that came after it are gone; the order holds without them too
             for (from, to, port) in added.drain(..).rev() {
                 self.next[from as usize].pop();
@@ -111,7 +135,16 @@ impl Layer {
             }
         }
         self.added = added;
-        fits
+        if let Some(wait) = wrong {
+            // the circle may have been closed by others of the path
+            let (from, to, port) = wait;
+            if from == to
+                || self.places[from as usize] > self.places[to as usize] && !self.reorder(from, to)
+            {
+                self.refused[from as usize][usize::from(port / 64)] |= 1 << (port % 64);
+            }
+        }
+        wrong.is_none()
     }
 
     fn insert(&mut self, &(from, to, port): &Wait) -> bool {
@@ -136,6 +169,7 @@ impl Layer {
         let mut at = 0;
         while let Some(&here) = after.get(at) {
             at += 1;
+            self.work += 1 + self.next[here as usize].len() as u64;
             for &there in &self.next[here as usize] {
                 if there == from {
                     return false;
@@ -151,6 +185,7 @@ impl Layer {
         at = 0;
         while let Some(&here) = earlier.get(at) {
             at += 1;
+            self.work += 1 + self.before[here as usize].len() as u64;
             for &there in &self.before[here as usize] {
                 if self.places[there as usize] > low && self.seen[there as usize] != self.round {
                     self.seen[there as usize] = self.round;
