@@ -11,7 +11,7 @@ SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1
-TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2 infiniband-diags opensm
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev
@@ -119,6 +119,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(FERRIBAND) $(DESTDIR)$(PREFIX)/bin/ferriband
 	install -m 755 $(LIB_DIR)/libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so.1
 	install -m 755 $(LIB_DIR)/librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so.1
+	install -m 755 $(LIB_DIR)/libibumad.so.3 $(DESTDIR)$(PREFIX)/lib/ferriband/libibumad.so.3
 	install -m 755 $(LIB_DIR)/libferriband_sysfs.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sysfs.so
 	install -m 755 $(LIB_DIR)/libferriband_mpi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_mpi.so.1
 	install -m 755 $(LIB_DIR)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so.1
@@ -133,6 +134,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 644 ulp/mpi/abi/bin/mpi.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/ferriband-mpi.pc
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libibverbs.so
 	ln -sf librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so
+	ln -sf libibumad.so.3 $(DESTDIR)$(PREFIX)/lib/ferriband/libibumad.so
 	$(FERRIBAND) man --out $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

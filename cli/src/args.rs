@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use fabric::{FabricCommand, MakeArgs, RouteArgs};
+pub use fabric::*;
 pub use fabric_sim::*;
 pub use mpi::*;
 
@@ -397,6 +397,9 @@ pub struct AdapterArgs {
     /// How /sys/class/infiniband and /dev/infiniband are shown.
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub sysfs: Sysfs,
+    /// Run on a host of a live fabric, HOST or FABRIC/HOST; see `fabric up`.
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
 }
 
 /// Transport services of a queue pair.

@@ -170,10 +170,25 @@ fn adapter_settings(adapter: &AdapterArgs) -> Vec<(&'static str, OsString)> {
     settings
 }
 
+/// The variables that put a program on a host of a live fabric, which must be up.
+fn host_settings(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let Some(words) = &adapter.host else {
+        return Ok(Vec::new());
+    };
+    let host = crate::fabric::live::host(words)?;
+    let mut settings = vec![(ferriband_attach::HOST_VARIABLE, host.to_string().into())];
+    // it has this adapter and no other
+    if adapter.device.is_empty() {
+        settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
+    }
+    Ok(settings)
+}
+
 /// `ferriband env`: the settings as shell code, or as JSON.
 pub fn print_settings(adapter: &AdapterArgs, json: bool) -> Result<ExitCode, Failure> {
     let mut settings = settings_with(adapter.sysfs)?;
     settings.extend(adapter_settings(adapter));
+    settings.extend(host_settings(adapter)?);
     if json {
         let object: serde_json::Map<_, _> = settings
             .iter()
@@ -221,6 +236,7 @@ pub fn run(
     };
     let mut settings = settings_with(adapter.sysfs)?;
     settings.extend(adapter_settings(adapter));
+    settings.extend(host_settings(adapter)?);
     settings.extend(faults);
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);

@@ -59,6 +59,15 @@ const LIBRARIES: &[Library] = &[
         bare: false,
     },
     Library {
+        package: "ferriband-umad",
+        soname: "libibumad.so.3",
+        link_name: "libibumad.so",
+        link_dir: "abi/umad/link",
+        needs: &[],
+        script: Script::Nodes,
+        bare: false,
+    },
+    Library {
         package: "ferriband-sysfs",
         soname: "libferriband_sysfs.so",
         link_name: "",

@@ -1,7 +1,7 @@
 //! The words of `ferriband fabric`.
 
 use super::JsonFlag;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// What `fabric` does.
@@ -18,6 +18,33 @@ pub enum FabricCommand {
     Route(RouteArgs),
     /// List the routing engines
     Engines(JsonFlag),
+    /// Bring a fabric to life: its switches and hosts live in this process, and programs run on the hosts
+    ///
+    /// The process stays until `fabric down` or a signal ends it. Programs run on a host with `ferriband run --host HOST -- PROGRAM`, and find its adapter ferri0.
+    #[command(
+        after_help = "Examples:\n  ferriband fabric up torus:4x4:2 --background\n  ferriband run --host H-0 -- ibnetdiscover\n  ferriband fabric down\n\n\
+        Another manager instead of our own: ferriband fabric up torus:4x4:2 --manager none --background; ferriband run --host H-0 -- opensm"
+    )]
+    Up(FabricUpArgs),
+    /// End a fabric's process; programs on its hosts lose their links
+    Down(NamedArgs),
+    /// Say what a fabric is: its hosts with their LIDs and addresses, what is cut or switched off, who is attached
+    Status {
+        /// Which fabric.
+        #[command(flatten)]
+        named: NamedArgs,
+        /// Output format.
+        #[command(flatten)]
+        json: JsonFlag,
+    },
+    /// Cut a cable, or join it again
+    #[command(after_help = "Example:\n  ferriband fabric link S-0 3 down")]
+    Link(LinkArgs),
+    /// Switch a node off, or on again
+    #[command(after_help = "Example:\n  ferriband fabric power S-1 off")]
+    Power(PowerArgs),
+    /// Let the fabric's own manager look at everything anew
+    Sweep(NamedArgs),
 }
 
 /// What `fabric make` writes.
@@ -56,4 +83,107 @@ pub struct RouteArgs {
     /// Output format.
     #[command(flatten)]
     pub json: JsonFlag,
+}
+
+/// Which fabric.
+#[derive(Args, Clone)]
+pub struct NamedArgs {
+    /// The fabric's name.
+    #[arg(long, value_name = "NAME", default_value = ferriband_attach::DEFAULT_FABRIC)]
+    pub name: String,
+}
+
+/// Who manages a live fabric.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ManagerChoice {
+    /// Ferriband's own subnet manager, within the fabric's process.
+    Ours,
+    /// Nobody, until a program such as opensm does from one of the hosts.
+    None,
+}
+
+/// What `fabric up` makes.
+#[derive(Args, Clone)]
+pub struct FabricUpArgs {
+    /// A file (netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
+    pub fabric: String,
+    /// Which fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
+    /// Who manages it.
+    #[arg(long, value_enum, default_value = "ours")]
+    pub manager: ManagerChoice,
+    /// The node that the manager is at [default: the first channel adapter with a cable].
+    #[arg(long, value_name = "NODE")]
+    pub at: Option<String>,
+    /// The manager's routing engine; `fabric engines` lists them.
+    #[arg(long, default_value = "minhop")]
+    pub engine: String,
+    /// LIDs of a host's port: 2 to the power of this.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
+    pub lmc: u8,
+    /// Return when the fabric is up; its process goes on.
+    #[arg(long)]
+    pub background: bool,
+}
+
+/// What a link, or a node, is to be.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkState {
+    /// Joined again.
+    Up,
+    /// Cut.
+    Down,
+}
+
+impl LinkState {
+    /// True for the better one.
+    pub fn is_on(self) -> bool {
+        self == LinkState::Up
+    }
+}
+
+/// What `fabric link` changes.
+#[derive(Args, Clone)]
+pub struct LinkArgs {
+    /// The node at one end of the cable.
+    pub node: String,
+    /// Its port.
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub port: u8,
+    /// What the cable is to be.
+    #[arg(value_enum)]
+    pub state: LinkState,
+    /// Which fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
+}
+
+/// What a node is to be.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PowerState {
+    /// Switched on.
+    On,
+    /// Switched off.
+    Off,
+}
+
+impl PowerState {
+    /// True for switched on.
+    pub fn is_on(self) -> bool {
+        self == PowerState::On
+    }
+}
+
+/// What `fabric power` changes.
+#[derive(Args, Clone)]
+pub struct PowerArgs {
+    /// The node.
+    pub node: String,
+    /// What it is to be.
+    #[arg(value_enum)]
+    pub state: PowerState,
+    /// Which fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
 }

@@ -80,7 +80,7 @@ pub fn bring_up(
 }
 
 /// Where the manager is.
-fn manager_at(topology: &Topology, at: Option<&str>) -> Result<Place, Failure> {
+pub fn manager_at(topology: &Topology, at: Option<&str>) -> Result<Place, Failure> {
     let wired = |node| {
         (1..=topology.node(node).ports).find(|port| {
             let at = PortId { node, port: *port };

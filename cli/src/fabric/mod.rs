@@ -1,8 +1,10 @@
 //! `ferriband fabric`: fabrics on paper, what a subnet manager makes of them, and what is to be said of its routes.
 //!
-//! Owns: where a fabric comes from (a file, or a shape), and how a result reads. Bringing up is [`bring_up`]'s; routes are `ferriband-subnet`'s.
+//! Owns: where a fabric comes from (a file, or a shape), and how a result reads. Bringing up is [`bring_up`]'s; routes are `ferriband-subnet`'s; a fabric that
+//! programs run on is [`live`]'s.
 
 mod bring_up;
+pub mod live;
 mod report;
 
 use crate::args::{FabricCommand, MakeArgs};
@@ -23,6 +25,12 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
         FabricCommand::Make(args) => make(args),
         FabricCommand::Route(args) => report::command(args),
         FabricCommand::Engines(json) => report::engines(json.json),
+        FabricCommand::Up(args) => live::up(args),
+        FabricCommand::Down(args) => live::down(args),
+        FabricCommand::Status { named, json } => live::status(named, json.json),
+        FabricCommand::Link(args) => live::link(args),
+        FabricCommand::Power(args) => live::power(args),
+        FabricCommand::Sweep(args) => live::sweep(args),
     }
 }
 

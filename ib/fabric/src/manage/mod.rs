@@ -5,10 +5,14 @@
 //! not know who asks, nor how data moves. Every management packet is a stranger's: what is wrong changes nothing.
 
 mod agent;
+mod carry;
 mod node;
+mod perf;
 mod plane;
 #[cfg(test)]
 mod tests;
 
+pub use carry::{Hop, Load};
 pub use node::{Node, Port, SwitchTables};
+pub use perf::Counters;
 pub use plane::{Delivery, Place, Plane};

@@ -39,6 +39,8 @@ pub struct Port {
     pub sl_to_vl: Box<[[Vl; 16]]>,
     /// The tables of the VL arbiter: two blocks of low priority, two of high.
     pub arbitration: [VlArbitrationBlock; 4],
+    /// What it has counted.
+    pub counters: super::Counters,
     /// When the protection of its management key lapses.
     pub(super) lease_ends: Option<Time>,
 }
@@ -228,6 +230,7 @@ impl Node {
             return;
         }
         (info.state, info.phys_state) = (state, phys);
+        changed.counters.link_downed += u64::from(!up);
         if let Some(switch) = &mut self.switch {
             switch.info.port_state_change = true;
         }
@@ -289,6 +292,7 @@ impl Port {
             guids: vec![Guid(0); GUIDS].into(),
             sl_to_vl: vec![lanes; inputs].into(),
             arbitration: default_arbitration(),
+            counters: super::Counters::default(),
             lease_ends: None,
         }
     }

@@ -43,12 +43,12 @@ pub struct Delivery {
 /// A fabric as its managers see it.
 #[derive(Clone, Debug)]
 pub struct Plane {
-    topology: Topology,
-    nodes: Vec<Node>,
+    pub(super) topology: Topology,
+    pub(super) nodes: Vec<Node>,
     /// For each cable: it carries nothing.
-    cut: Vec<bool>,
+    pub(super) cut: Vec<bool>,
     /// For each node: it is switched off.
-    off: Vec<bool>,
+    pub(super) off: Vec<bool>,
 }
 
 /// A packet on its way.
@@ -96,6 +96,21 @@ impl Plane {
     /// A node's state.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// A node's state, to change what no packet changes.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    /// True for a cable that is cut.
+    pub fn is_cut(&self, cable: usize) -> bool {
+        self.cut[cable]
+    }
+
+    /// True for a node that is switched off.
+    pub fn is_off(&self, id: NodeId) -> bool {
+        self.off[id.0 as usize]
     }
 
     /// Cuts a cable, or joins it again. `cable` is an index of the topology's.
@@ -263,15 +278,13 @@ impl Plane {
             return;
         }
         let number = at.node.0 as usize;
-        let before = self.nodes[number]
-            .ports
-            .get(usize::from(meant(&smp)))
-            .map(link_of);
+        let port = meant(&self.nodes[number], at.port, &smp);
+        let before = self.nodes[number].ports.get(usize::from(port)).map(link_of);
         let Some(mut answer) = self.nodes[number].answer(now, at.port, &smp) else {
             return;
         };
         if smp.method == Method::SET && smp.attribute == attribute::PORT_INFO {
-            self.follow(at, &smp, before);
+            self.follow(PortId { port, ..here(at) }, before);
         }
         if let Route::Directed(route) = &mut answer.route {
             route.direction = Direction::Returning;
@@ -290,21 +303,13 @@ impl Plane {
     }
 
     /// A port was told to take its link down, or to try again: the other end sees it.
-    fn follow(&mut self, at: Place, smp: &Smp, before: Option<(PortState, PhysState)>) {
-        let port = match meant(smp) {
-            0 => at.port,
-            port => port,
-        };
-        let here = PortId {
-            node: at.node,
-            port,
-        };
+    fn follow(&mut self, here: PortId, before: Option<(PortState, PhysState)>) {
         let Some(cable) = self.topology.cable_at(here) else {
             return;
         };
-        let number = at.node.0 as usize;
-        let now = link_of(&self.nodes[number].ports[usize::from(port)]);
-        if port == 0 || before == Some(now) {
+        let node = &self.nodes[here.node.0 as usize];
+        let now = link_of(&node.ports[usize::from(here.port)]);
+        if before == Some(now) {
             return;
         }
         match now {
@@ -323,9 +328,20 @@ impl Plane {
     }
 }
 
-/// The port that a PortInfo's modifier names.
-fn meant(smp: &Smp) -> u8 {
-    u8::try_from(smp.attribute_modifier).unwrap_or(0)
+/// The port that a PortInfo's modifier names: 0 is a switch's port 0, of others the port that the packet came by.
+fn meant(node: &Node, came_by: u8, smp: &Smp) -> u8 {
+    match (node.kind, smp.attribute_modifier) {
+        (NodeKind::Switch, 0) => 0,
+        (_, 0) => came_by,
+        (_, port) => u8::try_from(port).unwrap_or(u8::MAX),
+    }
+}
+
+fn here(at: Place) -> PortId {
+    PortId {
+        node: at.node,
+        port: at.port,
+    }
 }
 
 fn link_of(port: &super::Port) -> (PortState, PhysState) {

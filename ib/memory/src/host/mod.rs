@@ -53,6 +53,7 @@ pub use fork_fd::{ForkFd, after_fork_in_parent, before_fork, close_all_after_for
 pub use hand_over::{HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, HandedOver};
 pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
 pub use multicast::MulticastMember;
+pub use names::{Credentials, credentials};
 pub use registry::{Member, PROCESS_LIMIT, ProcessRef, QPN_BLOCK, Registry, XRC_QPN_BASE};
 pub use services::{
     SERVICE_LISTENS, SERVICE_ONE_FAMILY, SERVICE_SHARED, Service, ServiceClaim, ServiceEntry,

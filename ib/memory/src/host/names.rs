@@ -28,10 +28,11 @@ const BACKLOG: i32 = 4096;
 
 /// Credentials of the process at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Credentials {
-    /// 0 if the process is not visible in our pid namespace.
-    pub(super) pid: u32,
-    pub(super) uid: u32,
+pub struct Credentials {
+    /// Its process; 0 if that is not visible in our pid namespace.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
 }
 
 /// What an attempt to connect found.
@@ -163,7 +164,10 @@ fn dial_name(key: &HostKey, tail: &str) -> Result<Dialled, HostError> {
 }
 
 /// Who is at the other end of a connection: for the connecting side, who called listen.
-pub(super) fn credentials(fd: BorrowedFd<'_>) -> Result<Credentials, HostError> {
+///
+/// # Errors
+/// `System`.
+pub fn credentials(fd: BorrowedFd<'_>) -> Result<Credentials, HostError> {
     // rustix has a pid that is never 0 here, but across pid namespaces the kernel says 0.
     let mut raw = libc::ucred {
         pid: 0,

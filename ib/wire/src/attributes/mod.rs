@@ -2,6 +2,7 @@
 //! only; what a manager does with them is not known here.
 
 mod class_port;
+mod counters;
 mod group;
 mod node;
 mod path;
@@ -11,6 +12,7 @@ mod switch;
 mod tables;
 
 pub use class_port::*;
+pub use counters::*;
 pub use group::*;
 pub use node::*;
 pub use path::*;

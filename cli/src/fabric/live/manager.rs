@@ -1,0 +1,198 @@
+//! The fabric's own subnet manager at work: its machine joined to the management interfaces of the port that it is at.
+//!
+//! Owns when it sweeps: at the beginning, when a trap says that a link has changed, and when somebody asks.
+
+use ferriband_fabric::Time;
+use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
+use ferriband_fabric::live::Fabric;
+use ferriband_fabric::manage::Place;
+use ferriband_subnet::manager::{Config, Event, Instant, Manager};
+use ferriband_wire::attributes::{SmInfo, SmState};
+use ferriband_wire::mad::{MAD_LEN, MadStatus, ManagementClass, Method, SMI_QPN};
+use ferriband_wire::smp::{Direction, Route, Smp, attribute};
+use ferriband_wire::{Guid, Header, Lid, MKey};
+
+/// Priority among managers.
+const PRIORITY: u8 = 1;
+/// How long nothing more may have changed before it sweeps: links that change together are seen together.
+const SETTLE_NS: u64 = 20_000_000;
+
+/// The manager.
+#[derive(Debug)]
+pub struct Own {
+    machine: Manager,
+    at: Place,
+    guid: Guid,
+    by_lid: AgentId,
+    directed: AgentId,
+    /// When it looks at everything anew.
+    sweep_at: Option<u64>,
+    activity: u32,
+    /// Sweeps that came to an end.
+    pub sweeps: u64,
+    /// What came of the last one.
+    pub says: String,
+}
+
+fn wanted(class: ManagementClass) -> Wanted {
+    let methods = [Method::GET, Method::SET, Method::TRAP];
+    Wanted {
+        class,
+        version: 1,
+        oui: 0,
+        methods: methods.iter().fold(0, |mask, method| mask | 1 << method.0),
+        rmpp: false,
+        plain: true,
+    }
+}
+
+impl Own {
+    /// At a port of the fabric. None if another manages there.
+    pub fn new(fabric: &mut Fabric, at: Place, config: Config) -> Option<Own> {
+        let by_lid = fabric
+            .register(at, wanted(ManagementClass::SUBN_LID_ROUTED))
+            .ok()?;
+        let directed = fabric
+            .register(at, wanted(ManagementClass::SUBN_DIRECTED_ROUTE))
+            .ok()?;
+        let guid = fabric.plane().node(at.node).guid_of_port(at.port);
+        Some(Own {
+            // answers find it by the upper half of their transaction
+            machine: Manager::new(config, directed.0),
+            at,
+            guid,
+            by_lid,
+            directed,
+            sweep_at: Some(0),
+            activity: 0,
+            sweeps: 0,
+            says: "the manager has not swept yet".to_owned(),
+        })
+    }
+
+    /// True for what is delivered to it.
+    pub fn is_for(&self, at: Place, agent: AgentId) -> bool {
+        at == self.at && (agent == self.by_lid || agent == self.directed)
+    }
+
+    /// Everything is looked at anew, soon.
+    pub fn sweep_soon(&mut self, now_ns: u64) {
+        self.sweep_at.get_or_insert(now_ns + SETTLE_NS);
+    }
+
+    /// When [`Self::go_on`] is due.
+    pub fn due(&self) -> Option<u64> {
+        let timeout = self.machine.poll_timeout().map(|due| due.0);
+        let sweep = self.sweep_at.filter(|_| !self.machine.is_sweeping());
+        timeout.into_iter().chain(sweep).min()
+    }
+
+    /// A packet has come.
+    pub fn take(&mut self, fabric: &mut Fabric, now_ns: u64, delivery: &Delivery) {
+        let Some(mad) = delivery.bytes.first_chunk::<MAD_LEN>() else {
+            return;
+        };
+        let Ok(smp) = Smp::parse_mad(mad) else { return };
+        match smp.method {
+            Method::GET_RESP => {
+                self.machine.handle_smp(&smp);
+            }
+            Method::TRAP => {
+                self.sweep_soon(now_ns);
+                let answer = Smp {
+                    method: Method::TRAP_REPRESS,
+                    ..smp
+                };
+                self.send(fabric, now_ns, self.by_lid, delivery.far.lid, &answer);
+            }
+            Method::GET | Method::SET if smp.attribute == attribute::SM_INFO => {
+                self.answer_sm_info(fabric, now_ns, delivery, &smp);
+            }
+            _ => {}
+        }
+    }
+
+    fn answer_sm_info(
+        &mut self,
+        fabric: &mut Fabric,
+        now_ns: u64,
+        delivery: &Delivery,
+        asked: &Smp,
+    ) {
+        let mut answer = Smp {
+            method: Method::GET_RESP,
+            status: MadStatus::OK,
+            mkey: MKey(0),
+            ..*asked
+        };
+        let info = SmInfo {
+            guid: self.guid,
+            activity: self.activity,
+            priority: PRIORITY,
+            state: SmState::MASTER,
+            ..SmInfo::default()
+        };
+        if asked.method == Method::SET {
+            // it is the only one here: there is nobody to hand over to
+            answer.status = MadStatus::INVALID_FIELD;
+        }
+        if answer.set_data(&info).is_err() {
+            return;
+        }
+        if let Route::Directed(route) = &mut answer.route {
+            route.direction = Direction::Returning;
+        }
+        self.send(fabric, now_ns, delivery.agent, delivery.far.lid, &answer);
+    }
+
+    fn send(&self, fabric: &mut Fabric, now_ns: u64, agent: AgentId, lid: Lid, smp: &Smp) {
+        let mut mad = [0; MAD_LEN];
+        if smp.emit(&mut mad).is_err() {
+            return;
+        }
+        let to = Far {
+            lid,
+            qpn: SMI_QPN,
+            ..Far::default()
+        };
+        let now = Time::from_ns(now_ns);
+        // what cannot be sent is as good as lost: the machine asks again
+        let _ = fabric.send(now, self.at, agent, to, &mad, Time(0), 0);
+    }
+
+    /// Sends what there is to send, and does what is due.
+    pub fn go_on(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        let now = Instant(now_ns);
+        if !self.machine.is_sweeping() && self.sweep_at.is_some_and(|at| at <= now_ns) {
+            self.sweep_at = None;
+            self.activity = self.activity.wrapping_add(1);
+            self.machine.sweep();
+        }
+        if self.machine.poll_timeout().is_some_and(|due| due <= now) {
+            self.machine.handle_timeout(now);
+        }
+        while let Some(smp) = self.machine.poll_transmit(now) {
+            self.send(fabric, now_ns, self.directed, Lid::PERMISSIVE, &smp);
+        }
+        while let Some(event) = self.machine.poll_event() {
+            self.sweeps += 1;
+            self.says = match event {
+                Event::Up(subnet) if subnet.trouble.is_empty() => format!(
+                    "the subnet is up: {} switches, {} end ports, {} requests",
+                    subnet.graph.switches().len(),
+                    subnet.graph.ends().len(),
+                    subnet.requests
+                ),
+                Event::Up(subnet) => {
+                    // what changed meanwhile is seen by another sweep
+                    self.sweep_soon(now_ns + 1_000_000_000);
+                    format!(
+                        "the subnet is up, but {} nodes did not do what they were told",
+                        subnet.trouble.len()
+                    )
+                }
+                Event::Failed(error) => format!("the subnet does not come up: {error}"),
+            };
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `ferriband fabric up` and what is said to a fabric that is up.
+//!
+//! Owns the words: what is asked, and how an answer reads. The fabric's process is [`server`]'s, its own manager [`manager`]'s.
+
+mod manager;
+mod server;
+
+use super::load;
+use crate::args::{FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
+use crate::failure::Failure;
+use crate::text::{Table, print_json, print_line};
+use ferriband_attach::ask::{Answer, Ask, Status};
+use ferriband_attach::{AttachError, HostName, Link, is_fabric_name};
+use ferriband_subnet::routing::{ENGINES, Engine};
+use std::io::Write;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a fabric may take to come up in the background.
+const UP_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Says what went wrong with a fabric.
+fn failed(error: AttachError) -> Failure {
+    match &error {
+        AttachError::NoFabric(name) => Failure::new(error.to_string()).remedy(format!(
+            "start one with: ferriband fabric up --name {name} --background fat-tree:4x4x2    (or another shape, or a netlist)"
+        )),
+        AttachError::NameTaken(name) => Failure::new(error.to_string()).remedy(format!(
+            "look at it with: ferriband fabric status --name {name}    end it with: ferriband fabric down --name {name}"
+        )),
+        _ => Failure::new(error.to_string()),
+    }
+}
+
+fn dial(name: &str) -> Result<Link, Failure> {
+    if !is_fabric_name(name) {
+        return Err(Failure::new(format!(
+            "\"{name}\" is no name for a fabric: at most 32 letters, digits, '-', '_' and '.'"
+        ))
+        .status(2));
+    }
+    Link::dial(name).map_err(failed)
+}
+
+/// `ferriband fabric up`.
+pub fn up(args: &FabricUpArgs) -> Result<ExitCode, Failure> {
+    let engine = Engine::find(&args.engine).ok_or_else(|| {
+        let known: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
+        Failure::new(format!("there is no routing engine \"{}\"", args.engine))
+            .remedy(format!("engines: {}", known.join(", ")))
+            .status(2)
+    })?;
+    if !is_fabric_name(&args.named.name) {
+        let what = format!("\"{}\" is no name for a fabric", args.named.name);
+        return Err(Failure::new(what)
+            .remedy("at most 32 letters, digits, '-', '_' and '.'")
+            .status(2));
+    }
+    if args.background {
+        return in_background(args);
+    }
+    let topology = load(&args.fabric)?;
+    let mut server = server::Server::new(args, topology, engine)?;
+    server.run()
+}
+
+/// The same program once more, which goes on when this one has ended.
+fn in_background(args: &FabricUpArgs) -> Result<ExitCode, Failure> {
+    use std::os::unix::process::CommandExt;
+    if Link::dial(&args.named.name).is_ok() {
+        return Err(failed(AttachError::NameTaken(args.named.name.clone())));
+    }
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let words = std::env::args_os().skip(1);
+    let mut child = Command::new(own)
+        .args(words.filter(|word| word != "--background"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // a signal from this terminal is not for it
+        .process_group(0)
+        .spawn()
+        .map_err(|error| Failure::io("start", "the fabric's process", &error))?;
+    let until = Instant::now() + UP_PATIENCE;
+    loop {
+        if let Ok(Some(_)) = child.try_wait() {
+            let said = child
+                .stderr
+                .take()
+                .and_then(|pipe| std::io::read_to_string(pipe).ok());
+            let said = said.unwrap_or_default();
+            let said = said.trim().trim_start_matches("ferriband: ");
+            return Err(Failure::new(if said.is_empty() {
+                "the fabric's process ended at once"
+            } else {
+                said
+            }));
+        }
+        if let Ok(link) = Link::dial(&args.named.name)
+            && let Ok(Answer::Status(status)) = link.ask(&Ask::Status)
+            && (status.manager == "none" || status.sweeps > 0)
+        {
+            print_line(&one_line(&status))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Failure::new(format!(
+                "the fabric did not come up within {} seconds",
+                UP_PATIENCE.as_secs()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a fabric is, in a line.
+fn one_line(status: &Status) -> String {
+    format!(
+        "fabric \"{}\" is up: {} switches, {} hosts, {} links; process {}; {}",
+        status.name,
+        status.switches[0],
+        status.hosts[0],
+        status.links[0],
+        status.pid,
+        status.manager_says
+    )
+}
+
+/// `ferriband fabric down`.
+pub fn down(args: &NamedArgs) -> Result<ExitCode, Failure> {
+    let link = dial(&args.name)?;
+    link.ask(&Ask::Down).map_err(failed)?;
+    // its end is the end of the connection
+    match link.receive(Some(Duration::from_secs(10))) {
+        Err(AttachError::Gone) => print_line(&format!("fabric \"{}\" is down", args.name))?,
+        _ => {
+            let what = format!("the process of fabric \"{}\" does not end", args.name);
+            return Err(Failure::new(what));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric status`.
+pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
+    let answer = dial(&args.name)?.ask(&Ask::Status).map_err(failed)?;
+    let Answer::Status(status) = answer else {
+        return Err(Failure::new("the fabric's process gave another answer"));
+    };
+    if json {
+        print_json(&*status)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_line(&one_line(&status))?;
+    print_line(&format!(
+        "made from {}, {} s ago; manager: {}, {} sweeps",
+        status.source, status.up_s, status.manager, status.sweeps
+    ))?;
+    print_line(&format!(
+        "links up {} of {}, with data {}; switched on {} of {} switches, {} of {} hosts",
+        status.links[1],
+        status.links[0],
+        status.links[2],
+        status.switches[1],
+        status.switches[0],
+        status.hosts[1],
+        status.hosts[0]
+    ))?;
+    print_line(&format!(
+        "management packets {} ({} that nobody wanted), data packets {} ({} let go of)",
+        status.mads[0], status.mads[1], status.packets[0], status.packets[1]
+    ))?;
+    for broken in &status.broken {
+        print_line(broken)?;
+    }
+    let mut table = Table::new(["host", "LID", "link", "address"]).right_align(&[1]);
+    for host in &status.host_list {
+        table.row([
+            host.name.clone(),
+            host.lid.to_string(),
+            host.state.clone(),
+            host.address.clone(),
+        ]);
+    }
+    print_line(&table.render())?;
+    for attached in &status.attached {
+        print_line(&format!(
+            "attached: process {} at {} ({})",
+            attached.pid, attached.host, attached.how
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric link`.
+pub fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
+    let ask = Ask::Link {
+        node: args.node.clone(),
+        port: args.port,
+        up: args.state.is_on(),
+    };
+    dial(&args.named.name)?.ask(&ask).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric power`.
+pub fn power(args: &PowerArgs) -> Result<ExitCode, Failure> {
+    let ask = Ask::Power {
+        node: args.node.clone(),
+        on: args.state.is_on(),
+    };
+    dial(&args.named.name)?.ask(&ask).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric sweep`.
+pub fn sweep(args: &NamedArgs) -> Result<ExitCode, Failure> {
+    dial(&args.name)?.ask(&Ask::Sweep).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The host that somebody means by `[FABRIC/]HOST`, if there is one.
+pub fn host(words: &str) -> Result<HostName, Failure> {
+    let whole = match words.contains('/') {
+        true => words.to_owned(),
+        false => format!("{}/{words}", ferriband_attach::DEFAULT_FABRIC),
+    };
+    let name = HostName::parse(&whole).ok_or_else(|| {
+        Failure::new(format!("\"{words}\" is no host of a fabric"))
+            .remedy("say HOST or FABRIC/HOST; ferriband fabric status lists the hosts")
+            .status(2)
+    })?;
+    let ask = Ask::Adapter {
+        host: name.host.clone(),
+    };
+    match dial(&name.fabric)?.ask(&ask) {
+        Ok(_) => Ok(name),
+        Err(AttachError::Refused(why)) => Err(Failure::new(why)
+            .remedy("ferriband fabric status lists the hosts")
+            .status(2)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// A line to whoever looks at the process; nobody need look.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "ferriband: {line}");
+}

@@ -1,0 +1,379 @@
+//! A live fabric, and Debian's unmodified programs on its hosts: infiniband-diags and OpenSM find the fabric through `libibumad.so.3`.
+//!
+//! Where a package is missing its test says so and passes without having tested.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
+/// How long anything may take, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The directory of the libraries, freshly built.
+fn library_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        let library = PathBuf::from(paths.lines().next().expect("a library"));
+        library.parent().expect("a directory").to_path_buf()
+    })
+}
+
+/// False, with a word about it, if a program is not installed.
+fn is_there(program: &str, package: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .chain(["/usr/sbin".into()])
+        .any(|dir| dir.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed (apt install {package})");
+    }
+    found
+}
+
+fn ferriband(words: &[&str]) -> Command {
+    let mut command = Command::new(FERRIBAND);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .args(words)
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .env("PATH", format!("{path}:/usr/sbin"))
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("FERRIBAND_HOST")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The output of a command that must end in time and with this success.
+fn output(words: &[&str]) -> Output {
+    let mut child = ferriband(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    // what it says may be more than a pipe holds
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    };
+    let out = read(out.map(|pipe| Box::new(pipe) as _));
+    let err = read(err.map(|pipe| Box::new(pipe) as _));
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            break status;
+        }
+        if Instant::now() > until {
+            let _ = child.kill();
+            panic!("{words:?} did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Output {
+        status,
+        stdout: out.join().expect("read"),
+        stderr: err.join().expect("read"),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output of a command that must succeed.
+fn good(words: &[&str]) -> String {
+    let output = output(words);
+    assert!(
+        output.status.success(),
+        "{words:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// A fabric of a test's own, which goes with it.
+struct Fabric {
+    name: String,
+    process: Child,
+}
+
+impl Fabric {
+    fn up(shape: &str, more: &[&str]) -> Fabric {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("test-{}-{count}", std::process::id());
+        let process = ferriband(&["fabric", "up", shape, "--name", &name])
+            .args(more)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ferriband runs");
+        let fabric = Fabric { name, process };
+        eventually("the fabric is there", || {
+            ferriband(&["fabric", "status", "--name", &fabric.name])
+                .output()
+                .is_ok_and(|output| output.status.success())
+        });
+        fabric
+    }
+
+    fn say(&self, words: &[&str]) -> String {
+        let (first, rest) = words.split_first().expect("a word");
+        let mut all = vec!["fabric", first, "--name", &self.name];
+        all.extend(rest);
+        good(&all)
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.say(&["status", "--json"])).expect("JSON")
+    }
+
+    fn wait_for_links(&self) {
+        eventually("all links carry data", || {
+            let links = &self.status()["links"];
+            links[2] == links[0]
+        });
+    }
+
+    /// Runs a program on a host; what it says.
+    fn run(&self, host: &str, words: &[&str]) -> String {
+        let host = format!("{}/{host}", self.name);
+        let mut all = vec!["run", "--host", &host, "--"];
+        all.extend(words);
+        good(&all)
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn debians_diagnostics_see_the_fabric_that_was_asked_for() {
+    if !is_there("ibnetdiscover", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("torus:3x3:2", &[]);
+    fabric.wait_for_links();
+    let host = "H0_1_1";
+    let found = fabric.run(host, &["ibnetdiscover"]);
+    let nodes = |kind: &str| found.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!((nodes("Switch"), nodes("Ca")), (9, 18), "{found}");
+    // what it found is the fabric itself: our own reader makes the same shape of it
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.net", fabric.name));
+    std::fs::write(&file, &found).expect("writable");
+    let route = ["fabric", "route", file.to_str().expect("text"), "--json"];
+    // a torus by minhop can block: only what was found is of interest
+    let said: serde_json::Value = serde_json::from_slice(&output(&route).stdout).expect("JSON");
+    let _ = std::fs::remove_file(&file);
+    assert_eq!(
+        (said["switches"].as_u64(), said["cables"].as_u64()),
+        (Some(9), Some(36)),
+        "{said}"
+    );
+
+    let ibstat = fabric.run(host, &["ibstat"]);
+    assert!(
+        ibstat.contains("CA 'ferri0'") && ibstat.contains("State: Active"),
+        "{ibstat}"
+    );
+    let sminfo = fabric.run(host, &["sminfo"]);
+    assert!(
+        sminfo.contains("sm lid 1 ") && sminfo.contains("SMINFO_MASTER"),
+        "{sminfo}"
+    );
+    let links = fabric.run(host, &["iblinkinfo"]);
+    assert!(
+        links.contains("Active/  LinkUp") && !links.contains("Initialize"),
+        "{links}"
+    );
+    let lids = &fabric.status()["host_list"];
+    let lid_of = |name: &str| {
+        let hosts = lids.as_array().expect("a list").iter();
+        let mut lid = hosts
+            .filter(|host| host["name"] == name)
+            .map(|host| host["lid"].to_string());
+        lid.next().expect("a host of that name")
+    };
+    let (from, to) = (lid_of("H0_0_0"), lid_of("H2_2_1"));
+    let node = fabric.run(host, &["smpquery", "nodedesc", &to]);
+    assert!(node.contains("H2_2_1"), "{node}");
+    let trace = fabric.run(host, &["ibtracert", &from, &to]);
+    assert!(
+        trace.starts_with("From ca") && trace.contains("\"H2_2_1\"\nTo ca"),
+        "{trace}"
+    );
+    let guid = found
+        .lines()
+        .find(|line| line.starts_with("Switch") && line.contains("\"T0_0\""))
+        .and_then(|line| {
+            line.split("lid ")
+                .nth(1)?
+                .split(' ')
+                .next()
+                .map(str::to_owned)
+        });
+    let switch = guid.expect("T0_0 is listed with its LID");
+    let routes = fabric.run(host, &["ibroute", &switch]);
+    assert!(routes.contains("'H2_2_1'"), "{routes}");
+    let counters = fabric.run(host, &["perfquery", "-a", &switch]);
+    assert!(
+        counters.contains("LinkDownedCounter:...............0"),
+        "{counters}"
+    );
+    let packets = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("PortXmitPkts:"));
+    let packets: u64 = packets
+        .expect("a counter")
+        .trim_start_matches('.')
+        .parse()
+        .expect("a number");
+    assert!(packets > 0, "{counters}");
+}
+
+#[test]
+fn what_is_cut_is_found_and_routed_around() {
+    if !is_there("ibtracert", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let status = fabric.status();
+    let hosts = status["host_list"].as_array().expect("a list");
+    let lid = |number: usize| hosts[number]["lid"].to_string();
+    let name = |number: usize| hosts[number]["name"].as_str().expect("a name").to_owned();
+    let trace = |fabric: &Fabric| fabric.run(&name(2), &["ibtracert", &lid(0), &lid(1)]);
+    let switches = |trace: &str| trace.matches("-> switch").count();
+    let before = trace(&fabric);
+    assert_eq!(switches(&before), 2, "{before}");
+    // the port by which the first switch leads to the second
+    let hop = before.lines().nth(2).expect("the second switch");
+    let port = hop
+        .trim_start_matches('[')
+        .split(']')
+        .next()
+        .expect("a port");
+    let switch = before
+        .lines()
+        .nth(1)
+        .and_then(|line| line.split('"').nth(1))
+        .expect("a name");
+    let sweeps = status["sweeps"].as_u64().expect("a number");
+    fabric.say(&["link", switch, port, "down"]);
+    eventually("the manager has seen it", || {
+        fabric.status()["sweeps"].as_u64() > Some(sweeps)
+    });
+    assert_eq!(fabric.status()["broken"].as_array().map(Vec::len), Some(1));
+    let after = trace(&fabric);
+    assert_eq!(switches(&after), 3, "{after}");
+    fabric.say(&["link", switch, port, "up"]);
+    fabric.wait_for_links();
+    eventually("the short way is back", || switches(&trace(&fabric)) == 2);
+    let refused = output(&[
+        "fabric",
+        "link",
+        "--name",
+        &fabric.name,
+        "nobody",
+        "1",
+        "down",
+    ]);
+    assert!(!refused.status.success());
+    assert!(
+        text(&refused.stderr).contains("there is no \"nobody\""),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn opensm_manages_the_fabric_and_answers_for_it() {
+    if !is_there("opensm", "opensm") || !is_there("saquery", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("torus:3x3:2", &["--manager", "none"]);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
+    std::fs::create_dir_all(&dir).expect("writable");
+    let host = format!("{}/H0_0_0", fabric.name);
+    let log = dir.join("log");
+    let mut opensm = ferriband(&["run", "--host", &host, "--", "opensm", "-f"])
+        .arg(&log)
+        .env("OSM_TMP_DIR", &dir)
+        .env("OSM_CACHE_DIR", &dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    fabric.wait_for_links();
+    eventually("OpenSM is master", || {
+        fabric.run("H0_1_1", &["sminfo"]).contains("SMINFO_MASTER")
+    });
+    // many records: by RMPP both ways
+    eventually("OpenSM's administration answers", || {
+        let host = format!("{}/H1_1_0", fabric.name);
+        let ports = output(&["run", "--host", &host, "--", "saquery", "PIR"]);
+        text(&ports.stdout).matches("PortInfoRecord dump").count() >= 36 * 2
+    });
+    let nodes = fabric.run("H1_1_0", &["saquery", "NR"]);
+    assert_eq!(nodes.matches("NodeRecord dump").count(), 27, "{nodes}");
+    let path = fabric.run("H1_1_0", &["saquery", "-p", "--src-to-dst", "1:5"]);
+    assert!(path.contains("dlid....................5"), "{path}");
+    let _ = opensm.kill();
+    let _ = opensm.wait();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    library_dir();
+    let nobody = output(&["run", "--host", "no-such-fabric/H", "--", "true"]);
+    assert!(!nobody.status.success());
+    assert!(
+        text(&nobody.stderr).contains("ferriband fabric up"),
+        "{nobody:?}"
+    );
+    let shape = output(&["fabric", "up", "no:such:shape", "--name", "never"]);
+    assert!(!shape.status.success());
+    let fabric = Fabric::up("ring:3:1", &[]);
+    let twice = output(&["fabric", "up", "ring:3:1", "--name", &fabric.name]);
+    assert!(text(&twice.stderr).contains("is up already"), "{twice:?}");
+    let host = format!("{}/nobody", fabric.name);
+    let stranger = output(&["run", "--host", &host, "--", "true"]);
+    assert_eq!(stranger.status.code(), Some(2));
+    assert!(
+        text(&stranger.stderr).contains("there is no \"nobody\""),
+        "{stranger:?}"
+    );
+    good(&["fabric", "down", "--name", &fabric.name]);
+    assert!(
+        !output(&["fabric", "status", "--name", &fabric.name])
+            .status
+            .success()
+    );
+}

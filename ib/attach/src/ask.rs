@@ -1,0 +1,299 @@
+//! Questions to a fabric's process and its answers, as JSON: rare, and easy to look at.
+
+use crate::{AttachError, Link};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// First byte of a message that is JSON.
+pub const JSON: u8 = b'J';
+
+/// A question, or a wish.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    /// What is the adapter of a host? Answered by [`Answer::Adapter`].
+    Adapter {
+        /// The host, by the name of its node.
+        host: String,
+    },
+    /// From now on this connection carries management packets ([`crate::mad`]) of a port. Answered by [`Answer::Opened`].
+    OpenMads {
+        /// The host.
+        host: String,
+        /// Its port.
+        port: u8,
+    },
+    /// Somebody wants management packets by a connection that was opened. Answered by [`Answer::Registered`].
+    Register {
+        /// What [`Answer::Opened`] said.
+        token: u64,
+        /// What is wanted.
+        agent: Registration,
+    },
+    /// Wants them no more. Answered by [`Answer::Done`].
+    Unregister {
+        /// What [`Answer::Opened`] said.
+        token: u64,
+        /// What [`Answer::Registered`] said.
+        agent: u32,
+    },
+    /// From now on this connection carries data packets ([`crate::packet`]) of a host's port. Answered by [`Answer::Opened`].
+    OpenPackets {
+        /// The host.
+        host: String,
+        /// Its port.
+        port: u8,
+    },
+    /// What is the fabric? Answered by [`Answer::Status`].
+    Status,
+    /// The end of the fabric. Answered by [`Answer::Done`].
+    Down,
+    /// A cable, by one of its ends, or all that a node has: cut, or joined again. Answered by [`Answer::Done`].
+    Link {
+        /// The node.
+        node: String,
+        /// The port.
+        port: u8,
+        /// Joined again.
+        up: bool,
+    },
+    /// A node is switched off, or on again. Answered by [`Answer::Done`].
+    Power {
+        /// The node.
+        node: String,
+        /// On.
+        on: bool,
+    },
+    /// Look at the whole fabric anew (its own manager does). Answered by [`Answer::Done`].
+    Sweep,
+}
+
+/// Which management packets somebody wants: as `ib_umad` of the Linux kernel has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Registration {
+    /// Management class.
+    pub class: u8,
+    /// Its version.
+    pub version: u8,
+    /// For classes of vendors with an OUI: that.
+    pub oui: u32,
+    /// A bit for each method of requests that it wants to be asked; none: only answers to its own.
+    pub methods: [u64; 2],
+    /// Long messages are put together, and taken apart, for it.
+    pub rmpp: bool,
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// It cannot be done.
+    Refused {
+        /// Why, as a sentence.
+        why: String,
+        /// The same as an errno.
+        errno: i32,
+    },
+    /// An adapter.
+    Adapter(Adapter),
+    /// A connection that packets go through.
+    Opened {
+        /// Names it in other questions.
+        token: u64,
+    },
+    /// Management packets will come.
+    Registered {
+        /// Names whom they are for.
+        agent: u32,
+    },
+    /// What the fabric is.
+    Status(Box<Status>),
+}
+
+/// A host's adapter, or a switch's port 0.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Adapter {
+    /// The host.
+    pub host: String,
+    /// 1 for a channel adapter, 2 for a switch, 3 for a router.
+    pub node_type: u8,
+    /// Node GUID.
+    pub node_guid: u64,
+    /// External ports.
+    pub port_count: u8,
+    /// Its place among the hosts of the fabric, from 0; what its addresses are made of.
+    pub number: u32,
+    /// Its ports: of a switch port 0 alone.
+    pub ports: Vec<AdapterPort>,
+}
+
+/// A port, as its host sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AdapterPort {
+    /// Number.
+    pub port: u8,
+    /// Port GUID.
+    pub guid: u64,
+    /// Subnet prefix.
+    pub prefix: u64,
+    /// Base LID; 0: none yet.
+    pub lid: u16,
+    /// LIDs: 2^lmc.
+    pub lmc: u8,
+    /// LID of the manager.
+    pub sm_lid: u16,
+    /// Service level to the manager.
+    pub sm_sl: u8,
+    /// State of the link, the IBA's code.
+    pub state: u8,
+    /// State of the physical link, the IBA's code.
+    pub phys_state: u8,
+    /// Mbit/s.
+    pub rate_mbps: u32,
+    /// Width that is active, the IBA's code.
+    pub width: u8,
+    /// Speed that is active, the IBA's code.
+    pub speed: u8,
+    /// Extended speed that is active, the IBA's code.
+    pub speed_ext: u8,
+    /// MTU that is active, the IBA's code.
+    pub mtu: u8,
+    /// Capabilities.
+    pub capabilities: u32,
+    /// Partition keys.
+    pub pkeys: Vec<u16>,
+}
+
+/// What the fabric is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// What it was made from.
+    pub source: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it was made.
+    pub up_s: u64,
+    /// Switches, and how many of them are switched on.
+    pub switches: [u32; 2],
+    /// Hosts, and how many of them are switched on.
+    pub hosts: [u32; 2],
+    /// Cables, and how many of them carry packets, and how many data.
+    pub links: [u32; 3],
+    /// Who manages it: "ours", or "none".
+    pub manager: String,
+    /// What the manager said last.
+    pub manager_says: String,
+    /// Sweeps that came to an end.
+    pub sweeps: u64,
+    /// Management packets that went through it, and those that nobody wanted.
+    pub mads: [u64; 2],
+    /// Data packets that came to their end, and those that were let go of.
+    pub packets: [u64; 2],
+    /// Those who are attached.
+    pub attached: Vec<Attached>,
+    /// What is cut or switched off, as people say it.
+    pub broken: Vec<String>,
+    /// Names of the hosts with their LIDs and addresses.
+    pub host_list: Vec<HostLine>,
+}
+
+/// Somebody who is attached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attached {
+    /// The host.
+    pub host: String,
+    /// "mads" or "packets".
+    pub how: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostLine {
+    /// Its name.
+    pub name: String,
+    /// LID of its first port.
+    pub lid: u16,
+    /// State of the first port's link.
+    pub state: String,
+    /// Its IP address.
+    pub address: String,
+}
+
+/// A message of JSON.
+pub fn emit<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut message = vec![JSON];
+    // maps have text for keys and numbers are whole: it cannot fail
+    let _ = serde_json::to_writer(&mut message, value);
+    message
+}
+
+/// Reads a message of JSON.
+///
+/// # Errors
+/// `Malformed`.
+pub fn parse<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<T, AttachError> {
+    match message.split_first() {
+        Some((&JSON, text)) => {
+            serde_json::from_slice(text).map_err(|_| AttachError::Malformed("JSON"))
+        }
+        _ => Err(AttachError::Malformed("no JSON")),
+    }
+}
+
+impl Link {
+    /// Asks, and waits for the answer. A refusal is an error.
+    ///
+    /// # Errors
+    /// `Refused`, `Gone`, `Late`, `Malformed`, `System`.
+    pub fn ask(&self, ask: &Ask) -> Result<Answer, AttachError> {
+        match self.ask_plainly(ask)? {
+            Answer::Refused { why, .. } => Err(AttachError::Refused(why)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Asks, and waits for the answer, whatever it is.
+    ///
+    /// # Errors
+    /// As [`Link::ask`] but `Refused`.
+    pub fn ask_plainly(&self, ask: &Ask) -> Result<Answer, AttachError> {
+        self.send(&emit(ask), PATIENCE)?;
+        let answer = self.receive(Some(PATIENCE))?.ok_or(AttachError::Late)?;
+        parse(&answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn questions_come_back_as_they_were() {
+        let ask = Ask::Link {
+            node: "S-1".into(),
+            port: 3,
+            up: false,
+        };
+        assert_eq!(parse::<Ask>(&emit(&ask)), Ok(ask));
+        let status = Answer::Status(Box::default());
+        assert_eq!(parse::<Answer>(&emit(&status)), Ok(status));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = parse::<Ask>(&bytes);
+            let _ = parse::<Answer>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the process of a live fabric and those who attach to it say to each other, and the sockets that carry it.
+//!
+//! Owns the name of a fabric's socket, the check that both ends are of one user, messages of any length over SOCK_SEQPACKET ([`Link`]), and what the messages
+//! mean ([`ask`] for questions, [`mad`] for management packets). Must not know what a fabric does with them. What comes from a socket is a stranger's: lengths are
+//! bounded, and what cannot be read is an error.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod ask;
+mod link;
+pub mod mad;
+pub mod packet;
+
+pub use link::{
+    AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, peek_on, pieces, receive_piece_on,
+    send_on, wait_on,
+};
+
+/// Names the host of a fabric that a program runs on: `FABRIC/HOST`. Set by `ferriband run --host`.
+pub const HOST_VARIABLE: &str = "FERRIBAND_HOST";
+/// The fabric that is meant where none is named.
+pub const DEFAULT_FABRIC: &str = "fabric";
+/// The device of a virtual host.
+pub const DEVICE: &str = "ferri0";
+/// Longest name of a fabric.
+pub const NAME_BYTES: usize = 32;
+
+/// A virtual host, as [`HOST_VARIABLE`] says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostName {
+    /// The fabric.
+    pub fabric: String,
+    /// The host: the name of its node.
+    pub host: String,
+}
+
+impl HostName {
+    /// From `FABRIC/HOST`; None if it is not that.
+    pub fn parse(text: &str) -> Option<HostName> {
+        let (fabric, host) = text.split_once('/')?;
+        (is_fabric_name(fabric) && !host.is_empty() && host.len() <= 64).then(|| HostName {
+            fabric: fabric.to_owned(),
+            host: host.to_owned(),
+        })
+    }
+
+    /// What the environment says.
+    pub fn of_environment() -> Option<HostName> {
+        HostName::parse(&std::env::var(HOST_VARIABLE).ok()?)
+    }
+}
+
+impl std::fmt::Display for HostName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.fabric, self.host)
+    }
+}
+
+/// True for what a fabric may be called: letters, digits, '-', '_' and '.'.
+pub fn is_fabric_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= NAME_BYTES && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_with_its_fabric() {
+        let host = HostName::parse("fabric/H-1").unwrap();
+        assert_eq!(
+            (host.fabric.as_str(), host.host.as_str()),
+            ("fabric", "H-1")
+        );
+        assert_eq!(HostName::parse(&host.to_string()), Some(host));
+        for bad in ["", "fabric", "/n1", "a b/n1", "fabric/", "x\0/n"] {
+            assert_eq!(HostName::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! A fabric that programs are attached to: the management side of its nodes, the interfaces of those ports that somebody manages at, and packets with data.
+//!
+//! Owns no bytes of anybody and no time. Management packets are carried to their ends within the call that sends them; what programs get is handed out by
+//! [`Fabric::poll_deliver`]. Must not know sockets, nor who the programs are.
+
+#[cfg(test)]
+mod tests;
+
+use crate::Time;
+use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
+use crate::manage::{self, Hop, Load, Place, Plane};
+use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
+use ferriband_wire::attributes::PortCapabilities;
+use ferriband_wire::mad::{
+    AttributeId, GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, Method, SMI_QPN,
+};
+use ferriband_wire::smp::{Route, Smp};
+use ferriband_wire::{Header, Lid, Sl, TransactionId, VCRC_LEN, Vl, vcrc};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Bytes of a management packet on a link: LRH, BTH, DETH, MAD, ICRC.
+const MAD_PACKET_BYTES: u32 = 8 + 12 + 8 + 256 + 4;
+/// Packets that one call carries at the most: what is left waits for the next one.
+const MOST_STEPS: usize = 1 << 20;
+/// Trap 128: the state of a link of a switch has changed (IBA 14.2.5.1).
+const TRAP_LINK_STATE: u16 = 128;
+
+/// A packet to queue pair 0 or 1 that has come to its end.
+#[derive(Clone, Copy, Debug)]
+struct Come {
+    at: Place,
+    far: Far,
+    mad: [u8; MAD_LEN],
+}
+
+/// The fabric.
+#[derive(Debug)]
+pub struct Fabric {
+    plane: Plane,
+    interfaces: BTreeMap<Place, Interface>,
+    /// Interfaces that have something to send or to hand out.
+    busy: BTreeSet<Place>,
+    deliver: VecDeque<(Place, Delivery)>,
+    traps: u64,
+    /// Management packets that were carried.
+    pub mads: u64,
+    /// Packets with data that came to an end, and that did not.
+    pub packets: [u64; 2],
+}
+
+impl Fabric {
+    /// All switched on, nobody has managed anything.
+    pub fn new(topology: Topology) -> Fabric {
+        Fabric {
+            plane: Plane::new(topology),
+            interfaces: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            deliver: VecDeque::new(),
+            traps: 0,
+            mads: 0,
+            packets: [0; 2],
+        }
+    }
+
+    /// The nodes' state.
+    pub fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// Management packets that nobody wanted.
+    pub fn unwanted(&self) -> u64 {
+        self.interfaces.values().map(|own| own.unwanted).sum()
+    }
+
+    /// Somebody wants management packets at a place.
+    ///
+    /// # Errors
+    /// `Taken`, `Full`.
+    pub fn register(&mut self, at: Place, wanted: Wanted) -> Result<AgentId, Refused> {
+        let interface = self.interfaces.entry(at).or_default();
+        let agent = interface.register(wanted);
+        self.note_manager(at);
+        agent
+    }
+
+    /// Somebody is gone.
+    pub fn unregister(&mut self, at: Place, agent: AgentId) {
+        if let Some(interface) = self.interfaces.get_mut(&at) {
+            interface.unregister(agent);
+            self.note_manager(at);
+        }
+    }
+
+    /// A port where a manager is says so in its PortInfo.
+    fn note_manager(&mut self, at: Place) {
+        let manager = self.interfaces.get(&at).is_some_and(Interface::has_manager);
+        let port = &mut self.plane.node_mut(at.node).ports[usize::from(at.port)];
+        port.info.capabilities.set(PortCapabilities::IS_SM, manager);
+    }
+
+    /// Sends a management packet, or a long message; see [`Interface::send`].
+    ///
+    /// # Errors
+    /// As there.
+    #[allow(clippy::too_many_arguments)]
+    pub fn send(
+        &mut self,
+        now: Time,
+        at: Place,
+        agent: AgentId,
+        to: Far,
+        bytes: &[u8],
+        timeout: Time,
+        retries: u32,
+    ) -> Result<(), Refused> {
+        let interface = self.interfaces.get_mut(&at).ok_or(Refused::Unknown)?;
+        interface.send(now, agent, to, bytes, timeout, retries)?;
+        self.busy.insert(at);
+        self.pump(now);
+        Ok(())
+    }
+
+    /// Carries what interfaces have to send, and what comes of it.
+    fn pump(&mut self, now: Time) {
+        let mut come = Vec::new();
+        for _ in 0..MOST_STEPS {
+            let Some(at) = self.busy.pop_first() else {
+                return;
+            };
+            let Some(interface) = self.interfaces.get_mut(&at) else {
+                continue;
+            };
+            let sent = interface.poll_transmit();
+            while let Some(delivery) = interface.poll_deliver() {
+                self.deliver.push_back((at, delivery));
+            }
+            let Some(sent) = sent else { continue };
+            self.busy.insert(at);
+            self.mads += 1;
+            self.carry_mad(now, at, sent.to, &sent.mad, &mut come);
+            for come in come.drain(..) {
+                self.take(now, come);
+            }
+        }
+    }
+
+    /// A packet has come to where somebody manages.
+    fn take(&mut self, now: Time, come: Come) {
+        if let Some(interface) = self.interfaces.get_mut(&come.at) {
+            interface.receive(now, come.far, &come.mad);
+            self.busy.insert(come.at);
+        }
+    }
+
+    fn carry_mad(
+        &mut self,
+        now: Time,
+        from: Place,
+        to: Far,
+        mad: &[u8; MAD_LEN],
+        come: &mut Vec<Come>,
+    ) {
+        if to.qpn == SMI_QPN {
+            if let Ok(smp) = Smp::parse_mad(mad) {
+                self.carry_smp(now, from, smp, to.lid, come);
+            }
+            return;
+        }
+        self.carry_gmp(from, to, mad, come);
+    }
+
+    fn carry_smp(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, come: &mut Vec<Come>) {
+        let mut ends = Vec::new();
+        self.plane.send(now, from, smp, dlid, &mut ends);
+        for end in ends {
+            let mut mad = [0; MAD_LEN];
+            if end.smp.emit(&mut mad).is_err() {
+                continue;
+            }
+            let far = Far {
+                lid: end.slid,
+                qpn: SMI_QPN,
+                ..Far::default()
+            };
+            let at = self.manager_place(end.at);
+            come.push(Come { at, far, mad });
+        }
+    }
+
+    /// Who manages a switch is at its port 0, whichever port a packet came by.
+    fn manager_place(&self, at: Place) -> Place {
+        match self.plane.node(at.node).kind {
+            NodeKind::Switch => Place { port: 0, ..at },
+            _ => at,
+        }
+    }
+
+    fn lid_of(&self, at: Place) -> Lid {
+        let node = self.plane.node(at.node);
+        node.ports[usize::from(at.port)].info.lid
+    }
+
+    /// A packet to queue pair 1: the node answers for its counters, all else is for programs.
+    fn carry_gmp(&mut self, from: Place, to: Far, mad: &[u8; MAD_LEN], come: &mut Vec<Come>) {
+        let load = Load {
+            dlid: to.lid,
+            sl: to.sl,
+            length: MAD_PACKET_BYTES,
+        };
+        let mut ends = Vec::new();
+        self.plane.carry(from, load, &mut ends, |_| {});
+        let far = Far {
+            lid: self.lid_of(from),
+            qpn: GSI_QPN,
+            qkey: GSI_QKEY,
+            sl: to.sl,
+            pkey_index: 0,
+        };
+        for at in ends {
+            let counters = mad[1] == ManagementClass::PERF.0;
+            let answer = match counters {
+                true => self.plane.node_mut(at.node).answer_perf(mad),
+                false => None,
+            };
+            match answer {
+                // an answer is answered by nobody
+                Some(answer) => self.carry_gmp(at, far, &answer, come),
+                None => come.push(Come { at, far, mad: *mad }),
+            }
+        }
+    }
+
+    /// A management packet that an adapter sent as a whole packet to queue pair 1, for whoever manages at `at`.
+    pub fn receive_gmp(&mut self, now: Time, at: Place, from: Far, mad: &[u8; MAD_LEN]) {
+        self.take(
+            now,
+            Come {
+                at,
+                far: from,
+                mad: *mad,
+            },
+        );
+        self.pump(now);
+    }
+
+    /// Carries a whole packet, LRH to VCRC, from an adapter's port; the ends are put into `ends`. On each link it has that link's lane: as it is on the last one it
+    /// is left in `packet`. False if it is none, or was let go of. `seen` gets each link that it passes.
+    pub fn send_packet(
+        &mut self,
+        from: Place,
+        packet: &mut [u8],
+        ends: &mut Vec<Place>,
+        mut seen: impl FnMut(Hop),
+    ) -> bool {
+        let before = ends.len();
+        let mut last = None;
+        if let Some(load) = load_of(packet) {
+            self.plane.carry(from, load, ends, |hop| {
+                last = Some(hop.vl);
+                seen(hop);
+            });
+        }
+        let came = ends.len() > before;
+        self.packets[usize::from(!came)] += 1;
+        if let Some(vl) = last {
+            set_lane(packet, vl);
+        }
+        came
+    }
+
+    /// The next packet for a program, and where it is.
+    pub fn poll_deliver(&mut self) -> Option<(Place, Delivery)> {
+        self.deliver.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let due = self.interfaces.values().filter_map(Interface::poll_timeout);
+        due.min()
+    }
+
+    /// Requests that nobody answered go again, or are given up.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for (at, interface) in &mut self.interfaces {
+            if interface.poll_timeout().is_some_and(|due| due <= now) {
+                interface.handle_timeout(now);
+                self.busy.insert(*at);
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Cuts a cable, or joins it again; switches at its ends tell their manager.
+    pub fn set_cable(&mut self, now: Time, cable: usize, whole: bool) {
+        self.plane.set_cable(cable, whole);
+        let ends = self.plane.topology().cables()[cable].ends;
+        self.tell(now, ends.into_iter().map(|end| end.node));
+    }
+
+    /// Switches a node off or on; switches at the other ends of its cables tell their manager.
+    pub fn set_power(&mut self, now: Time, node: NodeId, on: bool) {
+        self.plane.set_power(node, on);
+        let topology = self.plane.topology();
+        let peer = |port| topology.peer(PortId { node, port });
+        let ports = 1..=topology.node(node).ports;
+        let peers: Vec<_> = ports.filter_map(peer).map(|peer| peer.node).collect();
+        self.tell(now, peers.into_iter());
+    }
+
+    /// Counts errors at a port, as a bad cable would make them.
+    pub fn count_errors(&mut self, at: PortId, symbols: u64, packets: u64) {
+        let node = self.plane.node_mut(at.node);
+        if let Some(port) = node.ports.get_mut(usize::from(at.port)) {
+            port.counters.symbol_errors += symbols;
+            port.counters.rcv_errors += packets;
+        }
+    }
+
+    /// Switches send trap 128 to the manager that they know.
+    fn tell(&mut self, now: Time, nodes: impl Iterator<Item = NodeId>) {
+        let nodes: BTreeSet<NodeId> = nodes.collect();
+        let mut come = Vec::new();
+        for id in nodes {
+            let node = self.plane.node(id);
+            let info = node.ports[0].info;
+            if node.kind != NodeKind::Switch
+                || self.plane.is_off(id)
+                || info.lid == Lid(0)
+                || info.master_sm_lid == Lid(0)
+            {
+                continue;
+            }
+            self.traps += 1;
+            let smp = Smp {
+                transaction_id: TransactionId(self.traps),
+                mkey: info.mkey,
+                data: link_state_notice(info.lid),
+                route: Route::Lid,
+                ..Smp::new(Method::TRAP, AttributeId::NOTICE, 0)
+            };
+            let from = Place { node: id, port: 0 };
+            self.mads += 1;
+            self.carry_smp(now, from, smp, info.master_sm_lid, &mut come);
+        }
+        for come in come {
+            self.take(now, come);
+        }
+        self.pump(now);
+    }
+}
+
+/// Notice of trap 128: generic, urgent, from a switch (IBA 13.4.8.2).
+fn link_state_notice(lid: Lid) -> [u8; 64] {
+    let mut data = [0; 64];
+    data[0] = 0x81;
+    // producer: switch
+    data[3] = 2;
+    data[4..6].copy_from_slice(&TRAP_LINK_STATE.to_be_bytes());
+    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
+    // its details begin with the switch's LID
+    data[10..12].copy_from_slice(&lid.0.to_be_bytes());
+    data
+}
+
+/// What the fabric looks at in a packet; None if its lengths or its VCRC are wrong.
+fn load_of(packet: &[u8]) -> Option<Load> {
+    let body = packet.len().checked_sub(VCRC_LEN)?;
+    let (headers, _, length, _) = ferriband_wire::Lrh::parse(packet).ok()?;
+    let trailer = u16::from_le_bytes([packet[body], packet[body + 1]]);
+    (length == body && trailer == vcrc(&packet[..body])).then_some(Load {
+        dlid: headers.dlid,
+        sl: Sl(headers.sl.0 & 0xf),
+        length: body as u32,
+    })
+}
+
+/// Writes the lane that a packet travels on, and the VCRC, which covers it.
+fn set_lane(packet: &mut [u8], vl: Vl) {
+    let lane = vl.0 << 4 | packet[0] & 0xf;
+    if lane == packet[0] {
+        return;
+    }
+    packet[0] = lane;
+    let body = packet.len() - VCRC_LEN;
+    let trailer = vcrc(&packet[..body]);
+    packet[body..].copy_from_slice(&trailer.to_le_bytes());
+}
+
+/// What a port's state is called.
+pub fn state_name(port: &manage::Port) -> &'static str {
+    port.info.state.name().unwrap_or("unknown")
+}
