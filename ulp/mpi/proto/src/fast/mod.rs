@@ -249,6 +249,8 @@ pub struct Write<'a> {
     pub length: u32,
     /// The word at the end.
     pub trailer: u64,
+    /// Bytes that a next record like this one may take without more credit: a carrier may get hold of that memory before it is needed.
+    pub ahead: u32,
 }
 
 /// The carrier has no room just now.
@@ -382,6 +384,8 @@ pub trait Block {
     fn envelope(&self, at: u32) -> [u8; ENVELOPE];
     /// Stores 0 to the aligned word at `at`.
     fn clear(&mut self, at: u32);
+    /// `length` bytes from `at` on will be read next.
+    fn expect(&self, _at: u32, _length: u32) {}
 }
 
 /// What became of a message.

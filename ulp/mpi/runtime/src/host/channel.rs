@@ -32,6 +32,29 @@ impl Mapped {
     }
 }
 
+/// Bytes of a line of the cache.
+const LINE: u32 = 64;
+/// Of a record no more is fetched ahead than this: a core has so many fetches under way at most.
+const FETCHED: u32 = 4096;
+
+impl Mapped {
+    /// Asks for the lines that the next record will lie in, which ends at `end` and takes `length` bytes: where stores find their line at hand, none of them waits for
+    /// the receiver's cache, and stores become visible in their order, so that one that waits holds up all.
+    #[inline]
+    fn will_write(&self, end: u32, length: u32) {
+        // The receiver polls the line of the trailer already. Below a record lie the zeros for the one after it.
+        let from = if end >= length { end } else { self.size };
+        for line in 0..length.min(FETCHED) / LINE {
+            if let Some(at) = from.checked_sub((line + 1) * LINE) {
+                memory::will_write(self.bytes(at, WORD).as_ptr());
+            }
+        }
+    }
+}
+
+/// Bytes of a word.
+const WORD: u32 = 8;
+
 /// A channel's line, of which each side has its words.
 #[derive(Clone, Copy)]
 struct Line(NonNull<u8>);
@@ -88,10 +111,7 @@ impl Carrier for Mapped {
         // The release makes all of the record visible before its last word.
         self.word(body + write.length)
             .store(write.trailer, Ordering::Release);
-        // The next record's zeros go to a line that the receiver has not begun to poll.
-        if let Some(next) = write.at.checked_sub(64) {
-            memory::will_write(self.bytes(next, 8).as_ptr());
-        }
+        self.will_write(write.at, write.ahead);
         Ok(())
     }
 
@@ -194,6 +214,17 @@ impl Block for Mapped {
 
     fn clear(&mut self, at: u32) {
         Self::word(self, at).store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn expect(&self, at: u32, length: u32) {
+        for line in 0..length.min(FETCHED).div_ceil(LINE) {
+            memory::will_read(
+                self.bytes(at, length)
+                    .as_ptr()
+                    .wrapping_add((line * LINE) as usize),
+            );
+        }
     }
 }
 

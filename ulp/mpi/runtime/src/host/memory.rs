@@ -343,6 +343,38 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
                 to.add(12).cast::<[u8; 16]>().write_unaligned(high);
             }
         }
+        9..=16 => {
+            // SAFETY: as above; two overlapping halves of 8 bytes.
+            unsafe {
+                let (low, high) = (
+                    from.cast::<u64>().read_unaligned(),
+                    from.add(length - 8).cast::<u64>().read_unaligned(),
+                );
+                to.cast::<u64>().write_unaligned(low);
+                to.add(length - 8).cast::<u64>().write_unaligned(high);
+            }
+        }
+        17..=32 => {
+            // SAFETY: as above; two overlapping halves of 16 bytes.
+            unsafe {
+                let (low, high) = (
+                    from.cast::<[u8; 16]>().read_unaligned(),
+                    from.add(length - 16).cast::<[u8; 16]>().read_unaligned(),
+                );
+                to.cast::<[u8; 16]>().write_unaligned(low);
+                to.add(length - 16).cast::<[u8; 16]>().write_unaligned(high);
+            }
+        }
+        33..=64 => {
+            // SAFETY: as above; four pieces of 16 bytes, which overlap.
+            unsafe {
+                let at = [0, 16, length - 32, length - 16];
+                let pieces = at.map(|at| from.add(at).cast::<[u8; 16]>().read_unaligned());
+                for (at, piece) in at.into_iter().zip(pieces) {
+                    to.add(at).cast::<[u8; 16]>().write_unaligned(piece);
+                }
+            }
+        }
         _ => {
             // SAFETY: as above. `copy` and not its strict sister: a program may send from where it receives.
             unsafe { std::ptr::copy(from, to, length) };
@@ -356,6 +388,15 @@ pub(super) fn will_write(address: *const u8) {
     // SAFETY: a hint, which changes no memory and faults at no address.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags))
+    };
+}
+
+/// Asks for the line at `address`, which will be read soon.
+#[inline]
+pub(super) fn will_read(address: *const u8) {
+    // SAFETY: a hint, which changes no memory and faults at no address.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
     };
 }
 
