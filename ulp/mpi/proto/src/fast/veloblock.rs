@@ -14,8 +14,6 @@ const FLAG: u64 = 0xff << 56;
 const SEQ: u32 = 0x00ff_ffff;
 /// Bytes of a trailer, and of the zeros for the next one.
 const WORD: u32 = 8;
-/// Bytes of a line of the cache.
-const LINE: u32 = 64;
 
 /// The sender's machine of one channel.
 #[derive(Clone, Debug)]
@@ -122,8 +120,6 @@ pub struct Receiver {
     consumed: u32,
     /// Of these, what the sender was told.
     reported: u32,
-    /// Bytes of the last record, if it took more than a line: the next one may be as long.
-    usual: u32,
 }
 
 impl Receiver {
@@ -134,19 +130,13 @@ impl Receiver {
             end: shape.size,
             consumed: 0,
             reported: 0,
-            usual: 0,
         }
     }
 
     /// Whether there is something to look at.
     #[inline]
     pub fn is_ready(&self, block: &impl Block) -> bool {
-        let is_there = block.word(self.end - WORD) & FLAG != 0;
-        if !is_there && self.usual != 0 && self.usual < self.end {
-            // The envelope comes together with the trailer then, and not after it.
-            block.expect(self.end - self.usual, WORD);
-        }
-        is_there
+        block.word(self.end - WORD) & FLAG != 0
     }
 
     /// The next record, if it has come. It stays until it is consumed.
@@ -198,7 +188,6 @@ impl Receiver {
         }
         let whole = self.whole(record.length);
         self.end -= whole;
-        self.usual = if whole == 2 * LINE { whole } else { 0 };
         self.consumed = self.consumed.wrapping_add(self.shape.granules(whole));
         self.unreported() * self.shape.granule >= self.shape.size / 4
     }

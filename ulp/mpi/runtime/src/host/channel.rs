@@ -37,7 +37,20 @@ const LINE: u32 = 64;
 /// Of a record no more is fetched ahead than this: a core has so many fetches under way at most.
 const FETCHED: u32 = 4096;
 
+/// Records that are longer stay in the sender's cache until they are read: pushed out, they took longer in streams.
+const DEMOTED: u32 = 704;
+
 impl Mapped {
+    /// A record lies in these bytes: it may go to the cache that the receiver shares with this core, where it is found sooner than in the sender's own.
+    #[inline]
+    fn has_written(&self, from: u32, end: u32) {
+        let mut at = from & !(LINE - 1);
+        while at < end {
+            memory::demote(self.bytes(at, WORD).as_ptr());
+            at += LINE;
+        }
+    }
+
     /// Asks for the lines that the next record will lie in, which ends at `end` and takes `length` bytes: where stores find their line at hand, none of them waits for
     /// the receiver's cache, and stores become visible in their order, so that one that waits holds up all.
     #[inline]
@@ -111,6 +124,10 @@ impl Carrier for Mapped {
         // The release makes all of the record visible before its last word.
         self.word(body + write.length)
             .store(write.trailer, Ordering::Release);
+        let end = body + write.length + WORD;
+        if end - write.at <= DEMOTED {
+            self.has_written(write.at + WORD, end);
+        }
         self.will_write(write.at, write.ahead);
         Ok(())
     }

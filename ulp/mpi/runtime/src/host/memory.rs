@@ -391,6 +391,15 @@ pub(super) fn will_write(address: *const u8) {
     };
 }
 
+/// Lets the line at `address`, which this core has just written, go to the cache that all cores share. Processors that do not know the hint pass it over.
+#[inline]
+pub(super) fn demote(address: *const u8) {
+    // SAFETY: a hint, which changes no memory and faults at no address.
+    unsafe {
+        std::arch::asm!("cldemote [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+    };
+}
+
 /// Asks for the line at `address`, which will be read soon.
 #[inline]
 pub(super) fn will_read(address: *const u8) {
