@@ -79,6 +79,15 @@ pub enum Command {
     /// Settings come from the command line of mpirun (--set), from the environment (FERRIBAND_MPI_NAME), from the settings file
     /// (~/.config/ferriband/mpi.conf, XDG_CONFIG_HOME; FERRIBAND_MPI_SETTINGS names another), and by default, in this order.
     MpiInfo(MpiInfoArgs),
+    /// Measure which algorithm of each collective is the fastest on this machine, and write the table that MPI programs choose by
+    ///
+    /// Each operation is measured with each of its algorithms, for several numbers of ranks and lengths, in interleaved rounds. The built-in table was made
+    /// so on the development machine (2 cores). What was not measured here stays as it is built in. It takes some minutes, and a quiet machine.
+    #[command(
+        after_help = "Examples:\n  ferriband mpi-tune\n  ferriband mpi-tune --write coll.tsv && ferriband mpirun --set coll_table=coll.tsv -n 4 ./a.out\n  \
+        ferriband mpi-tune --only allreduce --ranks 4 --rounds 5 --json"
+    )]
+    MpiTune(MpiTuneArgs),
     /// Run an MPI job and write its timeline: calls, messages, and how long calls took
     ///
     /// Each rank writes its calls and messages to a file of bounded length, which is mapped, so that a rank that is killed leaves what it wrote. When

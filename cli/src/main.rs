@@ -78,6 +78,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         } => launch::run(&adapter, &fault, &command),
         Command::Mpirun(args) => mpi::command(&args),
         Command::MpiInfo(args) => mpi::info::command(&args),
+        Command::MpiTune(args) => mpi::tune::command(&args),
         Command::Trace(args) => mpi::trace::command(&args),
         Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),

@@ -100,6 +100,29 @@ pub struct MpiInfoArgs {
     pub json: JsonFlag,
 }
 
+/// Arguments of `mpi-tune`.
+#[derive(Args)]
+pub struct MpiTuneArgs {
+    /// Numbers of ranks that are measured.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8,16", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub ranks: Vec<u32>,
+    /// Longest block or vector, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u64).range(8..=1 << 22))]
+    pub longest: u64,
+    /// Rounds of which each figure is the median.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+    /// Only these operations (barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall, reduce_scatter, scan); the others keep their built-in rows.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// File for the table.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Print all figures and the table as JSON.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
 /// Arguments of `trace`.
 #[derive(Args)]
 pub struct TraceArgs {

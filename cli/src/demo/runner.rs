@@ -9,11 +9,12 @@ use super::ready::{Lookout, is_listening};
 use crate::args::{HostWire, Wire};
 use crate::failure::Failure;
 use crate::launch;
+use crate::mpi::scratch::Scratch;
 use crate::netns::{self, Host, TwoHosts};
 use std::ffi::OsString;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 const LISTEN_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the other program may go on after one has ended.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a program that was asked to end may take.
+const ASKING_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where the two sides run.
@@ -174,6 +177,18 @@ impl Running {
         environment: &[(&'static str, OsString)],
         host: Option<&Host>,
     ) -> Result<Self, Failure> {
+        Self::start_with(words, environment, |command| {
+            if let Some(host) = host {
+                start_on(command, host);
+            }
+        })
+    }
+
+    fn start_with(
+        words: &Words,
+        environment: &[(&'static str, OsString)],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<Self, Failure> {
         let settings = words.iter().map_while(|word| word.split_once('='));
         let (program, arguments) = words[settings.clone().count()..]
             .split_first()
@@ -195,9 +210,7 @@ impl Running {
                 None => command.env(name, value),
             };
         }
-        if let Some(host) = host {
-            start_on(&mut command, host);
-        }
+        prepare(&mut command);
         let mut child = command
             .args(arguments)
             .stdin(Stdio::null())
@@ -237,7 +250,7 @@ impl Running {
     }
 
     /// Waits for the end without looking again and again, which would cost those that are measured; none if the kernel cannot say when.
-    fn wait(&mut self, limit: Duration) -> Option<Duration> {
+    fn wait(&mut self, limit: Duration, stop: RawFd) -> Option<Duration> {
         let begun = Instant::now();
         // SAFETY: the call takes no memory; the child is not reaped yet, so the number is its own.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) };
@@ -247,18 +260,27 @@ impl Running {
         }
         // SAFETY: a descriptor that the kernel has just made for us.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        let mut poll = libc::pollfd {
-            fd: fd.as_raw_fd(),
+        let mut polls = [fd.as_raw_fd(), stop].map(|fd| libc::pollfd {
+            fd,
             events: libc::POLLIN,
             revents: 0,
-        };
+        });
         let milliseconds = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one local entry.
-        unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+        // SAFETY: two local entries.
+        unsafe { libc::poll(polls.as_mut_ptr(), 2, milliseconds) };
         let taken = begun.elapsed();
-        // A signal may have ended the wait.
-        wait_until(limit.saturating_sub(taken), || self.has_ended());
+        if polls[1].revents == 0 {
+            // A signal may have ended the wait.
+            wait_until(limit.saturating_sub(taken), || self.has_ended());
+        }
         Some(taken)
+    }
+
+    /// Asks the group to end, so that it can put its files away, and waits a while.
+    fn ask(&mut self) {
+        // SAFETY: the group is the child's own, which is not reaped yet.
+        unsafe { libc::killpg(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        wait_until(ASKING_PATIENCE, || self.has_ended());
     }
 
     /// Kills what is left of the group and returns what was printed.
@@ -333,11 +355,40 @@ pub fn run_single(words: &Words, limit: Duration) -> Result<Output, Failure> {
 }
 
 /// Runs one program to its end in the environment that there is, not under our libraries. What it did, and how long that took.
-pub fn run_plain(words: &Words, limit: Duration) -> Result<(Output, Duration), Failure> {
+///
+/// It ends, too, when a signal comes that `scratch` holds back; its temporary files go to a directory of its own, and neither they nor processes that it has left
+/// outlive it.
+pub fn run_plain(
+    words: &Words,
+    limit: Duration,
+    scratch: &Scratch,
+) -> Result<(Output, Duration), Failure> {
+    let stay = scratch.stay()?;
     let begun = Instant::now();
-    let mut program = Running::start(words, &[], None)?;
-    let taken = program.wait(limit).unwrap_or_else(|| begun.elapsed());
+    let environment = [("TMPDIR", stay.dir().into())];
+    let mut program = Running::start_with(words, &environment, |command| {
+        start_alone(command, scratch.mask());
+    })?;
+    let taken = program.wait(limit, scratch.fd());
+    let taken = taken.unwrap_or_else(|| begun.elapsed());
+    if !program.has_ended() {
+        program.ask();
+    }
     Ok((program.finish(), taken))
+}
+
+/// Lets a program begin with the signals that this process had, and be told to end when this process ends.
+fn start_alone(command: &mut Command, mask: libc::sigset_t) {
+    let begin = move || {
+        // SAFETY: a local copy of the set; and changes only when the new process is told to end.
+        unsafe {
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        }
+        Ok(())
+    };
+    // SAFETY: makes two system calls and does nothing else between fork and exec.
+    unsafe { command.pre_exec(begin) };
 }
 
 /// Runs one program to its end where a server would be.

@@ -9,9 +9,11 @@ mod input;
 mod output;
 mod ranks;
 mod report;
+pub mod scratch;
 mod share;
-mod signals;
+pub mod signals;
 pub mod trace;
+pub mod tune;
 pub mod words;
 
 use crate::args::{MpirunArgs, StdinTo};

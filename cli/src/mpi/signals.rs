@@ -16,6 +16,9 @@ const TAKEN: [libc::c_int; 9] = [
     libc::SIGWINCH,
 ];
 
+/// What ends a command that runs other programs.
+pub const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// Holds those signals back, and reads them.
 pub struct Signals {
     fd: OwnedFd,
@@ -25,14 +28,19 @@ pub struct Signals {
 impl Signals {
     /// From here on the signals do nothing of themselves.
     pub fn take() -> Result<Self, Failure> {
+        Self::of(&TAKEN)
+    }
+
+    /// The same for these signals.
+    pub fn of(signals: &[libc::c_int]) -> Result<Self, Failure> {
         // SAFETY: signal sets are plain memory, initialized by the calls.
         let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         // SAFETY: local sets.
         let fd = unsafe {
             libc::sigemptyset(&raw mut set);
-            for signal in TAKEN {
-                libc::sigaddset(&raw mut set, signal);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
             }
             libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)

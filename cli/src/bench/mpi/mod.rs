@@ -10,6 +10,7 @@ use crate::args::BenchArgs;
 use crate::demo::SKIPPED;
 use crate::failure::Failure;
 use crate::floor::median;
+use crate::mpi::scratch::Scratch;
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line, size};
 use peers::Implementation;
@@ -282,7 +283,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let (all, missing) = peers::find(&args.peer)?;
     let rounds = usize::from(args.rounds);
-    let (figures, problems) = measure(&all, &lines, rounds);
+    let (figures, problems) = measure(&all, &lines, rounds)?;
     let outcomes: Vec<Outcome> = lines
         .iter()
         .map(|line| judge(line, &all, &figures))
@@ -314,7 +315,12 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
 }
 
 /// All rounds: what each implementation gave, and what went wrong.
-fn measure(all: &[Implementation], lines: &[Line], rounds: usize) -> (Vec<Figures>, Vec<String>) {
+fn measure(
+    all: &[Implementation],
+    lines: &[Line],
+    rounds: usize,
+) -> Result<(Vec<Figures>, Vec<String>), Failure> {
+    let scratch = Scratch::make()?;
     let mut runs: Vec<Run> = lines.iter().map(|line| line.run).collect();
     runs.dedup();
     let progress = Progress::new((rounds * runs.len() * all.len()) as u64);
@@ -336,7 +342,9 @@ fn measure(all: &[Implementation], lines: &[Line], rounds: usize) -> (Vec<Figure
                 if given_up.contains(&(index, *run)) {
                     continue;
                 }
-                let found = one.run(run.what, run.ranks).unwrap_or_else(|why| {
+                let found = one.run(run.what, run.ranks, &scratch);
+                scratch.stopped()?;
+                let found = found.unwrap_or_else(|why| {
                     problems.push(format!(
                         "{}, {} with {} ranks: {why}",
                         one.name,
@@ -355,7 +363,7 @@ fn measure(all: &[Implementation], lines: &[Line], rounds: usize) -> (Vec<Figure
         }
     }
     progress.finish();
-    (figures, problems)
+    Ok((figures, problems))
 }
 
 /// The verdict on a line. The first implementation is ours.

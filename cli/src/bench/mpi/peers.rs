@@ -7,6 +7,7 @@ use super::What;
 use crate::demo::runner::{Words, run_plain};
 use crate::failure::Failure;
 use crate::launch;
+use crate::mpi::scratch::Scratch;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -247,7 +248,12 @@ impl Peer {
 
 impl Implementation {
     /// Runs the program; its figures by name.
-    pub fn run(&self, what: What, ranks: u32) -> Result<BTreeMap<String, f64>, String> {
+    pub fn run(
+        &self,
+        what: What,
+        ranks: u32,
+        scratch: &Scratch,
+    ) -> Result<BTreeMap<String, f64>, String> {
         let mut words = self.launcher.clone();
         words.extend([
             "-n".to_owned(),
@@ -255,7 +261,8 @@ impl Implementation {
             self.program.display().to_string(),
             what.word().to_owned(),
         ]);
-        let (output, taken) = run_plain(&words, LIMIT).map_err(|failure| failure.to_string())?;
+        let (output, taken) =
+            run_plain(&words, LIMIT, scratch).map_err(|failure| failure.to_string())?;
         if !output.is_fine() {
             let text = output.text.trim().lines().last().unwrap_or_default();
             return Err(format!("{}: {text}", output.ending()));

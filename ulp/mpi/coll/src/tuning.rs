@@ -111,6 +111,11 @@ impl Table {
         }
     }
 
+    /// A table of these rows; they must be total, as [`Table::parse`] demands.
+    pub fn of(rows: Vec<Row>) -> Table {
+        Table { rows }
+    }
+
     /// Its rows, in order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
