@@ -279,6 +279,9 @@ fn words(
     let mut words: Words = vec![
         exe.display().to_string(),
         "mpirun".to_owned(),
+        // A core for each, where there are as many: else two may share one for a while.
+        "--bind".to_owned(),
+        "core".to_owned(),
         "--set".to_owned(),
         format!("coll={}", preferred.join(",")),
         "-n".to_owned(),
