@@ -175,8 +175,14 @@ fn host_settings(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>,
     let Some(words) = &adapter.host else {
         return Ok(Vec::new());
     };
-    let host = crate::fabric::live::host(words)?;
-    let mut settings = vec![(ferriband_attach::HOST_VARIABLE, host.to_string().into())];
+    let (host, address) = crate::fabric::live::host(words)?;
+    let mut settings = vec![
+        (ferriband_attach::HOST_VARIABLE, host.to_string().into()),
+        (
+            ferriband_attach::ADDRESS_VARIABLE,
+            address.to_string().into(),
+        ),
+    ];
     // it has this adapter and no other
     if adapter.device.is_empty() {
         settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));

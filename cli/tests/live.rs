@@ -349,6 +349,95 @@ fn opensm_manages_the_fabric_and_answers_for_it() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+/// A server on one host and its client on another; both must succeed. What they say.
+fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) -> [String; 2] {
+    let on = |host: &str| format!("{}/{host}", fabric.name);
+    let (there, here) = (on(hosts[0]), on(hosts[1]));
+    let mut serve = vec!["run", "--host", &there, "--"];
+    serve.extend(words);
+    let server = ferriband(&serve)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    let mut ask = vec!["run", "--host", &here, "--"];
+    ask.extend(words);
+    ask.push(address);
+    // until the server listens its client is refused
+    let mut said = String::new();
+    eventually("the client finds its server", || {
+        let output = output(&ask);
+        said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        output.status.success()
+    });
+    let output = server.wait_with_output().expect("our child");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    [text(&output.stdout), said]
+}
+
+#[test]
+fn unmodified_verbs_programs_talk_across_switches() {
+    if !is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:2", &[]);
+    fabric.wait_for_links();
+    let status = fabric.status();
+    let hosts = status["host_list"].as_array().expect("a list");
+    let of = |host: usize, key: &str| hosts[host][key].as_str().expect("text").to_owned();
+    let (near, far) = (of(0, "name"), of(hosts.len() - 1, "name"));
+    let address = of(0, "address");
+    let packets = |fabric: &Fabric| fabric.status()["packets"][0].as_u64().expect("a number");
+    for words in [
+        &["ibv_rc_pingpong", "-n", "50"][..],
+        &["ibv_uc_pingpong", "-n", "50"],
+        &["ibv_ud_pingpong", "-n", "50"],
+        &["ibv_rc_pingpong", "-g", "0", "-n", "50"],
+    ] {
+        let before = packets(&fabric);
+        let [server, client] = pair(&fabric, [&near, &far], &address, words);
+        assert!(
+            client.contains(" 50 iters") || client.contains("50 iters"),
+            "{client}"
+        );
+        assert!(server.contains("50 iters"), "{server}");
+        assert!(packets(&fabric) >= before + 100, "they went by the fabric");
+    }
+    let info = fabric.run(&far, &["ibv_devinfo"]);
+    let lid = hosts[hosts.len() - 1]["lid"].to_string();
+    let said = info
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("port_lid:"));
+    assert_eq!(said.map(str::trim), Some(lid.as_str()), "{info}");
+    // two servers on one port number, each on its host
+    let server = |host: usize| {
+        let host = format!("{}/{}", fabric.name, of(host, "name"));
+        ferriband(&["run", "--host", &host, "--", "ibv_rc_pingpong", "-n", "20"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ferriband runs")
+    };
+    for (number, mut server) in [(1, server(1)), (2, server(2))] {
+        let address = of(number, "address");
+        let host = format!("{}/{far}", fabric.name);
+        let ask = [
+            "run",
+            "--host",
+            &host,
+            "--",
+            "ibv_rc_pingpong",
+            "-n",
+            "20",
+            &address,
+        ];
+        eventually("the client finds its server", || {
+            output(&ask).status.success()
+        });
+        assert!(server.wait().expect("our child").success());
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     library_dir();

@@ -22,6 +22,16 @@ pub const HOST_VARIABLE: &str = "FERRIBAND_HOST";
 pub const DEFAULT_FABRIC: &str = "fabric";
 /// The device of a virtual host.
 pub const DEVICE: &str = "ferri0";
+/// Names the IP address of that host, for the library that shows programs their host.
+pub const ADDRESS_VARIABLE: &str = "FERRIBAND_ADDRESS";
+/// The addresses of hosts: 127.64.0.1 and on.
+const FIRST_ADDRESS: u32 = 0x7f40_0001;
+
+/// The IP address of a host by its number among the hosts of its fabric. Two fabrics have the same ones.
+pub fn address(number: u32) -> std::net::Ipv4Addr {
+    std::net::Ipv4Addr::from(FIRST_ADDRESS.saturating_add(number & 0x3f_ffff))
+}
+
 /// Longest name of a fabric.
 pub const NAME_BYTES: usize = 32;
 

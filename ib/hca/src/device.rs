@@ -124,14 +124,14 @@ pub fn device_at(index: usize) -> Option<&'static Device> {
 pub(crate) fn all() -> &'static [Arc<Device>] {
     static ALL: OnceLock<Vec<Arc<Device>>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let Ok(key) = HostKey::current("") else {
+        let Ok(key) = HostKey::current(&crate::fabric::label()) else {
             return Vec::new();
         };
         let named = std::env::var(DEVICES_VARIABLE).ok();
         plan(
             &net::netdevs().unwrap_or_default(),
             named.as_deref(),
-            key.guid(),
+            crate::fabric::guid().unwrap_or_else(|| key.guid()),
             &crate::config::load(),
         )
         .into_iter()
@@ -349,6 +349,9 @@ impl Device {
     }
 
     fn lid(&self) -> Lid {
+        if let Some(port) = crate::fabric::port().filter(|_| !self.is_ethernet()) {
+            return Lid(port.lid);
+        }
         Lid(self.lid.load(Ordering::Acquire) as u16)
     }
 
@@ -416,7 +419,14 @@ impl Device {
             pkey_table: 1,
         };
         if !self.is_ethernet() {
-            return native;
+            return crate::fabric::port().map_or(native, |port| PortAttr {
+                sm_lid: Lid(port.sm_lid),
+                active: port.state == ferriband_wire::attributes::PortState::ACTIVE.0,
+                mtu: Mtu::from_code(port.mtu)
+                    .filter(|mtu| mtu.bytes() < limits::MTU.bytes())
+                    .unwrap_or(limits::MTU),
+                ..native
+            });
         }
         self.with_face(|face| PortAttr {
             lid: Lid(0),
@@ -434,7 +444,9 @@ impl Device {
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         if !self.is_ethernet() {
             return (index == 0).then(|| GidEntry {
-                gid: Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid),
+                gid: crate::fabric::gid().unwrap_or_else(|| {
+                    Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid)
+                }),
                 index,
                 ifindex: 0,
             });

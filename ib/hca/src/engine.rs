@@ -221,7 +221,10 @@ impl Engine {
     }
 
     fn start() -> Result<Arc<Self>, Error> {
-        let registry = HostRegistry::join(Default::default())?;
+        let registry = HostRegistry::join(ferriband_memory::host::JoinOptions {
+            label: crate::fabric::label(),
+            ..Default::default()
+        })?;
         admin::bring_faults(&registry);
         let ports_seen = Mutex::new(admin::Ports::now(&registry));
         let own = Arc::new(Segment::create("ferriband-process", PROC_LEN)?);
@@ -334,7 +337,8 @@ impl Engine {
 
     /// The default GID.
     pub fn gid(&self) -> Gid {
-        Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid)
+        crate::fabric::gid()
+            .unwrap_or_else(|| Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid))
     }
 
     /// Takes a queue pair number of a kind, and its local index. The number says which wires the queue pair may take, so that both

@@ -19,6 +19,7 @@ pub mod device;
 pub mod direct;
 pub mod engine;
 pub mod error;
+pub mod fabric;
 mod face_support;
 pub mod fork;
 #[cfg(fuzzing)]

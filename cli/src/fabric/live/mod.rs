@@ -10,9 +10,10 @@ use crate::args::{FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
 use crate::failure::Failure;
 use crate::text::{Table, print_json, print_line};
 use ferriband_attach::ask::{Answer, Ask, Status};
-use ferriband_attach::{AttachError, HostName, Link, is_fabric_name};
+use ferriband_attach::{AttachError, HostName, Link, address, is_fabric_name};
 use ferriband_subnet::routing::{ENGINES, Engine};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -222,8 +223,8 @@ pub fn sweep(args: &NamedArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host that somebody means by `[FABRIC/]HOST`, if there is one.
-pub fn host(words: &str) -> Result<HostName, Failure> {
+/// The host that somebody means by `[FABRIC/]HOST`, if there is one, and its address.
+pub fn host(words: &str) -> Result<(HostName, Ipv4Addr), Failure> {
     let whole = match words.contains('/') {
         true => words.to_owned(),
         false => format!("{}/{words}", ferriband_attach::DEFAULT_FABRIC),
@@ -237,7 +238,8 @@ pub fn host(words: &str) -> Result<HostName, Failure> {
         host: name.host.clone(),
     };
     match dial(&name.fabric)?.ask(&ask) {
-        Ok(_) => Ok(name),
+        Ok(Answer::Adapter(adapter)) => Ok((name, address(adapter.number))),
+        Ok(_) => Err(Failure::new("the fabric's process gave another answer")),
         Err(AttachError::Refused(why)) => Err(Failure::new(why)
             .remedy("ferriband fabric status lists the hosts")
             .status(2)),

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use ferriband_attach::ask::{
     self, Adapter, AdapterPort, Answer, Ask, Attached, HostLine, Registration, Status,
 };
-use ferriband_attach::{AttachError, Link, Listener, Piece, mad, packet, pieces};
+use ferriband_attach::{AttachError, Link, Listener, Piece, address, mad, packet, pieces};
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Refused, Wanted};
 use ferriband_fabric::live::{Fabric, state_name};
@@ -21,7 +21,6 @@ use ferriband_wire::attributes::PortState;
 use ferriband_wire::mad::ManagementClass;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -34,8 +33,6 @@ const MOST_WAITING: usize = 64 << 20;
 const MOST_AGENTS: usize = 32;
 /// Pieces of messages that are taken from a connection before the next one's turn comes.
 const TURN: usize = 64;
-/// The addresses of hosts: 127.64.0.1 and on.
-const FIRST_ADDRESS: u32 = 0x7f40_0001;
 
 /// What somebody does by his connection.
 #[derive(Debug)]
@@ -709,11 +706,6 @@ impl Server {
             host_list: hosts.collect(),
         }
     }
-}
-
-/// The address of a host by its number.
-pub fn address(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(FIRST_ADDRESS.saturating_add(number & 0x3f_ffff))
 }
 
 /// What a link carries, from the codes of PortInfo.

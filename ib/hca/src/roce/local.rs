@@ -19,11 +19,14 @@ use ferriband_memory::host::{
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::PROC_ASLEEP;
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::{Gid, Grh, Lid, Lrh, NativeHeaders, Qpn, Sl, Vl};
+use ferriband_wire::{
+    Gid, Grh, Lid, LinkNext, Lrh, NativeHeaders, NativePacket, NextHeader, Qpn, Sl, VCRC_LEN, Vl,
+};
 
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fabric::Wire;
 use crate::lock;
 
 /// Bytes and messages that a process keeps before it handles them.
@@ -70,6 +73,32 @@ impl NativeMeta {
             head[32..48].copy_from_slice(&grh.dgid.0);
         }
         head
+    }
+
+    /// Of a whole packet, LRH to VCRC, and its bytes from BTH to ICRC; None for what is none.
+    fn of_packet(packet: &[u8]) -> Option<(Self, &[u8])> {
+        NativePacket::check_vcrc(packet).ok()?;
+        let body = packet.len().checked_sub(VCRC_LEN)?;
+        let (lrh, next, length, _) = Lrh::parse(packet).ok()?;
+        let rest = packet.get(Lrh::LEN..body)?;
+        let (grh, bytes) = match next {
+            LinkNext::Transport => (None, rest),
+            LinkNext::Global => {
+                let (grh, length, bytes) = Grh::parse(rest, NextHeader::Transport).ok()?;
+                (length == bytes.len()).then_some((Some(grh), bytes))?
+            }
+            _ => return None,
+        };
+        let segment = u16::try_from(bytes.len()).ok()?;
+        let headers = NativeHeaders { lrh, grh };
+        (length == body && segment >= LEAST_PACKET).then_some((
+            NativeMeta {
+                headers,
+                segment,
+                from: None,
+            },
+            bytes,
+        ))
     }
 
     /// From a message's head, and who sent it; None if it is none of ours.
@@ -144,6 +173,8 @@ pub(crate) struct LocalPort {
     stuck: AtomicU64,
     process: Arc<Segment>,
     waker: Arc<EventFd>,
+    /// On a host of a live fabric: the way there.
+    pub fabric: Option<Wire>,
 }
 
 impl LocalPort {
@@ -160,7 +191,37 @@ impl LocalPort {
             stuck: AtomicU64::new(0),
             process,
             waker,
+            fabric: Wire::open(),
         })
+    }
+
+    /// The port's LID.
+    fn lid(&self) -> Lid {
+        crate::fabric::port().map_or(self.lid, |port| Lid(port.lid))
+    }
+
+    /// Puts packets that came from the fabric with those that wait. What is for queue pairs of other processes of this host they get themselves.
+    fn take_from_fabric(&self) {
+        let Some(wire) = &self.fabric else { return };
+        let registry = self.post.registry();
+        wire.receive(|packet| {
+            let Some((meta, bytes)) = NativeMeta::of_packet(packet) else {
+                return;
+            };
+            let qpn = super::rx::destination(bytes);
+            let others = |qpn| {
+                let owner = owner_of_packets(registry, qpn);
+                owner.is_some_and(|owner| owner != self.me)
+            };
+            if qpn.is_none_or(others) {
+                return;
+            }
+            let message = [&meta.to_head()[..], bytes].concat();
+            let mut inbox = lock(&self.inbox);
+            if inbox.has_room(message.len()) {
+                inbox.push(None, message);
+            }
+        });
     }
 
     /// What the progress thread waits for.
@@ -171,6 +232,9 @@ impl LocalPort {
     /// Takes a message that came into `room`; gives its length and who sent it.
     pub fn receive(&self, room: &mut Vec<u8>) -> Option<(usize, Option<u32>)> {
         room.resize(HAND_OVER_HEAD + HAND_OVER_BODY, 0);
+        if self.fabric.is_some() && lock(&self.inbox).messages.is_empty() {
+            self.take_from_fabric();
+        }
         let mut inbox = lock(&self.inbox);
         if let Some((from, message)) = inbox.messages.pop_front() {
             inbox.bytes -= message.len();
@@ -295,6 +359,8 @@ fn stuck_bit(process: ProcessRef) -> u64 {
 enum To {
     /// Whoever owns this queue pair.
     Queue(u32),
+    /// A port of the fabric that this host is in.
+    Fabric,
     /// All members of a group.
     Group(Gid),
     /// The connection manager of this process.
@@ -338,11 +404,12 @@ impl HostPath {
         let to = match grh {
             Some(grh) if grh.dgid.is_multicast() => To::Group(grh.dgid),
             _ if device.is_local(av) => To::Queue(remote_qpn),
+            _ if port.fabric.is_some() => To::Fabric,
             _ => To::Nobody,
         };
         // by its GID alone this port is meant, too
         let dlid = match (av.dlid, to) {
-            (Lid(0), To::Queue(_)) => port.lid,
+            (Lid(0), To::Queue(_)) => port.lid(),
             (dlid, _) => dlid,
         };
         Ok(HostPath {
@@ -352,7 +419,7 @@ impl HostPath {
                     vl: Vl(0),
                     sl: Sl(av.sl.0 & 0xf),
                     dlid,
-                    slid: port.lid,
+                    slid: port.lid(),
                 },
                 grh,
             },
@@ -369,8 +436,8 @@ impl HostPath {
                 lrh: Lrh {
                     vl: Vl(0),
                     sl: Sl(0),
-                    dlid: port.lid,
-                    slid: port.lid,
+                    dlid: port.lid(),
+                    slid: port.lid(),
                 },
                 grh: None,
             },
@@ -407,16 +474,29 @@ impl HostPath {
                 let mut processes: Vec<_> = members.iter().map(|member| member.process).collect();
                 processes.sort_unstable();
                 processes.dedup();
-                let mut given = true;
+                let mut given = self.to_fabric(bytes, segment);
                 for process in processes {
                     given &= self.port.give(process, &head, bytes);
                 }
                 given
             }
+            To::Fabric => self.to_fabric(bytes, segment),
             // who takes no packets is told otherwise
             To::Process(process) => matches!(self.port.given(process, &head, bytes), Ok(true)),
             To::Nobody => true,
         }
+    }
+
+    /// Sends a run of packets into the fabric, if there is one.
+    fn to_fabric(&self, bytes: &[u8], segment: usize) -> bool {
+        let Some(wire) = &self.port.fabric else {
+            return true;
+        };
+        let mut packets = bytes.chunks(segment.max(1));
+        wire.send(|room| {
+            let packet = packets.next()?;
+            self.headers.emit(packet, packet.len(), room).ok()
+        })
     }
 
     /// The path as whoever runs the program knows it.

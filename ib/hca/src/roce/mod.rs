@@ -105,7 +105,9 @@ impl Drop for Handling {
 /// True if peers of the same host are to be reached by packets, too, from Ethernet devices or from the InfiniBand device.
 pub(crate) fn forced(ethernet: bool) -> bool {
     let wire = std::env::var_os(WIRE_VARIABLE);
-    wire.is_some_and(|value| value == "packets" || ethernet && value == "roce")
+    // on a host of a fabric there is no other wire
+    !ethernet && crate::fabric::host().is_some()
+        || wire.is_some_and(|value| value == "packets" || ethernet && value == "roce")
 }
 
 impl Roce {

@@ -16,14 +16,18 @@ impl Inner {
         let port = roce.ports.counts.of(0);
         let headers = &meta.headers;
         // one port: whoever sends has our LID; a GID is ours or a group's
-        let right = headers.lrh.slid == engine.lid
-            && match &headers.grh {
-                None => headers.lrh.dlid == engine.lid,
-                Some(grh) => {
-                    let to_us = headers.lrh.dlid == engine.lid && grh.dgid == engine.gid();
-                    grh.sgid == engine.gid() && (to_us || grh.dgid.is_multicast())
+        let right = if crate::fabric::host().is_some() {
+            meets_port(engine, headers)
+        } else {
+            headers.lrh.slid == engine.lid
+                && match &headers.grh {
+                    None => headers.lrh.dlid == engine.lid,
+                    Some(grh) => {
+                        let to_us = headers.lrh.dlid == engine.lid && grh.dgid == engine.gid();
+                        grh.sgid == engine.gid() && (to_us || grh.dgid.is_multicast())
+                    }
                 }
-            };
+        };
         if !right {
             port.add(Counter::WrongSource, 1);
             return Fate::Refused;
@@ -139,6 +143,13 @@ fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     };
     engine.cm().message_in_packet(engine, slot, &mad);
     true
+}
+
+/// On a host of a fabric: whoever may have sent it, it is to this port, or to a group.
+fn meets_port(engine: &Engine, headers: &NativeHeaders) -> bool {
+    let group = headers.grh.is_some_and(|grh| grh.dgid.is_multicast());
+    let gid = headers.grh.is_none_or(|grh| grh.dgid == engine.gid());
+    group || gid && crate::fabric::has_lid(headers.lrh.dlid)
 }
 
 fn about<'a>(headers: &NativeHeaders, grh: Option<&'a [u8; GRH_BYTES as usize]>) -> PacketMeta<'a> {

@@ -1,0 +1,173 @@
+//! A host of a live fabric: what a program that `ferriband run --host` has put there finds instead of this machine's own InfiniBand port.
+//!
+//! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]), and whole packets, LRH to VCRC, both ways ([`Wire`]). Such a host has a
+//! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use ferriband_attach::ask::{Adapter, AdapterPort, Answer, Ask};
+use ferriband_attach::{HostName, Link, Piece, packet};
+use ferriband_wire::{Gid, Guid, Lid};
+
+use crate::lock;
+
+/// How old what is known of the port may be.
+const FRESH_NS: u64 = 250_000_000;
+/// The port of a host that is used: adapters have one device here, and it has one port.
+const PORT: u8 = 1;
+/// How long a packet waits for room: the fabric's process may have no core for a while.
+const ROOM_PATIENCE: Duration = Duration::from_millis(100);
+/// Bytes of packets in a message, so that it is one piece and no other thread's comes between.
+const MESSAGE_BYTES: usize = 24 << 10;
+
+/// The host that this process runs on; None: this machine itself.
+pub(crate) fn host() -> Option<&'static HostName> {
+    static HOST: OnceLock<Option<HostName>> = OnceLock::new();
+    HOST.get_or_init(HostName::of_environment).as_ref()
+}
+
+/// The label of its registry.
+pub fn label() -> String {
+    let Some(host) = host() else {
+        return String::new();
+    };
+    // FNV-1a: other hosts get other labels, but for one in 2^64 pairs
+    let hash = host
+        .to_string()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+    format!("fabric-{hash:016x}")
+}
+
+/// What the fabric says of the adapter, as it was a moment ago.
+fn adapter() -> Option<Adapter> {
+    static KNOWN: Mutex<(u64, Option<Adapter>)> = Mutex::new((0, None));
+    let host = host()?;
+    let mut known = lock(&KNOWN);
+    let now = ferriband_memory::wait::now().0;
+    if known.0 == 0 || now - known.0 > FRESH_NS {
+        let ask = Ask::Adapter {
+            host: host.host.clone(),
+        };
+        let answer = Link::dial(&host.fabric).and_then(|link| link.ask(&ask));
+        known.0 = now;
+        known.1 = match answer {
+            Ok(Answer::Adapter(adapter)) => Some(adapter),
+            // the fabric is gone: a port without a link
+            _ => known.1.take().map(|mut adapter| {
+                for port in &mut adapter.ports {
+                    (port.state, port.phys_state) = (1, 2);
+                }
+                adapter
+            }),
+        };
+    }
+    known.1.clone()
+}
+
+/// The port; None on this machine itself, and if the fabric never was there.
+pub(crate) fn port() -> Option<AdapterPort> {
+    let ports = adapter()?.ports;
+    ports.into_iter().find(|port| port.port == PORT)
+}
+
+/// Node GUID.
+pub(crate) fn guid() -> Option<Guid> {
+    adapter().map(|adapter| Guid(adapter.node_guid))
+}
+
+/// GID of the port.
+pub(crate) fn gid() -> Option<Gid> {
+    port().map(|port| Gid::from_prefix_guid(port.prefix, Guid(port.guid)))
+}
+
+/// True if packets to a LID are for the port.
+pub(crate) fn has_lid(lid: Lid) -> bool {
+    port().is_some_and(|port| port.lid != 0 && lid.0 >> port.lmc == port.lid >> port.lmc)
+}
+
+/// Packets to and from the fabric.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// None once the fabric's process is gone.
+    link: Mutex<Option<Arc<Link>>>,
+    /// A message whose end has not come.
+    coming: Mutex<Vec<u8>>,
+}
+
+impl Wire {
+    /// Attaches to the fabric; None on this machine itself, and where the fabric is not there.
+    pub fn open() -> Option<Wire> {
+        let host = host()?;
+        let link = Link::dial(&host.fabric).ok()?;
+        let ask = Ask::OpenPackets {
+            host: host.host.clone(),
+            port: PORT,
+        };
+        link.ask(&ask).ok()?;
+        Some(Wire {
+            link: Mutex::new(Some(Arc::new(link))),
+            coming: Mutex::default(),
+        })
+    }
+
+    /// What the progress thread waits for.
+    pub fn link(&self) -> Option<Arc<Link>> {
+        lock(&self.link).clone()
+    }
+
+    /// Sends packets; `emit` writes each to the room that it gets, and says how long it is, or that there are no more. False if there was no room in time.
+    pub fn send(&self, mut emit: impl FnMut(&mut [u8]) -> Option<usize>) -> bool {
+        // to who is gone it is lost, and on a wire nobody hears of that
+        let Some(link) = self.link() else { return true };
+        let mut message = Vec::with_capacity(MESSAGE_BYTES + packet::PACKET_BYTES);
+        let mut room = [0; packet::PACKET_BYTES];
+        let mut sent = true;
+        while let Some(length) = emit(&mut room) {
+            packet::push(&mut message, &room[..length]);
+            if message.len() >= MESSAGE_BYTES {
+                sent &= put(&link, &message);
+                message.clear();
+            }
+        }
+        if !message.is_empty() {
+            sent &= put(&link, &message);
+        }
+        sent
+    }
+
+    /// Takes the next message, if one is there; each packet in it is given to `take`. False if there was none.
+    pub fn receive(&self, mut take: impl FnMut(&[u8])) -> bool {
+        let Some(link) = self.link() else {
+            return false;
+        };
+        let mut coming = lock(&self.coming);
+        loop {
+            match link.receive_piece(&mut coming) {
+                Ok(Piece::Last) => break,
+                Ok(Piece::More) => {}
+                Ok(Piece::Nothing) => return false,
+                Err(_) => {
+                    *lock(&self.link) = None;
+                    return false;
+                }
+            }
+        }
+        let message = std::mem::take(&mut *coming);
+        drop(coming);
+        if let Ok(packets) = packet::packets(&message) {
+            packets.for_each(&mut take);
+        }
+        true
+    }
+}
+
+fn put(link: &Link, message: &[u8]) -> bool {
+    !matches!(
+        link.send(message, ROOM_PATIENCE),
+        Err(ferriband_attach::AttachError::Late)
+    )
+}
