@@ -20,8 +20,8 @@ use ferriband_hca::*;
 use ferriband_transport::Drop;
 use ferriband_transport::types::*;
 use ferriband_wire::{
-    AtomicEth, Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, QKey, Qpn, RKey, ROCE_PORT,
-    Reth, RoceHeaders, RoceIp, Service,
+    AtomicEth, Bth, Deth, Ext, GapReport, Headers, Hole, Kind as OpcodeKind, Opcode, PKey, Packet,
+    Psn, QKey, Qpn, RKey, ROCE_PORT, Reth, RoceHeaders, RoceIp, Service,
 };
 
 #[test]
@@ -336,7 +336,9 @@ on_both_families!(
             // every opcode of another service
             let others: Vec<_> = Opcode::ALL
                 .iter()
-                .filter(|opcode| opcode.service() != Service::Rc && **opcode != Opcode::Cnp)
+                .filter(|opcode| {
+                    opcode.service() != Service::Rc && opcode.kind() != OpcodeKind::Notification
+                })
                 .map(|opcode| {
                     let mut bytes = vec![0; opcode.info().header_len];
                     let bth = Bth::new(*opcode, Qpn(live.qpn), Psn::new(PAST_PSN));
@@ -347,6 +349,29 @@ on_both_families!(
                 .collect();
             assert!(others.len() > 20);
             throw("other services", &others, send, refused(&qp, Drop::Service));
+
+            // lists of gaps: no such list, and one to a queue pair whose peer keeps nothing
+            let list = |bytes: &[u8]| {
+                let mut packet = vec![0; Bth::LEN];
+                let bth = Bth::new(Opcode::GapReport, Qpn(live.qpn), Psn::new(PAST_PSN));
+                bth.emit(0, &mut packet).unwrap();
+                packet.extend_from_slice(bytes);
+                packet
+            };
+            let lies = [&[0xff; 16][..], b"FBG1", &[0; 136]].map(list);
+            throw("no lists", &lies, send, refused(&qp, Drop::Length));
+            let mut true_form = [0; GapReport::len_of(1)];
+            let hole = Hole {
+                ahead: 1,
+                count: u16::MAX - 1,
+            };
+            GapReport::write(u16::MAX, [hole].into_iter(), &mut true_form);
+            throw(
+                "lists",
+                &[list(&true_form)],
+                send,
+                refused(&qp, Drop::NotExpected),
+            );
 
             // the partition is another
             let pkeys: Vec<_> = [0u16, 1, 0x7ffe, 0x8000, 0xfffe]

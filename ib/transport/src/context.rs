@@ -22,6 +22,9 @@ pub struct Tuning {
     /// Requests that come before their turn wait behind the gap, as far as this goes, instead of being dropped (RC). None: a lost
     /// packet costs all that was sent after it, as the specification has it.
     pub hold: Option<&'static HoldBudget>,
+    /// A peer that was seen to fill gaps alone is told of all of them at once, by a manufacturer's packet
+    /// ([`GapReport`](ferriband_wire::GapReport)) which others drop. Where nothing is held there is nothing to tell.
+    pub list_gaps: bool,
 }
 
 impl Default for Tuning {
@@ -33,6 +36,7 @@ impl Default for Tuning {
             silence_ns: 200_000,
             timeout_floor_ns: 0,
             hold: None,
+            list_gaps: false,
         }
     }
 }

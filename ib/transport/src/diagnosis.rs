@@ -75,6 +75,10 @@ pub struct QpCounters {
     pub held: u64,
     /// Gaps that this side reported (NAK, PSN sequence error).
     pub gaps_reported: u64,
+    /// Lists of further gaps that this side sent, and heard.
+    pub gap_lists_sent: u64,
+    /// See [`Self::gap_lists_sent`].
+    pub gap_lists_heard: u64,
     /// RNR NAKs of this side: it had no receive.
     pub rnr_naks_sent: u64,
     /// Other NAKs of this side: each ended the queue pair.
@@ -102,6 +106,8 @@ impl QpCounters {
             (&mut self.duplicates, other.duplicates),
             (&mut self.held, other.held),
             (&mut self.gaps_reported, other.gaps_reported),
+            (&mut self.gap_lists_sent, other.gap_lists_sent),
+            (&mut self.gap_lists_heard, other.gap_lists_heard),
             (&mut self.rnr_naks_sent, other.rnr_naks_sent),
             (&mut self.naks_sent, other.naks_sent),
             (&mut self.gaps_heard, other.gaps_heard),

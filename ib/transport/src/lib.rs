@@ -9,6 +9,7 @@ mod diagnosis;
 pub mod direct;
 mod emit;
 pub mod env;
+mod execution;
 mod migration;
 mod qp;
 pub mod qp_state;

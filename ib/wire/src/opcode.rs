@@ -1,5 +1,5 @@
 //! The opcode table: for each BTH opcode its service, operation, position in the message, the headers that follow
-//! and the payload it allows (IBA 9.2 and 9.3; XRC: annex A14; CNP: annex A17). Parsing, emitting,
+//! and the payload it allows (IBA 9.2 and 9.3; XRC: annex A14; CNP: annex A17), and one of our own. Parsing, emitting,
 //! validation and display all read this one table. It knows no queue pair and no state.
 
 use crate::bth::Bth;
@@ -23,6 +23,8 @@ pub enum Service {
     Cnp = 4,
     /// Extended reliable connection.
     Xrc = 5,
+    /// The manufacturer's own, of two such classes the first.
+    Vendor = 6,
 }
 
 /// What a packet does, whatever its place in the message.
@@ -49,6 +51,8 @@ pub enum Operation {
     Resync,
     /// Congestion notification.
     Cnp,
+    /// Lost packets beyond the first: [`GapReport`](crate::GapReport).
+    GapReport,
 }
 
 /// Place of a packet in its message.
@@ -108,7 +112,7 @@ pub enum Kind {
     Response,
     /// From responder to requester, without data.
     Ack,
-    /// Congestion notification: outside any queue pair's sequence.
+    /// Outside any queue pair's sequence: notifications of congestion, gap reports.
     Notification,
 }
 
@@ -259,7 +263,7 @@ impl OpcodeInfo {
             | Operation::Resync => Kind::Request,
             Operation::RdmaReadResponse | Operation::AtomicAcknowledge => Kind::Response,
             Operation::Acknowledge => Kind::Ack,
-            Operation::Cnp => Kind::Notification,
+            Operation::Cnp | Operation::GapReport => Kind::Notification,
         }
     }
 
@@ -406,12 +410,13 @@ opcode_table! {
     XrcFetchAdd           = 0xb4, "XRC FetchAdd",                        Xrc, FetchAdd,          Only,   [XrcEth, AtomicEth]   None;
     XrcSendLastInv        = 0xb6, "XRC SEND Last with Invalidate",       Xrc, Send,              Last,   [XrcEth, Ieth]        NonEmpty;
     XrcSendOnlyInv        = 0xb7, "XRC SEND Only with Invalidate",       Xrc, Send,              Only,   [XrcEth, Ieth]        Any;
+    GapReport             = 0xc0, "VENDOR Gap Report",                   Vendor, GapReport,      Only,   []                    NonEmpty;
 }
 
-const OPERATIONS: usize = Operation::Cnp as usize + 1;
+const OPERATIONS: usize = Operation::GapReport as usize + 1;
 const POSITIONS: usize = Position::Only as usize + 1;
 const SUFFIXES: usize = Suffix::Invalidate as usize + 1;
-const SERVICES: usize = Service::Xrc as usize + 1;
+const SERVICES: usize = Service::Vendor as usize + 1;
 
 /// The table read backwards: what a packet is to do, to its opcode.
 static REVERSE: [Option<Opcode>; SERVICES * OPERATIONS * POSITIONS * SUFFIXES] = {
@@ -501,10 +506,10 @@ impl fmt::Display for Opcode {
 mod tests {
     use super::*;
 
-    /// The defined codes of IBA 9.2 and annexes A14 and A17, written down once more as ranges.
+    /// The defined codes of IBA 9.2 and annexes A14 and A17, written down once more as ranges, and our own.
     fn defined(code: u8) -> bool {
         matches!(code,
-            0x00..=0x14 | 0x16 | 0x17 | 0x20..=0x2b | 0x40..=0x55 | 0x64 | 0x65 | 0x81 | 0xa0..=0xb4 | 0xb6 | 0xb7)
+            0x00..=0x14 | 0x16 | 0x17 | 0x20..=0x2b | 0x40..=0x55 | 0x64 | 0x65 | 0x81 | 0xa0..=0xb4 | 0xb6 | 0xb7 | 0xc0)
     }
 
     #[test]
@@ -534,7 +539,10 @@ mod tests {
 
     #[test]
     fn the_low_five_bits_mean_the_same_in_every_service() {
-        for opcode in Opcode::ALL.iter().filter(|opcode| **opcode != Opcode::Cnp) {
+        for opcode in Opcode::ALL {
+            if opcode.kind() == Kind::Notification {
+                continue;
+            }
             let (info, low) = (opcode.info(), opcode.code() & 0x1f);
             let Some(rc) = Opcode::from_code(low).map(Opcode::info) else {
                 assert_eq!(*opcode, Opcode::RdResync);

@@ -227,6 +227,7 @@ impl Qp {
                 datagram_mtu: self.ctx.device.port().mtu.bytes(),
                 timeout_floor_ns: TIMEOUT_FLOOR_NS,
                 hold: Some(&HOLD),
+                list_gaps: true,
                 ..Tuning::default()
             },
         };

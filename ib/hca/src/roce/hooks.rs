@@ -21,7 +21,7 @@ use ferriband_wire::{Qpn, RoceIp};
 
 use super::rx::{Arrived, destination, is_anothers};
 use super::tx::{Carrier, ICRC_BYTES, TxPath};
-use super::{Roce, handling};
+use super::{GSI, Roce, handling};
 use crate::cq::Catch;
 use crate::device;
 use crate::engine::Engine;
@@ -272,31 +272,42 @@ impl Hooks {
     ) {
         let segment = came.segment();
         let mut begin = 0;
+        // kept from packet to packet: both cost more than a look at a rule
+        let (mut ours, mut locked) = (None, None);
         for (place, datagram) in bytes.chunks(segment).enumerate() {
             let at = place * segment;
             let one = came.one(datagram.len());
             // what another process shall have comes by that one's hooks, and a probe of the port is nobody's packet
-            if let Arrived::Roce(meta) = &one
-                && (destination(datagram) == Some(0) || is_anothers(engine, meta, datagram))
-            {
-                continue;
+            if let Arrived::Roce(meta) = &one {
+                let to = destination(datagram).filter(|qpn| *qpn != GSI.0);
+                if to.is_none() || to != ours {
+                    locked = None;
+                    if destination(datagram) == Some(0) || is_anothers(engine, meta, datagram) {
+                        continue;
+                    }
+                    ours = to;
+                }
             }
             let way = Way::In(one);
-            let mut state = lock(&self.state);
-            self.refresh(&mut state);
+            let state = locked.get_or_insert_with(|| {
+                let mut state = lock(&self.state);
+                self.refresh(&mut state);
+                state
+            });
             let verdict = state.verdict(&self.lookout, &way, datagram);
             let plain = state.taps.is_empty() && state.down.is_empty();
-            drop(state);
             // what no fault meets and nobody watches stays together
             if verdict.is_none() && plain {
                 continue;
             }
+            locked = None;
             if begin < at {
                 deliver(came, &bytes[begin..at]);
             }
             begin = at + datagram.len();
             self.receive_one(&way, datagram, verdict, deliver);
         }
+        drop(locked);
         if begin < bytes.len() {
             deliver(came, &bytes[begin..]);
             let later = self.overtaken(&mut lock(&self.state), &Way::In(*came));

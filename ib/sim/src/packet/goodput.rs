@@ -224,6 +224,7 @@ fn end(index: u32, mtu: Mtu, holds: bool) -> End {
         limits: QpLimits::default(),
         tuning: Tuning {
             hold: holds.then_some(&HOLD),
+            list_gaps: holds,
             ..Tuning::default()
         },
     };

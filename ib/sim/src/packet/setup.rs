@@ -27,6 +27,8 @@ struct Connection {
     silence_ns: u64,
     /// Which ends keep what comes beyond a gap.
     hold: [bool; 2],
+    /// It tells all gaps at once.
+    lists: [bool; 2],
 }
 
 /// More than any of these worlds can keep.
@@ -173,6 +175,7 @@ fn connection(
         window,
         silence_ns,
         hold: [flow.chance(500), flow.chance(500)],
+        lists: [flow.chance(700), flow.chance(700)],
     }
 }
 
@@ -271,6 +274,7 @@ fn endpoint(
             silence_ns: side.silence_ns,
             timeout_floor_ns: 0,
             hold: connection.hold[end].then_some(&HOLD),
+            list_gaps: connection.lists[end],
         },
     };
     let mut qp = QueuePair::new(config);

@@ -778,6 +778,10 @@ impl World {
             return Ok(());
         }
         for &side in &self.fresh {
+            if self.endpoints[self.model.sides[side].peer].cq_dead {
+                // It could not hold the completions of this work, too.
+                continue;
+            }
             if let Some(status) = self.model.sides[side].failed {
                 let expected = "fresh work succeeds on a healed wire";
                 return violated("liveness", expected, format!("QP {side}: {status:?}"));

@@ -290,6 +290,7 @@ fn side(at: u32, qp_type: QpType, source: &mut Source<'_>) -> Side {
             silence_ns: 200_000,
             timeout_floor_ns: 0,
             hold: (source.below(2) == 0).then_some(&HOLD),
+            list_gaps: true,
         },
     };
     let attr = QpAttr {

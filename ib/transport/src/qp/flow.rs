@@ -12,7 +12,7 @@ use crate::recv_queue::CompletionTarget;
 use crate::send_queue::Datagram;
 use crate::types::{Completion, Instant, MigState, QpState, QpType, WcStatus};
 use crate::unreliable::PacketMeta;
-use ferriband_wire::{Kind, Mtu, Packet, Psn};
+use ferriband_wire::{Kind, Mtu, Opcode, Packet, Psn};
 
 impl QueuePair {
     /// A packet for this queue pair: its ICRC is verified and its destination is this QPN.
@@ -77,11 +77,14 @@ impl QueuePair {
             QpState::Reset | QpState::Init | QpState::Err => return Err(Drop::State),
         }
         let service = service_of(self.config.qp_type);
-        if packet.opcode().service() != service {
+        if packet.opcode().service() != service && packet.opcode() != Opcode::GapReport {
             return Err(Drop::Service);
         }
         if !pkeys_match(packet.bth().pkey, env.pkey(self.attr.pkey_index)) {
             return Err(Drop::PKey);
+        }
+        if packet.opcode() == Opcode::GapReport {
+            return self.hear_gaps(now, packet);
         }
         self.follow_migration(meta, packet);
         if self.attr.state == QpState::Rtr && !self.established {
@@ -107,6 +110,21 @@ impl QueuePair {
             }
             Sender::Reliable(_) => Err(Drop::State),
             Sender::None | Sender::Unreliable(_) => Err(Drop::Service),
+        }
+    }
+
+    /// The peer tells which packets it lacks beside the expected one.
+    #[cold]
+    fn hear_gaps(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Drop> {
+        match &mut self.sender {
+            Sender::Reliable(_) if self.config.qp_type != QpType::Rc => Err(Drop::Service),
+            Sender::None | Sender::Unreliable(_) => Err(Drop::Service),
+            Sender::Reliable(requester)
+                if matches!(self.attr.state, QpState::Rts | QpState::Sqd) =>
+            {
+                requester.hear_gaps(now, packet)
+            }
+            Sender::Reliable(_) => Err(Drop::State),
         }
     }
 

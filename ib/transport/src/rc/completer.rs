@@ -9,7 +9,7 @@ use crate::diagnosis::{Cause, Drop};
 use crate::env::{Environment, SgeOwner};
 use crate::timer::Timer;
 use crate::types::{Instant, SendOpcode, WcStatus, rnr_timer_ns};
-use ferriband_wire::{Aeth, CreditCode, Msn, NakCode, Operation, Packet, Psn, Syndrome};
+use ferriband_wire::{Aeth, CreditCode, GapReport, Msn, NakCode, Operation, Packet, Psn, Syndrome};
 
 /// `rnr_retry` of this value never runs out (I9).
 const RNR_RETRY_INFINITE: u8 = 7;
@@ -116,13 +116,12 @@ impl Requester {
     /// The peer lacks one packet and keeps what comes after it. It gets that one; new packets go on. This is no retry: the peer
     /// answers, and if it never gets that packet, the ack time-out counts.
     fn fill_gap(&mut self, now: Instant) -> Outcome {
+        if self.sent_lately(self.una, now) {
+            // An echo, unless what was sent again should have arrived by now.
+            return Outcome::Continue;
+        }
         match self.filled {
-            Some((psn, at)) if psn == self.una => {
-                // An echo, unless what was sent again should have arrived by now.
-                if now.0 < at.0 + self.trip.smooth_ns() {
-                    return Outcome::Continue;
-                }
-            }
+            Some((psn, _)) if psn == self.una => {}
             Some((psn, _)) if psn.next() == self.una => self.adjacent += 1,
             _ => self.adjacent = 0,
         }
@@ -142,6 +141,45 @@ impl Requester {
         self.filled = Some((self.una, now));
         self.fill = true;
         Outcome::Continue
+    }
+
+    /// The peer lists packets that it lacks beyond the first: they are sent again while that one still is.
+    ///
+    /// # Errors
+    /// It is not a list, or not of this flight, or from somebody who is not known to keep anything.
+    pub fn hear_gaps(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Drop> {
+        let report = GapReport::parse(packet.payload).ok_or(Drop::Length)?;
+        if !self.peer_holds {
+            return Err(Drop::NotExpected);
+        }
+        let expected = packet.bth().psn;
+        let sent = self.ahead(self.cur_psn());
+        if self.ahead(expected) >= sent {
+            return Err(Drop::Psn);
+        }
+        let farthest = expected.add(report.reach.into());
+        if self.ahead(farthest) < sent && self.heard.is_none_or(|heard| farthest.after(heard)) {
+            self.heard = Some(farthest);
+        }
+        let missing = report.holes().flat_map(|hole| hole.psns(expected));
+        for psn in missing.take(GapReport::MOST_HOLES * 4) {
+            if self.ahead(psn) < sent && !self.sent_lately(psn, now) && !self.repairs.push(psn) {
+                break;
+            }
+        }
+        self.counters.gap_lists_heard += 1;
+        if !self.repairs.is_empty() {
+            self.journal.note(now, Cause::Gap, expected);
+            self.narrow(false);
+        }
+        Ok(())
+    }
+
+    /// It was sent again to fill a gap, and that may still be under way.
+    pub(super) fn sent_lately(&self, psn: Psn, now: Instant) -> bool {
+        let filled = self.filled.filter(|(filled, _)| *filled == psn);
+        let at = filled.map(|(_, at)| at).max(self.repairs.sent_at(psn));
+        at.is_some_and(|at| now.0 < at.0 + 2 * self.trip.smooth_ns())
     }
 
     /// A gap was filled, and what came after it acknowledged but for the last packet: a peer that does not know us yet keeps no end of

@@ -112,6 +112,11 @@ impl Held {
         self.count == 0
     }
 
+    /// PSNs from the expected one to the farthest that was kept; 0 if none is.
+    pub fn reach(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Whether there is room for a packet `ahead` PSNs beyond the expected one, and it is not there already.
     pub fn wants(&self, ahead: u32) -> bool {
         self.budget.is_some()

@@ -4,6 +4,7 @@
 //! Owns the send queue, the PSNs of what was sent and the two timers. Must not know whose memory it reads nor
 //! where packets travel.
 
+use super::gaps::Repairs;
 use super::window::{RoundTrip, Window, WindowLimit};
 use crate::context::Context;
 use crate::diagnosis::{Cause, Diagnosis, Drop, Journal, QpCounters};
@@ -20,6 +21,8 @@ const READ_PIECE: u32 = 16;
 const READ_PIECES: u32 = 128;
 /// Packets of a run, below which its system call costs more than it carries.
 const LEAST_RUN: u32 = 8;
+/// Packets beyond a gap that a peer is trusted to keep.
+const MOST_AHEAD: u32 = 768;
 /// Packets that are made at once, at the most: a run of them.
 const MOST_MIDDLES: usize = 64;
 
@@ -108,6 +111,10 @@ pub(crate) struct Requester {
     /// The oldest packet is to be sent again, alone, and what was sent so last, and when.
     pub(super) fill: bool,
     pub(super) filled: Option<(Psn, Instant)>,
+    /// The farthest packet that the peer has told to have, though not all before it.
+    pub(super) heard: Option<Psn>,
+    /// What the peer lacks beside the oldest packet.
+    pub(super) repairs: Repairs,
     /// The packet handed out last fills a gap.
     pub urgent: bool,
     /// How many times in a row the peer then lacked the next packet too.
@@ -155,6 +162,8 @@ impl Requester {
             peer_holds: false,
             fill: false,
             filled: None,
+            heard: None,
+            repairs: Repairs::default(),
             urgent: false,
             adjacent: 0,
             since_ack_req: 0,
@@ -246,6 +255,8 @@ impl Requester {
         self.ask = false;
         self.questions = 0;
         self.fill = false;
+        self.repairs.clear();
+        self.heard = None;
         // Nothing is outstanding: whatever arrives now answers nothing.
         self.next = self.una;
     }
@@ -310,6 +321,8 @@ impl Requester {
         self.ask = false;
         self.questions = 0;
         self.fill = false;
+        self.repairs.clear();
+        self.heard = None;
         self.trip.forget();
         self.probe = None;
         // What is sent first wants to be heard of: it may fill the gap alone.
@@ -413,9 +426,8 @@ impl Requester {
         if self.cur_psn() == self.una {
             return None;
         }
-        let request = self.sq.done();
+        let (request, index) = (self.sq.done(), self.ahead_of_first(self.una));
         let wqe = self.sq.get(request);
-        let index = self.ahead_of_first(self.una);
         let end = if wqe.is_read_or_atomic() {
             wqe.piece_end(index)
         } else {
@@ -440,6 +452,52 @@ impl Requester {
         Some(len)
     }
 
+    /// The next packet that the peer lacks beyond the oldest, once more, as it was. None if there is none any more.
+    #[cold]
+    fn repair(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        while let Some(psn) = self.repairs.next(now) {
+            let Some((request, index)) = self.find(psn) else {
+                continue;
+            };
+            let part = emit::Part {
+                request,
+                index,
+                psns: 1,
+                psn,
+                ack_req: true,
+                again: true,
+            };
+            // What cannot be read is found out when it is the oldest.
+            if let Ok(len) = emit::request(ctx, env, &self.sq, part, buf) {
+                self.trip.forget();
+                self.counters.requests_sent += 1;
+                self.counters.requests_repeated += 1;
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    /// The request and the packet of it that an outstanding PSN stands for; None for READs and atomics, whose answers come in order.
+    fn find(&self, psn: Psn) -> Option<(u64, u32)> {
+        if self.ahead(psn) >= self.ahead(self.cur_psn()) {
+            return None;
+        }
+        let outstanding = self.sq.done()..self.sq.tail().min(self.cur + 1);
+        outstanding.into_iter().find_map(|request| {
+            let wqe = self.sq.get(request);
+            let index = psn.sub(wqe.first_psn.get()).get();
+            let within = wqe.begun() && !wqe.is_local() && index < wqe.packets;
+            (within && !wqe.is_read_or_atomic()).then_some((request, index))
+        })
+    }
+
     /// The next packet, if one may be sent now.
     pub fn poll_transmit(
         &mut self,
@@ -456,6 +514,15 @@ impl Requester {
             }
         {
             self.urgent = true;
+            // The peer has just been heard.
+            self.start_silence_timer(now, ctx);
+            return Step::Packet(len);
+        }
+        if !self.repairs.is_empty()
+            && !self.timers.is_set(Timer::Rnr)
+            && let Some(len) = self.repair(now, ctx, env, buf)
+        {
+            self.urgent = self.repairs.is_empty();
             return Step::Packet(len);
         }
         if self.ask
@@ -519,7 +586,8 @@ impl Requester {
         (buf, len, stride): (&mut [u8], usize, usize),
     ) -> u32 {
         let mtu = ctx.attr.path_mtu.bytes();
-        let held = self.fill || self.ask || self.timers.is_set(Timer::Rnr);
+        let held =
+            self.fill || self.ask || !self.repairs.is_empty() || self.timers.is_set(Timer::Rnr);
         if held
             || self.cur == self.sq.tail()
             || self.drain_limit.is_some_and(|limit| self.cur >= limit)
@@ -543,8 +611,7 @@ impl Requester {
         {
             return 0;
         }
-        let ahead = self.ahead(psn);
-        let in_flight = ahead - self.read_psns.min(ahead);
+        let in_flight = self.in_flight(psn);
         let window = self.window.size().min(ctx.tuning.max_inflight_packets);
         let places = ((buf.len() - len) / stride + 1).min(MOST_MIDDLES);
         let count = (places as u32)
@@ -658,6 +725,21 @@ impl Requester {
         (self.read_window.size() / at_once.min(4)).clamp(1, most)
     }
 
+    /// Packets that are under way if this one is the next: what the peer is known to have is not, though it is not acknowledged while
+    /// there is a gap before it.
+    fn in_flight(&self, psn: Psn) -> u32 {
+        let ahead = self.ahead(psn);
+        let heard = self.heard.map_or(0, |heard| self.ahead(heard.next()));
+        if heard == 0 || heard > ahead {
+            return ahead - self.read_psns.min(ahead);
+        }
+        if ahead >= MOST_AHEAD {
+            // The peer may have no room for more.
+            return ahead.max(self.window.size());
+        }
+        ahead - self.read_psns.max(heard).min(ahead)
+    }
+
     fn fits_window(&mut self, ctx: &Context<'_>, psn: Psn, data: bool, psns: u32) -> bool {
         if data {
             // A piece that is larger than a window that has shrunk since goes alone.
@@ -667,8 +749,7 @@ impl Requester {
             }
             return fits;
         }
-        let ahead = self.ahead(psn);
-        let in_flight = ahead - self.read_psns.min(ahead);
+        let in_flight = self.in_flight(psn);
         if in_flight >= self.window.size() {
             self.window.is_full();
             return false;
@@ -764,8 +845,7 @@ impl Requester {
     /// An acknowledgement is asked for often enough that the window never fills without one under way.
     fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
         let window = self.window.size().min(ctx.tuning.max_inflight_packets);
-        let ahead = self.ahead(psn);
-        let in_flight = ahead - self.read_psns.min(ahead);
+        let in_flight = self.in_flight(psn);
         self.since_ack_req + 1 >= ctx.tuning.ack_interval.min(window / 4) || in_flight + 1 >= window
     }
 

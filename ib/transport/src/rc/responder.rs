@@ -4,18 +4,22 @@
 //! length, rights, resources, key and range, execution, completion. The PSN advances after all of them (I7).
 //! Owns the receive queue, the message in progress, the remembered READs and atomics and the reply that is due.
 
+use super::gaps::Told;
 use super::held::{Early, Held, HoldBudget};
 use super::resources::{Resources, Response};
 use crate::context::{Context, QpEvent};
 use crate::diagnosis::{Drop, QpCounters};
 use crate::emit;
-use crate::env::{AtomicOp, Environment, MemoryError};
-use crate::recv_queue::{Acquire, RecvQueue};
+use crate::env::{AtomicOp, Environment};
+use crate::execution::{
+    Message, Refusal, check, in_order, receive_send, receive_write, remote_refusal,
+};
+use crate::recv_queue::RecvQueue;
 use crate::send_queue::{MAX_MESSAGE_BYTES, packets_of};
-use crate::types::{Access, Completion, WcFlags, WcOpcode, WcStatus};
+use crate::types::{Access, Completion, WcOpcode, WcStatus};
 use ferriband_wire::{
-    Aeth, AtomicAckEth, Bth, CreditCode, Ext, Headers, Msn, NakCode, Opcode, Operation, Packet,
-    Position, Psn, RKey, Reth, Service, Suffix, Syndrome,
+    Aeth, AtomicAckEth, Bth, CreditCode, Ext, GapReport, Headers, Msn, NakCode, Opcode, Operation,
+    Packet, Position, Psn, Service, Suffix, Syndrome,
 };
 
 /// What a request did to the queue pair as a whole.
@@ -33,42 +37,6 @@ pub(crate) enum Verdict {
 /// do not wait.
 fn hold_for(ctx: &Context<'_>) -> Option<&'static HoldBudget> {
     ctx.tuning.hold.filter(|_| ctx.service == Service::Rc)
-}
-
-/// The message whose packets are arriving.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Message {
-    None,
-    Send {
-        received: u32,
-    },
-    Write {
-        key: RKey,
-        addr: u64,
-        remaining: u32,
-        length: u32,
-    },
-}
-
-/// Why a request was not executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
-    /// No receive: RNR NAK.
-    NotReady,
-    /// Malformed, unsupported, too long or too many.
-    Invalid,
-    /// Key, rights or range.
-    RemoteAccess,
-    /// This side failed.
-    Operational,
-    /// The receive is too short.
-    LocalLength,
-    /// The receive's own memory is not accessible.
-    LocalProtection,
-    /// The key to invalidate is not ours to invalidate.
-    Invalidate,
-    /// Not now, and without an answer: the peer's timer brings it back.
-    Silent,
 }
 
 /// The acknowledgement that is due; later requests are covered by the same one.
@@ -90,6 +58,7 @@ pub(crate) struct Responder {
     resources: Resources,
     gap: Gap,
     held: Held,
+    told: Told,
     manners: Manners,
     /// Packets beyond the gap since it was told.
     beyond: u32,
@@ -111,6 +80,8 @@ enum Gap {
 /// So many packets behind a gap that was told: the NAK, or what was sent again, may be lost as well. Echoes of the NAK are told
 /// apart by its hearer.
 const TELL_AGAIN: u32 = 64;
+/// The same for a peer that hears of what came meanwhile: it goes on sending, so more of them pass in a round trip.
+const TELL_LISTENER_AGAIN: u32 = 512;
 
 /// How the peer fills gaps, as far as this side has seen.
 ///
@@ -174,6 +145,7 @@ impl Responder {
             resources: Resources::default(),
             gap: Gap::None,
             held: Held::default(),
+            told: Told::default(),
             manners: Manners::default(),
             beyond: 0,
             reply: None,
@@ -191,7 +163,8 @@ impl Responder {
 
     pub fn answer_due(&self) -> AnswerDue {
         match self.reply {
-            None if !self.resources.has_jobs() => AnswerDue::None,
+            None if !self.resources.has_jobs() && !self.lists_gaps() => AnswerDue::None,
+            _ if self.lists_gaps() => AnswerDue::More,
             Some(Reply::Ack) if !self.resources.has_jobs() => AnswerDue::Ack,
             _ => AnswerDue::More,
         }
@@ -205,6 +178,7 @@ impl Responder {
         self.resources = Resources::new(ctx.attr.max_dest_rd_atomic);
         self.gap = Gap::None;
         self.held = Held::new(hold_for(ctx));
+        self.told = Told::default();
         self.manners = Manners::default();
         self.reply = None;
     }
@@ -244,6 +218,10 @@ impl Responder {
     ) -> Verdict {
         let psn = packet.bth().psn;
         let fills = psn == self.e_psn && self.gap == Gap::Told;
+        if fills && self.reply == Some(Reply::Nak(NakCode::PsnSequenceError)) {
+            // Nobody has heard of this one but by a list.
+            self.told.heeded();
+        }
         self.manners.arrives(psn, fills);
         match psn.distance(self.e_psn) {
             0 => self.expected_request(ctx, env, packet),
@@ -290,6 +268,9 @@ impl Responder {
         ack_req: bool,
         payload: &[u8],
     ) -> bool {
+        if psn != self.e_psn {
+            return self.early_middle(ctx, env, psn, ack_req, payload);
+        }
         let mtu = ctx.attr.path_mtu.bytes();
         let Message::Write {
             key,
@@ -300,8 +281,7 @@ impl Responder {
         else {
             return false;
         };
-        let expected = psn == self.e_psn
-            && payload.len() == mtu as usize
+        let expected = payload.len() == mtu as usize
             && *remaining > mtu
             && self.gap == Gap::None
             && self.held.is_empty()
@@ -318,6 +298,32 @@ impl Responder {
         true
     }
 
+    /// The same for one behind a gap that was told, from a peer that is known to fill gaps: it goes to its place.
+    fn early_middle(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        psn: Psn,
+        ack_req: bool,
+        payload: &[u8],
+    ) -> bool {
+        let plain =
+            self.gap == Gap::Told && self.manners.fills_only && self.beyond + 1 < self.tell_again();
+        let ahead = u32::try_from(psn.distance(self.e_psn)).unwrap_or(0);
+        let reach = self.held.reach().max(1);
+        if !plain
+            || ahead == 0
+            || !self.held.wants(ahead)
+            || !self.place(ctx, env, ahead, ack_req, payload)
+        {
+            return false;
+        }
+        self.counters.held += 1;
+        self.beyond += 1;
+        self.note_holes(ctx, reach, ahead, ack_req);
+        true
+    }
+
     /// A packet beyond the expected one: it waits if it may, and the gap is told once (I6), and again if it stays.
     fn early_request(
         &mut self,
@@ -326,17 +332,19 @@ impl Responder {
         ahead: u32,
         packet: &Packet<'_>,
     ) -> Verdict {
+        let reach = self.held.reach().max(1);
         let kept = self.gap != Gap::NotReady
             && self.held.wants(ahead)
             && (self.manners.fills_only || packet.opcode().position() != Position::Last)
-            && (self.place(ctx, env, ahead, packet) || self.held.keep(ahead, packet));
+            && (self.place_packet(ctx, env, ahead, packet) || self.held.keep(ahead, packet));
         self.counters.held += u64::from(kept);
         if kept {
             self.manners.kept(packet.bth().psn);
+            self.note_holes(ctx, reach, ahead, packet.bth().ack_req);
         }
         // Nobody went back for a gap if what is beyond it keeps coming and is new.
         self.beyond += u32::from(kept);
-        if self.gap == Gap::None || self.beyond >= TELL_AGAIN {
+        if self.gap == Gap::None || self.beyond >= self.tell_again() {
             self.tell_gap();
             return Verdict::Continue;
         }
@@ -346,9 +354,29 @@ impl Responder {
         }
     }
 
-    /// Writes a middle packet of the WRITE in progress where it belongs, which its distance tells: all packets between are of the same
-    /// message and full. The last packet is not placed before its turn: what it writes is to become visible last.
-    fn place(
+    /// A packet was kept: the farthest before it was the one before `reach`.
+    fn note_holes(&mut self, ctx: &Context<'_>, reach: u32, ahead: u32, ack_req: bool) {
+        if !self.manners.fills_only || !ctx.tuning.list_gaps {
+            return;
+        }
+        if ahead > reach {
+            self.told.opens(self.e_psn.add(reach), ahead - reach);
+        } else if ahead < reach {
+            self.told.heeded();
+        }
+        if ack_req {
+            self.told.asks();
+        }
+    }
+
+    /// There are gaps beyond the first to be told.
+    fn lists_gaps(&self) -> bool {
+        self.told.is_due() && self.gap == Gap::Told && !self.held.is_empty()
+    }
+
+    /// Places a packet that may go where it belongs before its turn. The last packet is not placed so: what it writes is to become visible
+    /// last.
+    fn place_packet(
         &mut self,
         ctx: &Context<'_>,
         env: &mut dyn Environment,
@@ -356,6 +384,21 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> bool {
         let info = packet.opcode().info();
+        info.operation == Operation::RdmaWrite
+            && info.position == Position::Middle
+            && self.place(ctx, env, ahead, packet.bth().ack_req, packet.payload)
+    }
+
+    /// Writes a middle packet of the WRITE in progress where it belongs, which its distance tells: all packets between are of the same
+    /// message and full.
+    fn place(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        ahead: u32,
+        ack_req: bool,
+        payload: &[u8],
+    ) -> bool {
         let mtu = ctx.attr.path_mtu.bytes();
         let Message::Write {
             key,
@@ -367,17 +410,14 @@ impl Responder {
             return false;
         };
         let before = u64::from(ahead) * u64::from(mtu);
-        let fits = info.operation == Operation::RdmaWrite
-            && info.position == Position::Middle
-            && packet.payload.len() == mtu as usize
+        let done = payload.len() == mtu as usize
             && before + u64::from(mtu) < u64::from(remaining)
-            && ctx.attr.access.contains(Access::REMOTE_WRITE);
-        let done = fits
+            && ctx.attr.access.contains(Access::REMOTE_WRITE)
             && env
-                .remote_write(key, addr.wrapping_add(before), packet.payload)
+                .remote_write(key, addr.wrapping_add(before), payload)
                 .is_ok();
         if done {
-            self.held.placed(ahead, packet.bth().ack_req);
+            self.held.placed(ahead, ack_req);
         }
         done
     }
@@ -407,8 +447,25 @@ impl Responder {
 
     /// The expected PSN has moved on to another gap.
     fn tell_next_gap(&mut self) {
-        if !self.held.is_empty() && !self.held.is_ready() {
+        if self.held.is_empty() || self.held.is_ready() {
+            return;
+        }
+        if !self.told.has_listed(self.e_psn) {
             self.tell_gap();
+            return;
+        }
+        // It is on its way. What came before it is news.
+        self.counters.gaps_reported += 1;
+        self.gap = Gap::Told;
+        self.beyond = 0;
+        self.reply = self.reply.or(Some(Reply::Ack));
+    }
+
+    /// Packets behind a gap after which it is told again.
+    fn tell_again(&self) -> u32 {
+        match self.told.is_known() {
+            true => TELL_LISTENER_AGAIN,
+            false => TELL_AGAIN,
         }
     }
 
@@ -615,10 +672,11 @@ impl Responder {
         buf: &mut [u8],
     ) -> Result<Option<usize>, Verdict> {
         let Some(response) = self.resources.take(ctx.attr.path_mtu.bytes()) else {
-            return Ok(self
-                .reply
-                .take()
-                .map(|reply| self.acknowledge(ctx, env, reply, buf)));
+            return Ok(match self.reply.take() {
+                Some(reply) => Some(self.acknowledge(ctx, env, reply, buf)),
+                None if self.lists_gaps() => self.list_gaps(ctx, env, buf),
+                None => None,
+            });
         };
         let credits = self.credits();
         let aeth = |msn| Aeth {
@@ -683,6 +741,27 @@ impl Responder {
         }
     }
 
+    /// The gaps beyond the first that were not told yet, if there still are any.
+    fn list_gaps(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let reach = self.held.reach().saturating_sub(1) as u16;
+        let holes = self.told.take(self.e_psn)?;
+        let mut bth = Bth::new(Opcode::GapReport, ctx.attr.dest_qpn, self.e_psn);
+        bth.pkey = env.pkey(ctx.attr.pkey_index);
+        bth.migrated = ctx.migrated;
+        self.counters.gap_lists_sent += 1;
+        let headers = Headers::new(bth, Ext::default());
+        let Ok(len) = emit::packet(&headers, GapReport::len_of(holes.len()), buf, |out| {
+            GapReport::write(reach, holes, out);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        Some(len)
+    }
+
     fn credits(&self) -> CreditCode {
         self.rq
             .credits()
@@ -741,188 +820,4 @@ fn is_data(packet: &Packet<'_>) -> bool {
         packet.opcode().operation(),
         Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd
     )
-}
-
-fn remote_refusal(error: MemoryError) -> Refusal {
-    match error {
-        MemoryError::Key | MemoryError::Range | MemoryError::Access => Refusal::RemoteAccess,
-        MemoryError::Fault => Refusal::Operational,
-    }
-}
-
-fn check(
-    env: &mut dyn Environment,
-    reth: &Reth,
-    length: u32,
-    access: Access,
-) -> Result<(), Refusal> {
-    env.check_remote(reth.rkey, reth.virtual_address, length, access)
-        .map_err(remote_refusal)
-}
-
-/// A message's packets come in order and unmixed (IBA 9.7.4.1.3).
-pub(crate) fn in_order(
-    message: Message,
-    operation: Operation,
-    position: Position,
-) -> Result<(), Refusal> {
-    let fits = match message {
-        Message::None => position.starts(),
-        Message::Send { .. } => operation == Operation::Send && !position.starts(),
-        Message::Write { .. } => operation == Operation::RdmaWrite && !position.starts(),
-    };
-    if fits { Ok(()) } else { Err(Refusal::Invalid) }
-}
-
-fn acquire(
-    rq: &mut RecvQueue,
-    env: &mut dyn Environment,
-    packet: &Packet<'_>,
-) -> Result<(), Refusal> {
-    match rq.acquire(env, packet.ext().xrceth.map(|eth| eth.xrc_srq)) {
-        Acquire::Ready => Ok(()),
-        Acquire::Empty => Err(Refusal::NotReady),
-        Acquire::NoSuchQueue => Err(Refusal::Invalid),
-        Acquire::Unpolled => Err(Refusal::Silent),
-    }
-}
-
-/// The part of a received completion that the last packet tells.
-fn completion(ctx: &Context<'_>, packet: &Packet<'_>, opcode: WcOpcode, bytes: u32) -> Completion {
-    let (imm_or_rkey, flags) = match (packet.ext().imm, packet.ext().ieth) {
-        (Some(imm), _) => (imm.to_network(), WcFlags::WITH_IMM),
-        (None, Some(ieth)) => (ieth.rkey.0, WcFlags::WITH_INV),
-        (None, None) => (0, WcFlags::empty()),
-    };
-    Completion {
-        status: WcStatus::Success,
-        opcode,
-        byte_len: bytes,
-        imm_or_rkey,
-        qp_num: ctx.qpn.0,
-        flags,
-        solicited: packet.bth().solicited,
-        ..Completion::default()
-    }
-}
-
-/// Places a SEND packet and completes the receive with the last one. True when the message is done.
-pub(crate) fn receive_send(
-    rq: &mut RecvQueue,
-    message: &mut Message,
-    ctx: &Context<'_>,
-    env: &mut dyn Environment,
-    packet: &Packet<'_>,
-) -> Result<bool, Refusal> {
-    let position = packet.opcode().position();
-    if position.starts() {
-        acquire(rq, env, packet)?;
-    }
-    let received = match *message {
-        Message::Send { received } => received,
-        _ => 0,
-    };
-    let total = u64::from(received) + packet.payload.len() as u64;
-    if total > MAX_MESSAGE_BYTES {
-        return Err(Refusal::Invalid);
-    }
-    if total > rq.capacity() {
-        return Err(Refusal::LocalLength);
-    }
-    if !packet.payload.is_empty() {
-        rq.scatter(env, received, packet.payload)
-            .map_err(|_| Refusal::LocalProtection)?;
-    }
-    let total = total as u32;
-    if !position.ends() {
-        *message = Message::Send { received: total };
-        return Ok(false);
-    }
-    if let Some(ieth) = packet.ext().ieth {
-        env.invalidate_remote(ieth.rkey)
-            .map_err(|_| Refusal::Invalidate)?;
-    }
-    *message = Message::None;
-    rq.complete(completion(ctx, packet, WcOpcode::Recv, total));
-    Ok(true)
-}
-
-/// Writes a WRITE packet; completes a receive if the last one carries immediate data. True when the message is done.
-pub(crate) fn receive_write(
-    rq: &mut RecvQueue,
-    message: &mut Message,
-    ctx: &Context<'_>,
-    env: &mut dyn Environment,
-    packet: &Packet<'_>,
-) -> Result<bool, Refusal> {
-    if !ctx.attr.access.contains(Access::REMOTE_WRITE) {
-        return Err(Refusal::Invalid);
-    }
-    let bytes = packet.payload.len() as u32;
-    let position = packet.opcode().position();
-    let (key, addr, remaining, length) = match (*message, packet.ext().reth) {
-        (
-            Message::Write {
-                key,
-                addr,
-                remaining,
-                length,
-            },
-            _,
-        ) => (key, addr, remaining, length),
-        (_, Some(reth)) => {
-            if u64::from(reth.dma_length) > MAX_MESSAGE_BYTES {
-                return Err(Refusal::Invalid);
-            }
-            (
-                reth.rkey,
-                reth.virtual_address,
-                reth.dma_length,
-                reth.dma_length,
-            )
-        }
-        _ => return Err(Refusal::Invalid),
-    };
-    // IBA 9.7.4.1.6: the announced length and the packets agree, to the byte.
-    let agrees = if position.ends() {
-        bytes == remaining
-    } else {
-        bytes < remaining
-    };
-    if !agrees {
-        return Err(Refusal::Invalid);
-    }
-    if remaining > 0 && position.starts() {
-        // The whole range before anything of it is written. A key that is revoked midway is seen too: each write
-        // checks its own part (I7).
-        let reth = Reth {
-            virtual_address: addr,
-            rkey: key,
-            dma_length: remaining,
-        };
-        check(env, &reth, remaining, Access::REMOTE_WRITE)?;
-    }
-    let immediate = packet.ext().imm.is_some();
-    if immediate {
-        acquire(rq, env, packet)?;
-    }
-    if bytes > 0 {
-        env.remote_write(key, addr, packet.payload)
-            .map_err(remote_refusal)?;
-    }
-    if !position.ends() {
-        let addr = addr.wrapping_add(bytes.into());
-        *message = Message::Write {
-            key,
-            addr,
-            remaining: remaining - bytes,
-            length,
-        };
-        return Ok(false);
-    }
-    *message = Message::None;
-    if immediate {
-        rq.complete(completion(ctx, packet, WcOpcode::RecvRdmaWithImm, length));
-    }
-    Ok(true)
 }

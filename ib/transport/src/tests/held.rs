@@ -16,7 +16,7 @@ fn holding(budget: &'static HoldBudget) -> Pair {
 }
 
 /// Everything that may be sent now.
-fn flight(end: &mut End, now: Instant) -> Vec<Vec<u8>> {
+pub(super) fn flight(end: &mut End, now: Instant) -> Vec<Vec<u8>> {
     let mut buf = vec![0; end.qp.max_packet_bytes()];
     let mut sent = Vec::new();
     while let Some(one) = end.qp.poll_request(now, &mut end.memory, &mut buf) {
@@ -35,18 +35,18 @@ fn request(end: &mut End, now: Instant) -> Vec<u8> {
     buf[..sent.len].to_vec()
 }
 
-fn answer(end: &mut End) -> Vec<u8> {
+pub(super) fn answer(end: &mut End) -> Vec<u8> {
     let mut buf = vec![0; end.qp.max_packet_bytes()];
     let len = end.qp.poll_answer(&mut end.memory, &mut buf);
     buf[..len.expect("an answer")].to_vec()
 }
 
-fn deliver(end: &mut End, now: Instant, bytes: &[u8]) {
+pub(super) fn deliver(end: &mut End, now: Instant, bytes: &[u8]) {
     end.receive(now, &Packet::parse(bytes).unwrap());
 }
 
 /// Delivers a flight without the packets of these places.
-fn deliver_without(end: &mut End, now: Instant, flight: &[Vec<u8>], lost: &[usize]) {
+pub(super) fn deliver_without(end: &mut End, now: Instant, flight: &[Vec<u8>], lost: &[usize]) {
     for (i, bytes) in flight.iter().enumerate() {
         if !lost.contains(&i) {
             deliver(end, now, bytes);
@@ -54,18 +54,18 @@ fn deliver_without(end: &mut End, now: Instant, flight: &[Vec<u8>], lost: &[usiz
     }
 }
 
-fn nak(bytes: &[u8]) -> Option<Psn> {
+pub(super) fn nak(bytes: &[u8]) -> Option<Psn> {
     let packet = Packet::parse(bytes).unwrap();
     let gap = Syndrome::Nak(NakCode::PsnSequenceError);
     (packet.ext().aeth?.syndrome == gap).then_some(packet.bth().psn)
 }
 
-fn psn(bytes: &[u8]) -> Psn {
+pub(super) fn psn(bytes: &[u8]) -> Psn {
     Packet::parse(bytes).unwrap().bth().psn
 }
 
 /// A WRITE of eight packets of which one is lost, by which the sender learns what its peer keeps.
-fn teach(pair: &mut Pair) {
+pub(super) fn teach(pair: &mut Pair) {
     let now = pair.now;
     let [a, b] = &mut pair.ends;
     a.post(1, SendOpcode::RdmaWrite, 8 * 256);

@@ -3,6 +3,7 @@
 mod errors;
 mod flow;
 mod held;
+mod lists;
 mod middles;
 mod ordering;
 mod service;
@@ -196,6 +197,7 @@ const RC: Setup = Setup {
         silence_ns: u64::MAX,
         timeout_floor_ns: 0,
         hold: None,
+        list_gaps: false,
     },
 };
 

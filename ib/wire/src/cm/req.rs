@@ -151,7 +151,7 @@ impl Req {
             Service::Uc => Some((TransportType::Uc, 0)),
             Service::Rd => Some((TransportType::Rd, 0)),
             Service::Xrc => Some((TransportType::Extended, EXTENDED_XRC)),
-            Service::Ud | Service::Cnp => None,
+            Service::Ud | Service::Cnp | Service::Vendor => None,
         }
     }
 
