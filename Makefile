@@ -36,7 +36,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-mpi interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-fabric bench-mpi interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -98,6 +98,12 @@ stress: build ## run each pair of programs fifty times, idle and on a busy machi
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
 	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+
+bench-fabric: ## time the fabric's simulator: 648 hosts at load 0.5 and 10,368 at 0.3, 2 KiB packets, packet-hops in a second of a core
+	@scripts/need-rust
+	$(CARGO) build --release --package ferriband-fabric --example speed
+	$(TARGET)/release/examples/speed fat:36:18:18 0.5 2000
+	$(TARGET)/release/examples/speed fat:144:72:72 0.3 100
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)

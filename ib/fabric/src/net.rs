@@ -207,7 +207,9 @@ pub struct PortReport {
     pub flow_packets: u64,
 }
 
-/// Kinds of events.
+/// Kinds of events: above a packet's place among [`Net::flights`] (28 bits) and a port (32 bits).
+const KIND_SHIFT: u32 = 60;
+const FLIGHTS: usize = (1 << 28) - 1;
 const ARRIVE: u64 = 0;
 const WAKE: u64 = 1;
 const FREE: u64 = 2;
@@ -232,8 +234,9 @@ pub struct Net {
     rates: Vec<LinkRate>,
     /// By port and VL.
     lanes: Vec<Lane>,
-    /// Packets on their way to a port, with the time of the decision about them.
-    wires: Vec<VecDeque<(Frame, Time)>>,
+    /// Packets on their way, with the time of the decision about them; their events know their places. Those that were given back last are taken first, so that few lines of memory do.
+    flights: Vec<(Frame, Time)>,
+    landed: Vec<u32>,
     /// Flow-control packets on their way to a port.
     words: Vec<VecDeque<Word>>,
     /// What a port's buffer frees, and has not told yet.
@@ -251,6 +254,8 @@ pub struct Net {
     delivered: Vec<Vec<FlowCount>>,
     latencies: Latencies,
     messages: Latencies,
+    /// Messages may be of several packets: else their latencies are those of packets.
+    several: bool,
     hops: u64,
     events: u64,
     lost: u64,
@@ -308,7 +313,8 @@ impl Net {
             ports: Vec::new(),
             rates: vec![idle; count as usize],
             lanes: Vec::new(),
-            wires: vec![VecDeque::new(); count as usize],
+            flights: Vec::new(),
+            landed: Vec::new(),
             words: vec![VecDeque::new(); count as usize],
             freed: vec![VecDeque::new(); count as usize],
             errors: Vec::new(),
@@ -320,6 +326,7 @@ impl Net {
             delivered: Vec::new(),
             latencies: Latencies::default(),
             messages: Latencies::default(),
+            several: false,
             hops: 0,
             events: 0,
             lost: 0,
@@ -450,7 +457,8 @@ impl Net {
                 });
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
-                    self.queue.push(refresh, REFRESH << 32 | u64::from(at));
+                    self.queue
+                        .push(refresh, REFRESH << KIND_SHIFT | u64::from(at));
                 }
             }
         }
@@ -478,6 +486,11 @@ impl Net {
             return None;
         };
         spec.start = spec.start.max(self.now);
+        if !self.several && spec.has_several() {
+            // so far they were the same
+            self.several = true;
+            self.messages = self.latencies.clone();
+        }
         let seed = self.settings.seed;
         let adapter = &mut self.adapters[index as usize];
         let number = adapter.add_flow(spec, seed);
@@ -557,7 +570,10 @@ impl Net {
 
     /// Latencies of whole messages, from their birth to their last packet's last bit.
     pub const fn messages(&self) -> &Latencies {
-        &self.messages
+        match self.several {
+            true => &self.messages,
+            false => &self.latencies,
+        }
     }
 
     /// Each port that has a link.
@@ -617,7 +633,7 @@ impl Net {
                 debug_assert!(time >= self.now);
                 self.now = time;
                 self.events += 1;
-                self.happens(what >> 32, what as u32 as usize);
+                self.happens(what, what as u32 as usize);
             }
         }
     }
@@ -629,9 +645,9 @@ impl Net {
     }
 
     #[inline]
-    fn happens(&mut self, kind: u64, port: usize) {
-        match kind {
-            ARRIVE => self.arrive(port),
+    fn happens(&mut self, what: u64, port: usize) {
+        match what >> KIND_SHIFT {
+            ARRIVE => self.arrive(port, (what >> 32) as usize & FLIGHTS),
             WAKE => {
                 // An event that a nearer one was put before is stale.
                 if self.ports[port].wake == self.now {
@@ -652,47 +668,62 @@ impl Net {
         let own = &mut self.ports[port];
         if at < own.wake {
             own.wake = at;
-            self.queue.push(at, WAKE << 32 | port as u64);
+            self.queue.push(at, WAKE << KIND_SHIFT | port as u64);
         }
+    }
+
+    /// A packet sets out to a port.
+    #[inline]
+    fn launch(&mut self, port: usize, frame: Frame, header_at: Time) {
+        let flight = match self.landed.pop() {
+            Some(flight) => {
+                self.flights[flight as usize] = (frame, header_at);
+                flight
+            }
+            None => {
+                self.flights.push((frame, header_at));
+                self.flights.len() as u32 - 1
+            }
+        };
+        let what = ARRIVE << KIND_SHIFT | u64::from(flight) << 32 | port as u64;
+        self.queue.push(header_at, what);
     }
 
     /// A header is there.
     #[inline]
-    fn arrive(&mut self, port: usize) {
+    fn arrive(&mut self, port: usize, flight: usize) {
         let now = self.now;
-        let Some(&(frame, header_at)) = self.wires[port].front() else {
-            return;
-        };
+        let (frame, header_at) = self.flights[flight];
         let credited = frame.kind == FrameKind::Data;
-        let lane = port * self.data_vls + usize::from(frame.vl);
         if header_at == now {
             self.hops += 1;
-            if self.strict && self.is_lost(port, &frame) {
-                self.wires[port].pop_front();
-                return;
-            }
-            if credited && !self.lanes[lane].receiver.received(frame.blocks()) {
-                debug_assert!(false, "a sender passed its credit limit");
-                self.wires[port].pop_front();
+            let lane = port * self.data_vls + usize::from(frame.vl);
+            let lost = self.strict && self.is_lost(port, &frame);
+            if lost || credited && !self.lanes[lane].receiver.received(frame.blocks()) {
+                debug_assert!(lost, "a sender passed its credit limit");
+                self.landed.push(flight as u32);
                 return;
             }
         }
         let (machine, number) = (self.ports[port].machine, self.ports[port].number);
         match machine {
             Machine::Adapter(index) => {
-                self.wires[port].pop_front();
+                self.landed.push(flight as u32);
                 self.taken(port, index, &frame, header_at);
             }
             Machine::Switch(index) => {
                 let switch = &mut self.switches[index as usize];
                 match switch.arrives(now, header_at, number, frame) {
-                    Arrival::Later(at) => self.queue.push(at, ARRIVE << 32 | port as u64),
+                    Arrival::Later(at) => {
+                        let what = ARRIVE << KIND_SHIFT | (flight as u64) << 32 | port as u64;
+                        self.queue.push(at, what);
+                    }
                     Arrival::Kept => {
-                        self.wires[port].pop_front();
+                        self.landed.push(flight as u32);
                         self.poke(index, self.ports[port].base as usize);
                     }
                     Arrival::Dropped => {
-                        self.wires[port].pop_front();
+                        self.landed.push(flight as u32);
                         if credited {
                             let tail = self.tail(port, &frame, header_at);
                             self.frees(port, tail, frame.vl, frame.blocks());
@@ -721,7 +752,7 @@ impl Net {
         if !delivery.notification {
             let latency = tail.since(delivery.birth);
             self.deliver(frame, delivery.flow, latency);
-            if delivery.last {
+            if self.several && delivery.last {
                 self.messages.add(latency);
             }
         }
@@ -850,8 +881,7 @@ impl Net {
                 }
             }
             _ => {
-                self.wires[peer].push_back((frame, header_at));
-                self.queue.push(header_at, ARRIVE << 32 | peer as u64);
+                self.launch(peer, frame, header_at);
             }
         }
         if let Some(release) = departure.release {

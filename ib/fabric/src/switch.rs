@@ -679,10 +679,12 @@ impl Switch {
     /// The head of a queue asks for its output, or outputs.
     #[inline]
     fn expose(&mut self, now: Time, input: u8, queue: usize) {
-        let cell = self.cells[self.queues[queue].head as usize];
+        let cell = &self.cells[self.queues[queue].head as usize];
         if cell.copies == NONE || self.model.buffering == Buffering::VirtualOutput {
-            return self.ask(now, input, cell.out, cell.out_lane);
+            let (out, lane) = (cell.out, cell.out_lane);
+            return self.ask(now, input, out, lane);
         }
+        let cell = *cell;
         let to = self.copies[cell.copies as usize].to;
         for port in members(to) {
             if let Some(lane) = self.lane_for(input, port, &cell.frame) {
@@ -717,6 +719,12 @@ impl Switch {
         if output.free_at > now {
             return Next::Until(output.free_at);
         }
+        if output.lanes.is_power_of_two() {
+            let lane = output.lanes.trailing_zeros() as u8;
+            if output.arbiter.is_none() || lane == self.model.data_vls {
+                return self.next_of_one(now, port, lane, wires);
+            }
+        }
         let (mut ready, mut until, mut starved) = (0u16, Time::NEVER, false);
         let mut chosen = [(0u8, 0u16); 16];
         let mut lanes = output.lanes;
@@ -727,7 +735,7 @@ impl Switch {
             let Some(input) = self.candidate(now, at, &mut until) else {
                 continue;
             };
-            let blocks = self.head_of(input, port, lane).1.frame.blocks();
+            let blocks = self.blocks_of(input, port, lane);
             if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
                 self.lanes[at].starved = true;
                 starved = true;
@@ -750,6 +758,25 @@ impl Switch {
             Time::NEVER => Next::Idle,
             until => Next::Until(until),
         }
+    }
+
+    /// The same where only one lane has frames, and there is nothing to arbitrate.
+    #[inline]
+    fn next_of_one(&mut self, now: Time, port: u8, lane: u8, wires: &impl Wires) -> Next {
+        let (at, mut until) = (self.lane_index(port, lane), Time::NEVER);
+        let Some(input) = self.candidate(now, at, &mut until) else {
+            return match until {
+                Time::NEVER => Next::Idle,
+                until => Next::Until(until),
+            };
+        };
+        let blocks = self.blocks_of(input, port, lane);
+        if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
+            self.lanes[at].starved = true;
+            self.starve(now, port);
+            return Next::Blocked(until);
+        }
+        Next::Sent(self.send(now, input, port, lane, wires.free_at(port)))
     }
 
     fn starve(&mut self, now: Time, port: u8) {
@@ -796,32 +823,41 @@ impl Switch {
         }
     }
 
-    /// The frame of an input that asks for an output's lane, and its queue.
+    /// The queue of an input whose head asks for an output's lane, and that frame's cell.
     #[inline]
-    fn head_of(&self, input: u8, port: u8, lane: u8) -> (usize, Cell) {
+    fn head_of(&self, input: u8, port: u8, lane: u8) -> (usize, u32) {
         if self.model.buffering == Buffering::VirtualOutput {
             let queue = self.queue_index(input, 0, port, lane);
-            return (queue, self.cells[self.queues[queue].head as usize]);
+            return (queue, self.queues[queue].head);
         }
+        self.head_of_fifos(input, port, lane)
+    }
+
+    fn head_of_fifos(&self, input: u8, port: u8, lane: u8) -> (usize, u32) {
         let queues = (0..self.lanes_each).map(|own| self.lane_index(input, own as u8));
         for queue in queues {
             let head = self.queues[queue].head;
-            if head == NONE {
-                continue;
-            }
-            let cell = self.cells[head as usize];
-            if self.wants(input, &cell, port, lane) {
-                return (queue, cell);
+            if head != NONE && self.wants(input, &self.cells[head as usize], port, lane) {
+                return (queue, head);
             }
         }
         unreachable!("an input asks for an output while the head of one of its queues goes there")
     }
 
+    /// Blocks of the frame that an input has for an output's lane.
+    #[inline]
+    fn blocks_of(&self, input: u8, port: u8, lane: u8) -> u16 {
+        let (_, head) = self.head_of(input, port, lane);
+        self.cells[head as usize].frame.blocks()
+    }
+
     /// Lets a frame go.
     #[inline]
     fn send(&mut self, now: Time, input: u8, port: u8, lane: u8, wire_free: Time) -> Departure {
-        let (queue, cell) = self.head_of(input, port, lane);
+        let (queue, head) = self.head_of(input, port, lane);
+        let cell = &self.cells[head as usize];
         let mut frame = cell.frame;
+        let copies_of = cell.copies;
         let lane_in = self.lane_in(&frame);
         let blocks = frame.blocks();
         let length = u32::from(frame.length_bytes);
@@ -861,15 +897,15 @@ impl Switch {
         }
         let mut free_at = end;
         let mut last = true;
-        if cell.copies != NONE {
-            let copies = &mut self.copies[cell.copies as usize];
+        if copies_of != NONE {
+            let copies = &mut self.copies[copies_of as usize];
             take(&mut copies.to, port);
             copies.left -= 1;
             copies.until = copies.until.max(end);
             free_at = copies.until;
             last = copies.left == 0;
             if last {
-                self.free_copies.push(cell.copies);
+                self.free_copies.push(copies_of);
             }
         }
         if last || self.model.buffering == Buffering::VirtualOutput {
@@ -909,6 +945,7 @@ impl Switch {
     }
 
     /// Another VL of a FIFO input may ask for the same lane of the output: its bit was taken with that of the frame that went.
+    #[inline]
     fn ask_again(&mut self, input: u8, port: u8, lane: u8) {
         if self.model.buffering != Buffering::Fifo || self.model.data_vls == 1 {
             return;
@@ -964,7 +1001,7 @@ impl Switch {
                     if !has(&self.lanes[at].asks, input) {
                         continue;
                     }
-                    let blocks = self.head_of(input, port, lane).1.frame.blocks();
+                    let blocks = self.blocks_of(input, port, lane);
                     if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
                         self.lanes[at].starved = true;
                         starved = true;

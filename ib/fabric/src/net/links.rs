@@ -1,7 +1,7 @@
 //! The links' flow control in virtual time: what buffers free becomes flow-control packets, in either of the two ways.
 
 use super::{Credits, FREE, Machine};
-use super::{Freed, HEAR, NONE, Net, Port, REFRESH, SETTLE, TELL, Word};
+use super::{Freed, HEAR, KIND_SHIFT, NONE, Net, Port, REFRESH, SETTLE, TELL, Word};
 use crate::credit::REFRESH_SYMBOLS;
 use crate::frame::Frame;
 use crate::time::Time;
@@ -28,7 +28,7 @@ impl Net {
             list.insert(place, freed);
         }
         match self.settings.credits {
-            Credits::Packets => self.queue.push(at, FREE << 32 | port as u64),
+            Credits::Packets => self.queue.push(at, FREE << KIND_SHIFT | port as u64),
             Credits::Lazy => {
                 let peer = self.ports[port].peer as usize;
                 if self.ports[peer].starving
@@ -103,7 +103,7 @@ impl Net {
             fccl,
         });
         if self.settings.credits == Credits::Packets {
-            self.queue.push(at, HEAR << 32 | peer as u64);
+            self.queue.push(at, HEAR << KIND_SHIFT | peer as u64);
         }
     }
 
@@ -161,7 +161,7 @@ impl Net {
         }
         let free = self.ports[port].wire_free;
         if free > self.now {
-            self.queue.push(free, TELL << 32 | port as u64);
+            self.queue.push(free, TELL << KIND_SHIFT | port as u64);
         } else {
             self.tell_all(port);
         }
@@ -194,7 +194,7 @@ impl Net {
         self.ports[port].due = ((1u32 << self.data_vls) - 1) as u16;
         self.tell(port);
         let next = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
-        self.queue.push(next, REFRESH << 32 | port as u64);
+        self.queue.push(next, REFRESH << KIND_SHIFT | port as u64);
     }
 
     /// A packet may not survive the link. One that does not is dropped here (a cut-through switch would send it on, marked as bad), and what it took of the credit comes
@@ -227,9 +227,9 @@ impl Net {
             let most = self.rates[port].wire_time(u32::from(u16::MAX));
             let answer = refresh + most + own.flow_delay;
             self.frees(peer, refresh, frame.vl, 0);
-            self.queue.push(refresh, SETTLE << 32 | peer as u64);
+            self.queue.push(refresh, SETTLE << KIND_SHIFT | peer as u64);
             self.frees(port, answer, frame.vl, 0);
-            self.queue.push(answer, SETTLE << 32 | port as u64);
+            self.queue.push(answer, SETTLE << KIND_SHIFT | port as u64);
         }
         true
     }
@@ -239,7 +239,7 @@ impl Net {
         self.settle(port, self.now);
         let free = self.ports[port].wire_free;
         if free > self.now && self.freed[port].front().is_some_and(|f| f.at <= self.now) {
-            self.queue.push(free, SETTLE << 32 | port as u64);
+            self.queue.push(free, SETTLE << KIND_SHIFT | port as u64);
         }
     }
 }
