@@ -10,6 +10,12 @@ use crate::frame::{Frame, FrameKind};
 use crate::random::Random;
 use crate::time::{LinkRate, Time};
 
+mod port_set;
+mod tables;
+
+pub use port_set::PortSet;
+use port_set::{after, has, is_empty, members, put, take};
+
 /// First multicast LID (IBA 4.1.3).
 pub const FIRST_MULTICAST: u32 = 0xc000;
 /// Last one; 0xffff is the permissive LID.
@@ -19,9 +25,6 @@ pub const NO_PORT: u8 = 255;
 /// Bytes of a local route header: what must have come before a packet is forwarded.
 pub const HEADER_BYTES: u32 = 8;
 const NONE: u32 = u32::MAX;
-
-/// A set of ports.
-pub type PortSet = [u64; 4];
 
 /// How the input buffers are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -252,36 +255,6 @@ pub struct Switch {
     pokes: Vec<(u8, Time)>,
 }
 
-/// Bits of a set, ascending.
-fn members(set: PortSet) -> impl Iterator<Item = u8> {
-    set.into_iter().enumerate().flat_map(|(word, mut bits)| {
-        std::iter::from_fn(move || {
-            if bits == 0 {
-                return None;
-            }
-            let bit = bits.trailing_zeros();
-            bits &= bits - 1;
-            Some((word as u32 * 64 + bit) as u8)
-        })
-    })
-}
-
-fn has(set: &PortSet, port: u8) -> bool {
-    set[usize::from(port) / 64] >> (port % 64) & 1 == 1
-}
-
-fn put(set: &mut PortSet, port: u8) {
-    set[usize::from(port) / 64] |= 1 << (port % 64);
-}
-
-fn take(set: &mut PortSet, port: u8) {
-    set[usize::from(port) / 64] &= !(1 << (port % 64));
-}
-
-fn is_empty(set: &PortSet) -> bool {
-    *set == [0; 4]
-}
-
 impl Switch {
     /// A switch of `rates.len()` ports, whose links are so fast, without tables: it drops everything.
     pub fn new(model: SwitchModel, rates: &[LinkRate], seed: u64) -> Switch {
@@ -338,61 +311,6 @@ impl Switch {
             (1..=ports).for_each(|port| made.set_arbitration(port, &even));
         }
         made
-    }
-
-    /// The linear forwarding table: by LID, the port, or [`NO_PORT`].
-    pub fn set_linear(&mut self, table: Vec<u8>) {
-        self.linear = table;
-    }
-
-    /// The row of a multicast LID. False if that is none.
-    pub fn set_multicast(&mut self, lid: u32, ports: PortSet) -> bool {
-        if !(FIRST_MULTICAST..=LAST_MULTICAST).contains(&lid) {
-            return false;
-        }
-        let row = (lid - FIRST_MULTICAST) as usize;
-        if self.multicast.len() <= row {
-            self.multicast.resize(row + 1, [0; 4]);
-        }
-        self.multicast[row] = ports;
-        true
-    }
-
-    /// SL to VL for what goes from one port to another. False if there are no such ports.
-    pub fn set_sl2vl(&mut self, input: u8, output: u8, map: [u8; 16]) -> bool {
-        if input > self.ports || output > self.ports {
-            return false;
-        }
-        let slots = usize::from(self.ports) + 1;
-        if self.sl2vl.is_empty() {
-            let plain: [u8; 16] = std::array::from_fn(|sl| self.plain_vl(sl as u8));
-            self.sl2vl = vec![plain; slots * slots];
-        }
-        self.sl2vl[usize::from(input) * slots + usize::from(output)] = map;
-        true
-    }
-
-    /// A port's VL arbitration tables. With one data VL there is nothing to arbitrate.
-    pub fn set_arbitration(&mut self, port: u8, tables: &Tables) {
-        if self.model.data_vls > 1
-            && let Some(output) = self.outputs.get_mut(usize::from(port))
-        {
-            output.arbiter = Some(Box::new(Arbiter::new(tables)));
-        }
-    }
-
-    /// A port marks packets although it lacks credits: one to an adapter.
-    pub fn set_victim_mask(&mut self, port: u8, on: bool) {
-        if let Some(output) = self.outputs.get_mut(usize::from(port)) {
-            output.victim_mask = on;
-        }
-    }
-
-    /// A port's link is up, or has nobody at its other end: packets for it are dropped then.
-    pub fn set_link(&mut self, port: u8, up: bool) {
-        if let Some(output) = self.outputs.get_mut(usize::from(port)) {
-            output.up = up;
-        }
     }
 
     /// A port's counters; those of port 0 count nothing.
@@ -1018,22 +936,4 @@ impl Switch {
             Next::Idle
         }
     }
-}
-
-/// The first member of a set after `last`, around.
-#[inline]
-fn after(set: &PortSet, last: u8) -> Option<u8> {
-    let (word, bit) = (usize::from(last) / 64, u32::from(last % 64));
-    let one = 1u64 << bit;
-    let above = set[word] & !(one | (one - 1));
-    if above != 0 {
-        return Some((word as u32 * 64 + above.trailing_zeros()) as u8);
-    }
-    for step in 1..=4 {
-        let word = (word + step) % 4;
-        if set[word] != 0 {
-            return Some((word as u32 * 64 + set[word].trailing_zeros()) as u8);
-        }
-    }
-    None
 }
