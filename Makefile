@@ -36,7 +36,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-fabric bench-mpi interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-fabric bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -108,6 +108,10 @@ bench-fabric: ## time the fabric's simulator: 648 hosts at load 0.5 and 10,368 a
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)
 	$(FERRIBAND) bench --mpi --fetch $(BENCH_MPI)
+
+bench-mpi-net: build ## the same between two hosts (network namespaces), by RoCEv2, beside the others' TCP
+	$(need) $(BENCH_MPI_PACKAGES) util-linux hostname
+	@$(FERRIBAND) bench --mpi --wire roce --fetch $(BENCH_MPI) || [ $$? -eq 77 ]
 
 interop: build ## run Debian's RDMA programs with the Linux kernel's Soft-RoCE in a guest (the first time ten minutes more)
 	$(need) $(INTEROP_PACKAGES)

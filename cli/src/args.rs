@@ -563,9 +563,16 @@ pub struct BenchArgs {
     /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
     #[arg(long, value_enum, default_value = "direct")]
     pub wire: Wire,
-    /// Compare Ferriband's MPI with other MPIs on this host instead: Open MPI, MPICH and Intel MPI, as far as they are there.
-    #[arg(long, conflicts_with = "wire")]
+    /// Compare Ferriband's MPI with other MPIs instead: Open MPI, MPICH and Intel MPI, as far as they are there. With --wire roce one rank on each of the
+    /// two hosts, and the others' TCP.
+    #[arg(long)]
     pub mpi: bool,
+    /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels, the designs of the RDMA fast path.
+    #[arg(long, requires = "mpi", conflicts_with_all = ["wire", "peer", "fetch"])]
+    pub fastpath: bool,
+    /// This process is in namespaces of its own, made for the comparison between two hosts.
+    #[arg(long, requires = "mpi", hide = true)]
+    pub inside: bool,
     /// With --mpi: fetch the wheels of other MPIs from PyPI that are not there yet (into $XDG_CACHE_HOME/ferriband, or ~/.cache/ferriband).
     #[arg(long, requires = "mpi")]
     pub fetch: bool,

@@ -404,6 +404,9 @@ fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
         assert!(complained.contains(word), "{how}: {complained}");
         fails.leaves_nobody();
     }
+    let output = fails.run(4, &["--same-host", "verbs"], &["kill"]);
+    assert_eq!(output.status.code(), Some(137), "by verbs");
+    fails.leaves_nobody();
     let output = fails.run(4, &[], &["status"]);
     assert_eq!(
         output.status.code(),
@@ -416,8 +419,15 @@ fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
 #[test]
 fn the_others_go_on_without_a_rank_that_dies_where_all_have_chosen_so() {
     let survives = Program::new("survives");
-    for ranks in [3, 5, 8] {
-        let output = survives.run(ranks, &[], &[]);
+    let by_verbs: &[&str] = &["--same-host", "verbs"];
+    for (ranks, way) in [
+        (3, &[][..]),
+        (5, &[]),
+        (8, &[]),
+        (3, by_verbs),
+        (5, by_verbs),
+    ] {
+        let output = survives.run(ranks, way, &[]);
         let complained = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),

@@ -186,11 +186,12 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         ),
     };
     let piece = values.number("rndv_piece");
-    let put = values.text("rndv") == "put";
-    let (verb, who) = if put {
-        ("RDMA WRITE", "the sender")
-    } else {
-        ("RDMA READ", "the receiver")
+    let way = match values.text("rndv") {
+        "put" => "RDMA WRITE by the sender",
+        "get" => "RDMA READ by the receiver",
+        _ => {
+            "RDMA WRITE by the sender where our adapter makes packets, else RDMA READ by the receiver"
+        }
     };
     vec![
         one(&format!("same host, to {eager} bytes"), short),
@@ -198,7 +199,7 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         one(&format!("other hosts, to {eager} bytes"), fast),
         one(
             "other hosts, longer",
-            format!("{verb} by {who}, in pieces of {piece} bytes"),
+            format!("{way}, in pieces of {piece} bytes"),
         ),
     ]
 }

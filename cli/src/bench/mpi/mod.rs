@@ -2,11 +2,13 @@
 //!
 //! Owns: what is measured, what the targets are, and the verdicts. One C source (`compare.c`) is compiled by each MPI's own wrapper; each round runs
 //! all of them one after the other, another one first each time, so that both sides of a ratio saw the same machine. A ratio is the median of the
-//! rounds' ratios, and the peer that leaves us behind farthest decides. Where the others come from: `peers`.
+//! rounds' ratios, and the peer that leaves us behind farthest decides. Where the others come from: `peers`; between two hosts: `hosts`.
 
+mod fastpath;
+mod hosts;
 mod peers;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Wire};
 use crate::demo::SKIPPED;
 use crate::failure::Failure;
 use crate::floor::median;
@@ -27,6 +29,12 @@ struct Run {
     what: What,
     ranks: u32,
 }
+
+/// Two ranks that send to one another.
+const PAIRS: Run = Run {
+    what: What::Pairs,
+    ranks: 2,
+};
 
 /// The program's first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,11 +88,19 @@ struct Line {
     demand: Demand,
 }
 
+/// Between two hosts: one rank on each, ahead of all others everywhere.
+fn lines_between_hosts() -> Vec<Line> {
+    let mut lines = lines();
+    lines.retain(|line| line.run == PAIRS);
+    for line in &mut lines {
+        line.demand = Demand::Ahead;
+    }
+    lines
+}
+
+/// On one host.
 fn lines() -> Vec<Line> {
-    let pairs = Run {
-        what: What::Pairs,
-        ranks: 2,
-    };
+    let pairs = PAIRS;
     let mut lines = Vec::new();
     let mut line = |run, key: String, name: String, unit, demand| {
         lines.push(Line {
@@ -269,19 +285,31 @@ struct Described {
 
 /// `ferriband bench --mpi`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    if args.fetch {
+    if args.fastpath {
+        return fastpath::command(args);
+    }
+    if args.fetch && !args.inside {
         peers::fetch()?;
     }
+    let hosts = match args.wire {
+        Wire::Direct => None,
+        Wire::Roce if !args.inside => return hosts::run_inside(&args.json),
+        Wire::Roce => Some(hosts::Hosts::make()?),
+    };
     let wanted = |line: &Line| {
         args.only
             .as_ref()
             .is_none_or(|text| line.name.contains(text.as_str()))
     };
-    let lines: Vec<Line> = lines().into_iter().filter(wanted).collect();
+    let lines = match hosts {
+        None => lines(),
+        Some(_) => lines_between_hosts(),
+    };
+    let lines: Vec<Line> = lines.into_iter().filter(wanted).collect();
     if lines.is_empty() {
         return Err(Failure::new("no target has that in its name").status(2));
     }
-    let (all, missing) = peers::find(&args.peer)?;
+    let (all, missing) = peers::find(&args.peer, hosts.as_ref())?;
     let rounds = usize::from(args.rounds);
     let (figures, problems) = measure(&all, &lines, rounds)?;
     let outcomes: Vec<Outcome> = lines

@@ -4,6 +4,7 @@
 //! but in the cache.
 
 use super::What;
+use super::hosts::{Hosts, Launcher};
 use crate::demo::runner::{Words, run_plain};
 use crate::failure::Failure;
 use crate::launch;
@@ -58,9 +59,35 @@ struct Peer {
     compiler: Option<&'static str>,
     launcher: &'static str,
     options: &'static [&'static str],
+    /// Between two hosts: the kind of launcher, and what lets it go by TCP.
+    between: (Launcher, &'static [&'static str]),
     /// The launcher is Open MPI's, which refuses root unless told otherwise.
     is_open_mpi: bool,
 }
+
+/// Open MPI's own transports, by TCP alone.
+const OB1: &[&str] = &[
+    "OMPI_MCA_pml=ob1",
+    "OMPI_MCA_btl=tcp,self",
+    "OMPI_MCA_btl_tcp_if_include=eth0",
+];
+/// UCX, by TCP alone.
+const UCX: &[&str] = &[
+    "OMPI_MCA_pml=ucx",
+    "OMPI_MCA_opal_common_ucx_tls=any",
+    "OMPI_MCA_opal_common_ucx_devices=any",
+    "UCX_TLS=tcp,self",
+    "UCX_NET_DEVICES=eth0",
+];
+/// libfabric, by TCP alone; and UCX, which some builds of MPICH use. Both hosts are one to who asks the machine, so shared memory is refused by name.
+const OFI: &[&str] = &[
+    "MPIR_CVAR_NOLOCAL=1",
+    "I_MPI_FABRICS=ofi",
+    "FI_PROVIDER=tcp",
+    "FI_TCP_IFACE=eth0",
+    "UCX_TLS=tcp,self",
+    "UCX_NET_DEVICES=eth0",
+];
 
 const PEERS: [Peer; 6] = [
     Peer {
@@ -76,6 +103,7 @@ const PEERS: [Peer; 6] = [
             "pml",
             "ob1",
         ],
+        between: (Launcher::Prrte, OB1),
         is_open_mpi: true,
     },
     Peer {
@@ -91,6 +119,7 @@ const PEERS: [Peer; 6] = [
             "pml",
             "ucx",
         ],
+        between: (Launcher::Prrte, UCX),
         is_open_mpi: true,
     },
     Peer {
@@ -99,6 +128,7 @@ const PEERS: [Peer; 6] = [
         compiler: Some("mpicc"),
         launcher: "mpiexec.hydra",
         options: &[],
+        between: (Launcher::Hydra, OFI),
         is_open_mpi: false,
     },
     Peer {
@@ -107,6 +137,7 @@ const PEERS: [Peer; 6] = [
         compiler: None,
         launcher: "mpiexec.hydra",
         options: &[],
+        between: (Launcher::Hydra, OFI),
         is_open_mpi: false,
     },
     Peer {
@@ -115,6 +146,7 @@ const PEERS: [Peer; 6] = [
         compiler: Some("mpicc.openmpi"),
         launcher: "mpirun.openmpi",
         options: &["--oversubscribe", "--bind-to", "none"],
+        between: (Launcher::Orte, OB1),
         is_open_mpi: true,
     },
     Peer {
@@ -123,6 +155,7 @@ const PEERS: [Peer; 6] = [
         compiler: Some("mpicc.mpich"),
         launcher: "mpiexec.mpich",
         options: &[],
+        between: (Launcher::Hydra, OFI),
         is_open_mpi: false,
     },
 ];
@@ -130,8 +163,11 @@ const PEERS: [Peer; 6] = [
 /// Ours.
 const OURS: &str = "Ferriband";
 
-/// Ours, and the peers that are there; those that are not. With `names`, only peers whose name contains one of them.
-pub fn find(names: &[String]) -> Result<(Vec<Implementation>, Vec<Missing>), Failure> {
+/// Ours, and the peers that are there; those that are not. With `names`, only peers whose name contains one of them. With `hosts`, started there.
+pub fn find(
+    names: &[String],
+    hosts: Option<&Hosts>,
+) -> Result<(Vec<Implementation>, Vec<Missing>), Failure> {
     let cache = cache()?;
     let source = cache.join("compare.c");
     fs::create_dir_all(&cache)
@@ -146,7 +182,10 @@ pub fn find(names: &[String]) -> Result<(Vec<Implementation>, Vec<Missing>), Fai
     let mut found = vec![Implementation {
         name: OURS,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        launcher: vec![exe.display().to_string(), "mpirun".to_owned()],
+        launcher: [exe.display().to_string(), "mpirun".to_owned()]
+            .into_iter()
+            .chain(hosts.into_iter().flat_map(Hosts::own_options))
+            .collect(),
         program: own.clone(),
     }];
     let mut missing = Vec::new();
@@ -154,7 +193,7 @@ pub fn find(names: &[String]) -> Result<(Vec<Implementation>, Vec<Missing>), Fai
         if !names.is_empty() && !names.iter().any(|name| peer.name.contains(name.as_str())) {
             continue;
         }
-        match peer.find(&cache, &source, &own) {
+        match peer.find(&cache, &source, &own, hosts) {
             Ok(one) => found.push(one),
             Err(why) => missing.push(Missing {
                 name: peer.name,
@@ -204,7 +243,13 @@ pub fn fetch() -> Result<(), Failure> {
 }
 
 impl Peer {
-    fn find(&self, cache: &Path, source: &Path, own: &Path) -> Result<Implementation, String> {
+    fn find(
+        &self,
+        cache: &Path,
+        source: &Path,
+        own: &Path,
+        hosts: Option<&Hosts>,
+    ) -> Result<Implementation, String> {
         let home = match self.origin {
             Origin::Wheel(package) => Some(cache.join(package)),
             Origin::System(_) => None,
@@ -231,8 +276,17 @@ impl Peer {
                 own.to_owned()
             }
         };
-        launcher.push(path.display().to_string());
-        launcher.extend(self.options.iter().map(|word| (*word).to_owned()));
+        match hosts {
+            None => {
+                launcher.push(path.display().to_string());
+                launcher.extend(self.options.iter().map(|word| (*word).to_owned()));
+            }
+            Some(hosts) => {
+                let (kind, settings) = self.between;
+                launcher.extend(settings.iter().map(|word| (*word).to_owned()));
+                launcher.extend(hosts.launched(kind, &path));
+            }
+        }
         // SAFETY: the call has no conditions.
         if self.is_open_mpi && unsafe { libc::geteuid() } == 0 {
             launcher.push("--allow-run-as-root".to_owned());
@@ -246,6 +300,27 @@ impl Peer {
     }
 }
 
+/// Ours, with a program of its own, which is compiled; where nothing else is to be compared.
+pub fn own(source: &str, name: &'static str) -> Result<Implementation, Failure> {
+    let cache = cache()?;
+    let path = cache.join(format!("{name}.c"));
+    fs::create_dir_all(&cache)
+        .and_then(|()| fs::write(&path, source))
+        .map_err(|error| Failure::io("write", &path.display().to_string(), &error))?;
+    let wrapper = launch::lib_dir()?.join("bin/mpicc");
+    let program = compile(&wrapper, &path, name).map_err(|why| {
+        Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's MPI")
+    })?;
+    let exe = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    Ok(Implementation {
+        name: OURS,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        launcher: vec![exe.display().to_string(), "mpirun".to_owned()],
+        program,
+    })
+}
+
 impl Implementation {
     /// Runs the program; its figures by name.
     pub fn run(
@@ -254,12 +329,30 @@ impl Implementation {
         ranks: u32,
         scratch: &Scratch,
     ) -> Result<BTreeMap<String, f64>, String> {
+        self.run_with(&[], what.word(), ranks, scratch)
+            .map(|(mut figures, taken)| {
+                if what == What::Start {
+                    figures.insert(what.word().to_owned(), taken.as_secs_f64());
+                }
+                figures
+            })
+    }
+
+    /// Runs the program with more options for the launcher; its figures by name, and how long it took.
+    pub fn run_with(
+        &self,
+        options: &[&str],
+        what: &str,
+        ranks: u32,
+        scratch: &Scratch,
+    ) -> Result<(BTreeMap<String, f64>, Duration), String> {
         let mut words = self.launcher.clone();
+        words.extend(options.iter().map(|word| (*word).to_owned()));
         words.extend([
             "-n".to_owned(),
             ranks.to_string(),
             self.program.display().to_string(),
-            what.word().to_owned(),
+            what.to_owned(),
         ]);
         let (output, taken) =
             run_plain(&words, LIMIT, scratch).map_err(|failure| failure.to_string())?;
@@ -267,11 +360,7 @@ impl Implementation {
             let text = output.text.trim().lines().last().unwrap_or_default();
             return Err(format!("{}: {text}", output.ending()));
         }
-        let mut figures = figures(&output.text);
-        if what == What::Start {
-            figures.insert(what.word().to_owned(), taken.as_secs_f64());
-        }
-        Ok(figures)
+        Ok((figures(&output.text), taken))
     }
 
     /// For tests of what is made of figures.

@@ -38,6 +38,7 @@ struct ferriband_mpi_stats {
 	uint64_t moved;        /* long messages that were read from, or written to, a peer */
 	uint64_t log;          /* bytes of the logs of what is not acknowledged, beside the memory above */
 	uint64_t log_full;     /* times that a message waited for room in a log */
+	uint64_t bundled;      /* messages not by the fast path: they went together with others */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */

@@ -165,6 +165,9 @@ impl Datagram {
     }
 }
 
+/// No receive buffer is longer.
+pub const MOST_RECEIVE: u32 = 1 << 20;
+
 /// How a rank can be reached by datagrams: what it leaves for the others before they have anything to do with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Card {
@@ -178,6 +181,8 @@ pub struct Card {
     pub mtu: u8,
     /// GID of its port.
     pub gid: [u8; 16],
+    /// Bytes of its receive buffers.
+    pub receive: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -191,7 +196,8 @@ struct CardBytes {
     lid: U16,
     zero: U16,
     gid: [u8; 16],
-    rest: [u8; 8],
+    receive: U32,
+    rest: [u8; 4],
 }
 
 const _: () = assert!(size_of::<CardBytes>() == CARD);
@@ -208,7 +214,8 @@ impl Card {
             lid: U16::new(self.lid),
             zero: U16::ZERO,
             gid: self.gid,
-            rest: [0; 8],
+            receive: U32::new(self.receive),
+            rest: [0; 4],
         })
     }
 
@@ -218,13 +225,15 @@ impl Card {
         let is_one = bytes.magic.get() == MAGIC
             && bytes.version.get() == VERSION
             && bytes.qpn.get() < 1 << 24
-            && (1..=5).contains(&bytes.mtu);
+            && (1..=5).contains(&bytes.mtu)
+            && bytes.receive.get() <= MOST_RECEIVE;
         is_one.then_some(Self {
             qpn: bytes.qpn.get(),
             lid: bytes.lid.get(),
             is_ethernet: bytes.is_ethernet != 0,
             mtu: bytes.mtu,
             gid: bytes.gid,
+            receive: bytes.receive.get(),
         })
     }
 }

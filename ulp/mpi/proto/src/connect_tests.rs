@@ -171,13 +171,13 @@ proptest! {
     fn what_is_emitted_is_parsed(
         kind in prop::sample::select(vec![Type::Req, Type::Rep, Type::Rtu, Type::Rej]),
         secret: u64, from: u32, to: u32, attempt: u32, reason: u32, qpn in 0..1_u32 << 24, psn in 0..1_u32 << 24,
-        mtu in 1..=5_u8, lid: u16, gid: [u8; 16],
+        mtu in 1..=5_u8, lid: u16, gid: [u8; 16], receive in 0..=MOST_RECEIVE,
     ) {
         let datagram = Datagram {
             kind, secret, from, to, attempt, reason, end: Endpoint { qpn, psn, mtu, lid, gid },
         };
         prop_assert_eq!(Datagram::parse(&datagram.emit()), Some(datagram));
-        let card = Card { qpn, lid, is_ethernet: lid == 0, mtu, gid };
+        let card = Card { qpn, lid, is_ethernet: lid == 0, mtu, gid, receive };
         prop_assert_eq!(Card::parse(&card.emit()), Some(card));
     }
 

@@ -44,7 +44,12 @@ pub enum Kind {
     Resume = 16,
     /// A range of a long message, where the receiver cannot read the sender's memory.
     Piece = 17,
+    /// Several messages, one after the other, each with its envelope and its length before it ([`ITEM`]).
+    Bundle = 18,
 }
+
+/// Bytes of the length before each message of a bundle: of its envelope and what follows, little-endian.
+pub const ITEM: usize = 4;
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
@@ -65,6 +70,7 @@ impl Kind {
             14 => Self::Closed,
             16 => Self::Resume,
             17 => Self::Piece,
+            18 => Self::Bundle,
             _ => return None,
         })
     }
@@ -81,6 +87,7 @@ impl Kind {
                 | Self::Close
                 | Self::Closed
                 | Self::Resume
+                | Self::Bundle
         )
     }
 }

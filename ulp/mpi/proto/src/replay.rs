@@ -138,6 +138,12 @@ impl Owed {
     pub fn take(&mut self, length: u32) -> bool {
         self.messages += 1;
         self.bytes = self.bytes.saturating_add(length);
+        self.is_due()
+    }
+
+    /// Whether an acknowledgement must go alone, unless something else goes first.
+    #[inline]
+    pub fn is_due(&self) -> bool {
         self.messages >= MESSAGES || self.bytes >= BYTES
     }
 

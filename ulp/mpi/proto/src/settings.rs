@@ -157,9 +157,9 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "rndv",
         about: "protocols",
-        kind: Kind::OneOf(&["get", "put"]),
-        default: "get",
-        help: "Long messages by verbs: read by their receiver (RGet) or written by their sender (RPut).",
+        kind: Kind::OneOf(&["auto", "get", "put"]),
+        default: "auto",
+        help: "Long messages by verbs: read by their receiver (RGet) or written by their sender (RPut); auto: written where they go by our adapter's packets, which WRITEs send faster, else read.",
     },
     Setting {
         name: "rndv_piece",
@@ -167,6 +167,13 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Bytes(4096..=1 << 30),
         default: "1M",
         help: "Bytes of one READ or WRITE of a long message.",
+    },
+    Setting {
+        name: "bundle",
+        about: "protocols",
+        kind: Kind::Number(0..=1 << 30),
+        default: "4",
+        help: "By our adapter's packets: short messages that go to a rank at once before the others wait for the next look at the device, and go together; 0: each goes by itself.",
     },
     Setting {
         name: "acks",

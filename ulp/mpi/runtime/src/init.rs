@@ -34,7 +34,8 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let host = joined.and_then(|joined| joined.host);
     let settings = Settings {
         eager: chosen.eager,
-        puts: chosen.puts,
+        rendezvous: chosen.rendezvous,
+        bundle: chosen.bundle,
         piece: chosen.piece,
         fast: chosen.fast,
         acks: chosen.acks,

@@ -274,6 +274,7 @@ impl Runtime {
 
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
+        while self.push_bundle(peer)? {}
         while let Some(front) = self.peers[peer as usize].fifo.front() {
             let Queued {
                 kind,
@@ -295,23 +296,29 @@ impl Runtime {
             }
             let seq = self.peers[peer as usize].sent;
             self.peers[peer as usize].fifo.pop_front();
-            if let Some(request) = request {
-                match self.requests[request].work {
-                    Work::Eager => self.finish(request),
-                    Work::Synchronous => {
-                        self.requests[request].seq = seq;
-                        self.peers[peer as usize].synchronous.push((seq, request));
-                    }
-                    Work::Rendezvous => self.requests[request].seq = seq,
-                    _ => (),
-                }
-            }
+            self.has_gone(peer, request, seq);
         }
         self.stalled.retain(|stalled| *stalled != peer);
         if let Some(outlet) = &mut self.peers[peer as usize].outlet {
             outlet.starve(false);
         }
         Ok(true)
+    }
+
+    /// The message of `request` has gone to `peer` as number `seq`.
+    pub fn has_gone(&mut self, peer: u32, request: Option<u32>, seq: u32) {
+        let Some(request) = request else {
+            return;
+        };
+        match self.requests[request].work {
+            Work::Eager => self.finish(request),
+            Work::Synchronous => {
+                self.requests[request].seq = seq;
+                self.peers[peer as usize].synchronous.push((seq, request));
+            }
+            Work::Rendezvous => self.requests[request].seq = seq,
+            _ => (),
+        }
     }
 
     /// Says that messages wait for credit of `peer`; unless that has just come.

@@ -112,8 +112,9 @@ impl Runtime {
         Ok(())
     }
 
+    /// Sends what waits for room, as far as there is any. True if something has gone.
     #[cold]
-    fn unstall(&mut self) -> Outcome<bool> {
+    pub fn unstall(&mut self) -> Outcome<bool> {
         let mut did = false;
         for index in (0..self.stalled.len()).rev() {
             let Some(peer) = self.stalled.get(index).copied() else {
@@ -254,7 +255,7 @@ impl Runtime {
                 let recall: Recall = self.body_of(from, body)?;
                 self.recalled(from, &recall)
             }
-            Kind::Eager => Err(self.broken(from)),
+            Kind::Eager | Kind::Bundle => Err(self.broken(from)),
             Kind::Open => {
                 let open = self.body_of(from, body)?;
                 self.take_open(from, &open)

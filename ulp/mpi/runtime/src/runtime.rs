@@ -16,7 +16,7 @@ use crate::operation::{self, Calls, Operations};
 use crate::process::process;
 use crate::request::buffered::Buffers;
 use crate::request::{Request, Work};
-use crate::settings::Fast;
+use crate::settings::{Fast, Rendezvous};
 use crate::types::{Renamed, Type};
 use ferriband_mpi_data::F90;
 use ferriband_mpi_proto::envelope;
@@ -106,8 +106,10 @@ pub struct Settings {
     pub spins: u32,
     /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
     pub reads_peers: bool,
-    /// Whether long messages by verbs are written by their sender.
-    pub puts: bool,
+    /// Who moves long messages by verbs.
+    pub rendezvous: Rendezvous,
+    /// Short messages that go to a rank by packets at once before others wait to go together; 0: all do.
+    pub bundle: u32,
     /// Bytes of a READ or WRITE of a long message.
     pub piece: usize,
     /// The fast path by verbs.

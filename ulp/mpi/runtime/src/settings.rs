@@ -21,8 +21,10 @@ pub struct Chosen {
     pub reads_peers: bool,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
-    /// `rndv=put`: long messages are written by their sender instead of read by their receiver.
-    pub puts: bool,
+    /// `rndv`: who moves long messages by verbs.
+    pub rendezvous: Rendezvous,
+    /// `bundle`: short messages that go by packets at once before others wait to go together; 0: all do.
+    pub bundle: u32,
     /// `rndv_piece`: bytes of a READ or WRITE of a long message.
     pub piece: usize,
     /// The fast path by verbs.
@@ -47,6 +49,17 @@ pub struct Chosen {
     pub registration: Registration,
     /// `timeout`: how long a request by packets waits for its peer's adapter before it is repeated, as verbs code it.
     pub timeout: u8,
+}
+
+/// Who moves a long message by verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendezvous {
+    /// The sender where it goes by packets of our adapter, else the receiver.
+    Auto,
+    /// The receiver, by READ.
+    Get,
+    /// The sender, by WRITE.
+    Put,
 }
 
 /// How the program's memory is registered for long messages.
@@ -114,7 +127,12 @@ impl Chosen {
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             reads_peers: values.flag("reads_peers"),
             eager: size("eager"),
-            puts: values.text("rndv") == "put",
+            rendezvous: match values.text("rndv") {
+                "get" => Rendezvous::Get,
+                "put" => Rendezvous::Put,
+                _ => Rendezvous::Auto,
+            },
+            bundle: count("bundle"),
             piece: size("rndv_piece"),
             fast: Fast {
                 plan,
@@ -176,7 +194,8 @@ mod tests {
     #[test]
     fn each_row_comes_to_its_field() {
         let nothing = Chosen::from(&Values::default());
-        assert!(!nothing.verbs_everywhere && !nothing.puts && nothing.reads_peers);
+        assert!(!nothing.verbs_everywhere && nothing.reads_peers);
+        assert_eq!((nothing.rendezvous, nothing.bundle), (Rendezvous::Auto, 4));
         assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
         assert_eq!(nothing.fast.plan, Plan::DEFAULT);
         assert!(nothing.acks && !nothing.fast.grows);
@@ -187,6 +206,8 @@ mod tests {
             Chosen::from(&values)
         };
         assert!(set("same_host", "verbs").verbs_everywhere);
+        assert_eq!(set("rndv", "put").rendezvous, Rendezvous::Put);
+        assert_eq!(set("rndv", "get").rendezvous, Rendezvous::Get);
         assert_eq!(set("eager", "4K").eager, 4096);
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);
         let growing = set("block", "auto").fast;

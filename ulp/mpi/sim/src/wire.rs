@@ -80,18 +80,16 @@ impl Memory {
 
 impl Block for Memory {
     fn word(&self, at: u32) -> u64 {
-        let at = at as usize;
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
+        self.bytes.word(at)
     }
 
     fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
-        let at = at as usize;
-        self.bytes[at..at + ENVELOPE].try_into().expect("28 bytes")
+        self.bytes.envelope(at)
     }
 
     fn clear(&mut self, at: u32) {
         if self.clears {
-            self.bytes[at as usize..at as usize + 8].fill(0);
+            Block::clear(&mut self.bytes, at);
         }
     }
 }
@@ -119,20 +117,10 @@ impl Writer for Post<'_> {
             // What has no meaning is what hurts most.
             bytes.fill(0xff);
         }
-        let mut place = |at: u32, with: &[u8]| {
-            bytes[at as usize..at as usize + with.len()].copy_from_slice(with);
-        };
+        put.lay(&mut bytes, |to| to.fill(payload.unwrap_or(0)));
         if self.fault == Some(Fault::NoZeros) && self.design == Design::VariableBottom {
-            place(0, &[0x55; 8][..put.front.len()]);
-        } else {
-            place(0, put.front);
+            bytes[..put.front.len()].fill(0x55);
         }
-        place(put.head_at(), put.head);
-        place(
-            put.payload_at(),
-            &vec![payload.unwrap_or(0); put.length as usize],
-        );
-        place(put.back_at(), put.back);
         self.mirror[start..start + whole].copy_from_slice(&bytes);
         let zeros = if self.design == Design::VariableBottom {
             put.front.len()

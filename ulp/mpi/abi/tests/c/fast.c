@@ -13,7 +13,7 @@ static struct ferriband_mpi_stats stats(void)
 {
 	struct ferriband_mpi_stats now;
 	CHECK(ferriband_mpi_get_stats(&now) == 0);
-	CHECK(now.messages == now.fast + now.no_channel + now.paused + now.no_credit + now.too_long + now.busy);
+	CHECK(now.messages == now.fast + now.no_channel + now.paused + now.no_credit + now.too_long + now.busy + now.bundled);
 	CHECK(now.memory == now.blocks + now.mirrors + now.staging + now.returns);
 	return now;
 }

@@ -98,8 +98,8 @@ impl AnySender {
     /// Takes what the receiver says it has consumed in all, if that is more than was known and not more than was sent. True if it was more.
     pub fn credit(&mut self, consumed: u32) -> bool {
         match &mut self.machine {
-            Out::FixedTop(machine) => machine.account.credit(consumed),
-            Out::FixedBottom(machine) => machine.account.credit(consumed),
+            Out::FixedTop(machine) => machine.0.account.credit(consumed),
+            Out::FixedBottom(machine) => machine.0.account.credit(consumed),
             Out::VariableTop(machine) => machine.account.credit(consumed),
             Out::VariableBottom(machine) => machine.credit(consumed),
         }
@@ -108,8 +108,8 @@ impl AnySender {
     /// Bytes of the block that are not known to be consumed.
     pub fn used(&self) -> u32 {
         match &self.machine {
-            Out::FixedTop(machine) => machine.account.used() * self.plan.granule,
-            Out::FixedBottom(machine) => machine.account.used() * self.plan.granule,
+            Out::FixedTop(machine) => machine.0.account.used() * self.plan.granule,
+            Out::FixedBottom(machine) => machine.0.account.used() * self.plan.granule,
             Out::VariableTop(machine) => machine.account.used() * self.plan.granule,
             Out::VariableBottom(machine) => machine.used(),
         }

@@ -73,16 +73,7 @@ impl Writer for Memory {
             // What has no meaning is what hurts most.
             bytes.fill(0xff);
         }
-        let mut place = |at: u32, with: &[u8]| {
-            bytes[at as usize..at as usize + with.len()].copy_from_slice(with);
-        };
-        place(0, put.front);
-        place(put.head_at(), put.head);
-        place(
-            put.payload_at(),
-            &vec![payload.unwrap_or(0); put.length as usize],
-        );
-        place(put.back_at(), put.back);
+        put.lay(&mut bytes, |to| to.fill(payload.unwrap_or(0)));
         let zeros = if self.design == Design::VariableBottom {
             put.front.len()
         } else {
@@ -120,20 +111,6 @@ impl Writer for Memory {
     fn old(&self, at: u32) -> u8 {
         assert!(self.design.is_mirrored(), "there is no mirror");
         self.mirror[at as usize]
-    }
-}
-
-impl Block for Memory {
-    fn word(&self, at: u32) -> u64 {
-        let at = at as usize;
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
-    }
-    fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
-        let at = at as usize;
-        self.bytes[at..at + ENVELOPE].try_into().expect("28 bytes")
-    }
-    fn clear(&mut self, at: u32) {
-        self.bytes[at as usize..at as usize + 8].fill(0);
     }
 }
 
@@ -185,7 +162,11 @@ impl World {
     }
 
     fn take(&mut self) -> bool {
-        let Some(record) = self.receiver.peek(&self.memory).expect("nothing is broken") else {
+        let Some(record) = self
+            .receiver
+            .peek(&self.memory.bytes)
+            .expect("nothing is broken")
+        else {
             assert!(
                 self.sent.is_empty() || !self.memory.flying.is_empty(),
                 "a record that has come is not found"
@@ -204,7 +185,7 @@ impl World {
         assert!(bytes.iter().all(|byte| *byte == seq as u8), "torn");
         let range = self.memory.records.pop_front().expect("it was written");
         self.memory.alive[range].fill(false);
-        self.receiver.consume(&record, &mut self.memory);
+        self.receiver.consume(&record, &mut self.memory.bytes);
         true
     }
 }
@@ -289,10 +270,10 @@ proptest! {
         }
         let mut receiver = AnyReceiver::new(plan);
         for _ in 0..2000 {
-            match receiver.peek(&memory) {
+            match receiver.peek(&memory.bytes) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.length <= plan.size());
-                    receiver.consume(&record, &mut memory);
+                    receiver.consume(&record, &mut memory.bytes);
                 }
                 Ok(None) | Err(Broken) => break,
             }

@@ -4,25 +4,17 @@
 //! byte of it is 0 or new, and length and complement fit only when both have come, in whatever order their bytes do. The flag is not 0 and not
 //! what lies where the tail will: the sender's mirror of the block knows that.
 
-use super::{Account, Block, Broken, Plan, Push, Put, Record, SLOT, Tally, Writer};
+use super::{Block, Broken, Plan, Push, Put, Record, SlotSender, Slots, Tally, Writer};
 use crate::envelope::ENVELOPE;
 
 const HEAD: u32 = 8;
 
 #[derive(Clone, Debug)]
-pub struct Sender {
-    plan: Plan,
-    slot: u32,
-    pub account: Account,
-}
+pub struct Sender(pub SlotSender);
 
 impl Sender {
     pub fn new(plan: Plan) -> Self {
-        Self {
-            plan,
-            slot: 0,
-            account: Account::default(),
-        }
+        Self(SlotSender::new(plan))
     }
 
     pub fn push<W: Writer>(
@@ -33,11 +25,10 @@ impl Sender {
         payload: W::Payload,
         to: &mut W,
     ) -> Push {
-        let slots = self.plan.size / SLOT;
-        if self.account.used() >= slots {
+        let Some(slot) = self.0.free() else {
             return Push::NoCredit;
-        }
-        let at = self.slot * SLOT;
+        };
+        let at = slot.start();
         let body = (head.len() - ENVELOPE) as u16 + length as u16;
         let tail = at + HEAD + ENVELOPE as u32 + u32::from(body);
         let flag = 1 + u8::from(to.old(tail) == 1);
@@ -53,19 +44,14 @@ impl Sender {
             fill: 0,
             back: &[flag],
         };
-        if to.put(&put, Some(payload)).is_err() {
-            return Push::Busy;
-        }
-        self.slot = (self.slot + 1) % slots;
-        self.account.sent = self.account.sent.wrapping_add(1);
-        Push::Stored
+        self.0.put(&put, payload, to)
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct Receiver {
     plan: Plan,
-    slot: u32,
+    slots: Slots,
     pub tally: Tally,
 }
 
@@ -73,17 +59,17 @@ impl Receiver {
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
-            slot: 0,
+            slots: Slots::new(plan),
             tally: Tally::default(),
         }
     }
 
     pub fn is_ready(&self, block: &impl Block) -> bool {
-        block.word(self.slot * SLOT) & 0xff != 0
+        block.word(self.slots.start()) & 0xff != 0
     }
 
     pub fn peek(&self, block: &impl Block) -> Result<Option<Record>, Broken> {
-        let at = self.slot * SLOT;
+        let at = self.slots.start();
         let [flag, _, l0, l1, c0, c1, ..] = block.word(at).to_le_bytes();
         let length = u16::from_le_bytes([l0, l1]);
         if flag == 0 || length ^ u16::from_le_bytes([c0, c1]) != u16::MAX {
@@ -110,8 +96,8 @@ impl Receiver {
     }
 
     pub fn consume(&mut self, block: &mut impl Block) {
-        block.clear(self.slot * SLOT);
-        self.slot = (self.slot + 1) % (self.plan.size / SLOT);
+        block.clear(self.slots.start());
+        self.slots.pass();
         self.tally.add(1);
     }
 }

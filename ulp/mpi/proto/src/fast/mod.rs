@@ -307,6 +307,19 @@ impl Put<'_> {
     pub fn whole(&self) -> u32 {
         self.back_at() + self.back.len() as u32
     }
+
+    /// Lays what has meaning into the bytes that are written; `payload` lays the payload.
+    #[inline]
+    pub fn lay(&self, bytes: &mut [u8], payload: impl FnOnce(&mut [u8])) {
+        let mut place = |at: u32, with: &[u8]| {
+            bytes[at as usize..at as usize + with.len()].copy_from_slice(with);
+        };
+        place(0, self.front);
+        place(self.head_at(), self.head);
+        place(self.back_at(), self.back);
+        let at = self.payload_at() as usize;
+        payload(&mut bytes[at..at + self.length as usize]);
+    }
 }
 
 /// What brings bytes into the receiver's block, for any design.
@@ -317,6 +330,114 @@ pub trait Writer {
     fn put(&mut self, put: &Put<'_>, payload: Option<Self::Payload>) -> Result<(), Busy>;
     /// The byte that was last written to `at`, or 0: a mirror of the block knows. Designs without a mirror do not ask.
     fn old(&self, at: u32) -> u8;
+}
+
+/// The word behind a record that is filled from its end: the body's length (bits 0..31), the low bits of the number (32..55) and, in its last byte in memory, a flag
+/// that is never zero.
+mod trailer {
+    use super::{Block, Broken, ENVELOPE, Record};
+
+    pub const FLAG: u64 = 0xff << 56;
+    pub const RECORD: u64 = 0x80 << 56;
+    /// The block goes on at its end.
+    pub const WRAP: u64 = 0xc0 << 56;
+    /// Its bytes.
+    pub const WORD: u32 = 8;
+    const SEQ: u32 = 0x00ff_ffff;
+
+    /// Behind a record.
+    #[inline(always)]
+    pub fn of(seq: u32, length: u32) -> u64 {
+        RECORD | u64::from(seq & SEQ) << 32 | u64::from(length)
+    }
+
+    /// The length of the record that `word` stands behind, if it is one that can be.
+    #[inline(always)]
+    pub fn length(word: u64, longest: u32) -> Result<u32, Broken> {
+        let length = word as u32;
+        if word & FLAG != RECORD || length > longest {
+            return Err(Broken);
+        }
+        Ok(length)
+    }
+
+    /// The record whose trailer is `word`, at `at`; it fits in before it.
+    #[inline(always)]
+    pub fn record(word: u64, at: u32, block: &impl Block) -> Result<Record, Broken> {
+        let length = word as u32;
+        let at = at - length;
+        let envelope = block.envelope(at - ENVELOPE as u32);
+        let seq = u32::from_le_bytes([envelope[4], envelope[5], envelope[6], 0]);
+        if (word >> 32) as u32 & SEQ != seq {
+            return Err(Broken);
+        }
+        Ok(Record {
+            envelope,
+            at,
+            length,
+        })
+    }
+}
+
+/// The slots of a block, at either end: which is next.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    count: u32,
+    next: u32,
+}
+
+impl Slots {
+    fn new(plan: Plan) -> Self {
+        Self {
+            count: plan.size / SLOT,
+            next: 0,
+        }
+    }
+
+    /// Where the next one begins.
+    fn start(self) -> u32 {
+        self.next * SLOT
+    }
+
+    /// Where the next one ends.
+    fn end(self) -> u32 {
+        self.start() + SLOT
+    }
+
+    fn pass(&mut self) {
+        self.next = (self.next + 1) % self.count;
+    }
+}
+
+/// The sender's end of a block of slots.
+#[derive(Clone, Debug)]
+struct SlotSender {
+    slots: Slots,
+    account: Account,
+}
+
+impl SlotSender {
+    fn new(plan: Plan) -> Self {
+        Self {
+            slots: Slots::new(plan),
+            account: Account::default(),
+        }
+    }
+
+    /// The next slot, if it is free.
+    fn free(&self) -> Option<Slots> {
+        (self.account.used() < self.slots.count).then_some(self.slots)
+    }
+
+    /// Writes a record into the next slot.
+    fn put<W: Writer>(&mut self, put: &Put<'_>, payload: W::Payload, to: &mut W) -> Push {
+        if to.put(put, Some(payload)).is_err() {
+            return Push::Busy;
+        }
+        self.slots.pass();
+        self.account.sent = self.account.sent.wrapping_add(1);
+        Push::Stored
+    }
 }
 
 /// What has been written and given back, in granules.
@@ -386,6 +507,23 @@ pub trait Block {
     fn clear(&mut self, at: u32);
     /// `length` bytes from `at` on will be read next.
     fn expect(&self, _at: u32, _length: u32) {}
+}
+
+/// Bytes of one process, for tests and the simulator: nothing comes into them while they are looked at.
+impl Block for Vec<u8> {
+    fn word(&self, at: u32) -> u64 {
+        let at = at as usize;
+        u64::from_le_bytes(self[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
+        let at = at as usize;
+        self[at..at + ENVELOPE].try_into().expect("28 bytes")
+    }
+
+    fn clear(&mut self, at: u32) {
+        self[at as usize..at as usize + 8].fill(0);
+    }
 }
 
 /// What became of a message.

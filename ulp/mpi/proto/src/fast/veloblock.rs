@@ -5,15 +5,9 @@
 //! the next record has come. Z costs credit, so it never falls on a trailer that is not consumed. Where a record finds no room below, a mark
 //! of eight bytes sends the receiver back to the end of the block; the trailer there is zeroed by the receiver when it consumes that record.
 
+use super::trailer::{self, FLAG, WORD, WRAP};
 use super::{Block, Broken, Busy, Carrier, Push, Record, Shape, Write};
 use crate::envelope::ENVELOPE;
-
-const RECORD: u64 = 0x80 << 56;
-const WRAP: u64 = 0xc0 << 56;
-const FLAG: u64 = 0xff << 56;
-const SEQ: u32 = 0x00ff_ffff;
-/// Bytes of a trailer, and of the zeros for the next one.
-const WORD: u32 = 8;
 
 /// The sender's machine of one channel.
 #[derive(Clone, Debug)]
@@ -67,7 +61,7 @@ impl Sender {
             pad: whole - filled,
             head,
             length,
-            trailer: RECORD | u64::from(seq & SEQ) << 32 | u64::from(own + length),
+            trailer: trailer::of(seq, own + length),
             ahead: (self.shape.size - self.used() - whole - WORD).min(whole),
         };
         match to.write(&write, payload) {
@@ -158,25 +152,13 @@ impl Receiver {
                 return Ok(None);
             }
         }
-        let length = word as u32;
-        if word & FLAG != RECORD || length > self.shape.longest() {
-            return Err(Broken);
-        }
+        let length = trailer::length(word, self.shape.longest())?;
         if self.whole(length) + WORD > self.end {
             return Err(Broken);
         }
         let at = self.end - WORD - length;
         block.expect(at - ENVELOPE as u32, ENVELOPE as u32 + length);
-        let envelope = block.envelope(at - ENVELOPE as u32);
-        let seq = u32::from_le_bytes([envelope[4], envelope[5], envelope[6], 0]);
-        if (word >> 32) as u32 & SEQ != seq {
-            return Err(Broken);
-        }
-        Ok(Some(Record {
-            envelope,
-            at,
-            length,
-        }))
+        trailer::record(word, self.end - WORD, block).map(Some)
     }
 
     /// Gives the space of the record that was looked at back. True if the sender should be told.

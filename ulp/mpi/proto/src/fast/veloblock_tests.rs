@@ -53,20 +53,6 @@ impl Carrier for Memory {
     }
 }
 
-impl Block for Memory {
-    fn word(&self, at: u32) -> u64 {
-        let at = at as usize;
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
-    }
-    fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
-        let at = at as usize;
-        self.bytes[at..at + ENVELOPE].try_into().expect("28 bytes")
-    }
-    fn clear(&mut self, at: u32) {
-        self.bytes[at as usize..at as usize + 8].fill(0);
-    }
-}
-
 fn envelope(seq: u32) -> Envelope {
     Envelope {
         kind: Kind::Eager,
@@ -88,7 +74,7 @@ fn run(shape: Shape, steps: &[(u16, u8)]) {
     let mut delivered = 0;
     let mut take =
         |receiver: &mut Receiver, memory: &mut Memory, flying: &mut VecDeque<(u32, u32)>| {
-            let Some(record) = receiver.peek(memory).expect("no broken record") else {
+            let Some(record) = receiver.peek(&memory.bytes).expect("no broken record") else {
                 assert!(flying.is_empty(), "a record that was stored is not found");
                 return false;
             };
@@ -104,7 +90,7 @@ fn run(shape: Shape, steps: &[(u16, u8)]) {
             );
             let whole = (length + 36).next_multiple_of(shape.granule()) as usize;
             memory.alive[body.end + 8 - whole..body.end + 8].fill(false);
-            receiver.consume(&record, memory);
+            receiver.consume(&record, &mut memory.bytes);
             delivered += 1;
             true
         };
@@ -140,7 +126,7 @@ fn run(shape: Shape, steps: &[(u16, u8)]) {
     {
         tries += 1;
         assert!(tries < 3, "a dead end");
-        assert_eq!(receiver.peek(&memory), Ok(None));
+        assert_eq!(receiver.peek(&memory.bytes), Ok(None));
         sender.credit(receiver.report());
     }
 }
@@ -166,10 +152,10 @@ proptest! {
         let mut memory = Memory { bytes, alive: Vec::new(), check: false };
         let mut receiver = Receiver::new(shape);
         for _ in 0..2000 {
-            match receiver.peek(&memory) {
+            match receiver.peek(&memory.bytes) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.length <= 4096 - 8);
-                    receiver.consume(&record, &mut memory);
+                    receiver.consume(&record, &mut memory.bytes);
                 }
                 Ok(None) | Err(Broken) => break,
             }

@@ -171,6 +171,9 @@ pub unsafe extern "C" fn ferriband_mpi_comm_split(
     unsafe { make("MPI_Comm_split", comm, newcomm, body) }
 }
 
+/// What the ranks of a host share, as MPI 4.1 names it in MPI_Comm_split_type.
+const SHARED_MEMORY: &str = "mpi_shared_memory";
+
 /// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known. Unguided, ranks of
 /// several hosts go by hosts; those of one stay together, and that is no part.
 fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32> {
@@ -184,11 +187,11 @@ fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32>
         MPI_COMM_TYPE_HW_UNGUIDED if spans_hosts(guard, comm) => Ok(whole),
         MPI_COMM_TYPE_HW_UNGUIDED | MPI_UNDEFINED => Ok(MPI_UNDEFINED),
         MPI_COMM_TYPE_HW_GUIDED => Ok(match resource {
-            Some("mpi_shared_memory") => whole,
+            Some(SHARED_MEMORY) => whole,
             _ => MPI_UNDEFINED,
         }),
         MPI_COMM_TYPE_RESOURCE_GUIDED => Ok(match (resource, hints.get("mpi_pset_name")?) {
-            (Some("mpi_shared_memory"), _) => whole,
+            (Some(SHARED_MEMORY), _) => whole,
             (None, Some("mpi://WORLD")) => 0,
             (None, Some("mpi://SELF")) => guard.rank.cast_signed(),
             _ => MPI_UNDEFINED,
@@ -221,7 +224,17 @@ pub unsafe extern "C" fn ferriband_mpi_comm_split_type(
     let body = |guard: &mut Guard, index| {
         let hints = process().hints(info)?;
         let color = color_of(guard, index, split_type, &hints)?;
-        create::split(guard, index, color, key)
+        let made = create::split(guard, index, color, key)?;
+        if made.is_some()
+            && split_type == MPI_COMM_TYPE_HW_UNGUIDED
+            && !matches!(info, MPI_INFO_NULL | MPI_INFO_ENV)
+        {
+            // What its ranks share is told in the program's own object.
+            let mut process = process();
+            let info = process.info(info)?.0;
+            process.infos[info].set("mpi_hw_resource_type", SHARED_MEMORY)?;
+        }
+        Ok(made)
     };
     // SAFETY: the program's pointer.
     unsafe { make("MPI_Comm_split_type", comm, newcomm, body) }

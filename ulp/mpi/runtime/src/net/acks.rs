@@ -75,8 +75,8 @@ impl Net {
         }
     }
 
-    /// There was no room to tell `peer` what has been taken.
-    #[cold]
+    /// `peer` is to be told what has been taken, unless what the program sends to it does so first; or there was no room to.
+    #[inline]
     pub(super) fn owe(&mut self, peer: u32) {
         if !self.owing.contains(&peer) {
             self.owing.push(peer);
@@ -132,7 +132,13 @@ impl Runtime {
             None => return Ok(()),
         };
         for peer in owing {
-            self.tell_taken(peer)?;
+            let is_due = self.net.as_mut().is_some_and(|net| {
+                net.link(peer).owed.is_due()
+                    || net.inlet_of(peer).is_some_and(|inlet| inlet.is_due())
+            });
+            if is_due {
+                self.tell_taken(peer)?;
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::constants::{
     MPI_ERRORS_ARE_FATAL, MPI_THREAD_MULTIPLE,
 };
 use crate::errors::{MpiError, Outcome};
+use crate::host::Source;
 use crate::runtime::{Runtime, WORLD};
 use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
@@ -27,6 +28,7 @@ impl Runtime {
         if net.is_dead {
             return Ok(false);
         }
+        net.look_anew();
         let mut batch = [Wc::default(); BATCH];
         let count = net
             .cq
@@ -35,10 +37,17 @@ impl Runtime {
         let is_busy = !net.setting_up.is_empty();
         let has_lost = !net.gone.is_empty();
         let has_blocks = !net.inlets.is_empty();
+        net.is_taking = count > 1 && net.makes_packets;
+        let owes = !net.owing.is_empty();
         let mut outcome = Ok(());
         for wc in &batch[..count] {
             // One that fails does not lose the others.
             outcome = outcome.and(self.completed(wc));
+        }
+        if let Some(net) = &mut self.net
+            && std::mem::take(&mut net.is_taking)
+        {
+            outcome = outcome.and(self.unstall().map(drop));
         }
         if count != 0
             && let Some(net) = &mut self.net
@@ -52,7 +61,8 @@ impl Runtime {
         if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
             self.move_all()?;
         }
-        if self.net.as_ref().is_some_and(|net| !net.owing.is_empty()) {
+        if owes {
+            // Those of the last round: what the program has sent since may have told them.
             self.pay()?;
         }
         let mut did = is_busy && self.set_up()?;
@@ -102,6 +112,9 @@ impl Runtime {
             return self.lost(from, wc);
         }
         let length = wc.byte_len();
+        if length > net.card.receive {
+            return Err(self.broken(from));
+        }
         let Some(body) = length.checked_sub(ENVELOPE as u32) else {
             return Err(self.broken(from));
         };
@@ -117,6 +130,14 @@ impl Runtime {
         };
         net.credit(from, envelope.credit);
         net.acknowledge(from, envelope.ack, self.peers[from as usize].sent);
+        if envelope.kind == Kind::Bundle {
+            return self.take_bundle(from, body);
+        }
+        self.take_in_turn(from, &envelope, body)
+    }
+
+    /// A message has come by SEND, alone or in a bundle.
+    pub(super) fn take_in_turn(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         if envelope.kind.is_numbered() {
             if envelope.seq != self.peers[from as usize].received.wrapping_add(1) {
                 self.drain_before(from)?;
@@ -127,11 +148,14 @@ impl Runtime {
             }
             peer.received = envelope.seq;
             self.count_arrival(from)?;
-            if self.owes(from, length) {
-                self.tell_taken(from)?;
+            let length = (ENVELOPE + body.len()) as u32;
+            if self.owes(from, length)
+                && let Some(net) = &mut self.net
+            {
+                net.owe(from);
             }
         }
-        self.take(from, &envelope, body)
+        self.take(from, envelope, body)
     }
 
     /// A request to `peer` has completed.
@@ -310,13 +334,16 @@ impl Runtime {
             let is_seen =
                 |peer| !has_far || self.host.as_ref().is_some_and(|host| host.is_near(peer));
             let waits = (0..self.peers.len() as u32).any(|peer| {
-                self.peers[peer as usize].by_verbs && is_seen(peer) && !self.is_over(peer)
+                let entry = &self.peers[peer as usize];
+                // The dead want nothing.
+                entry.by_verbs && !entry.lost && is_seen(peer) && !self.is_over(peer)
             });
             if is_passed && !waits {
                 break;
             }
             // What fails now fails for somebody who has gone.
             let _ = self.poll_net();
+            let _ = self.unstall();
             std::thread::sleep(Duration::from_micros(200));
         }
         self.reopen_net();

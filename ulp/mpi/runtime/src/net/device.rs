@@ -3,7 +3,8 @@
 use super::memory::{Buffers, Reach};
 use super::stats::Stats;
 use super::{
-    Id, MOST_RECEIVES, Net, RECEIVE, RECEIVES, RECORD_STAGES, STAGE, STAGES, failed, refused,
+    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, RECORD_STAGES, STAGE, STAGES, failed,
+    refused,
 };
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
@@ -64,6 +65,9 @@ impl Net {
         let cq = Cq::create(&context, entries, Some(&channel), 0).map_err(verb)?;
         let most = MOST_RECEIVES.min(limits.max_srq_wr);
         let srq = Srq::create(&pd, most, 1, 0).map_err(verb)?;
+        // What other hosts send to it comes in bundles.
+        let makes_packets = verbs.is_ours() && is_ethernet;
+        let receive = if makes_packets { LONG_RECEIVE } else { RECEIVE };
         let buffers = |what, count, size, access| {
             Buffers::new(&pd, what, count, size, access)
                 .map_err(|error| refused("register memory for messages", &name, &error))
@@ -76,10 +80,11 @@ impl Net {
         let receives = buffers(
             c"ferriband-mpi-receive",
             most,
-            RECEIVE,
+            receive,
             Access::LOCAL_WRITE | demand,
         )?;
-        let stages = buffers(c"ferriband-mpi-stage", STAGES, STAGE, Access::LOCAL_WRITE)?;
+        let stage = STAGE.max(receive);
+        let stages = buffers(c"ferriband-mpi-stage", STAGES, stage, Access::LOCAL_WRITE)?;
         let datagrams = buffers(
             c"ferriband-mpi-setup",
             DATAGRAMS,
@@ -93,6 +98,7 @@ impl Net {
             is_ethernet,
             mtu: port.active_mtu.to_c() as u8,
             gid: gid.0,
+            receive,
         };
         let returns = buffers(
             c"ferriband-mpi-return",
@@ -113,6 +119,8 @@ impl Net {
             limits,
             card,
             gid_index,
+            makes_packets,
+            is_taking: false,
             mtu: port.active_mtu,
             timeout: wanted.timeout,
             pd,
@@ -134,6 +142,7 @@ impl Net {
             by_number: HashMap::new(),
             last: (u32::MAX, 0),
             setting_up: Vec::new(),
+            bursts: Vec::new(),
             gone: Vec::new(),
             is_dead: false,
             offers: HashMap::new(),
@@ -175,7 +184,7 @@ impl Net {
     /// Posts receive buffers that have been read again.
     pub(super) fn give_back(&mut self) -> Outcome {
         while let Some(index) = self.spent.last().copied() {
-            let elements = [self.receives.element(index, RECEIVE)];
+            let elements = [self.receives.element(index, self.card.receive)];
             let mut receive = RecvWr::new(Id::Receive(index).code(), &elements);
             self.srq
                 .post_recv(&mut receive)

@@ -45,6 +45,10 @@ pub struct Link {
     pub moving: VecDeque<u32>,
     /// READs that are under way.
     pub reads: u32,
+    /// Messages posted since this rank last looked at the device.
+    pub burst: u32,
+    /// Bytes of the peer's receive buffers where messages to it go together; else 0.
+    pub bundle: u32,
     posted: u32,
     completed: u32,
     unsignaled: u32,
@@ -88,6 +92,8 @@ impl Link {
             lost: None,
             moving: VecDeque::new(),
             reads: 0,
+            burst: 0,
+            bundle: 0,
             posted: 0,
             completed: 0,
             unsignaled: 0,

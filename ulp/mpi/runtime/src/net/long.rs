@@ -7,6 +7,7 @@ use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
 use crate::runtime::{Place, Runtime};
+use crate::settings::Rendezvous;
 use ferriband_ibv::{RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::envelope::{self, Kind};
 use zerocopy::IntoBytes;
@@ -61,7 +62,12 @@ impl Runtime {
     /// Where `peer` may read `source`, until its request is over; none if it shall ask for it instead.
     pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Outcome<Option<Place>> {
         let purpose = self.purpose(peer);
-        if self.settings.puts {
+        let puts = match self.settings.rendezvous {
+            Rendezvous::Auto => self.goes_by_packets(peer),
+            Rendezvous::Get => false,
+            Rendezvous::Put => true,
+        };
+        if puts {
             return Ok(None);
         }
         let Some(net) = &mut self.net else {
@@ -270,6 +276,13 @@ impl Runtime {
             }
         }
         Ok(())
+    }
+
+    /// Whether `peer` is reached by packets that our own adapter makes.
+    #[inline]
+    pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
+        self.net.as_ref().is_some_and(|net| net.makes_packets)
+            && self.purpose(peer) == Purpose::Stranger
     }
 
     /// Who may get a key for memory that `peer` shall reach.

@@ -6,6 +6,7 @@
 
 mod acks;
 mod arrive;
+mod bundle;
 mod cache;
 mod channel;
 mod device;
@@ -43,6 +44,9 @@ use std::time::Instant;
 
 /// Bytes of a receive buffer: the longest message that comes unasked, and its envelope.
 const RECEIVE: u32 = 8192;
+/// The same where our own adapter makes packets: short messages go together there, so that they cost one run of packets. 56 packets of 1,024 bytes are what the kernel
+/// takes at once.
+const LONG_RECEIVE: u32 = 56 << 10;
 /// Receives that are posted at first.
 const RECEIVES: u32 = 64;
 /// The most that are posted, once they have run short.
@@ -64,6 +68,10 @@ pub struct Net {
     /// What this rank leaves for the others.
     pub card: Card,
     gid_index: u8,
+    /// This device is ours, on Ethernet: what goes to other hosts it cuts into packets itself.
+    makes_packets: bool,
+    /// Completions are being looked at: what they cause to be sent waits until all have been, and goes together.
+    is_taking: bool,
     mtu: Mtu,
     /// How long a request waits for an answer before it is repeated, as verbs code it.
     timeout: u8,
@@ -91,6 +99,8 @@ pub struct Net {
     last: (u32, u32),
     /// Ranks whose connection is being set up.
     setting_up: Vec<u32>,
+    /// Ranks that messages have gone to since the last look at the device, where messages go together.
+    bursts: Vec<u32>,
     /// Ranks that were lost: what concerns them has still to end.
     gone: Vec<u32>,
     /// The device has failed: nothing of it is asked any more.
@@ -180,6 +190,9 @@ impl Runtime {
         if self.ready(peer)? == Ready::NotYet {
             return Ok(false);
         }
+        if kind.is_numbered() && self.waits_for_others(peer) {
+            return Ok(false);
+        }
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
@@ -210,6 +223,7 @@ impl Runtime {
         }
         entry.sent = seq;
         net.told(peer, true);
+        net.count_burst(peer);
         // Where the sender has a mirror of the block, that is the log.
         if acks && (why.is_some() || !net.is_mirrored(peer)) {
             net.keep(peer, seq, &head, body, source);

@@ -37,6 +37,7 @@ impl Runtime {
 
     #[cold]
     fn begin(&mut self, peer: u32) -> Outcome<Ready> {
+        let by_packets = self.settings.bundle != 0 && self.goes_by_packets(peer);
         let Some(net) = &mut self.net else {
             return Err(MpiError::with(
                 MPI_ERR_OTHER,
@@ -55,7 +56,7 @@ impl Runtime {
         let Some(card) = self.host.as_ref().and_then(|host| host.card(peer)) else {
             return Ok(Ready::NotYet);
         };
-        net.find_way(peer, &card)?;
+        net.find_way(peer, &card, by_packets)?;
         let own = net
             .queue_pair(peer)
             .map_err(|error| failed(&net.name, error))?;
@@ -123,6 +124,7 @@ impl Runtime {
 
     /// Does what the machine of `peer` asks for.
     pub(super) fn step(&mut self, peer: u32, step: Step) -> Outcome {
+        let by_packets = self.settings.bundle != 0 && self.goes_by_packets(peer);
         let Some(net) = &mut self.net else {
             return Ok(());
         };
@@ -132,7 +134,7 @@ impl Runtime {
             Step::Answer(end) => {
                 let own = match card {
                     Some(card) => {
-                        net.find_way(peer, &card)?;
+                        net.find_way(peer, &card, by_packets)?;
                         net.queue_pair(peer)
                     }
                     None => return Ok(()),
@@ -228,7 +230,7 @@ impl Net {
         Ok(())
     }
 
-    fn find_way(&mut self, peer: u32, card: &Card) -> Outcome {
+    fn find_way(&mut self, peer: u32, card: &Card, by_packets: bool) -> Outcome {
         if self.link(peer).way.is_some() {
             return Ok(());
         }
@@ -238,7 +240,9 @@ impl Net {
         }
         let route = self.route(card.lid, card.gid);
         let ah = Ah::create(&self.pd, &route).map_err(|error| failed(&self.name, error))?;
-        self.link(peer).way = Some((ah, card.qpn));
+        let link = self.link(peer);
+        link.way = Some((ah, card.qpn));
+        link.bundle = if by_packets { card.receive } else { 0 };
         Ok(())
     }
 

@@ -16,6 +16,8 @@ pub enum Why {
     TooLong,
     /// There is no room in a queue.
     Busy,
+    /// It has gone together with others.
+    Bundled,
 }
 
 /// What has been counted.
@@ -26,7 +28,7 @@ pub struct Stats {
     /// Messages of the program, and of rendezvous, by the fast path.
     pub stored: u64,
     /// Those by SEND, by their [`Why`].
-    pub not: [u64; 5],
+    pub not: [u64; 6],
     /// Channels to peers that were opened, in all.
     pub opened: u64,
     /// Of these, those that were closed again.
@@ -112,6 +114,8 @@ pub struct Told {
     pub log: u64,
     /// Times that a message waited for room in a log.
     pub log_full: u64,
+    /// Messages not by the fast path: they have gone together with others.
+    pub bundled: u64,
 }
 
 impl Net {
@@ -141,7 +145,7 @@ impl Runtime {
         let staging = u64::from(stats.staged.count_ones()) * u64::from(STAGE);
         let channels_out = links().filter(|link| link.out.is_open()).count() as u64;
         let returns = channels_out * 8;
-        let [no_channel, paused, no_credit, too_long, busy] = stats.not;
+        let [no_channel, paused, no_credit, too_long, busy, bundled] = stats.not;
         Told {
             remote_peers: links().count() as u64,
             channels_out,
@@ -167,6 +171,7 @@ impl Runtime {
             moved: stats.moved,
             log: links().map(|link| link.log.memory()).sum(),
             log_full: stats.log_full,
+            bundled,
         }
     }
 
@@ -179,7 +184,7 @@ impl Runtime {
         let share = told.fast as f64 * 100.0 / told.messages.max(1) as f64;
         eprintln!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
-             {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room; channels opened {}, closed {} \
+             {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
              (for a larger block {}), refused {}; {} pauses; {} long messages moved; {} bytes of logs, full {} times",
             self.rank,
             told.remote_peers,
@@ -198,6 +203,7 @@ impl Runtime {
             told.no_credit,
             told.too_long,
             told.busy,
+            told.bundled,
             told.opened,
             told.closed,
             told.grown,

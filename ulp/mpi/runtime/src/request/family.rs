@@ -69,10 +69,13 @@ impl Runtime {
             return;
         }
         let whole = &mut self.requests[parent];
-        if matches!(
-            part.work,
-            Work::Receive | Work::Pieces { .. } | Work::Moving { .. }
-        ) {
+        let is_receive = match part.work {
+            Work::Receive | Work::Pieces { .. } => true,
+            // A message that its sender writes is moved by both.
+            Work::Moving { .. } => part.source.is_empty(),
+            _ => false,
+        };
+        if is_receive {
             let error = whole.status.error;
             whole.status = part.status;
             if error != MPI_SUCCESS {
