@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 201, LONGEST = 4096, WINDOW = 32 };
+enum { BATCHES = 201, LONGEST = 4096, WINDOW = 32, BURST = 16 };
 
 static int rank, size;
 static char out[WINDOW][LONGEST], in[WINDOW][LONGEST];
@@ -99,21 +99,21 @@ static void idle(int before)
 		MPI_Send(word, 8, MPI_BYTE, to, 4, MPI_COMM_WORLD);
 }
 
-/* Each to each other, in bursts: two thirds are up to 200 bytes, a third up to 4,096. */
+/* Each to each other, in bursts that a block holds: two thirds are up to 200 bytes, a third up to 4,096. */
 static void bursts(int rounds)
 {
 	static unsigned number;
-	MPI_Request requests[2 * WINDOW];
+	MPI_Request requests[2 * BURST];
 	for (int round = 0; round < rounds; round++)
 		for (int shift = 1; shift < size; shift++) {
 			int to = (rank + shift) % size, from = (rank + size - shift) % size;
-			for (int i = 0; i < WINDOW; i++) {
+			for (int i = 0; i < BURST; i++) {
 				unsigned mixed = number++ * 2654435761u >> 12;
 				int length = i % 3 == 0 ? mixed % LONGEST : mixed % 200;
 				MPI_Irecv(in[i], LONGEST, MPI_BYTE, from, 5, MPI_COMM_WORLD, &requests[i]);
-				MPI_Isend(out[i], length, MPI_BYTE, to, 5, MPI_COMM_WORLD, &requests[WINDOW + i]);
+				MPI_Isend(out[i], length, MPI_BYTE, to, 5, MPI_COMM_WORLD, &requests[BURST + i]);
 			}
-			MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
+			MPI_Waitall(2 * BURST, requests, MPI_STATUSES_IGNORE);
 		}
 }
 

@@ -132,7 +132,7 @@ const PAIRS: [Pair; 6] = [
             },
             Figure {
                 key: "share/4",
-                name: "share of messages",
+                name: "share of messages in bursts of 16",
                 kind: Kind::Share(0.03),
             },
         ],
