@@ -1,7 +1,8 @@
 //! Which channel (a direction of a link, and a lane of it) waits for which, and whether some wait in a circle.
 
+use super::multicast::Group;
 use crate::graph::{Graph, Owner, Peer};
-use crate::routing::{Lanes, NO_PORT, Routing};
+use crate::routing::{Lanes, NO_PORT, Routing, multicast};
 use ferriband_wire::Guid;
 use std::fmt;
 
@@ -241,7 +242,50 @@ impl<'a> Waits<'a> {
 /// Whether packets can wait for each other in a circle while switches are programmed by one of several routings each, in any mixture: by one
 /// alone, or by the old one here and the new one there during a change. Gives the shortest circle it found.
 pub fn deadlock(graph: &Graph, routings: &[&Routing], scope: Scope) -> Option<Loop> {
-    waits(graph, routings, scope).shortest_loop()
+    deadlock_with_groups(graph, routings, scope, &[])
+}
+
+/// The same, with packets of multicast groups on the links as well, from each member to all others.
+pub fn deadlock_with_groups(
+    graph: &Graph,
+    routings: &[&Routing],
+    scope: Scope,
+    groups: &[Group<'_>],
+) -> Option<Loop> {
+    let mut waits = waits(graph, routings, scope);
+    for group in groups {
+        for routing in routings {
+            spread(&mut waits, routing, group);
+        }
+    }
+    waits.shortest_loop()
+}
+
+/// A group's packets from all its members: at each switch what came by a link waits for all others of its row.
+fn spread(waits: &mut Waits<'_>, routing: &Routing, group: &Group<'_>) {
+    let mut seen = vec![false; waits.channels.count()];
+    let mut way: Vec<((u32, u8), Option<u32>)> =
+        group.members.iter().map(|member| (*member, None)).collect();
+    while let Some(((switch, input), by)) = way.pop() {
+        let row = group.rows.get(switch as usize).copied().unwrap_or_default();
+        for out in multicast::ports(&row).filter(|out| *out != input) {
+            let Some(link) = waits.channels.link(switch, out) else {
+                continue;
+            };
+            let lane = usize::from(routing.lanes.at(switch, input, out, group.level));
+            if lane >= waits.channels.lanes.min(15) {
+                continue;
+            }
+            if let Some(by) = by {
+                waits.set(by as usize, out, lane);
+            }
+            let next = link * waits.channels.lanes as u32 + lane as u32;
+            if !std::mem::replace(&mut seen[next as usize], true) {
+                let [_, at] = waits.channels.ends[link as usize];
+                way.push((at, Some(next)));
+            }
+        }
+    }
 }
 
 fn waits<'a>(graph: &'a Graph, routings: &[&Routing], scope: Scope) -> Waits<'a> {

@@ -4,13 +4,15 @@
 //! links each of which waits for the next (papers/000 section II-E: no circle in the graph of channels is necessary and sufficient).
 
 mod loops;
+mod multicast;
 
 use crate::graph::{Graph, Owner, Peer};
 use crate::routing::{NO_PORT, Routing, Tables};
 use ferriband_wire::Guid;
 use std::fmt;
 
-pub use loops::{Channel, Loop, Scope, deadlock};
+pub use loops::{Channel, Loop, Scope, deadlock, deadlock_with_groups};
+pub use multicast::{Group, MulticastFault, MulticastWrong, multicast};
 
 /// Most faults that a report names; the rest is counted.
 const NAMED_FAULTS: usize = 16;

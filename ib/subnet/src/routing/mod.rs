@@ -12,6 +12,7 @@ mod hops;
 mod lash;
 mod layers;
 mod minhop;
+pub mod multicast;
 mod torus;
 mod updn;
 
