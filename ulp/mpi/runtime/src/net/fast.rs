@@ -145,7 +145,7 @@ impl Post<'_> {
     }
 
     fn put_staged(&mut self, put: &Put<'_>, payload: Option<Source>) -> bool {
-        let Some(buffer) = self.net.free_for_records.pop() else {
+        let Some(buffer) = self.net.stage_for_record() else {
             return false;
         };
         self.net.stats.staged |= 1 << (buffer % 64);

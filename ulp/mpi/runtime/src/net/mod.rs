@@ -55,7 +55,7 @@ const MOST_RECEIVES: u32 = 1024;
 const STAGE: u32 = 8448;
 /// Staging buffers, for all peers together.
 const STAGES: u32 = 64;
-/// Of these, the ones that records go through.
+/// Of these, the ones that records go through alone; they take others where those for SENDs are more than half.
 const RECORD_STAGES: u32 = 8;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
@@ -308,6 +308,16 @@ impl Net {
         };
         self.stats.sends += u64::from(sent);
         Ok(sent)
+    }
+
+    /// A staging buffer for a record: one of its own, or one that SENDs do not need.
+    #[inline]
+    fn stage_for_record(&mut self) -> Option<u32> {
+        if let Some(buffer) = self.free_for_records.pop() {
+            return Some(buffer);
+        }
+        let has_more = self.free.len() > STAGES as usize / 2;
+        if has_more { self.free.pop() } else { None }
     }
 
     /// Nothing is in a staging buffer any more.
