@@ -100,9 +100,11 @@ fn bounded(own: &[&Figure]) -> Vec<(Option<u64>, Algorithm)> {
         let other = figure.chosen(before[1], |algorithm| algorithm != Algorithm::Shared);
         before = [any, other];
         // Half way, as lengths are counted, to the next one that was measured.
-        let bound = own
-            .get(at + 1)
-            .map(|next| ((figure.bytes as f64) * (next.bytes as f64)).sqrt() as u64);
+        let next = own.get(at + 1).map(|next| next.bytes);
+        // Twice the longest; what is longer is left to the rows of before. A barrier has no bytes.
+        let next = next.unwrap_or(figure.bytes * 4);
+        let bound =
+            (figure.bytes > 0).then(|| ((figure.bytes as f64) * (next as f64)).sqrt() as u64);
         match group.last_mut() {
             Some((last, same)) if *same == before => *last = bound,
             _ => group.push((bound, before)),
@@ -159,11 +161,9 @@ mod tests {
         assert_eq!(chosen(&made, 2, 8, false, 0), Linear, "nothing is shared");
         assert_eq!(chosen(&made, 2, 33, false, 4096), Linear, "nearer to 128");
         assert_eq!(chosen(&made, 8, 8, true, 4096), Shared);
-        assert_eq!(
-            chosen(&made, 16, 1 << 20, true, 4096),
-            Chain,
-            "more of both"
-        );
+        assert_eq!(chosen(&made, 16, 200, true, 4096), Chain, "more ranks");
+        let long = chosen(&base, 8, 1 << 18, true, 4096);
+        assert_eq!(chosen(&made, 8, 1 << 18, true, 4096), long, "longer");
         // Eight ranks on eight cores were not measured.
         for bytes in [8, 1 << 20] {
             let known = chosen(&base, 8, bytes, false, 4096);
