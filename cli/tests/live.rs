@@ -256,6 +256,24 @@ fn debians_diagnostics_see_the_fabric_that_was_asked_for() {
         .parse()
         .expect("a number");
     assert!(packets > 0, "{counters}");
+    // our manager's administration: many records by RMPP, paths, and what asks it by itself
+    let nodes = fabric.run(host, &["saquery", "NR"]);
+    assert_eq!(nodes.matches("NodeRecord dump").count(), 27, "{nodes}");
+    let paths = fabric.run(host, &["saquery", "PR"]);
+    assert_eq!(paths.matches("PathRecord dump").count(), 27 * 27);
+    let path = fabric.run(
+        host,
+        &["saquery", "-p", "--src-to-dst", &format!("{from}:{to}")],
+    );
+    assert!(
+        path.contains(&format!("dlid....................{to}")),
+        "{path}"
+    );
+    let errors = fabric.run(host, &["ibqueryerrors"]);
+    assert!(
+        errors.contains("27 nodes checked, 0 bad nodes found"),
+        "{errors}"
+    );
 }
 
 #[test]

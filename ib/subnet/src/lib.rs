@@ -11,5 +11,6 @@ pub mod graph;
 pub mod manager;
 pub mod paper;
 pub mod routing;
+pub mod sa;
 
 pub use graph::Graph;

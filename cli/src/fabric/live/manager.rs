@@ -7,6 +7,7 @@ use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
 use ferriband_fabric::live::Fabric;
 use ferriband_fabric::manage::Place;
 use ferriband_subnet::manager::{Config, Event, Instant, Manager};
+use ferriband_subnet::sa::Administration;
 use ferriband_wire::attributes::{SmInfo, SmState};
 use ferriband_wire::mad::{MAD_LEN, MadStatus, ManagementClass, Method, SMI_QPN};
 use ferriband_wire::smp::{Direction, Route, Smp, attribute};
@@ -25,6 +26,10 @@ pub struct Own {
     guid: Guid,
     by_lid: AgentId,
     directed: AgentId,
+    /// Of those who ask its administration.
+    asked: AgentId,
+    /// Of the subnet as the last sweep left it.
+    administration: Option<Administration>,
     /// When it looks at everything anew.
     sweep_at: Option<u64>,
     activity: u32,
@@ -55,6 +60,23 @@ impl Own {
         let directed = fabric
             .register(at, wanted(ManagementClass::SUBN_DIRECTED_ROUTE))
             .ok()?;
+        let questions = [
+            Method::GET,
+            Method::SET,
+            Method::GET_TABLE,
+            Method::GET_TRACE_TABLE,
+            Method::GET_MULTI,
+            Method::DELETE,
+        ];
+        let asked = Wanted {
+            version: 2,
+            methods: questions
+                .iter()
+                .fold(0, |mask, method| mask | 1 << method.0),
+            rmpp: true,
+            ..wanted(ManagementClass::SUBN_ADM)
+        };
+        let asked = fabric.register(at, asked).ok()?;
         let guid = fabric.plane().node(at.node).guid_of_port(at.port);
         Some(Own {
             // answers find it by the upper half of their transaction
@@ -63,6 +85,8 @@ impl Own {
             guid,
             by_lid,
             directed,
+            asked,
+            administration: None,
             sweep_at: Some(0),
             activity: 0,
             sweeps: 0,
@@ -72,7 +96,7 @@ impl Own {
 
     /// True for what is delivered to it.
     pub fn is_for(&self, at: Place, agent: AgentId) -> bool {
-        at == self.at && (agent == self.by_lid || agent == self.directed)
+        at == self.at && [self.by_lid, self.directed, self.asked].contains(&agent)
     }
 
     /// Everything is looked at anew, soon.
@@ -92,6 +116,9 @@ impl Own {
         let Some(mad) = delivery.bytes.first_chunk::<MAD_LEN>() else {
             return;
         };
+        if delivery.agent == self.asked {
+            return self.answer_question(fabric, now_ns, delivery, mad);
+        }
         let Ok(smp) = Smp::parse_mad(mad) else { return };
         match smp.method {
             Method::GET_RESP => {
@@ -112,6 +139,33 @@ impl Own {
         }
     }
 
+    /// A question about the subnet. Until there is one nobody answers, and who asks does so again.
+    fn answer_question(
+        &mut self,
+        fabric: &mut Fabric,
+        now_ns: u64,
+        delivery: &Delivery,
+        mad: &[u8; MAD_LEN],
+    ) {
+        let administration = self.administration.as_ref();
+        if let Some(answer) = administration.and_then(|own| own.answer(mad)) {
+            let now = Time::from_ns(now_ns);
+            let to = delivery.far;
+            // what cannot be sent is as good as lost
+            let _ = fabric.send(now, self.at, self.asked, to, &answer, Time(0), 0);
+        }
+    }
+
+    fn own_info(&self) -> SmInfo {
+        SmInfo {
+            guid: self.guid,
+            activity: self.activity,
+            priority: PRIORITY,
+            state: SmState::MASTER,
+            ..SmInfo::default()
+        }
+    }
+
     fn answer_sm_info(
         &mut self,
         fabric: &mut Fabric,
@@ -125,13 +179,7 @@ impl Own {
             mkey: MKey(0),
             ..*asked
         };
-        let info = SmInfo {
-            guid: self.guid,
-            activity: self.activity,
-            priority: PRIORITY,
-            state: SmState::MASTER,
-            ..SmInfo::default()
-        };
+        let info = self.own_info();
         if asked.method == Method::SET {
             // it is the only one here: there is nobody to hand over to
             answer.status = MadStatus::INVALID_FIELD;
@@ -176,23 +224,32 @@ impl Own {
         }
         while let Some(event) = self.machine.poll_event() {
             self.sweeps += 1;
-            self.says = match event {
-                Event::Up(subnet) if subnet.trouble.is_empty() => format!(
-                    "the subnet is up: {} switches, {} end ports, {} requests",
-                    subnet.graph.switches().len(),
-                    subnet.graph.ends().len(),
-                    subnet.requests
-                ),
+            match event {
                 Event::Up(subnet) => {
-                    // what changed meanwhile is seen by another sweep
-                    self.sweep_soon(now_ns + 1_000_000_000);
-                    format!(
-                        "the subnet is up, but {} nodes did not do what they were told",
-                        subnet.trouble.len()
-                    )
+                    self.says = if subnet.trouble.is_empty() {
+                        format!(
+                            "the subnet is up: {} switches, {} end ports, {} requests",
+                            subnet.graph.switches().len(),
+                            subnet.graph.ends().len(),
+                            subnet.requests
+                        )
+                    } else {
+                        // what changed meanwhile is seen by another sweep
+                        self.sweep_soon(now_ns + 1_000_000_000);
+                        format!(
+                            "the subnet is up, but {} nodes did not do what they were told",
+                            subnet.trouble.len()
+                        )
+                    };
+                    let node = fabric.plane().node(self.at.node);
+                    let lid = node.ports[usize::from(self.at.port)].info.lid;
+                    let own = Administration::new(*subnet, lid, self.own_info());
+                    self.administration = Some(own);
                 }
-                Event::Failed(error) => format!("the subnet does not come up: {error}"),
-            };
+                Event::Failed(error) => {
+                    self.says = format!("the subnet does not come up: {error}");
+                }
+            }
         }
     }
 }

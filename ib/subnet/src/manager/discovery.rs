@@ -5,7 +5,9 @@
 
 use crate::graph::{Found, FoundPort};
 use ferriband_wire::Guid;
-use ferriband_wire::attributes::{NodeInfo, NodeType, PhysState, PortInfo, PortState, SwitchInfo};
+use ferriband_wire::attributes::{
+    NodeDescription, NodeInfo, NodeType, PhysState, PortInfo, PortState, SwitchInfo,
+};
 use ferriband_wire::mad::{AttributeId, Method};
 use ferriband_wire::smp::{DirectedRoute, MAX_HOPS, Route, Smp, attribute};
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ pub(super) enum Finding {
     Switch(usize),
     /// A port's state.
     Port(usize, u8),
+    /// What a node is called.
+    Name(usize),
 }
 
 /// What is known of a node.
@@ -28,6 +32,7 @@ pub(super) struct Seen {
     /// The ports to leave by, from the manager on.
     pub path: Vec<u8>,
     pub switch: Option<SwitchInfo>,
+    description: Option<NodeDescription>,
     /// By number.
     pub ports: BTreeMap<u8, PortInfo>,
     /// GUIDs of an adapter's ports, as each was met.
@@ -59,7 +64,9 @@ impl Discovery {
     pub fn guid_of(&self, finding: Finding) -> Option<Guid> {
         match finding {
             Finding::Who(_) => None,
-            Finding::Switch(node) | Finding::Port(node, _) => Some(self.nodes[node].info.node_guid),
+            Finding::Switch(node) | Finding::Port(node, _) | Finding::Name(node) => {
+                Some(self.nodes[node].info.node_guid)
+            }
         }
     }
 
@@ -72,6 +79,10 @@ impl Discovery {
             },
             Finding::Switch(node) => {
                 self.nodes[node].switch = smp.data_as().ok();
+                Vec::new()
+            }
+            Finding::Name(node) => {
+                self.nodes[node].description = smp.data_as().ok();
                 Vec::new()
             }
             Finding::Port(node, port) => match smp.data_as::<PortInfo>() {
@@ -95,6 +106,7 @@ impl Discovery {
                 info: *info,
                 path: path.clone(),
                 switch: None,
+                description: None,
                 ports: BTreeMap::new(),
                 guids: BTreeMap::new(),
                 links: BTreeMap::new(),
@@ -120,6 +132,9 @@ impl Discovery {
             let asked = ask(&path, attribute, modifier.into());
             next.extend(asked.map(|smp| (smp, finding)));
         };
+        if known.is_none() {
+            want(attribute::NODE_DESCRIPTION, 0, Finding::Name(here));
+        }
         match (is_switch, known.is_none()) {
             (true, true) => {
                 want(attribute::SWITCH_INFO, 0, Finding::Switch(here));
@@ -153,6 +168,18 @@ impl Discovery {
         let who = ask(&path, attribute::NODE_INFO, 0);
         let finding = Finding::Who(Some((node, port)));
         who.map(|smp| (smp, finding)).into_iter().collect()
+    }
+
+    /// What nodes say of themselves, the manager's own first.
+    pub fn known(&self) -> Vec<super::Known> {
+        let known = self.nodes.iter().map(|seen| super::Known {
+            info: seen.info,
+            description: seen.description,
+            switch: seen.switch,
+            ports: seen.ports.clone(),
+            guids: seen.guids.clone(),
+        });
+        known.collect()
     }
 
     /// What was found, the manager's own node first.

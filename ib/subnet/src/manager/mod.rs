@@ -12,8 +12,9 @@ mod program;
 use crate::graph::{Graph, GraphError, give_lids};
 use crate::routing::{Engine, Options, RouteError, Routing, Tables};
 use discovery::{Discovery, Finding};
+use ferriband_wire::attributes::{NodeDescription, NodeInfo, PortInfo, SwitchInfo};
 use ferriband_wire::mad::{MadStatus, Method};
-use ferriband_wire::smp::{Route, Smp};
+use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, MKey, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,9 +85,26 @@ pub enum Event {
     Failed(SweepError),
 }
 
+/// What a node has said of itself, in the last answer about each thing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    /// What it is.
+    pub info: NodeInfo,
+    /// What it is called.
+    pub description: Option<NodeDescription>,
+    /// Of a switch.
+    pub switch: Option<SwitchInfo>,
+    /// Its ports by number: of others than switches those that were met.
+    pub ports: BTreeMap<u8, PortInfo>,
+    /// GUIDs of the ports of others than switches.
+    pub guids: BTreeMap<u8, Guid>,
+}
+
 /// A subnet that is up.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Subnet {
+    /// What its nodes say.
+    pub nodes: Vec<Known>,
     /// What is there.
     pub graph: Graph,
     /// How it is routed.
@@ -154,6 +172,8 @@ pub struct Manager {
     /// LIDs that ports have had, by GUID: they keep them.
     lids: BTreeMap<u64, u32>,
     events: VecDeque<Event>,
+    /// Of the nodes that are told something, the place in [`Subnet::nodes`].
+    by_guid: BTreeMap<u64, usize>,
 }
 
 impl Manager {
@@ -170,6 +190,7 @@ impl Manager {
             trouble: Vec::new(),
             lids: BTreeMap::new(),
             events: VecDeque::new(),
+            by_guid: BTreeMap::new(),
         }
     }
 
@@ -274,6 +295,12 @@ impl Manager {
             (Purpose::Tell(guid), _) if smp.status != MadStatus::OK => {
                 self.trouble.push((Some(guid), smp.status));
             }
+            (Purpose::Tell(guid), Stage::Telling(_, subnet)) => {
+                // what is there now
+                if let Some(node) = self.by_guid.get(&guid.0) {
+                    note(&mut subnet.nodes[*node], smp);
+                }
+            }
             _ => {}
         }
         self.go_on();
@@ -339,7 +366,11 @@ impl Manager {
             _ => (self.config.engine.route)(&graph, &self.config.options)?,
         };
         let groups = program::groups(&self.config, discovery, &found, &graph, &routing, own_port);
+        let nodes = discovery.known();
+        let guids = nodes.iter().map(|node| node.info.node_guid.0);
+        self.by_guid = guids.zip(0..).collect();
         let subnet = Subnet {
+            nodes,
             graph,
             routing,
             requests: 0,
@@ -398,6 +429,23 @@ impl Manager {
             }
         }
         Ok(())
+    }
+}
+
+/// What an answer to a Set says.
+fn note(node: &mut Known, smp: &Smp) {
+    if smp.attribute == attribute::PORT_INFO
+        && let (Ok(info), Ok(number)) = (
+            smp.data_as::<PortInfo>(),
+            u8::try_from(smp.attribute_modifier),
+        )
+        && let Some(port) = node.ports.get_mut(&number)
+    {
+        *port = info;
+    } else if smp.attribute == attribute::SWITCH_INFO
+        && let Ok(info) = smp.data_as()
+    {
+        node.switch = Some(info);
     }
 }
 
