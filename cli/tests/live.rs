@@ -362,8 +362,14 @@ fn opensm_manages_the_fabric_and_answers_for_it() {
     assert_eq!(nodes.matches("NodeRecord dump").count(), 27, "{nodes}");
     let path = fabric.run("H1_1_0", &["saquery", "-p", "--src-to-dst", "1:5"]);
     assert!(path.contains("dlid....................5"), "{path}");
-    let _ = opensm.kill();
-    let _ = opensm.wait();
+    // it ends in good order: its receiving thread is cancelled where it waits
+    let told = Command::new("kill").arg(opensm.id().to_string()).status();
+    assert!(told.expect("kill runs").success());
+    let mut ended = None;
+    eventually("OpenSM ends", || {
+        ended = opensm.try_wait().expect("our child");
+        ended.is_some()
+    });
     let _ = std::fs::remove_dir_all(&dir);
 }
 

@@ -1,6 +1,6 @@
 //! `umad_open_port`, and what is done with an open one. A port's number is the descriptor of its socket to the fabric's process.
 
-use crate::boundary::entry;
+use crate::boundary::{entry, set_errno};
 use crate::layout::{ADDRESS, FLOW_LABEL, GID, GRH_PRESENT, HEAD, HOP_LIMIT, PKEY_INDEX, RegAttr};
 use crate::list::{choose, given};
 use crate::source::errno_of;
@@ -101,22 +101,34 @@ pub extern "C" fn umad_get_fd(fd: c_int) -> c_int {
     fd
 }
 
-fn patience(timeout_ms: c_int) -> Option<Duration> {
-    u64::try_from(timeout_ms).ok().map(Duration::from_millis)
+unsafe extern "C-unwind" {
+    /// poll(2) of the C library. It is a cancellation point: OpenSM ends its receiving thread by pthread_cancel, which unwinds from here.
+    fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_ms: c_int) -> c_int;
+}
+
+/// Waits until something is there: 0, or a negative errno. Nothing that has a destructor may live in a frame that calls this.
+fn wait(fd: c_int, timeout_ms: c_int) -> c_int {
+    let mut asked = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure, of ours.
+    match unsafe { poll(&raw mut asked, 1, timeout_ms) } {
+        1 => 0,
+        0 => {
+            set_errno(libc::ETIMEDOUT);
+            -libc::ETIMEDOUT
+        }
+        // errno says why
+        _ => -libc::EIO,
+    }
 }
 
 /// `umad_poll`: 0 when something is there.
 #[unsafe(no_mangle)]
-pub extern "C" fn umad_poll(fd: c_int, timeout_ms: c_int) -> c_int {
-    entry(|| wait(fd, timeout_ms).map(|()| 0))
-}
-
-fn wait(fd: c_int, timeout_ms: c_int) -> Result<(), c_int> {
-    match wait_on(borrow(fd)?, patience(timeout_ms)) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(libc::ETIMEDOUT),
-        Err(_) => Err(libc::EIO),
-    }
+pub extern "C-unwind" fn umad_poll(fd: c_int, timeout_ms: c_int) -> c_int {
+    wait(fd, timeout_ms)
 }
 
 /// `umad_send`: 0 when the packet is on its way.
@@ -159,12 +171,19 @@ pub unsafe extern "C" fn umad_send(
 /// # Safety
 /// `umad` is NULL or points to a head and `*length` bytes that are writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn umad_recv(
+pub unsafe extern "C-unwind" fn umad_recv(
     fd: c_int,
     umad: *mut c_void,
     length: *mut c_int,
     timeout_ms: c_int,
 ) -> c_int {
+    // before the boundary, which nothing may unwind through
+    if timeout_ms != 0 && !umad.is_null() && !length.is_null() {
+        let waited = wait(fd, timeout_ms);
+        if waited != 0 {
+            return waited;
+        }
+    }
     entry(|| {
         // SAFETY: the caller's promise.
         let length = unsafe { length.as_mut() }.ok_or(libc::EINVAL)?;
@@ -173,9 +192,6 @@ pub unsafe extern "C" fn umad_recv(
             return Err(libc::EINVAL);
         }
         let open = open_of(fd)?;
-        if timeout_ms != 0 {
-            wait(fd, timeout_ms)?;
-        }
         let _one = lock(&open.receiving);
         let first = peek_on(borrow(fd)?).map_err(|error| errno_of(&error))?;
         if first.is_empty() {

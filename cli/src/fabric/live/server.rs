@@ -23,12 +23,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Those who may be attached.
 const MOST_CLIENTS: usize = 4096;
 /// Bytes that may wait for somebody who does not take them: what comes then is lost to him, as on a link.
 const MOST_WAITING: usize = 64 << 20;
+/// How long the end waits for those who have not taken what is for them.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Agents of a connection, as many as libibumad has room for.
 const MOST_AGENTS: usize = 32;
 /// Pieces of messages that are taken from a connection before the next one's turn comes.
@@ -104,7 +106,8 @@ pub struct Server {
     takers: BTreeMap<Place, Vec<u64>>,
     /// Hosts in the order of the description: their number.
     numbers: BTreeMap<NodeId, u32>,
-    down: bool,
+    /// Since somebody said that it is enough.
+    down: Option<Instant>,
 }
 
 /// Why a wish is not granted.
@@ -150,7 +153,7 @@ impl Server {
             agents: BTreeMap::new(),
             takers: BTreeMap::new(),
             numbers,
-            down: false,
+            down: None,
         })
     }
 
@@ -165,7 +168,11 @@ impl Server {
             self.name, self.name
         ));
         let mut said = String::new();
-        while !self.down || self.clients.values().any(|client| !client.going.is_empty()) {
+        // those who do not take what waits for them are not waited for
+        while self.down.is_none_or(|down| {
+            down.elapsed() < LAST_WORDS
+                && self.clients.values().any(|client| !client.going.is_empty())
+        }) {
             self.settle();
             if let Some(own) = self.own.as_ref().filter(|own| own.says != said) {
                 said.clone_from(&own.says);
@@ -239,6 +246,10 @@ impl Server {
         let own = self.own.as_ref().and_then(Own::due);
         let due = due.into_iter().chain(own).min();
         let left = due.map(|due| due.saturating_sub(self.now_ns()).saturating_add(1000));
+        let left = match self.down {
+            Some(_) => Some(left.unwrap_or(u64::MAX).min(10_000_000)),
+            None => left,
+        };
         let left = left.map(|left| Timespec {
             tv_sec: (left / 1_000_000_000) as i64,
             tv_nsec: (left % 1_000_000_000) as i64,
@@ -453,7 +464,7 @@ impl Server {
             Ask::Unregister { token, agent } => self.unregister(token, agent),
             Ask::Status => Answer::Status(Box::new(self.status())),
             Ask::Down => {
-                self.down = true;
+                self.down = Some(Instant::now());
                 Answer::Done
             }
             Ask::Link { node, port, up } => self.set_link(&node, port, up),

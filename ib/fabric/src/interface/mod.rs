@@ -391,7 +391,11 @@ impl Interface {
             if alive {
                 self.go_on(key);
             } else if let Some(going) = self.going.remove(&key) {
-                self.waiting.remove(&key);
+                // of the same one: who asks and who answers may be at one port
+                let own = self.waiting.get(&key);
+                if own.is_some_and(|waiting| waiting.agent == going.agent) {
+                    self.waiting.remove(&key);
+                }
                 self.time_out(going.agent, going.to, &going.bytes);
             }
         }
@@ -415,7 +419,10 @@ impl Interface {
                     self.transmit.push_back(again);
                 }
             } else if let Some(waiting) = self.waiting.remove(&key) {
-                self.going.remove(&key);
+                let own = self.going.get(&key);
+                if own.is_some_and(|going| going.agent == waiting.agent) {
+                    self.going.remove(&key);
+                }
                 self.time_out(waiting.agent, waiting.to, &waiting.bytes);
             }
         }
