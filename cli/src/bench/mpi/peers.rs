@@ -118,6 +118,13 @@ const PEERS: [Peer; 6] = [
             "--mca",
             "pml",
             "ucx",
+            // Without an adapter that it knows it would refuse.
+            "--mca",
+            "opal_common_ucx_tls",
+            "any",
+            "--mca",
+            "opal_common_ucx_devices",
+            "any",
         ],
         between: (Launcher::Prrte, UCX),
         is_open_mpi: true,
