@@ -249,7 +249,7 @@ fn program(net: &mut Net, placed: &Placed, graph: &Graph, routing: Routing) {
                 }
             }
         }
-        for (port, peer) in (0_u8..).zip(&graph.switches()[index as usize].ports) {
+        for (port, peer) in (0_u8..=254).zip(&graph.switches()[index as usize].ports) {
             // nobody is behind a host: its port is a root even while it lacks credits
             if matches!(peer, ferriband_subnet::graph::Peer::End(_)) {
                 switch.set_victim_mask(port, true);

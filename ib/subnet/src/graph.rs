@@ -300,7 +300,7 @@ impl Graph {
 
     /// Ports of a switch that lead to other switches: port, peer, the peer's port.
     pub fn links(&self, switch: u32) -> impl Iterator<Item = (u8, u32, u8)> + '_ {
-        let ports = (0_u8..).zip(&self.switches[switch as usize].ports);
+        let ports = (0_u8..=254).zip(&self.switches[switch as usize].ports);
         ports.filter_map(move |(port, peer)| match *peer {
             // a cable from a switch to itself leads nowhere
             Peer::Switch {

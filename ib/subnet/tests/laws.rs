@@ -92,6 +92,17 @@ fn where_there_is_no_switch_there_is_nothing_to_route() {
 }
 
 #[test]
+fn a_switch_with_as_many_ports_as_there_are_is_routed() {
+    let topology = ferriband_topology::generate::generate("fat-tree:254x1x1").unwrap();
+    let graph = Graph::from_topology(&topology, 0).unwrap();
+    for engine in ["minhop", "updn", "dnup", "dor", "ftree", "lash", "dfsssp"] {
+        let found = judged(engine, &graph).unwrap();
+        assert!(found.is_good(), "{engine}: {found:?}");
+        assert_eq!(found.reach.host_routes, 254 * 254, "{engine}");
+    }
+}
+
+#[test]
 fn lash_needs_few_lanes_in_trees_whose_upper_switches_have_no_hosts() {
     // OpenSM needs two for the first; hosts alone would need one
     for (shape, lanes) in [("fat-tree:4", 2), ("fat-tree:8", 3), ("fat-tree:8x4x4", 1)] {

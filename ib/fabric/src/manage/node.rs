@@ -207,7 +207,7 @@ impl Node {
                     .checked_sub(base)
                     .is_some_and(|at| at < 1 << port.info.lmc)
         };
-        let mut ports = (0_u8..).zip(&self.ports);
+        let mut ports = (0_u8..=254).zip(&self.ports);
         match self.kind {
             NodeKind::Switch => ports.next().filter(|(_, port)| owns(port)),
             _ => ports.skip(1).find(|(_, port)| owns(port)),

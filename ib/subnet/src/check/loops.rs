@@ -61,7 +61,7 @@ impl<'a> Channels<'a> {
     fn new(graph: &'a Graph, lanes: usize) -> Self {
         let (mut begin, mut links, mut ends) = (vec![0], Vec::new(), Vec::new());
         for (here, switch) in (0_u32..).zip(graph.switches()) {
-            for (port, peer) in (0_u8..).zip(&switch.ports) {
+            for (port, peer) in (0_u8..=254).zip(&switch.ports) {
                 // a cable from a switch to itself is a link too: a table may send something along it
                 let &Peer::Switch {
                     switch: there,
@@ -302,7 +302,7 @@ fn waits<'a>(graph: &'a Graph, routings: &[&Routing], scope: Scope) -> Waits<'a>
     let inputs: Vec<Vec<u8>> = (0..)
         .zip(graph.switches())
         .map(|(_, switch): (u32, _)| {
-            let ports = (0_u8..).zip(&switch.ports);
+            let ports = (0_u8..=254).zip(&switch.ports);
             let ports = ports.filter(|(port, peer)| match scope {
                 Scope::Hosts => matches!(peer, Peer::End(_)),
                 Scope::All => *port == 0 || matches!(peer, Peer::End(_)),
@@ -339,7 +339,7 @@ fn waits<'a>(graph: &'a Graph, routings: &[&Routing], scope: Scope) -> Waits<'a>
                 }
             }
         }
-        for (level, starts) in (0_u8..).zip(&mut starts) {
+        for (level, starts) in (0_u8..=254).zip(&mut starts) {
             flood.round += 1;
             for from in starts.drain(..) {
                 for &input in &inputs[from as usize] {

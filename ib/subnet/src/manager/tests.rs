@@ -108,7 +108,7 @@ fn a_fabric_comes_up_and_every_lid_leads_where_it_should() {
         );
         for id in world.plane.topology().ids() {
             let node = world.plane.node(id);
-            for (number, port) in (0_u8..).zip(&node.ports) {
+            for (number, port) in (0_u8..=254).zip(&node.ports) {
                 let wired = world.plane.topology().peer(ferriband_topology::PortId {
                     node: id,
                     port: number,

@@ -26,10 +26,12 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
     let mut tables = ByLid::new(graph);
     let hosts = |leaf: u32| {
         let peers = graph.switches()[leaf as usize].ports.iter();
-        (0_u8..).zip(peers).filter_map(|(port, peer)| match *peer {
-            Peer::End(end) => Some((port, &graph.ends()[end as usize])),
-            _ => None,
-        })
+        (0_u8..=254)
+            .zip(peers)
+            .filter_map(|(port, peer)| match *peer {
+                Peer::End(end) => Some((port, &graph.ends()[end as usize])),
+                _ => None,
+            })
     };
     let most = leaves
         .iter()

@@ -138,7 +138,7 @@ impl Hops {
             return;
         }
         let Some(heights) = &self.heights else {
-            let links = (0_u8..).zip(peers);
+            let links = (0_u8..=254).zip(peers);
             found.extend(links.filter_map(|(port, peer)| match peer {
                 Peer::Switch { switch, .. } if costs[*switch as usize] == cost - 1 => Some(port),
                 _ => None,
@@ -146,7 +146,7 @@ impl Hops {
             return;
         };
         let goes_down = cost & DOWN != 0;
-        for (port, peer) in (0_u8..).zip(peers) {
+        for (port, peer) in (0_u8..=254).zip(peers) {
             let &Peer::Switch { switch, .. } = peer else {
                 continue;
             };

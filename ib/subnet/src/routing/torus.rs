@@ -232,7 +232,7 @@ impl<'a> Torus<'a> {
         for to in 0..switches {
             let switch = &graph.switches()[to as usize];
             let own = [(0, switch.lid, switch.lmc, false)].into_iter();
-            let ends = (0_u8..)
+            let ends = (0_u8..=254)
                 .zip(&switch.ports)
                 .filter_map(|(port, peer)| match *peer {
                     Peer::End(end) => {
