@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Packets that one queue pair keeps beyond its gap, at the most.
 const MOST: u32 = 1024;
 /// Places that an idle queue pair may keep for the next gap.
-const SPARE: usize = 128;
+const SPARE: usize = 512;
 /// What a kept packet takes beside its payload.
 const OVERHEAD: usize = size_of::<HeldPacket>() + 32;
 
@@ -145,16 +145,33 @@ impl Held {
 
     fn put(&mut self, ahead: u32, early: Early) {
         let index = ahead as usize;
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
-        }
-        self.slots[index] = Some(early);
         self.count += 1;
+        match self.slots.get_mut(index) {
+            Some(slot) => *slot = Some(early),
+            None => {
+                if index > self.slots.len() {
+                    self.slots.resize_with(index, || None);
+                }
+                self.slots.push_back(Some(early));
+            }
+        }
     }
 
     /// The packet of the expected PSN has arrived.
     pub fn is_ready(&self) -> bool {
         self.count > 0 && self.slots.front().is_some_and(Option::is_some)
+    }
+
+    /// How many from the expected one on are placed, in a row, and whether one of them asked for an acknowledgement.
+    pub fn placed_run(&self) -> (u32, bool) {
+        let mut run = (0, false);
+        for early in &self.slots {
+            let Some(Early::Placed { ack_req }) = early else {
+                break;
+            };
+            run = (run.0 + 1, run.1 | ack_req);
+        }
+        run
     }
 
     /// Takes it. A packet stays counted until [`Self::let_go`].

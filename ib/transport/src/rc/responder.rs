@@ -422,21 +422,24 @@ impl Responder {
         done
     }
 
-    /// The expected packet was placed before its turn, which has come. False if its message is not the one in progress.
-    fn pass_placed(&mut self, mtu: u32, ack_req: bool) -> bool {
+    /// The expected packet and those after it, `packets` of them, were placed before their turn, which has come. False if their message is not the
+    /// one in progress.
+    fn pass_placed(&mut self, mtu: u32, packets: u32, ack_req: bool) -> bool {
         let Message::Write {
             addr, remaining, ..
         } = &mut self.message
         else {
             return false;
         };
-        let Some(rest) = remaining.checked_sub(mtu) else {
+        // At most what a queue pair keeps, of 4 KiB each.
+        let bytes = packets * mtu;
+        let Some(rest) = remaining.checked_sub(bytes) else {
             return false;
         };
-        *addr = addr.wrapping_add(mtu.into());
+        *addr = addr.wrapping_add(bytes.into());
         *remaining = rest;
-        self.e_psn = self.e_psn.next();
-        self.held.advance(1);
+        self.e_psn = self.e_psn.add(packets);
+        self.held.advance(packets);
         self.gap = Gap::None;
         if ack_req {
             self.reply = Some(Reply::Ack);
@@ -478,15 +481,13 @@ impl Responder {
 
     /// Executes the next packet that waited behind a gap which is filled, with those before it that have found their place already.
     pub fn catch_up(&mut self, ctx: &Context<'_>, env: &mut dyn Environment) -> Verdict {
-        while let Some(early) = self.held.take() {
-            let early = match early {
-                Early::Kept(packet) => packet,
-                Early::Placed { ack_req } => {
-                    if !self.pass_placed(ctx.attr.path_mtu.bytes(), ack_req) {
-                        self.held.clear();
-                    }
-                    continue;
-                }
+        loop {
+            let (placed, ack_req) = self.held.placed_run();
+            if placed > 0 && !self.pass_placed(ctx.attr.path_mtu.bytes(), placed, ack_req) {
+                self.held.clear();
+            }
+            let Some(Early::Kept(early)) = self.held.take() else {
+                return Verdict::Continue;
             };
             let before = self.e_psn;
             let verdict = self.expected_request(ctx, env, &early.packet());
@@ -501,7 +502,6 @@ impl Responder {
             }
             return verdict;
         }
-        Verdict::Continue
     }
 
     /// Something that waited can be executed.
