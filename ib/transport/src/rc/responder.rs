@@ -481,27 +481,25 @@ impl Responder {
 
     /// Executes the next packet that waited behind a gap which is filled, with those before it that have found their place already.
     pub fn catch_up(&mut self, ctx: &Context<'_>, env: &mut dyn Environment) -> Verdict {
-        loop {
-            let (placed, ack_req) = self.held.placed_run();
-            if placed > 0 && !self.pass_placed(ctx.attr.path_mtu.bytes(), placed, ack_req) {
-                self.held.clear();
-            }
-            let Some(Early::Kept(early)) = self.held.take() else {
-                return Verdict::Continue;
-            };
-            let before = self.e_psn;
-            let verdict = self.expected_request(ctx, env, &early.packet());
-            if verdict == Verdict::Dropped(Drop::Unpolled) {
-                self.held.put_back(early);
-                return Verdict::Continue;
-            }
-            self.held.let_go(&early);
-            if self.e_psn == before {
-                // Refused: the peer sends it again, and what follows it too.
-                self.held.clear();
-            }
-            return verdict;
+        let (placed, ack_req) = self.held.placed_run();
+        if placed > 0 && !self.pass_placed(ctx.attr.path_mtu.bytes(), placed, ack_req) {
+            self.held.clear();
         }
+        let Some(Early::Kept(early)) = self.held.take() else {
+            return Verdict::Continue;
+        };
+        let before = self.e_psn;
+        let verdict = self.expected_request(ctx, env, &early.packet());
+        if verdict == Verdict::Dropped(Drop::Unpolled) {
+            self.held.put_back(early);
+            return Verdict::Continue;
+        }
+        self.held.let_go(&early);
+        if self.e_psn == before {
+            // Refused: the peer sends it again, and what follows it too.
+            self.held.clear();
+        }
+        verdict
     }
 
     /// Something that waited can be executed.
