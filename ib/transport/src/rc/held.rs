@@ -2,7 +2,7 @@
 //! not everything that was sent after it.
 //!
 //! The wire stays that of IBA 9.7: the responder executes in PSN order, reports a gap once with a NAK, and acknowledges
-//! what it has executed. It only need not hear again what it has heard. Owns marks of what has found its place already, and copies of other packets, bounded in number for each
+//! what it has executed. It only need not hear again what it has heard. (Further gaps are told, to those who listen, by a packet of our own: `gaps`.) Owns marks of what has found its place already, and copies of other packets, bounded in number for each
 //! queue pair and in bytes for all together: a stranger who guesses a queue pair must not fill this side's memory.
 
 use ferriband_wire::{Headers, Packet, Psn};

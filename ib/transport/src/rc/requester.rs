@@ -433,19 +433,34 @@ impl Requester {
         } else {
             index + 1
         };
+        let oldest = (request, index, end - index, self.una);
+        let len = self.emit_again(ctx, env, oldest, buf);
+        if len.is_none() {
+            // Its turn comes at once, and says what is wrong with it.
+            self.go_back();
+        }
+        len
+    }
+
+    /// A packet that was sent before, once more: of which request, which of its packets, how many PSNs and from which. None if its bytes
+    /// cannot be read.
+    #[cold]
+    fn emit_again(
+        &mut self,
+        ctx: &Context<'_>,
+        env: &mut dyn Environment,
+        (request, index, psns, psn): (u64, u32, u32, Psn),
+        buf: &mut [u8],
+    ) -> Option<usize> {
         let part = emit::Part {
             request,
             index,
-            psns: end - index,
-            psn: self.una,
+            psns,
+            psn,
             ack_req: true,
             again: true,
         };
-        let Ok(len) = emit::request(ctx, env, &self.sq, part, buf) else {
-            // Its turn comes at once, and says what is wrong with it.
-            self.go_back();
-            return None;
-        };
+        let len = emit::request(ctx, env, &self.sq, part, buf).ok()?;
         self.trip.forget();
         self.counters.requests_sent += 1;
         self.counters.requests_repeated += 1;
@@ -465,19 +480,8 @@ impl Requester {
             let Some((request, index)) = self.find(psn) else {
                 continue;
             };
-            let part = emit::Part {
-                request,
-                index,
-                psns: 1,
-                psn,
-                ack_req: true,
-                again: true,
-            };
             // What cannot be read is found out when it is the oldest.
-            if let Ok(len) = emit::request(ctx, env, &self.sq, part, buf) {
-                self.trip.forget();
-                self.counters.requests_sent += 1;
-                self.counters.requests_repeated += 1;
+            if let Some(len) = self.emit_again(ctx, env, (request, index, 1, psn), buf) {
                 return Some(len);
             }
         }
