@@ -2,31 +2,16 @@
 //!
 //! Where a package is missing its test says so and passes without having tested.
 
-use std::path::{Path, PathBuf};
+mod libraries;
+
+use libraries::library_dir;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
 /// How long anything may take, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The directory of the libraries, freshly built.
-fn library_dir() -> &'static Path {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
-    DIR.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-            .output()
-            .expect("cargo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let paths = String::from_utf8(output.stdout).expect("paths");
-        let library = PathBuf::from(paths.lines().next().expect("a library"));
-        library.parent().expect("a directory").to_path_buf()
-    })
-}
 
 /// False, with a word about it, if a program is not installed.
 fn is_there(program: &str, package: &str) -> bool {

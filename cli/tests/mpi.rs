@@ -2,10 +2,12 @@
 
 #[path = "mpi/launch.rs"]
 mod launch;
+mod libraries;
+
+use libraries::library_dir;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,23 +15,6 @@ const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ulp/mpi/abi/tests/c");
 /// Seconds after which a job that hangs is a failure. Far more than any takes.
 const PATIENCE: &str = "300";
-
-/// The directory of the libraries, freshly built.
-fn library_dir() -> &'static Path {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
-    DIR.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-            .output()
-            .expect("cargo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let paths = String::from_utf8(output.stdout).expect("paths");
-        let library = PathBuf::from(paths.lines().next().expect("a library"));
-        library.parent().expect("a directory").to_path_buf()
-    })
-}
 
 /// Compiles a program of `ulp/mpi/abi/tests/c`; where it lies: under a name of its own, because tests run beside one another.
 fn compile(name: &str) -> PathBuf {
