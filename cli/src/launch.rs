@@ -175,18 +175,30 @@ fn host_settings(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>,
     let Some(words) = &adapter.host else {
         return Ok(Vec::new());
     };
+    let mut settings = settings_of_host(words)?;
+    // it has this adapter and no other
+    if adapter.device.is_empty() {
+        settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
+    }
+    Ok(settings)
+}
+
+/// What puts a program on the host `[FABRIC/]HOST`.
+fn settings_of_host(words: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let (host, address) = crate::fabric::live::host(words)?;
-    let mut settings = vec![
+    Ok(vec![
         (ferriband_attach::HOST_VARIABLE, host.to_string().into()),
         (
             ferriband_attach::ADDRESS_VARIABLE,
             address.to_string().into(),
         ),
-    ];
-    // it has this adapter and no other
-    if adapter.device.is_empty() {
-        settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
-    }
+    ])
+}
+
+/// The variables that put a rank on such a host, which has its adapter there and no other.
+pub fn rank_on_host(words: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut settings = settings_of_host(words)?;
+    settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
     Ok(settings)
 }
 

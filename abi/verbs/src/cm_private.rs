@@ -500,8 +500,6 @@ pub unsafe extern "C" fn ferriband_cm_init_qp_attr(
 /// `info` is writable for as many bytes as its first member says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_cm_query(id: u32, info: *mut abi::fb_cm_info) -> c_int {
-    /// 100 Gb/s (`ibv_rate`).
-    const RATE: u8 = 16;
     with_engine(|engine| {
         if info.is_null() {
             return Err(libc::EINVAL);
@@ -512,19 +510,18 @@ pub unsafe extern "C" fn ferriband_cm_query(id: u32, info: *mut abi::fb_cm_info)
         }
         let known = engine.cm().query(engine, id).map_err(errno)?;
         let gid = |gid: ferriband_wire::Gid| sys::ibv_gid { raw: gid.0 };
-        let port = known.device.as_ref().map(|device| device.port());
         let path = abi::fb_path {
             dgid: gid(known.dgid),
             sgid: gid(known.sgid),
-            dlid: known.lid.0,
+            dlid: known.dlid.0,
             slid: known.lid.0,
             flow_label: 0,
             pkey: ferriband_hca::limits::DEFAULT_PKEY,
             hop_limit: 64,
             traffic_class: known.traffic_class,
-            sl: 0,
-            mtu: port.map_or(0, |port| port.mtu as u8),
-            rate: RATE,
+            sl: known.sl.0,
+            mtu: known.mtu.map_or(0, |mtu| mtu as u8),
+            rate: known.rate,
             packet_life_time: known.packet_life,
         };
         let full = abi::fb_cm_info {

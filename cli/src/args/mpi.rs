@@ -81,6 +81,14 @@ pub struct MpirunArgs {
     /// do that).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub netns: Vec<String>,
+    /// Hosts of a live fabric (see `ferriband fabric up`), which ranks are dealt to in turn, as cards are; they reach one another through its switches.
+    #[arg(
+        long,
+        value_name = "[FABRIC/]HOST,...",
+        value_delimiter = ',',
+        conflicts_with = "netns"
+    )]
+    pub fabric_hosts: Vec<String>,
     /// End the job after this time, in seconds, with status 124.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
     pub timeout: Option<f64>,

@@ -66,8 +66,14 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         cause: None,
     };
     let settings = launch::library_settings()?;
-    let hosts = ranks::hosts(&args.netns)?;
-    let host_of = |rank: u32| rank as usize % hosts.len().max(1);
+    let netns = ranks::hosts(&args.netns)?;
+    let on_host = args.fabric_hosts.iter();
+    let on_host: Vec<_> = on_host
+        .map(|words| launch::rank_on_host(words))
+        .collect::<Result<_, _>>()?;
+    // one of the two at the most
+    let hosts = netns.len().max(on_host.len()).max(1);
+    let host_of = |rank: u32| rank as usize % hosts;
     // All of them before the first rank runs, which asks about each.
     for rank in 0..count {
         share.set_host(rank, host_of(rank) as u32)?;
@@ -78,7 +84,8 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
             chosen: &settings_of_job,
             apps: &apps,
             cores: &cores,
-            netns: hosts.get(host_of(rank)),
+            netns: netns.get(host_of(rank)),
+            on_host: on_host.get(host_of(rank)).map_or(&[], Vec::as_slice),
             mask: job.signals.mask(),
         };
         match Rank::start(rank, args, &share, &started) {

@@ -46,6 +46,8 @@ pub struct Started<'a> {
     pub cores: &'a [usize],
     /// The network namespace that the rank enters.
     pub netns: Option<&'a OwnedFd>,
+    /// What puts the rank on a host of a live fabric.
+    pub on_host: &'a [(&'static str, OsString)],
     /// The rank's signal mask.
     pub mask: libc::sigset_t,
 }
@@ -90,6 +92,7 @@ impl Rank {
         command
             .args(arguments)
             .envs(started.settings.iter().map(|(name, value)| (name, value)))
+            .envs(started.on_host.iter().map(|(name, value)| (name, value)))
             .envs(started.chosen.iter().map(|(name, value)| (name, value)))
             .env(HOST_FD, share.fd().to_string())
             .env(BELLS, names.join(","))

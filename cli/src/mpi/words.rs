@@ -4,7 +4,7 @@ use super::apps::COLON;
 use std::ffi::OsString;
 
 /// Takes one value that is written behind it, `--x V`; those that may be written `--x=V` are clap's.
-const WITH_VALUE: [&str; 21] = [
+const WITH_VALUE: [&str; 22] = [
     "-n",
     "--np",
     "--env",
@@ -24,6 +24,7 @@ const WITH_VALUE: [&str; 21] = [
     "--report",
     "--same-host",
     "--netns",
+    "--fabric-hosts",
     "--timeout",
     "--genvlist",
 ];

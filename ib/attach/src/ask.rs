@@ -19,6 +19,11 @@ pub enum Ask {
         /// The host, by the name of its node.
         host: String,
     },
+    /// Which host has an IP address? Answered by [`Answer::Adapter`].
+    HostAt {
+        /// The address.
+        address: std::net::Ipv4Addr,
+    },
     /// From now on this connection carries management packets ([`crate::mad`]) of a port. Answered by [`Answer::Opened`].
     OpenMads {
         /// The host.

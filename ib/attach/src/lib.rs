@@ -32,6 +32,12 @@ pub fn address(number: u32) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::from(FIRST_ADDRESS.saturating_add(number & 0x3f_ffff))
 }
 
+/// The number of the host that has an address, if it is one of a host of a fabric, there or not.
+pub fn number_at(address: std::net::Ipv4Addr) -> Option<u32> {
+    let number = u32::from(address).checked_sub(FIRST_ADDRESS)?;
+    (number < 0x3f_ffff).then_some(number)
+}
+
 /// Longest name of a fabric.
 pub const NAME_BYTES: usize = 32;
 
@@ -75,6 +81,21 @@ pub fn is_fabric_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_leads_back_to_its_host() {
+        for number in [0, 1, 255, 256, 0x3f_fffe] {
+            assert_eq!(number_at(address(number)), Some(number));
+        }
+        for other in [
+            [127, 0, 0, 1],
+            [127, 64, 0, 0],
+            [127, 128, 0, 0],
+            [10, 0, 0, 1],
+        ] {
+            assert_eq!(number_at(other.into()), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn a_host_is_named_with_its_fabric() {

@@ -23,19 +23,21 @@ use ferriband_cm::{CmError, CmLimits, Machine, UserId};
 use ferriband_memory::host::{SERVICE_ONE_FAMILY, SERVICE_SHARED};
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
-use ferriband_wire::{Gid, Lid, TimeCode};
+use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
 use crate::channel::EventQueue;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fabric::Way;
 use crate::lock;
-pub(crate) use carry::{MAD, Owner, owner_of_mad};
+pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;
 use id::Id;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
 use outbox::Outbox;
 use route::Place;
+pub(crate) use route::place_of_gid;
 use unheard::Unheard;
 
 /// Bytes of private data at the most, in any message.
@@ -52,6 +54,8 @@ const UDP_QKEY: u32 = 0x0123_4567;
 /// A request over the network that is refused because nobody listens is sent again for so long: a listener that the peer's program was
 /// about to bind has been bound by then (perftest -R asks for it first), also where the peer is slower than we are.
 const LISTENER_PATIENCE_NS: u64 = 50_000_000;
+/// Rate of a path unless it is known: 100 Gbit/s (`ibv_rate`).
+const RATE: u8 = 16;
 /// Hop limit of a path over Ethernet.
 const HOP_LIMIT: u8 = 64;
 
@@ -113,6 +117,15 @@ pub struct Cm {
     state: Mutex<State>,
     /// Taken after `state`, if both.
     outbox: Mutex<Outbox>,
+}
+
+/// The longest packets from a place along a way.
+fn path_mtu(place: &Place, way: Option<Way>) -> Mtu {
+    let own = place.device.port().mtu;
+    match way {
+        Some(way) if way.mtu.bytes() < own.bytes() => way.mtu,
+        _ => own,
+    }
 }
 
 fn refused(error: CmError) -> Error {
@@ -240,17 +253,23 @@ impl Cm {
     pub fn query(&self, engine: &Engine, id: u32) -> Result<IdInfo, Error> {
         self.with(engine, id, |_, found| {
             let place = found.place.as_ref();
+            let lid = place.map_or(Lid(0), |place| place.device.port().lid);
+            let way = found.way;
             Ok(IdInfo {
                 device: place.map(|place| place.device.clone()),
                 sgid: place.map_or(Gid::default(), Place::gid),
                 dgid: found.dgid,
-                lid: place.map_or(Lid(0), |place| place.device.port().lid),
+                lid,
+                dlid: way.map_or(lid, |way| way.lid),
+                sl: way.map_or(Sl(0), |way| way.sl),
+                mtu: place.map(|place| path_mtu(place, way)),
+                rate: way.map_or(RATE, |way| way.rate),
                 src: found.src,
                 dst: found.dst,
                 native: found.native.then(|| found.service(0).0),
                 routed: found.routed,
                 traffic_class: found.tos,
-                packet_life: PACKET_LIFE.0,
+                packet_life: way.map_or(PACKET_LIFE, |way| way.packet_life).0,
             })
         })
     }

@@ -3,6 +3,8 @@
 //! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]), and whole packets, LRH to VCRC, both ways ([`Wire`]). Such a host has a
 //! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
 
+mod way;
+
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use ferriband_attach::{HostName, Link, Piece, packet};
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::lock;
+pub(crate) use way::{Way, gid_at, is_own, own_address, way_to};
 
 /// How old what is known of the port may be.
 const FRESH_NS: u64 = 250_000_000;

@@ -2,6 +2,7 @@
 //!
 //! Owns the connections and who is behind each. What packets do is the fabric's business.
 
+use super::deputy;
 use super::manager::Own;
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
@@ -399,18 +400,32 @@ impl Server {
             ends.clear();
             self.fabric.send_packet(at, &mut bytes, &mut ends, |_| {});
             for end in &ends {
-                for taker in self.takers.get(end).into_iter().flatten() {
-                    let Some(client) = self.clients.get_mut(taker) else {
-                        continue;
-                    };
-                    if client.going_bytes > MOST_WAITING {
-                        continue;
+                if !self.give_packet(*end, &bytes)
+                    && let Some(mut answer) = deputy::answer(&bytes)
+                {
+                    let mut back = Vec::new();
+                    self.fabric
+                        .send_packet(*end, &mut answer, &mut back, |_| {});
+                    for end in back {
+                        self.give_packet(end, &answer);
                     }
-                    packet::push(&mut client.packets, &bytes);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Puts a packet with what goes to those who take packets at a place. False if there are none.
+    fn give_packet(&mut self, at: Place, bytes: &[u8]) -> bool {
+        let takers = self.takers.get(&at).map_or(&[][..], Vec::as_slice);
+        for taker in takers {
+            if let Some(client) = self.clients.get_mut(taker)
+                && client.going_bytes <= MOST_WAITING
+            {
+                packet::push(&mut client.packets, bytes);
+            }
+        }
+        !takers.is_empty()
     }
 
     /// Sends on what was put together.
@@ -449,6 +464,20 @@ impl Server {
                 Some(node) => Answer::Adapter(self.adapter(node)),
                 None => self.no_node(&host),
             },
+            Ask::HostAt { address } => {
+                let number = ferriband_attach::number_at(address);
+                let known = self.numbers.iter().find(|(_, own)| Some(**own) == number);
+                match known {
+                    Some((node, _)) => Answer::Adapter(self.adapter(*node)),
+                    None => refuse(
+                        format!(
+                            "no host of fabric \"{}\" has the address {address}",
+                            self.name
+                        ),
+                        libc::EHOSTUNREACH,
+                    ),
+                }
+            }
             Ask::OpenMads { host, port } => match self.place(&host, port) {
                 Ok(at) => self.open(number, Role::Mads(at, Vec::new())),
                 Err(refused) => refused,

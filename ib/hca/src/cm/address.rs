@@ -14,6 +14,7 @@ use super::id::Id;
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fabric;
 
 /// The bits of a service ID that name a port space (`RDMA_IB_IP_PS_MASK`).
 const SPACE_BITS: u64 = 0xffff_ffff_ffff_0000;
@@ -46,6 +47,7 @@ impl Cm {
         to: impl Into<CmAddress>,
     ) -> Result<(), Error> {
         let to = to.into();
+        engine.open_to_fabric();
         self.with(engine, id, |_, found| {
             if found.comm.is_some() || found.listening {
                 return Err(Error::Invalid("the identifier is in use"));
@@ -86,17 +88,28 @@ impl Cm {
         })
     }
 
-    /// Finds the path; ROUTE_RESOLVED follows.
+    /// Finds the path; ROUTE_RESOLVED follows, or ROUTE_ERROR. On a host of a fabric its administration is waited for.
     ///
     /// # Errors
     /// `Invalid` before an address is resolved.
     pub fn resolve_route(&self, engine: &Engine, id: u32) -> Result<(), Error> {
+        let unresolved = Error::Invalid("the address is not resolved");
+        let far = self.with(engine, id, |_, found| {
+            let place = found.place.as_ref().filter(|_| found.dst.is_some());
+            let place = place.ok_or(unresolved)?;
+            Ok(Some(found.dgid).filter(|dgid| place.is_far(*dgid) && !dgid.is_multicast()))
+        })?;
+        // the administration may take its time, and must not be waited for under the lock
+        let way = far.map(fabric::way_to).transpose();
         self.with(engine, id, |_, found| {
-            if found.dst.is_none() || found.place.is_none() {
-                return Err(Error::Invalid("the address is not resolved"));
+            match way {
+                Ok(way) => {
+                    found.way = way;
+                    found.routed = true;
+                    found.tell(id, NewsKind::RouteResolved, 0);
+                }
+                Err(errno) => found.tell(id, NewsKind::RouteError, -errno),
             }
-            found.routed = true;
-            found.tell(id, NewsKind::RouteResolved, 0);
             Ok(())
         })
     }
@@ -114,6 +127,7 @@ impl Cm {
             // without the port the service is there for this host only
             let _ = engine.roce();
         }
+        engine.open_to_fabric();
         self.with(engine, id, |machine, found| {
             let src = match found.src {
                 Some(src) => src,

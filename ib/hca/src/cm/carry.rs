@@ -17,8 +17,9 @@ use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 use super::route::{self, Place};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, HOP_LIMIT, State};
-use crate::device::Device;
+use crate::device::{Device, gid_of};
 use crate::engine::Engine;
+use crate::fabric::Way;
 use crate::lock;
 
 /// Bytes of a management datagram.
@@ -53,10 +54,13 @@ impl Ports for HostPorts {
 pub(super) fn route_to(
     engine: &Engine,
     place: &Place,
-    dgid: Gid,
+    (dgid, way): (Gid, Option<Way>),
     service: ServiceId,
     address: &SocketAddr,
 ) -> Route {
+    if place.is_far(dgid) {
+        return far(place, dgid, way.unwrap_or_default());
+    }
     let ethernet = place.device.is_ethernet();
     let here = || {
         !ethernet
@@ -80,6 +84,22 @@ pub(super) fn route_to(
             sgid_index: place.sgid_index,
             hop_limit: HOP_LIMIT,
             is_global: true,
+            port_num: 1,
+            ..AddressVector::default()
+        },
+    }
+}
+
+/// The route to a port of the fabric: by its LID, which is what is known of who sends, too.
+pub(crate) fn far(place: &Place, dgid: Gid, way: Way) -> Route {
+    Route::Gsi {
+        device: place.device.info.index as u16,
+        sgid_index: place.sgid_index,
+        av: AddressVector {
+            dgid,
+            dlid: way.lid,
+            sl: way.sl,
+            sgid_index: place.sgid_index,
             port_num: 1,
             ..AddressVector::default()
         },
@@ -266,7 +286,7 @@ impl State {
                 continue;
             }
             let service = id.service(dst.port());
-            let route = match route_to(engine, place, id.dgid, service, &dst) {
+            let route = match route_to(engine, place, (id.dgid, id.way), service, &dst) {
                 NOBODY if Unheard::time(until, now) == Time::Left => {
                     self.unheard.ask_on(until, number, now);
                     continue;
@@ -328,6 +348,20 @@ pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner 
     }
 }
 
+/// Whose a message is that came by a fabric: its port is every process's, so who asks over IP says which of the host's addresses is meant.
+pub(crate) fn owner_of_far_mad(engine: &Engine, port: &Gid, mad: &[u8; MAD]) -> Owner {
+    let meant = CmMad::parse(mad).ok().and_then(|parsed| {
+        let (service, data) = match &parsed.message {
+            Message::Req(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
+            Message::SidrReq(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
+            _ => return None,
+        };
+        let (header, _) = ferriband_cm::ip_request(service, &data)?;
+        Some(gid_of(header.addresses.destination()))
+    });
+    owner_of_mad(engine, meant.as_ref().unwrap_or(port), mad)
+}
+
 /// The identifier that its author gave a message; an answer to a service's resolution has none.
 fn author(message: &Message) -> Option<CommId> {
     Some(match message {
@@ -382,6 +416,28 @@ impl Engine {
             // without it they come by the post box
             let _ = self.packets_of(device);
         }
+    }
+
+    /// On a host of a fabric: its packets come to this process from now on, those of connection managers among them.
+    pub(crate) fn open_to_fabric(&self) {
+        if crate::fabric::host().is_some()
+            && let Some(device) = native_device()
+        {
+            // without them nobody out there is heard, which who asks finds out
+            let _ = self.packets_of(device);
+        }
+    }
+
+    /// True if of this host's processes it is for this one to say that nobody listens for a service.
+    pub(crate) fn speaks_for_host(&self) -> bool {
+        let me = self.registry.me();
+        let first = self
+            .registry
+            .members()
+            .into_iter()
+            .map(|member| member.process.slot)
+            .min();
+        first.is_none_or(|first| first >= me.slot)
     }
 
     /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
@@ -446,7 +502,9 @@ fn native_device() -> Option<&'static Arc<Device>> {
 /// To queue pair 1 of another port.
 fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD]) {
     let device = crate::device::all().get(usize::from(device));
-    if let (Some(device), Ok(roce)) = (device, engine.roce()) {
+    if let Some(device) = device
+        && let Ok(roce) = engine.packets_of(device)
+    {
         roce.send_mad(device, av, mad);
     }
 }

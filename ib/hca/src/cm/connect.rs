@@ -8,7 +8,7 @@ use ferriband_wire::cm::{
 use ferriband_wire::{PKey, QKey, Qpn};
 
 use super::id::{ConnWish, Id};
-use super::{CM_RETRIES, Cm, RESPONSE_TIMEOUT, carry, refused};
+use super::{CM_RETRIES, Cm, RESPONSE_TIMEOUT, carry, path_mtu, refused};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::{limits, lock};
@@ -53,7 +53,7 @@ impl Cm {
                 return Err(Error::Connected);
             }
             let service_id = found.service(dst.port());
-            let remote = carry::route_to(engine, place, found.dgid, service_id, &dst);
+            let remote = carry::route_to(engine, place, (found.dgid, found.way), service_id, &dst);
             let comm = if found.is_datagram() {
                 let data = private_data::<216>(found, wish.private_data)?;
                 machine.sidr_request(
@@ -79,9 +79,9 @@ impl Cm {
                         qp_type: found.qp_type,
                         local_qpn: Qpn(wish.qp_num),
                         starting_psn: Some(found.psn),
-                        primary: (place.end(), place.path(found.dgid, found.tos)),
+                        primary: (place.end(), place.path(found.dgid, found.tos, found.way)),
                         alternate: None,
-                        path_mtu: place.device.port().mtu,
+                        path_mtu: path_mtu(place, found.way),
                         pkey: PKey(limits::DEFAULT_PKEY),
                         responder_resources: wish.responder_resources,
                         initiator_depth: wish.initiator_depth,

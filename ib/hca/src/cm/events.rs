@@ -8,14 +8,15 @@ use std::sync::atomic::AtomicU32;
 
 use ferriband_admin::ConnectionFailure;
 use ferriband_cm::table::Kind;
-use ferriband_cm::{CmEvent, Enhanced, Event, Request, SidrRequest, UserId, ip_request};
+use ferriband_cm::{CmEvent, Enhanced, Event, Request, Route, SidrRequest, UserId, ip_request};
 use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::cm::{ApStatus, Info, IpCmHeader, SidrStatus};
-use ferriband_wire::{CommId, Gid, Lid, ServiceId};
+use ferriband_wire::{CommId, Gid, Lid, ServiceId, Sl};
 
 use super::route::{self, Place};
-use super::{Cm, Id, MAX_PRIVATE_DATA, State};
+use super::{Cm, Id, MAX_PRIVATE_DATA, PACKET_LIFE, RATE, State};
 use crate::engine::Engine;
+use crate::fabric::Way;
 use crate::{incident, lock};
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.
@@ -369,6 +370,20 @@ impl State {
         );
     }
 
+    /// The way to who sent a request through a fabric: the one that it came.
+    fn way_back(&self, comm: CommId, place: &Place) -> Option<Way> {
+        let Route::Gsi { av, .. } = self.machine.summary(comm)?.route else {
+            return None;
+        };
+        Some(Way {
+            lid: av.dlid,
+            sl: av.sl,
+            mtu: place.device.port().mtu,
+            rate: RATE,
+            packet_life: PACKET_LIFE,
+        })
+    }
+
     /// Makes an identifier for a request and tells its listener.
     #[allow(clippy::too_many_arguments)]
     fn adopt(
@@ -396,12 +411,17 @@ impl State {
             }
             _ => (None, None),
         };
+        let way = place
+            .as_ref()
+            .filter(|place| place.is_far(dgid))
+            .and_then(|place| self.way_back(comm, place));
         let made = Id {
             src,
             dst,
             native: at.native,
             place,
             dgid,
+            way,
             routed: true,
             comm: Some(comm),
             passive: true,
@@ -469,7 +489,10 @@ fn way(id: &Id) -> AddressVector {
     let ethernet = place.device.is_ethernet();
     AddressVector {
         dgid: id.dgid,
-        dlid: place.device.port().lid,
+        dlid: id
+            .way
+            .map_or_else(|| place.device.port().lid, |way| way.lid),
+        sl: id.way.map_or(Sl(0), |way| way.sl),
         sgid_index: place.sgid_index,
         hop_limit: if ethernet { super::HOP_LIMIT } else { 0 },
         traffic_class: id.tos,

@@ -10,12 +10,13 @@ use ferriband_cm::Enhanced;
 use ferriband_memory::host::{ConnectionClaim, ServiceClaim};
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
-use ferriband_wire::{CommId, Gid, Lid, Psn, ServiceId};
+use ferriband_wire::{CommId, Gid, Lid, Mtu, Psn, ServiceId, Sl};
 
 use super::events::{ConnParam, News, NewsKind};
 use super::route::Place;
 use super::{CmChannel, UDP_QKEY};
 use crate::device::Device;
+use crate::fabric::Way;
 
 /// An address as rdma_cm has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +79,14 @@ pub struct IdInfo {
     pub dgid: Gid,
     /// LID of the host, 0 on Ethernet.
     pub lid: Lid,
+    /// LID there, 0 on Ethernet.
+    pub dlid: Lid,
+    /// Service level of its path.
+    pub sl: Sl,
+    /// The longest packets of its path.
+    pub mtu: Option<Mtu>,
+    /// Rate of its path, the IBA's code.
+    pub rate: u8,
     /// Address here.
     pub src: Option<SocketAddr>,
     /// Address there.
@@ -118,6 +127,8 @@ pub(super) struct Id {
     pub native: bool,
     pub place: Option<Place>,
     pub dgid: Gid,
+    /// Through a fabric: how one gets to the other end.
+    pub way: Option<Way>,
     pub routed: bool,
     pub claim: Option<ServiceClaim>,
     pub listening: bool,
@@ -151,6 +162,7 @@ impl Id {
             native: false,
             place: None,
             dgid: Gid::default(),
+            way: None,
             routed: false,
             claim: None,
             listening: false,

@@ -8,7 +8,7 @@ use ferriband_cm::{Machine, Route, Summary};
 use ferriband_memory::host::{CONNECTION_WORDS, Inherited};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Dreq, PrivateData};
-use ferriband_wire::{CommId, Gid, Lid, Qpn, TransactionId};
+use ferriband_wire::{CommId, Gid, Lid, Qpn, Sl, TransactionId};
 
 use super::id::Id;
 use super::{Cm, HOP_LIMIT, MAD, route};
@@ -41,13 +41,13 @@ fn words(connection: &Summary, sgid: &Gid) -> Option<[u64; CONNECTION_WORDS]> {
         d_low,
         s_high,
         s_low,
-        0,
+        u64::from(av.dlid.0) | u64::from(av.sl.0) << 16,
     ])
 }
 
 /// The last word of a dead process, where it goes, and from which of our GIDs.
-fn last_word(dead: &Inherited) -> Option<(Gid, Gid, [u8; MAD])> {
-    let [ids, qpn, d_high, d_low, s_high, s_low, _] = dead.words;
+fn last_word(dead: &Inherited) -> Option<(AddressVector, Gid, [u8; MAD])> {
+    let [ids, qpn, d_high, d_low, s_high, s_low, way] = dead.words;
     let message = Dreq {
         local_comm_id: CommId(ids as u32),
         remote_comm_id: CommId((ids >> 32) as u32),
@@ -59,7 +59,26 @@ fn last_word(dead: &Inherited) -> Option<(Gid, Gid, [u8; MAD])> {
     CmMad::new(TransactionId(ids), message)
         .emit(&mut mad)
         .ok()?;
-    Some((whole(d_high, d_low), whole(s_high, s_low), mad))
+    let to = AddressVector {
+        dgid: whole(d_high, d_low),
+        port_num: 1,
+        ..AddressVector::default()
+    };
+    let dlid = Lid(way as u16);
+    // through a fabric by LID, over Ethernet by GID
+    let to = match dlid {
+        Lid(0) => AddressVector {
+            hop_limit: HOP_LIMIT,
+            is_global: true,
+            ..to
+        },
+        dlid => AddressVector {
+            dlid,
+            sl: Sl((way >> 16) as u8 & 0xf),
+            ..to
+        },
+    };
+    Some((to, whole(s_high, s_low), mad))
 }
 
 impl Id {
@@ -99,20 +118,18 @@ impl Cm {
             let Some(dead) = engine.registry.connection_inherit() else {
                 return;
             };
-            let Some((dgid, sgid, mad)) = last_word(&dead) else {
+            let Some((to, sgid, mad)) = last_word(&dead) else {
                 continue;
             };
-            let (Some(place), Ok(roce)) = (route::place_of_gid(&sgid, Lid(0)), engine.roce())
-            else {
+            let Some(place) = route::place_of_gid(&sgid, Lid(0)) else {
+                continue;
+            };
+            let Ok(roce) = engine.packets_of(&place.device) else {
                 continue;
             };
             let av = AddressVector {
-                dgid,
                 sgid_index: place.sgid_index,
-                hop_limit: HOP_LIMIT,
-                is_global: true,
-                port_num: 1,
-                ..AddressVector::default()
+                ..to
             };
             roce.send_mad(&place.device, &av, &mad);
         }
@@ -151,7 +168,8 @@ mod tests {
         };
         let words = words(&connection, &here).expect("it leaves the host");
         let (to, from, mad) = last_word(&Inherited { process, words }).expect("a message");
-        assert_eq!((to, from), (there, here));
+        assert!(to.is_global);
+        assert_eq!((to.dgid, to.dlid, from), (there, Lid(0), here));
         let Message::Dreq(dreq) = CmMad::parse(&mad).expect("whole").message else {
             panic!("no DREQ");
         };
@@ -159,5 +177,17 @@ mod tests {
             (dreq.local_comm_id, dreq.remote_comm_id, dreq.remote_qpn),
             (connection.comm, CommId(0x0050_9876), Qpn(0x123))
         );
+    }
+
+    #[test]
+    fn through_a_fabric_it_goes_by_lid() {
+        let process = ProcessRef {
+            slot: 3,
+            generation: 1,
+        };
+        let words = [7 | 9 << 32, 0x123, 3, 4, 1, 2, 0x5_0012];
+        let (to, from, _) = last_word(&Inherited { process, words }).expect("a message");
+        assert_eq!((to.dlid, to.sl, to.is_global), (Lid(0x12), Sl(5), false));
+        assert_eq!(from, whole(1, 2));
     }
 }

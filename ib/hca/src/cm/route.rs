@@ -1,23 +1,25 @@
 //! Which device an address belongs to, and how one gets from here to there.
 //!
-//! Owns nothing. The kernel's routing table is asked by connecting a datagram socket, which sends nothing.
+//! Owns nothing. The kernel's routing table is asked by connecting a datagram socket, which sends nothing; on a host of a live fabric that fabric knows
+//! its hosts' addresses, and its administration the way.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use ferriband_cm::{LocalEnd, Path};
-use ferriband_wire::{Gid, Lid, TimeCode};
+use ferriband_wire::{Gid, Lid, Sl, TimeCode};
 
 use super::{HOP_LIMIT, PACKET_LIFE};
 use crate::device::{self, Device, gid_of};
+use crate::fabric::{self, Way};
 
 /// What an adapter may take to acknowledge, as a code.
 const ACK_DELAY: TimeCode = TimeCode(15);
 
 /// A device and its address.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub device: Arc<Device>,
     pub sgid_index: u8,
 }
@@ -30,13 +32,20 @@ impl Place {
             .map_or(Gid::default(), |entry| entry.gid)
     }
 
-    /// The GID of an address as seen from here: InfiniBand reaches this host only.
+    /// The GID of an address as seen from here: InfiniBand reaches this host only, or the other hosts of its fabric.
     pub fn towards(&self, address: IpAddr) -> Gid {
         if self.device.is_ethernet() {
             gid_of(address)
+        } else if fabric::is_own(address) == Some(false) {
+            fabric::gid_at(address).unwrap_or_default()
         } else {
             self.gid()
         }
+    }
+
+    /// True if a GID is that of another host of the fabric that this one is in.
+    pub fn is_far(&self, gid: Gid) -> bool {
+        !self.device.is_ethernet() && fabric::host().is_some() && gid != self.gid()
     }
 
     /// The local end of a path from here.
@@ -53,21 +62,22 @@ impl Place {
         }
     }
 
-    /// The path to a GID.
-    pub fn path(&self, dgid: Gid, traffic_class: u8) -> Path {
+    /// The path to a GID; `way` is what is known of one through a fabric.
+    pub fn path(&self, dgid: Gid, traffic_class: u8, way: Option<Way>) -> Path {
         let lid = self.device.port().lid;
         Path {
             local_gid: self.gid(),
             remote_gid: dgid,
             local_lid: lid,
-            remote_lid: lid,
+            remote_lid: way.map_or(lid, |way| way.lid),
+            sl: way.map_or(Sl(0), |way| way.sl),
             traffic_class,
             hop_limit: if self.device.is_ethernet() {
                 HOP_LIMIT
             } else {
                 0
             },
-            packet_life: PACKET_LIFE,
+            packet_life: way.map_or(PACKET_LIFE, |way| way.packet_life),
             ..Path::default()
         }
     }
@@ -103,7 +113,10 @@ pub(super) fn place_of(address: &SocketAddr) -> Option<Place> {
             });
         }
     }
-    let local = ip.is_loopback() || device::is_of_host(ip, scope);
+    let local = match fabric::is_own(ip) {
+        Some(own) => own,
+        None => ip.is_loopback() || device::is_of_host(ip, scope),
+    };
     native().filter(|_| local)
 }
 
@@ -117,7 +130,7 @@ fn native() -> Option<Place> {
 }
 
 /// The place of a GID of this host, if it is one.
-pub(super) fn place_of_gid(gid: &Gid, lid: Lid) -> Option<Place> {
+pub(crate) fn place_of_gid(gid: &Gid, lid: Lid) -> Option<Place> {
     device::all().iter().find_map(|device| {
         let index = if device.is_ethernet() {
             device.index_of(device::address_of(gid))?
@@ -137,6 +150,9 @@ pub(super) fn resolve(
     from: Option<SocketAddr>,
     to: SocketAddr,
 ) -> Result<(SocketAddr, Place), i32> {
+    if let Some(far) = resolve_in_fabric(from, to) {
+        return far;
+    }
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -159,6 +175,35 @@ pub(super) fn resolve(
         return Err(libc::ENETUNREACH);
     }
     Ok((source, place))
+}
+
+/// The same on a host of a fabric, for its hosts' addresses and for groups. None for what is neither.
+fn resolve_in_fabric(
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> Option<Result<(SocketAddr, Place), i32>> {
+    let own = fabric::own_address()?;
+    let group = to.ip().is_multicast();
+    let from = from.filter(|from| !from.ip().is_unspecified());
+    if !group && fabric::is_own(to.ip()).is_none() {
+        return None;
+    }
+    // from an Ethernet device that the program was given as well there is no way into the fabric
+    let place = match from {
+        Some(from) => place_of(&from).filter(|place| !place.device.is_ethernet()),
+        None => native(),
+    };
+    let own: IpAddr = match to {
+        SocketAddr::V4(_) => own.into(),
+        SocketAddr::V6(_) => own.to_ipv6_mapped().into(),
+    };
+    let source = from.unwrap_or(SocketAddr::new(own, 0));
+    let known = group || fabric::gid_at(to.ip()).is_some();
+    Some(match place {
+        None => Err(libc::ENETUNREACH),
+        Some(_) if !known => Err(libc::EHOSTUNREACH),
+        Some(place) => Ok((SocketAddr::new(source.ip(), 0), place)),
+    })
 }
 
 /// The source that the routing table has for a destination.
@@ -228,9 +273,13 @@ pub(super) fn resolve_native(
     match (bound, place_of_gid(&target, Lid(0))) {
         (Some(place), other) if !place.device.is_ethernet() => match other {
             Some(other) if !other.device.is_ethernet() => Ok(here(place)),
+            None if place.is_far(target) => Ok(here(place)),
             _ => Err(libc::ENETUNREACH),
         },
         (None, Some(place)) => Ok(here(place)),
+        (None, None) if native().is_some_and(|place| place.is_far(target)) => {
+            native().map(here).ok_or(libc::ENODEV)
+        }
         (bound, _) => {
             let like = |gid: Gid, scope: u32| match device::address_of(&gid) {
                 IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, scope).into(),

@@ -81,7 +81,11 @@ impl Engine {
 
     /// Whoever uses the network is watched by another process: the one in the next lower slot when it came, in a ring.
     fn seek_partner(&self) {
-        if !self.roce.get().is_some_and(Roce::has_port) {
+        let beyond = |roce: &Roce| {
+            let fabric = roce.local().is_some_and(|local| local.fabric.is_some());
+            roce.has_port() || fabric
+        };
+        if !self.roce.get().is_some_and(beyond) {
             return;
         }
         let mut lives = lock(&self.lives);

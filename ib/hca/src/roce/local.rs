@@ -57,7 +57,7 @@ pub(crate) struct NativeMeta {
 }
 
 impl NativeMeta {
-    fn to_head(self) -> [u8; HAND_OVER_HEAD] {
+    pub fn to_head(self) -> [u8; HAND_OVER_HEAD] {
         let mut head = [0; HAND_OVER_HEAD];
         let lrh = &self.headers.lrh;
         head[0] = HEAD_PACKETS;

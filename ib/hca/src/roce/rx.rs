@@ -522,6 +522,9 @@ pub(crate) fn ask_again(
     } else {
         Patience::Waiting
     };
+    if let Some(meta) = NativeMeta::read(head, None) {
+        return native::ask_again(engine, &meta, datagram, patience) || last;
+    }
     let Some(meta) = read_meta(head) else {
         return true;
     };

@@ -75,7 +75,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
     if runtime.peers.iter().any(|peer| peer.by_verbs) {
         let wanted = Wanted {
             name: chosen.device.as_deref(),
-            ethernet: !host.is_alone(),
+            far: !host.is_alone(),
             timeout: chosen.timeout,
             registration: chosen.registration,
         };

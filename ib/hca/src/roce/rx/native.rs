@@ -1,7 +1,8 @@
 //! Receiving by the InfiniBand port: messages of other processes of this user, every byte of which is looked at as one from a wire.
 
 use super::*;
-use ferriband_wire::NativeHeaders;
+use crate::cm::owner_of_far_mad;
+use ferriband_wire::{Lid, NativeHeaders};
 
 impl Inner {
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
@@ -48,7 +49,10 @@ impl Inner {
             };
             if qpn == GSI.0 {
                 let checked = headers.check(first);
-                let taken = checked.is_ok_and(|transport| take_mad(engine, meta.from, transport));
+                let taken = checked.is_ok_and(|transport| {
+                    take_mad(engine, meta.from, transport)
+                        || take_far_mad(engine, meta, first, transport, Patience::Fresh)
+                });
                 fate = if taken { Fate::Passed } else { Fate::Refused };
                 if !taken {
                     port.add(Counter::UnknownQp, 1);
@@ -143,6 +147,61 @@ fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     };
     engine.cm().message_in_packet(engine, slot, &mad);
     true
+}
+
+/// A packet for queue pair 1 that came by a fabric: a message of another host's connection manager, which all processes of this host get that have opened the
+/// port. False if it is none, or if it is to wait on.
+fn take_far_mad(
+    engine: &Engine,
+    meta: &NativeMeta,
+    packet: &[u8],
+    transport: &[u8],
+    patience: Patience,
+) -> bool {
+    let mad = match (meta.from, crate::fabric::host()) {
+        (None, Some(_)) => mad_of(transport),
+        _ => None,
+    };
+    let Some(mad) = mad else { return false };
+    let own = engine.gid();
+    match (owner_of_far_mad(engine, &own, &mad), patience) {
+        // that process gets it, too
+        (Owner::Other(_), _) => return true,
+        (Owner::Unheard, _) if !engine.speaks_for_host() => return true,
+        (Owner::Unheard, Patience::Waiting) => return false,
+        (Owner::Unheard, Patience::Fresh)
+            if engine.cm().keep_packet(engine, &meta.to_head(), packet) =>
+        {
+            return true;
+        }
+        _ => {}
+    }
+    let Some(place) = crate::cm::place_of_gid(&own, Lid(0)) else {
+        return false;
+    };
+    let headers = &meta.headers;
+    let way = crate::fabric::Way {
+        lid: headers.lrh.slid,
+        sl: headers.lrh.sl,
+        ..crate::fabric::Way::default()
+    };
+    let sender = headers.grh.map_or(Gid::default(), |grh| grh.sgid);
+    let from = crate::cm::far(&place, sender, way);
+    engine.cm().message(engine, from, Some(own), &mad);
+    true
+}
+
+/// As [`super::ask_again`], for a packet that came by a fabric.
+pub(super) fn ask_again(
+    engine: &Engine,
+    meta: &NativeMeta,
+    packet: &[u8],
+    patience: Patience,
+) -> bool {
+    match meta.headers.check(packet) {
+        Ok(transport) => take_far_mad(engine, meta, packet, transport, patience),
+        Err(_) => true,
+    }
 }
 
 /// On a host of a fabric: whoever may have sent it, it is to this port, or to a group.

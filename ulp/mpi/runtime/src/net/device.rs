@@ -33,8 +33,8 @@ pub const MOST_DATAGRAMS: u32 = 64;
 pub struct Wanted<'a> {
     /// This one, if it is named.
     pub name: Option<&'a str>,
-    /// One on Ethernet: some rank is on another host.
-    pub ethernet: bool,
+    /// One that leads to other hosts: some rank is there.
+    pub far: bool,
     /// Its requests wait so long for an answer before they are repeated, as verbs code it.
     pub timeout: u8,
     /// How the program's memory is registered.
@@ -266,15 +266,16 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
             .map_err(|error| failed(&device.name(), error))?;
         let is_right = port.state == PortState::Active
             && (wanted.name.is_some()
-                || !wanted.ethernet
-                || port.link_layer == LinkLayer::Ethernet);
+                || !wanted.far
+                || port.link_layer == LinkLayer::Ethernet
+                || leads_away(verbs));
         if is_right {
             return Ok(context);
         }
     }
     let what = match wanted.name {
         Some(name) => format!("no active device {name} (FERRIBAND_MPI_DEVICE)"),
-        None if wanted.ethernet => "no active Ethernet device to reach other hosts".to_owned(),
+        None if wanted.far => "no active device that leads to other hosts".to_owned(),
         None => "no active device".to_owned(),
     };
     Err(MpiError::with(
@@ -289,6 +290,11 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
             }
         ),
     ))
+}
+
+/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only (`ferriband mpirun --fabric-hosts`), else they end at this host.
+fn leads_away(verbs: &Verbs) -> bool {
+    !verbs.is_ours() || std::env::var_os("FERRIBAND_HOST").is_some()
 }
 
 /// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an IPv4 address, else the first of RoCE v2.

@@ -1,0 +1,184 @@
+//! Live fabrics for tests, and programs on their hosts.
+//!
+//! Where a package is missing its test says so and passes without having tested.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use crate::libraries::library_dir;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
+/// How long anything may take, on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// False, with a word about it, if a program is not installed.
+pub fn is_there(program: &str, package: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .chain(["/usr/sbin".into()])
+        .any(|dir| dir.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed (apt install {package})");
+    }
+    found
+}
+
+pub fn ferriband(words: &[&str]) -> Command {
+    let mut command = Command::new(FERRIBAND);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .args(words)
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .env("PATH", format!("{path}:/usr/sbin"))
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("FERRIBAND_HOST")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The output of a command that must end in time and with this success.
+pub fn output(words: &[&str]) -> Output {
+    let mut child = ferriband(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    // what it says may be more than a pipe holds
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    };
+    let out = read(out.map(|pipe| Box::new(pipe) as _));
+    let err = read(err.map(|pipe| Box::new(pipe) as _));
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            break status;
+        }
+        if Instant::now() > until {
+            let _ = child.kill();
+            panic!("{words:?} did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Output {
+        status,
+        stdout: out.join().expect("read"),
+        stderr: err.join().expect("read"),
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output of a command that must succeed.
+pub fn good(words: &[&str]) -> String {
+    let output = output(words);
+    assert!(
+        output.status.success(),
+        "{words:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// A fabric of a test's own, which goes with it.
+pub struct Fabric {
+    pub name: String,
+    process: Child,
+}
+
+impl Fabric {
+    pub fn up(shape: &str, more: &[&str]) -> Fabric {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("test-{}-{count}", std::process::id());
+        let process = ferriband(&["fabric", "up", shape, "--name", &name])
+            .args(more)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ferriband runs");
+        let fabric = Fabric { name, process };
+        eventually("the fabric is there", || {
+            ferriband(&["fabric", "status", "--name", &fabric.name])
+                .output()
+                .is_ok_and(|output| output.status.success())
+        });
+        fabric
+    }
+
+    pub fn say(&self, words: &[&str]) -> String {
+        let (first, rest) = words.split_first().expect("a word");
+        let mut all = vec!["fabric", first, "--name", &self.name];
+        all.extend(rest);
+        good(&all)
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.say(&["status", "--json"])).expect("JSON")
+    }
+
+    pub fn wait_for_links(&self) {
+        eventually("all links carry data", || {
+            let links = &self.status()["links"];
+            links[2] == links[0]
+        });
+    }
+
+    /// Runs a program on a host; what it says.
+    pub fn run(&self, host: &str, words: &[&str]) -> String {
+        let host = format!("{}/{host}", self.name);
+        let mut all = vec!["run", "--host", &host, "--"];
+        all.extend(words);
+        good(&all)
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server on one host and its client on another; both must succeed. What they say.
+pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) -> [String; 2] {
+    let on = |host: &str| format!("{}/{host}", fabric.name);
+    let (there, here) = (on(hosts[0]), on(hosts[1]));
+    let mut serve = vec!["run", "--host", &there, "--"];
+    serve.extend(words);
+    let server = ferriband(&serve)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    let mut ask = vec!["run", "--host", &here, "--"];
+    ask.extend(words);
+    ask.push(address);
+    // until the server listens its client is refused
+    let mut said = String::new();
+    eventually("the client finds its server", || {
+        let output = output(&ask);
+        said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        output.status.success()
+    });
+    let output = server.wait_with_output().expect("our child");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    [text(&output.stdout), said]
+}

@@ -1,0 +1,182 @@
+//! Connections by addresses and names between hosts of a live fabric: Debian's rdma_cm programs, and MPI.
+
+mod fabrics;
+mod libraries;
+
+use fabrics::*;
+use libraries::library_dir;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Name, address and LID of each host.
+fn hosts(fabric: &Fabric) -> Vec<(String, String, u64)> {
+    let status = fabric.status();
+    let hosts = status["host_list"].as_array().expect("a list").iter();
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    hosts
+        .map(|host| {
+            let lid = host["lid"].as_u64().expect("a number");
+            (text(&host["name"]), text(&host["address"]), lid)
+        })
+        .collect()
+}
+
+#[test]
+fn connections_are_made_by_address_across_switches() {
+    if !is_there("rping", "rdmacm-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:2", &[]);
+    fabric.wait_for_links();
+    let hosts = hosts(&fabric);
+    let (near, far) = (&hosts[0], hosts.last().expect("a host"));
+    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    let places = [near.0.as_str(), far.0.as_str()];
+    let before = packets();
+    let server = |words: &[&str]| {
+        let host = format!("{}/{}", fabric.name, near.0);
+        ferriband(&["run", "--host", &host, "--"])
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ferriband runs")
+    };
+    let client = |words: &[&str]| {
+        let host = format!("{}/{}", fabric.name, far.0);
+        let mut all = vec!["run", "--host", &host, "--"];
+        all.extend(words);
+        output(&all)
+    };
+    // who is refused at first asks again, as somebody at a terminal would
+    for (serve, ask) in [
+        (
+            &["rping", "-s", "-C", "5"][..],
+            &["rping", "-c", "-v", "-C", "5", "-a", &near.1][..],
+        ),
+        (&["ucmatose"], &["ucmatose", "-s", &near.1]),
+        (&["udaddy"], &["udaddy", "-s", &near.1]),
+    ] {
+        let serving = server(serve);
+        eventually("the client is served", || client(ask).status.success());
+        let served = serving.wait_with_output().expect("our child");
+        assert!(served.status.success(), "{serve:?}: {served:?}");
+    }
+    assert!(packets() > before + 60, "they went by the fabric");
+    if is_there("ib_write_bw", "perftest") {
+        let [_, said] = pair(&fabric, places, &near.1, &["ib_write_bw", "-R", "-n", "50"]);
+        let lid = format!("remote address: LID {:#04x}", near.2);
+        assert!(said.contains(&lid), "{said}");
+    }
+}
+
+#[test]
+fn who_asks_where_nobody_is_hears_it_at_once() {
+    if !is_there("rping", "rdmacm-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = hosts(&fabric);
+    let from = format!("{}/{}", fabric.name, hosts[2].0);
+    let ask = |address: &str| {
+        let begun = Instant::now();
+        let said = output(&["run", "--host", &from, "--", "rping", "-c", "-a", address]);
+        assert!(!said.status.success());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{said:?}");
+        text(&said.stderr) + &text(&said.stdout)
+    };
+    // invalid service identifier: no program is on that host, or one that listens elsewhere
+    let said = ask(&hosts[0].1);
+    assert!(said.contains("RDMA_CM_EVENT_REJECTED, error 8"), "{said}");
+    let there = format!("{}/{}", fabric.name, hosts[0].0);
+    let mut other = ferriband(&["run", "--host", &there, "--", "rping", "-s", "-p", "9999"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    eventually("it is attached", || {
+        fabric.status()["attached"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+    });
+    let said = ask(&hosts[0].1);
+    assert!(said.contains("RDMA_CM_EVENT_REJECTED, error 8"), "{said}");
+    let _ = other.kill();
+    let _ = other.wait();
+    let said = ask("127.64.0.77");
+    assert!(said.contains("RDMA_CM_EVENT_ADDR_ERROR"), "{said}");
+    // with its cable cut a host has no way anywhere
+    fabric.say(&["link", &hosts[2].0, "1", "down"]);
+    let said = ask(&hosts[0].1);
+    assert!(said.contains("RDMA_CM_EVENT_ROUTE_ERROR"), "{said}");
+}
+
+#[test]
+fn a_host_has_its_own_name_and_knows_the_others() {
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = hosts(&fabric);
+    let (here, there) = (&hosts[1], &hosts[2]);
+    assert_eq!(fabric.run(&here.0, &["uname", "-n"]).trim(), here.0);
+    let found = fabric.run(&here.0, &["getent", "ahostsv4", &there.0]);
+    assert!(found.starts_with(&there.1), "{found}");
+    if is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        let places = [there.0.as_str(), here.0.as_str()];
+        pair(&fabric, places, &there.0, &["ibv_rc_pingpong", "-n", "20"]);
+    }
+}
+
+#[test]
+fn mpi_runs_over_the_fabric() {
+    let fabric = Fabric::up("torus:3x3:1", &[]);
+    fabric.wait_for_links();
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../ulp/mpi/abi/tests/c/collectives.c"
+    );
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.mpi", fabric.name));
+    let compiled = Command::new(library_dir().join("bin/mpicc"))
+        .args(["-O2", "-o"])
+        .arg(&program)
+        .arg(source)
+        .output()
+        .expect("mpicc runs");
+    assert!(compiled.status.success(), "{compiled:?}");
+    let hosts = hosts(&fabric);
+    let names = [0, 4, 8].map(|number: usize| format!("{}/{}", fabric.name, hosts[number].0));
+    let program = program.to_str().expect("text");
+    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    let before = packets();
+    let on = names.join(",");
+    for ranks in ["3", "4"] {
+        let job = [
+            "mpirun",
+            "-n",
+            ranks,
+            "--timeout",
+            "100",
+            "--fabric-hosts",
+            &on,
+            program,
+        ];
+        let said = good(&job);
+        assert!(said.contains(&format!("{ranks} ranks: ok")), "{said}");
+    }
+    assert!(packets() > before + 100, "they went by the fabric");
+    let nowhere = output(&[
+        "mpirun",
+        "-n",
+        "2",
+        "--fabric-hosts",
+        "no-such-fabric/H",
+        program,
+    ]);
+    let said = text(&nowhere.stderr);
+    assert!(
+        !nowhere.status.success() && said.contains("ferriband fabric up"),
+        "{said}"
+    );
+    let _ = std::fs::remove_file(program);
+}

@@ -1,0 +1,189 @@
+//! Who has an address on the fabric, and how one gets there.
+//!
+//! Addresses are known to the fabric's process, as IP over InfiniBand would find them by asking everybody. The way is what subnet administration says, asked by a
+//! management packet like any other: whoever manages the fabric answers.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ferriband_attach::ask::{Answer, Ask, Registration};
+use ferriband_attach::mad::{self, MadHead};
+use ferriband_attach::{AttachError, Link, address, number_at};
+use ferriband_wire::attributes::{PathRecord, PathRecordMask, PortState};
+use ferriband_wire::mad::{
+    DEFAULT_PKEY, GSI_QKEY, GSI_QPN, MAD_LEN, MadStatus, ManagementClass, Method,
+};
+use ferriband_wire::sa::{SaMad, attribute};
+use ferriband_wire::{Gid, Guid, Header, Lid, Mtu, Sl, TimeCode};
+
+use super::{FRESH_NS, PORT, adapter, host, port};
+use crate::lock;
+
+/// Subnet administration is asked for so long, and so often again (rdma_cm's figures are the caller's; these are ib_sa's usual ones).
+const ANSWER_MS: u32 = 1000;
+const RETRIES: u32 = 3;
+/// Version of the class SubnAdm.
+const SUBN_ADM_VERSION: u8 = 2;
+
+/// A way to a port of the fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// Its LID.
+    pub lid: Lid,
+    /// The service level to it.
+    pub sl: Sl,
+    /// The longest packets that get there.
+    pub mtu: Mtu,
+    /// Rate, the IBA's code.
+    pub rate: u8,
+    /// A packet gets there within this time, or never.
+    pub packet_life: TimeCode,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Way {
+            lid: Lid(0),
+            sl: Sl(0),
+            mtu: Mtu::M256,
+            rate: 0,
+            packet_life: TimeCode(0),
+        }
+    }
+}
+
+/// This host's IP address; None on this machine itself.
+pub(crate) fn own_address() -> Option<Ipv4Addr> {
+    adapter().map(|adapter| address(adapter.number))
+}
+
+/// Of the addresses of the fabric's hosts: true for this one's own. None for any other address, and on this machine itself.
+pub(crate) fn is_own(ip: IpAddr) -> Option<bool> {
+    host()?;
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => number_at(v4).map(|_| own_address() == Some(v4)),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// GID of the first port of the host that has an address; None if none of this fabric has it.
+pub(crate) fn gid_at(ip: IpAddr) -> Option<Gid> {
+    static KNOWN: Mutex<BTreeMap<Ipv4Addr, (u64, Gid)>> = Mutex::new(BTreeMap::new());
+    /// Addresses that are remembered.
+    const MOST: usize = 1024;
+    let IpAddr::V4(ip) = ip.to_canonical() else {
+        return None;
+    };
+    number_at(ip)?;
+    let mut known = lock(&KNOWN);
+    let now = ferriband_memory::wait::now().0;
+    if let Some((at, gid)) = known.get(&ip)
+        && now - at < FRESH_NS
+    {
+        return Some(*gid);
+    }
+    let link = Link::dial(&host()?.fabric).ok()?;
+    let Ok(Answer::Adapter(adapter)) = link.ask(&Ask::HostAt { address: ip }) else {
+        return None;
+    };
+    let port = adapter.ports.first()?;
+    let gid = Gid::from_prefix_guid(port.prefix, Guid(port.guid));
+    if known.len() >= MOST {
+        known.clear();
+    }
+    known.insert(ip, (now, gid));
+    Some(gid)
+}
+
+/// The way to a port, from subnet administration. The error is an errno: ENETDOWN while the own port has no link or no manager, ETIMEDOUT if nobody answers,
+/// EHOSTUNREACH if there is no way.
+pub(crate) fn way_to(gid: Gid) -> Result<Way, i32> {
+    let own = port().ok_or(libc::ENETDOWN)?;
+    if own.state != PortState::ACTIVE.0 || own.sm_lid == 0 {
+        return Err(libc::ENETDOWN);
+    }
+    let record = PathRecord {
+        dgid: gid,
+        sgid: Gid::from_prefix_guid(own.prefix, Guid(own.guid)),
+        reversible: true,
+        paths_wanted: 1,
+        pkey: DEFAULT_PKEY,
+        ..PathRecord::default()
+    };
+    let mask = PathRecordMask::DGID
+        | PathRecordMask::SGID
+        | PathRecordMask::REVERSIBLE
+        | PathRecordMask::PATHS_WANTED
+        | PathRecordMask::PKEY;
+    let mut question = SaMad {
+        component_mask: mask.bits(),
+        ..SaMad::new(Method::GET, attribute::PATH)
+    };
+    question.set_data(&record).map_err(|_| libc::EINVAL)?;
+    let to = MadHead {
+        qpn: GSI_QPN,
+        qkey: GSI_QKEY,
+        lid: Lid(own.sm_lid),
+        sl: Sl(own.sm_sl & 0xf),
+        timeout_ms: ANSWER_MS,
+        retries: RETRIES,
+        ..MadHead::default()
+    };
+    let answer = ask(&to, &question)?;
+    if answer.status != MadStatus::OK {
+        return Err(libc::EHOSTUNREACH);
+    }
+    let path: PathRecord = answer.data_as().map_err(|_| libc::EPROTO)?;
+    Ok(Way {
+        lid: path.dlid,
+        sl: path.sl,
+        mtu: Mtu::from_code(path.mtu.value).ok_or(libc::EPROTO)?,
+        rate: path.rate.value,
+        packet_life: TimeCode(path.packet_lifetime.value),
+    })
+}
+
+/// Asks subnet administration one question, and waits for the answer.
+fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
+    let host = host().ok_or(libc::ENETDOWN)?;
+    let errno = |error: AttachError| match error {
+        AttachError::Late => libc::ETIMEDOUT,
+        _ => libc::ENETDOWN,
+    };
+    let link = Link::dial(&host.fabric).map_err(errno)?;
+    let open = Ask::OpenMads {
+        host: host.host.clone(),
+        port: PORT,
+    };
+    let Answer::Opened { token } = link.ask(&open).map_err(errno)? else {
+        return Err(libc::EPROTO);
+    };
+    let register = Ask::Register {
+        token,
+        agent: Registration {
+            class: ManagementClass::SUBN_ADM.0,
+            version: SUBN_ADM_VERSION,
+            ..Registration::default()
+        },
+    };
+    let answer = Link::dial(&host.fabric).and_then(|other| other.ask(&register));
+    let Answer::Registered { agent } = answer.map_err(errno)? else {
+        return Err(libc::EPROTO);
+    };
+    let mut bytes = [0; MAD_LEN];
+    question.emit(&mut bytes).map_err(|_| libc::EINVAL)?;
+    let patience = Duration::from_millis(u64::from(to.timeout_ms));
+    link.send(&MadHead { agent, ..*to }.message(&bytes), patience)
+        .map_err(errno)?;
+    // what is given up is told by the fabric's process: it alone counts the time
+    let patience = patience * (to.retries + 2);
+    let message = link.receive(Some(patience)).map_err(errno)?;
+    let message = message.ok_or(libc::ETIMEDOUT)?;
+    let (head, bytes) = mad::parse(&message).map_err(|_| libc::EPROTO)?;
+    if head.status != 0 {
+        return Err(i32::try_from(head.status).unwrap_or(libc::EIO));
+    }
+    SaMad::parse_mad(bytes).map_err(|_| libc::EPROTO)
+}
