@@ -161,6 +161,10 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         way,
     };
     let eager = values.number("eager");
+    let unasked = match values.is_set("eager") && !values.is_set("eager_packets") {
+        true => eager,
+        false => values.number("eager_packets").max(eager),
+    };
     let is_mapped = values.text("same_host") == "mapped";
     let long = if !is_mapped {
         "as to other hosts".to_owned()
@@ -197,6 +201,10 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         one(&format!("same host, to {eager} bytes"), short),
         one("same host, longer", long),
         one(&format!("other hosts, to {eager} bytes"), fast),
+        one(
+            &format!("other hosts, to {unasked} bytes"),
+            "SEND where our adapter makes packets, else as longer ones".to_owned(),
+        ),
         one(
             "other hosts, longer",
             format!("{way}, in pieces of {piece} bytes"),

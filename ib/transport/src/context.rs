@@ -9,7 +9,7 @@ use ferriband_wire::{Operation, Qpn, Service, Suffix};
 pub struct Tuning {
     /// Data packets in flight, at the most (READ responses not counted). At least 1.
     pub max_inflight_packets: u32,
-    /// An acknowledgement is asked for at least every so many packets, and at each message's end.
+    /// An acknowledgement is asked for at least every so many packets, and at each message's end if somebody waits for it.
     pub ack_interval: u32,
     /// Largest datagram payload in bytes: the port's MTU (UD has no path MTU of its own).
     pub datagram_mtu: u32,

@@ -269,6 +269,16 @@ impl SendQueue {
         index as usize & (self.slots.len() - 1)
     }
 
+    /// Requests that it holds.
+    pub fn room(&self) -> u64 {
+        self.cap.max_send_wr.into()
+    }
+
+    /// True if the request at `index` has a completion even if it succeeds.
+    pub fn is_signaled(&self, index: u64) -> bool {
+        self.signal_all || self.get(index).flags.contains(SendFlags::SIGNALED)
+    }
+
     /// Position of the oldest unfinished request.
     pub fn done(&self) -> u64 {
         self.done
@@ -412,10 +422,9 @@ impl SendQueue {
     /// The next completion in order. An unsignaled success makes none; any failure does.
     pub fn poll(&mut self, qpn: Qpn) -> Option<Completion> {
         while self.head < self.done {
-            let slot = self.slot(self.head);
+            let (slot, signaled) = (self.slot(self.head), self.is_signaled(self.head));
             self.head += 1;
             let wqe = &self.slots[slot];
-            let signaled = self.signal_all || wqe.flags.contains(SendFlags::SIGNALED);
             if wqe.status == WcStatus::Success && !signaled {
                 continue;
             }

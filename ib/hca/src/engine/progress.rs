@@ -72,6 +72,8 @@ const TOKEN_ROCE: u64 = u64::MAX - 2;
 const TOKEN_TOOL: u64 = u64::MAX - 3;
 /// Looks in vain after which the thread leaves packets to the polling program again.
 const LINGER_LOOKS: u32 = 256;
+/// Each look that finds the program polling leaves this part of them.
+const LINGER_LESS: u32 = 4;
 /// Packets that lie for so long while the program polls are not polled for.
 const UNTAKEN_NS: u64 = 20_000;
 
@@ -639,8 +641,9 @@ fn restore_signals(mask: libc::sigset_t) {
 struct Seen {
     polls: u32,
     at: u64,
-    /// Its polls when the thread last looked for packets.
+    /// Its polls when the thread last looked for packets, and what had been taken from the sockets then.
     looked: u32,
+    taken: u64,
     /// Looks left at which the thread handles packets beside a polling program.
     linger: u32,
     /// The sockets of the RoCE wire are among what is waited for, and that of the InfiniBand port.
@@ -797,17 +800,22 @@ impl Engine {
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
-    /// found none for a while.
+    /// found none for a while. A program that takes them itself is left in peace: each look of the thread may cost it its core.
     fn look_for_packets(&self, seen: &mut Seen) {
         let Some(roce) = self.roce.get() else { return };
-        let polls = self.polls.load(Ordering::Relaxed);
+        let (polls, taken) = (self.polls.load(Ordering::Relaxed), roce.taken());
+        if seen.linger == 0 && taken != seen.taken {
+            // what came since the last look was taken, and not by the thread
+            seen.taken = taken;
+            return;
+        }
         if seen.linger == 0 || polls != seen.looked {
-            let taken = roce.taken();
-            seen.looked = polls;
             std::thread::sleep(std::time::Duration::from_nanos(UNTAKEN_NS));
-            if roce.taken() != taken {
-                // it takes them itself
-                seen.linger /= 2;
+            seen.looked = self.polls.load(Ordering::Relaxed);
+            if roce.taken() != taken || seen.looked != polls {
+                // it polls at this moment, and with each poll it takes them itself
+                seen.linger /= LINGER_LESS;
+                seen.taken = roce.taken();
                 return;
             }
         }
@@ -816,6 +824,7 @@ impl Engine {
         } else {
             seen.linger = seen.linger.saturating_sub(1);
         }
+        seen.taken = roce.taken();
     }
 
     /// Waits for packets, too, or leaves them to the program that polls.

@@ -25,6 +25,8 @@ const LEAST_RUN: u32 = 8;
 const MOST_AHEAD: u32 = 768;
 /// Packets that are made at once, at the most: a run of them.
 const MOST_MIDDLES: usize = 64;
+/// Of so many packets in a row one asks for an acknowledgement even if nobody waits for any of them.
+const QUIET_MESSAGES: u32 = 8;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -800,14 +802,16 @@ impl Requester {
             packets,
         } = admitted;
         let ends = self.cur_packet + psns == packets;
-        let ack_req = ends || data || probing || self.wants_ack(ctx, psn);
+        let again = self.ahead(psn) < self.ahead(self.next);
+        let may_wait = !again && packets == 1 && self.is_quiet(ctx);
+        let ack_req = ends && !may_wait || data || probing || self.wants_ack(ctx, psn);
         let part = emit::Part {
             request: self.cur,
             index: self.cur_packet,
             psns,
             psn,
             ack_req,
-            again: self.ahead(psn) < self.ahead(self.next),
+            again,
         };
         let len = match emit::request(ctx, env, &self.sq, part, buf) {
             Ok(len) => len,
@@ -846,6 +850,17 @@ impl Requester {
         Some(len)
     }
 
+    /// Nobody waits for the end of the current request, a message of one packet: it has no completion, and there is room for others. Its
+    /// acknowledgement, a packet that costs as much as the message, may come with that of a later one: of one in a few, so that where
+    /// messages come one by one the silence is never long enough for a question. IBA leaves it to the requester when to ask.
+    fn is_quiet(&self, ctx: &Context<'_>) -> bool {
+        self.since_ack_req + 1 < QUIET_MESSAGES
+            && self.silence_ns(ctx).is_some()
+            && self.sq.tail() - self.sq.done() <= self.sq.room() / 2
+            && !self.sq.is_signaled(self.cur)
+            && (self.unlimited || !self.sq.get(self.cur).consumes_receive())
+    }
+
     /// An acknowledgement is asked for often enough that the window never fills without one under way.
     fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
         let window = self.window.size().min(ctx.tuning.max_inflight_packets);
@@ -863,12 +878,18 @@ impl Requester {
     }
 
     fn start_silence_timer(&mut self, now: Instant, ctx: &Context<'_>) {
+        if let Some(silence) = self.silence_ns(ctx) {
+            self.timers.set(Timer::Silence, now.plus_ns(silence));
+        }
+    }
+
+    /// Silence after which the peer is asked; None if the ack time-out comes first.
+    fn silence_ns(&self, ctx: &Context<'_>) -> Option<u64> {
         let first = self.trip.silence_ns(ctx.tuning.silence_ns);
         let silence = first.saturating_mul(1 << self.questions.min(16));
         let floor = ctx.tuning.timeout_floor_ns;
-        if ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns.max(floor)) {
-            self.timers.set(Timer::Silence, now.plus_ns(silence));
-        }
+        let is_first = ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns.max(floor));
+        is_first.then_some(silence)
     }
 }
 

@@ -322,3 +322,66 @@ fn a_congestion_notification_narrows_the_window() {
     let after = pair.ends[0].qp.diagnosis().window;
     assert_eq!((after[0], after[1]), (before[0] / 2, before[1]));
 }
+
+/// Posts a WRITE of 8 bytes without a completion.
+fn post_quietly(pair: &mut Pair, wr_id: u64) {
+    pair.ends[0].post_with(wr_id, SendOpcode::RdmaWrite, 8, |wr| {
+        wr.flags = SendFlags::empty();
+    });
+}
+
+/// The same, and delivers what that sends. How many acknowledgements came.
+fn write_quietly(pair: &mut Pair, wr_id: u64) -> usize {
+    post_quietly(pair, wr_id);
+    let mut acks = 0;
+    pair.exchange(&mut |from, _| {
+        acks += from;
+        1
+    });
+    acks
+}
+
+#[test]
+fn messages_that_nobody_waits_for_are_acknowledged_now_and_then() {
+    let mut pair = Pair::new(asking());
+    let acks: usize = (0..24).map(|wr_id| write_quietly(&mut pair, wr_id)).sum();
+    assert_eq!((pair.ends[1].memory.writes.len(), acks), (24, 3));
+    // the last of them was acknowledged: there is nothing to ask
+    pair.run();
+    assert_eq!(pair.ends[0].qp.counters().questions, 0);
+    // a completion that is waited for comes at once, and says the same of those before
+    assert_eq!(write_quietly(&mut pair, 24), 0);
+    pair.ends[0].post(25, SendOpcode::RdmaWrite, 8);
+    pair.exchange(&mut |_, _| 1);
+    assert_eq!(pair.ends[0].statuses(), [(25, OK)]);
+    // at the end of the traffic a question finds out that all has come
+    assert_eq!(write_quietly(&mut pair, 26), 0);
+    let begun = pair.now;
+    pair.run();
+    let counters = pair.ends[0].qp.counters();
+    assert_eq!((counters.questions, counters.timeouts), (1, 0));
+    assert!(pair.now.0 - begun.0 < 1_000_000, "no ack time-out");
+}
+
+#[test]
+fn a_message_that_nobody_waits_for_is_sent_again_if_it_is_lost() {
+    let mut pair = Pair::new(asking());
+    post_quietly(&mut pair, 1);
+    let mut sent = 0;
+    pair.settle(&mut |from, _| {
+        sent += 1 - from;
+        usize::from(from == 1 || sent > 1)
+    });
+    assert_eq!(pair.ends[1].memory.writes.len(), 1);
+    assert_eq!(pair.ends[0].qp.counters().timeouts, 0);
+}
+
+#[test]
+fn a_queue_that_is_half_full_asks_for_each_acknowledgement() {
+    let mut pair = Pair::new(Setup {
+        max_send_wr: 2,
+        ..asking()
+    });
+    assert_eq!(write_quietly(&mut pair, 1), 0);
+    assert_eq!(write_quietly(&mut pair, 2), 1);
+}

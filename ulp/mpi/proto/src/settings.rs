@@ -155,6 +155,13 @@ pub const TABLE: &[Setting] = &[
         help: "Longest message that is sent unasked; a longer one is asked for (rendezvous).",
     },
     Setting {
+        name: "eager_packets",
+        about: "protocols",
+        kind: Kind::Bytes(0..=LONGEST_BY_PACKETS),
+        default: "65536",
+        help: "The same by our adapter's packets (where bundle is not 0): there a handshake costs more than two copies. Unless it is set, it is what eager is set to.",
+    },
+    Setting {
         name: "rndv",
         about: "protocols",
         kind: Kind::OneOf(&["auto", "get", "put"]),
@@ -290,6 +297,9 @@ pub const TABLE: &[Setting] = &[
 
 /// The longest message that fits into a record of the default block.
 const LONGEST_EAGER: u64 = Shape::DEFAULT.longest() as u64;
+
+/// The longest message that is sent unasked by packets.
+pub const LONGEST_BY_PACKETS: u64 = 64 << 10;
 
 /// Where a value comes from. A later one wins over an earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

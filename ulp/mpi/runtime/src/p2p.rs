@@ -85,6 +85,7 @@ impl Runtime {
         if self.peers[to.peer as usize].lost {
             return Err(lost(format!("rank {} of the world has died", to.peer)));
         }
+        let is_eager = is_eager || self.goes_unasked(to.peer, source.len());
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,

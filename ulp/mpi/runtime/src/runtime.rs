@@ -102,6 +102,8 @@ pub struct Runtime {
 pub struct Settings {
     /// Longest message that is sent unasked, in bytes.
     pub eager: usize,
+    /// The same by packets of our adapter.
+    pub eager_packets: usize,
     /// Rounds without news before the core is given away.
     pub spins: u32,
     /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.

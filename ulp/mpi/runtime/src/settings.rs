@@ -21,6 +21,8 @@ pub struct Chosen {
     pub reads_peers: bool,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
+    /// `eager_packets`: the same by packets of our adapter.
+    pub eager_packets: usize,
     /// `rndv`: who moves long messages by verbs.
     pub rendezvous: Rendezvous,
     /// `bundle`: short messages that go by packets at once before others wait to go together; 0: all do.
@@ -127,6 +129,14 @@ impl Chosen {
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             reads_peers: values.flag("reads_peers"),
             eager: size("eager"),
+            // Who has set the one alone means it everywhere.
+            eager_packets: size(
+                if values.is_set("eager") && !values.is_set("eager_packets") {
+                    "eager"
+                } else {
+                    "eager_packets"
+                },
+            ),
             rendezvous: match values.text("rndv") {
                 "get" => Rendezvous::Get,
                 "put" => Rendezvous::Put,
@@ -197,6 +207,7 @@ mod tests {
         assert!(!nothing.verbs_everywhere && nothing.reads_peers);
         assert_eq!((nothing.rendezvous, nothing.bundle), (Rendezvous::Auto, 4));
         assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
+        assert_eq!(nothing.eager_packets, 64 << 10);
         assert_eq!(nothing.fast.plan, Plan::DEFAULT);
         assert!(nothing.acks && !nothing.fast.grows);
         assert_eq!(nothing.device, None);
@@ -208,7 +219,9 @@ mod tests {
         assert!(set("same_host", "verbs").verbs_everywhere);
         assert_eq!(set("rndv", "put").rendezvous, Rendezvous::Put);
         assert_eq!(set("rndv", "get").rendezvous, Rendezvous::Get);
-        assert_eq!(set("eager", "4K").eager, 4096);
+        let short = set("eager", "4K");
+        assert_eq!((short.eager, short.eager_packets), (4096, 4096));
+        assert_eq!(set("eager_packets", "16K").eager_packets, 16384);
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);
         let growing = set("block", "auto").fast;
         assert!(growing.grows && growing.plan.size() == 8192 && growing.budget() == 64 * 32768);

@@ -6,7 +6,7 @@
 
 use super::link::What;
 use super::stats::Why;
-use super::{Id, Net, Ready};
+use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
@@ -62,6 +62,18 @@ fn item(message: &Queued) -> Option<usize> {
 }
 
 impl Runtime {
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked: by packets of our adapter, once it is known what the
+    /// peer's receive buffers hold.
+    pub fn goes_unasked(&self, peer: u32, length: usize) -> bool {
+        let Some(net) = &self.net else {
+            return false;
+        };
+        let link = net.links[peer as usize].as_deref();
+        length <= self.settings.eager_packets
+            && link.is_some_and(|link| link.bundle != 0)
+            && ENVELOPE + length <= net.longest_send(peer)
+    }
+
     /// Whether a message to `peer` waits, so that it goes with others.
     #[inline]
     pub(super) fn waits_for_others(&self, peer: u32) -> bool {
@@ -92,7 +104,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let limit = net.link(peer).bundle.min(net.card.receive) as usize;
+        let limit = net.longest_send(peer).min(BUNDLE as usize);
         let mut first = self.peers[peer as usize].fifo.iter().take(2);
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);

@@ -34,6 +34,7 @@ use ferriband_ibv::{
 };
 use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use link::{Link, What};
 use long::Transfer;
 use memory::{Buffers, Reach, Reachable};
@@ -44,9 +45,10 @@ use std::time::Instant;
 
 /// Bytes of a receive buffer: the longest message that comes unasked, and its envelope.
 const RECEIVE: u32 = 8192;
-/// The same where our own adapter makes packets: short messages go together there, so that they cost one run of packets. 56 packets of 1,024 bytes are what the kernel
-/// takes at once.
-const LONG_RECEIVE: u32 = 56 << 10;
+/// The same where our own adapter makes packets: longer messages come unasked there, and short ones together.
+const LONG_RECEIVE: u32 = LONGEST_BY_PACKETS as u32 + 64;
+/// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are what the kernel takes at once.
+const BUNDLE: u32 = 56 << 10;
 /// Receives that are posted at first.
 const RECEIVES: u32 = 64;
 /// The most that are posted, once they have run short.
@@ -275,7 +277,7 @@ impl Net {
         source: Source,
     ) -> Outcome<bool> {
         let length = ENVELOPE + body.len() + source.len();
-        if length > RECEIVE as usize {
+        if length > self.longest_send(peer) {
             return Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a message is longer than a receive buffer",
@@ -308,6 +310,15 @@ impl Net {
         };
         self.stats.sends += u64::from(sent);
         Ok(sent)
+    }
+
+    /// Bytes of the longest SEND to `peer`: what its receive buffers and our staging buffers hold.
+    #[inline]
+    fn longest_send(&self, peer: u32) -> usize {
+        match self.links[peer as usize].as_deref() {
+            Some(link) if link.bundle != 0 => link.bundle.min(self.card.receive) as usize,
+            _ => RECEIVE as usize,
+        }
     }
 
     /// A staging buffer for a record: one of its own, or one that SENDs do not need.
