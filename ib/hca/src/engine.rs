@@ -9,6 +9,7 @@ mod ask;
 mod connect;
 mod lives;
 mod progress;
+mod yielding;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use ferriband_transport::direct::layout::{
 };
 use ferriband_transport::direct::{Advance, Consumer, Handled, Response, Sender, Words};
 
-use super::Engine;
+use super::{Engine, yielding};
 use crate::cq::Catch;
 use crate::error::Error;
 use crate::lock;
@@ -32,9 +32,7 @@ const COLLECT_BUDGET: usize = 64;
 const TAKE_OVER_AFTER: u32 = 32;
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
-/// A yield shorter than this found nobody else who wanted the core.
-const ALONE_NS: u64 = 400;
-/// Polls before the next yield then: about half a microsecond.
+/// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
@@ -124,9 +122,7 @@ impl Engine {
     /// core of its own pays for few system calls.
     #[cold]
     fn give_way(&self) {
-        let begun = Self::now().0;
-        std::thread::yield_now();
-        let alone = Self::now().0 - begun < ALONE_NS;
+        let alone = !yielding::yield_core();
         let limit = self.spin_limit.load(Ordering::Relaxed);
         self.empty_polls.store(limit, Ordering::Relaxed);
         let spins = if alone { ALONE_POLLS } else { 0 };
