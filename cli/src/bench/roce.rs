@@ -30,11 +30,11 @@ pub struct WireFloors {
 }
 
 /// Steps of [`floors`].
-pub const STEPS: u64 = udp::STEPS + 1;
+pub const STEPS: u64 = udp::STEPS_AT_LENGTH + 1;
 
 /// What plain UDP does, and WRITEs without loss, measured once.
 pub fn floors(hosts: &TwoHosts, progress: &Progress) -> Result<WireFloors, Failure> {
-    let udp = udp::measure(hosts, 1, progress)?;
+    let udp = udp::measure_at_length(hosts, progress)?;
     progress.step("WRITE 1 MiB without loss");
     Ok(WireFloors {
         udp,

@@ -160,8 +160,34 @@ const ENTRIES: [Entry; 9] = [
     ),
 ];
 
-/// Steps of one round of [`measure`].
-pub const STEPS: u64 = ENTRIES.len() as u64;
+/// How much of a floor is measured.
+#[derive(Clone, Copy)]
+struct Length {
+    /// Round trips while both sides poll.
+    polled: u32,
+    /// The same while both sides sleep.
+    asleep: u32,
+    stream: Duration,
+}
+
+const SHORT: Length = Length {
+    polled: 20_000,
+    asleep: 3_000,
+    stream: Duration::from_millis(150),
+};
+
+/// About as long as a program of perftest takes that is compared with it.
+const LONG: Length = Length {
+    polled: 100_000,
+    asleep: 15_000,
+    stream: Duration::from_millis(800),
+};
+
+/// The floors of [`measure_at_length`], by their places among [`ENTRIES`].
+const AT_LENGTH: [usize; 3] = [0, 6, 7];
+
+/// Steps of [`measure_at_length`].
+pub const STEPS_AT_LENGTH: u64 = AT_LENGTH.len() as u64;
 
 /// How many steps [`measure`] reports.
 pub fn steps(rounds: usize) -> u64 {
@@ -176,19 +202,45 @@ pub fn measure(hosts: &TwoHosts, rounds: usize, progress: &Progress) -> Result<U
     for round in 0..rounds {
         for ((name, what, ..), samples) in ENTRIES.iter().zip(&mut samples) {
             progress.step(&format!("floor {}/{rounds}: {name}", round + 1));
-            match *what {
-                What::PingPong { polls: true, .. } if cores < 2 => {}
-                What::PingPong {
-                    segment,
-                    count,
-                    polls,
-                } => samples.extend(ping_pong_ns(hosts, segment, count, polls)?),
-                What::Stream { segment, gso } => {
-                    samples.extend(stream_rate(hosts, segment, gso)?);
-                }
-            }
+            samples.extend(sample(hosts, *what, cores, SHORT)?);
         }
     }
+    Ok(gather(rounds, samples))
+}
+
+/// Measures once, as long as a program takes that is compared with them, the floors of small messages and of streams. Where neighbours
+/// take a machine's caches and cores for fractions of a second, a short look and a long run see different machines.
+pub fn measure_at_length(hosts: &TwoHosts, progress: &Progress) -> Result<UdpFloors, Failure> {
+    let cores = Affinity::save()?.processors().len();
+    let mut samples = vec![Vec::new(); ENTRIES.len()];
+    for index in AT_LENGTH {
+        let (name, what, ..) = ENTRIES[index];
+        progress.step(&format!("floor: {name}"));
+        samples[index].extend(sample(hosts, what, cores, LONG)?);
+    }
+    Ok(gather(1, samples))
+}
+
+/// Measures one floor. None if it cannot be measured here.
+fn sample(
+    hosts: &TwoHosts,
+    what: What,
+    cores: usize,
+    length: Length,
+) -> Result<Option<f64>, Failure> {
+    match what {
+        What::PingPong { polls: true, .. } if cores < 2 => Ok(None),
+        What::PingPong {
+            segment,
+            count,
+            polls,
+        } => ping_pong_ns(hosts, segment, count, polls, length),
+        What::Stream { segment, gso } => stream_rate(hosts, segment, gso, length.stream),
+    }
+}
+
+/// The medians, each in its field.
+fn gather(rounds: usize, samples: Vec<Vec<f64>>) -> UdpFloors {
     let mut floors = UdpFloors {
         rounds,
         ..UdpFloors::default()
@@ -202,7 +254,7 @@ pub fn measure(hosts: &TwoHosts, rounds: usize, progress: &Progress) -> Result<U
             _ => value,
         };
     }
-    Ok(floors)
+    floors
 }
 
 /// The table that people read.
@@ -281,9 +333,10 @@ fn ping_pong_ns(
     segment_bytes: usize,
     count: usize,
     polls: bool,
+    length: Length,
 ) -> Result<Option<f64>, Failure> {
     const WARM_UP: u32 = 200;
-    let rounds: u32 = if polls { 20_000 } else { 3_000 };
+    let rounds = if polls { length.polled } else { length.asleep };
     let (here, there) = sockets(hosts)?;
     if count > 1 {
         segment(&here, segment_bytes)?;
@@ -354,8 +407,12 @@ fn take(socket: &UdpSocket, buffer: &mut [u8], length: usize, polls: bool) -> bo
 }
 
 /// Bytes per second that arrive while the other side sends as fast as it can.
-fn stream_rate(hosts: &TwoHosts, segment_bytes: usize, gso: bool) -> Result<Option<f64>, Failure> {
-    const LENGTH: Duration = Duration::from_millis(150);
+fn stream_rate(
+    hosts: &TwoHosts,
+    segment_bytes: usize,
+    gso: bool,
+    duration: Duration,
+) -> Result<Option<f64>, Failure> {
     let (here, there) = sockets(hosts)?;
     if gso {
         segment(&here, segment_bytes)?;
@@ -390,7 +447,7 @@ fn stream_rate(hosts: &TwoHosts, segment_bytes: usize, gso: bool) -> Result<Opti
             });
             let begun = Instant::now();
             let mut bytes = 0;
-            while begun.elapsed() < LENGTH {
+            while begun.elapsed() < duration {
                 match receive(&here) {
                     0 => break,
                     got => bytes += got,

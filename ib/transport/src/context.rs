@@ -31,7 +31,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Tuning {
             max_inflight_packets: 1024,
-            ack_interval: 32,
+            ack_interval: 128,
             datagram_mtu: 4096,
             silence_ns: 200_000,
             timeout_floor_ns: 0,
