@@ -6,9 +6,11 @@ use crate::demo::programs::{Figure, Report};
 use crate::demo::runner::{Output, Place, Words, free_port, run_pair_at, run_single};
 use crate::failure::Failure;
 use crate::floor::Affinity;
+use crate::launch;
 use crate::verbs::many::Memory;
 use serde::de::DeserializeOwned;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process;
@@ -96,6 +98,7 @@ impl Run {
 
     /// Runs both sides and returns the client's output.
     fn run(&self, place: Place<'_>) -> Result<Output, Failure> {
+        self.check_installed()?;
         let port = free_port(0)?;
         let words = |side: usize| {
             let mut words = self.prefix[side].clone();
@@ -111,6 +114,20 @@ impl Run {
             fine(output)?;
         }
         Ok(client)
+    }
+
+    fn check_installed(&self) -> Result<(), Failure> {
+        let first = self.prefix.iter().filter_map(|words| words.first());
+        let missing = first
+            .map(String::as_str)
+            .chain([self.program])
+            .find(|name| launch::resolve(OsStr::new(name)).is_none());
+        match missing {
+            None => Ok(()),
+            Some(name) => Err(Failure::new(format!("not installed: {name}")).remedy(
+                "install it by package name: apt-get install perftest strace util-linux    (make bench does that)",
+            )),
+        }
     }
 
     fn figure(&self, report: Report) -> Result<f64, Failure> {
