@@ -1,5 +1,7 @@
 //! C programs, compiled by our mpicc, as ranks under `ferriband mpirun`: they check themselves what they receive.
 
+#[path = "mpi/failures.rs"]
+mod failures;
 #[path = "mpi/launch.rs"]
 mod launch;
 mod libraries;
@@ -340,29 +342,43 @@ fn the_fast_path_holds_in_all_designs() {
     run_fast(&program, "grow", &["FERRIBAND_MPI_BLOCK=auto"]);
 }
 
-#[test]
-fn ranks_of_two_hosts_meet_by_roce() {
+/// Whether two hosts can be made here.
+fn has_network_namespaces() -> bool {
     let may = Command::new("unshare")
         .args(["--user", "--map-current-user", "--keep-caps", "--net"])
         .args(["ip", "link", "add", "one", "type", "veth"])
         .output();
-    if !may.is_ok_and(|may| may.status.success()) {
+    let may = may.is_ok_and(|may| may.status.success());
+    if !may {
         eprintln!("left out: no network namespaces here");
-        return;
     }
-    let programs = ["ring", "schedules", "modes", "sessions"].map(Program::new);
-    let output = Command::new("unshare")
+    may
+}
+
+/// Runs programs with 2 and with 4 ranks on two hosts.
+fn two_hosts(programs: &[Program], environment: &[(&str, &str)]) -> Output {
+    Command::new("unshare")
         .args(["--user", "--map-current-user", "--keep-caps", "--net", "sh"])
         .arg(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/tests/mpi_two_hosts.sh"
         ))
         .arg(FERRIBAND)
-        .args(programs.each_ref().map(|program| &program.0))
+        .args(programs.iter().map(|program| &program.0))
         .env("FERRIBAND_LIB_DIR", library_dir())
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
-        .expect("unshare runs");
+        .expect("unshare runs")
+}
+
+#[test]
+fn ranks_of_two_hosts_meet_by_roce() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let programs = ["ring", "schedules", "modes", "sessions"].map(Program::new);
+    let output = two_hosts(&programs, &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         said,
@@ -427,20 +443,6 @@ fn the_others_go_on_without_a_rank_that_dies_where_all_have_chosen_so() {
         );
         survives.leaves_nobody();
     }
-}
-
-#[test]
-fn without_memory_a_receive_says_so_and_work_goes_on() {
-    let faults = Program::new("faults");
-    let output = faults.run(2, &[], &["exhausted"]);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "faults: 2 ranks: ok\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success());
-    faults.leaves_nobody();
 }
 
 #[test]

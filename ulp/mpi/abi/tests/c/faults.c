@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 	if (size > 1) {
 		truncated(100);
 		truncated(LONG);
-		if (argc > 1)
+		if (argc > 1 || getenv("EXHAUSTED"))
 			exhausted();
 	}
 	return end("faults");

@@ -3,8 +3,8 @@
 use super::link::{Link, What};
 use super::{Id, Net, failed};
 use crate::constants::{
-    MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED, MPI_ERRORS_ABORT,
-    MPI_ERRORS_ARE_FATAL, MPI_THREAD_MULTIPLE,
+    MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
+    MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_THREAD_MULTIPLE,
 };
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
@@ -15,6 +15,15 @@ use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
+
+/// A receive buffer with what has come into it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    from: u32,
+    index: u32,
+    /// Bytes, no more than a buffer has.
+    length: u32,
+}
 
 /// Completions that are taken at once.
 const BATCH: usize = 16;
@@ -29,6 +38,12 @@ impl Runtime {
             return Ok(false);
         }
         net.look_anew();
+        if !net.parked.is_empty() {
+            self.take_parked()?;
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
         let mut batch = [Wc::default(); BATCH];
         let count = net
             .cq
@@ -74,13 +89,7 @@ impl Runtime {
 
     fn completed(&mut self, wc: &Wc) -> Outcome {
         match Id::of(wc.id()) {
-            Some(Id::Receive(index)) => {
-                let outcome = self.arrived(index, wc);
-                if let Some(net) = &mut self.net {
-                    net.spent.push(index);
-                }
-                outcome
-            }
+            Some(Id::Receive(index)) => self.arrived(index, wc),
             Some(Id::Datagram(index)) if wc.is_ok() => self.take_datagram(index, wc.byte_len()),
             Some(Id::Datagram(index)) => match &self.net {
                 Some(net) => net.listen(index),
@@ -100,21 +109,65 @@ impl Runtime {
         }
     }
 
-    /// A message has come into receive buffer `index`.
+    /// Something has come into receive buffer `index`.
     fn arrived(&mut self, index: u32, wc: &Wc) -> Outcome {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let Some(from) = net.rank_of(wc.qp_number().0) else {
+        let length = wc.byte_len();
+        let from = net.rank_of(wc.qp_number().0);
+        let Some(from) = from.filter(|_| wc.is_ok() && length <= net.card.receive) else {
+            net.spent.push(index);
+            return match from {
+                Some(from) if wc.is_ok() => Err(self.broken(from)),
+                Some(from) => self.lost(from, wc),
+                None => Ok(()),
+            };
+        };
+        let buffer = Arrived {
+            from,
+            index,
+            length,
+        };
+        if !net.parked.is_empty() {
+            // Those before it come first.
+            net.parked.push_back(buffer);
+            return Ok(());
+        }
+        self.take_buffer(buffer, false)
+    }
+
+    /// Takes what lies in a receive buffer. Without memory for it, it stays where it is, and is looked at again in the next round.
+    fn take_buffer(&mut self, buffer: Arrived, again: bool) -> Outcome {
+        let outcome = self.take_message(buffer, again);
+        if let Some(net) = &mut self.net {
+            match &outcome {
+                Err(error) if error.class == MPI_ERR_NO_MEM => net.parked.push_front(buffer),
+                _ => net.spent.push(buffer.index),
+            }
+        }
+        outcome
+    }
+
+    /// Those for which there was no memory, in the order in which they came.
+    #[cold]
+    fn take_parked(&mut self) -> Outcome {
+        while let Some(buffer) = self.net.as_mut().and_then(|net| net.parked.pop_front()) {
+            self.take_buffer(buffer, true)?;
+        }
+        Ok(())
+    }
+
+    /// A message has come into a receive buffer; `again` if a part of it may have been taken already.
+    fn take_message(&mut self, buffer: Arrived, again: bool) -> Outcome {
+        let Arrived {
+            from,
+            index,
+            length,
+        } = buffer;
+        let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if !wc.is_ok() {
-            return self.lost(from, wc);
-        }
-        let length = wc.byte_len();
-        if length > net.card.receive {
-            return Err(self.broken(from));
-        }
         let Some(body) = length.checked_sub(ENVELOPE as u32) else {
             return Err(self.broken(from));
         };
@@ -131,7 +184,7 @@ impl Runtime {
         net.credit(from, envelope.credit);
         net.acknowledge(from, envelope.ack, self.peers[from as usize].sent);
         if envelope.kind == Kind::Bundle {
-            return self.take_bundle(from, body);
+            return self.take_bundle(from, body, again);
         }
         self.take_in_turn(from, &envelope, body)
     }
@@ -155,7 +208,12 @@ impl Runtime {
                 net.owe(from);
             }
         }
-        self.take(from, envelope, body)
+        let outcome = self.take(from, envelope, body);
+        if outcome.is_err() && envelope.kind.is_numbered() {
+            // Without memory it is met again when there is some.
+            self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+        }
+        outcome
     }
 
     /// A request to `peer` has completed.

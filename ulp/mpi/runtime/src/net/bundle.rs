@@ -218,8 +218,8 @@ impl Runtime {
         self.has_gone(peer, message.request, seq);
     }
 
-    /// A bundle has come.
-    pub(super) fn take_bundle(&mut self, from: u32, bytes: Source) -> Outcome {
+    /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.
+    pub(super) fn take_bundle(&mut self, from: u32, bytes: Source, again: bool) -> Outcome {
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < ITEM + ENVELOPE {
@@ -240,6 +240,10 @@ impl Runtime {
             };
             let body = rest.part(ENVELOPE, length - ENVELOPE);
             rest = rest.part(length, rest.len() - length);
+            let received = self.peers[from as usize].received;
+            if again && received.wrapping_sub(envelope.seq) < 1 << 31 {
+                continue;
+            }
             self.take_in_turn(from, &envelope, body)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use ferriband_ibv::{
     QpCaps, QpInit, QpType, RecvWr, Srq, Verbs,
 };
 use ferriband_mpi_proto::connect::{Card, DATAGRAM};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -130,6 +130,7 @@ impl Net {
             receives,
             received: 0,
             spent: Vec::new(),
+            parked: VecDeque::new(),
             stages,
             free: (RECORD_STAGES..STAGES).rev().collect(),
             free_for_records: (0..RECORD_STAGES).rev().collect(),

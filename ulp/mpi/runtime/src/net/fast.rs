@@ -405,7 +405,11 @@ impl Runtime {
             net.credit(from, envelope.credit);
             net.acknowledge(from, envelope.ack, sent);
             let owes_ack = self.owes(from, record.length);
-            self.take(from, &envelope, body)?;
+            if let Err(error) = self.take(from, &envelope, body) {
+                // The record stays: without memory it is met again when there is some.
+                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+                return Err(error);
+            }
             did = true;
             let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
                 break;

@@ -27,6 +27,7 @@ use crate::host::Source;
 use crate::runtime::Polling;
 use crate::runtime::Runtime;
 use crate::trace;
+use arrive::Arrived;
 use fast::PostInlet;
 use ferriband_ibv::{
     CompChannel, Context, Cq, DeviceLimits, Element, ErrorKind, Mtu, Pd, Qp, SendFlags, SendWr,
@@ -39,7 +40,7 @@ use link::{Link, What};
 use long::Transfer;
 use memory::{Buffers, Reach, Reachable};
 use stats::{Stats, Why};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -86,6 +87,9 @@ pub struct Net {
     received: u32,
     /// Those to be posted again.
     spent: Vec<u32>,
+    /// Those with messages for which there was no memory, in the order in which they came. While there are some, no other message is taken, and peers find no
+    /// receive after a while.
+    parked: VecDeque<Arrived>,
     stages: Buffers,
     /// Those that nothing is in.
     free: Vec<u32>,

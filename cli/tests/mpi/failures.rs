@@ -1,0 +1,106 @@
+//! What fails on a host: memory, /dev/shm, ranks; and how soon all are gone.
+
+use super::{FERRIBAND, Program, has_network_namespaces, library_dir, two_hosts};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+#[test]
+fn without_memory_a_receive_says_so_and_work_goes_on() {
+    let faults = Program::new("faults");
+    for way in [&[][..], &["--same-host", "verbs"]] {
+        let output = faults.run(2, way, &["exhausted"]);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "faults: 2 ranks: ok\n",
+            "{way:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(output.status.success());
+        faults.leaves_nobody();
+    }
+}
+
+#[test]
+fn without_memory_a_receive_from_another_host_says_so_and_work_goes_on() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let output = two_hosts(&[Program::new("faults")], &[("EXHAUSTED", "1")]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "faults: 2 ranks: ok\nfaults: 4 ranks: ok\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_full_dev_shm_is_no_matter() {
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--user", "--map-root-user", "--mount"])
+            .stdin(Stdio::null());
+        unshare
+    };
+    let may = unshare()
+        .args(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"])
+        .output();
+    if !may.is_ok_and(|may| may.status.success()) {
+        eprintln!("left out: no mount namespaces here");
+        return;
+    }
+    let ring = Program::new("ring");
+    let output = unshare()
+        .arg("sh")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/mpi_full_shm.sh"
+        ))
+        .arg(FERRIBAND)
+        .arg(&ring.0)
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .output()
+        .expect("unshare runs");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ring: 4 ranks: ok\nring: 4 ranks: ok\nfull\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success());
+}
+
+/// Nanoseconds since the machine started.
+fn now_ns() -> u64 {
+    // SAFETY: a structure of numbers.
+    let mut now: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a structure of the right kind, which lives.
+    assert_eq!(
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) },
+        0
+    );
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[test]
+fn when_a_rank_is_killed_all_are_gone_within_a_second() {
+    let fails = Program::new("fails");
+    for way in [&[][..], &["--same-host", "verbs"]] {
+        // A busy machine may take longer, now and then.
+        let soonest = (0..5).map(|_| {
+            let output = fails.run(4, way, &["kill"]);
+            fails.leaves_nobody();
+            let gone = now_ns();
+            let said = String::from_utf8_lossy(&output.stdout);
+            let killed: u64 = said.trim().parse().expect("when it was killed");
+            Duration::from_nanos(gone - killed)
+        });
+        let tries: Vec<Duration> = soonest.collect();
+        assert!(
+            tries.iter().min() < Some(&Duration::from_secs(1)),
+            "{way:?}: {tries:?}"
+        );
+    }
+}
