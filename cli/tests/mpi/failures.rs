@@ -77,10 +77,8 @@ fn now_ns() -> u64 {
     // SAFETY: a structure of numbers.
     let mut now: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a structure of the right kind, which lives.
-    assert_eq!(
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) },
-        0
-    );
+    let outcome = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    assert_eq!(outcome, 0);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
