@@ -19,6 +19,9 @@ BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev
 BENCH_MPI ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
+# Arguments of `make soak-fabric` and `make bench-bring-up`, see the scripts.
+SOAK_FABRIC ?=
+BRING_UP ?= fat-tree:36x18x18 fat-tree:24
 # Arguments of `make stress`, see scripts/stress.
 STRESS ?=
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
@@ -36,7 +39,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak stress bench bench-fabric bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -91,6 +94,10 @@ test-mpi-huge: build ## a message of 2 GiB and a byte on one host, by verbs, and
 soak: build ## run many more seeds of the simulator, others each day (five to ten minutes)
 	$(FERRIBAND) sim --seeds $(SOAK_SEEDS) --first $(SOAK_FIRST)
 
+soak-fabric: build ## run programs on a live fabric of 64 hosts while links flap, a switch dies and the master manager is killed (SOAK_FABRIC='-s 600')
+	$(need) perftest rdmacm-utils ibverbs-utils opensm
+	@FERRIBAND=$(FERRIBAND) scripts/soak-fabric $(SOAK_FABRIC)
+
 stress: build ## run each pair of programs fifty times, idle and on a busy machine (a night; less with STRESS='-n 5 -p hosts -o rping')
 	$(need) $(DEMO_PACKAGES)
 	@FERRIBAND=$(FERRIBAND) scripts/stress $(STRESS)
@@ -104,6 +111,10 @@ bench-fabric: ## time the fabric's simulator: 648 hosts at load 0.5 and 10,368 a
 	$(CARGO) build --release --package ferriband-fabric --example speed
 	$(TARGET)/release/examples/speed fat:36:18:18 0.5 2000
 	$(TARGET)/release/examples/speed fat:144:72:72 0.3 100
+
+bench-bring-up: build ## time how long a subnet takes to come up: our manager and OpenSM, over our live fabric and over ibsim (BRING_UP='-e updn torus:8x8:4')
+	$(need) opensm ibsim-utils
+	@FERRIBAND=$(FERRIBAND) scripts/bring-up $(BRING_UP)
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)

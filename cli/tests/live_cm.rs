@@ -180,3 +180,71 @@ fn mpi_runs_over_the_fabric() {
     );
     let _ = std::fs::remove_file(program);
 }
+
+#[test]
+fn datagrams_to_a_group_reach_its_members_alone() {
+    if !is_there("mckey", "rdmacm-utils") || !is_there("saquery", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("torus:3x3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = hosts(&fabric);
+    let on = |host: usize, words: &[&str]| {
+        let name = format!("{}/{}", fabric.name, hosts[host].0);
+        ferriband(&["run", "--host", &name, "--"])
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ferriband runs")
+    };
+    let groups = |words: &[&str], what: &str| {
+        let mut all = vec!["saquery"];
+        all.extend(words);
+        fabric.run(&hosts[1].0, &all).matches(what).count()
+    };
+    assert_eq!(groups(&["MCMR"], "MCMember Record dump"), 0);
+    // two hosts hear, one of them with two programs, and one that has not joined does not
+    let hears = ["mckey", "-m", "224.9.9.9", "-C", "20"];
+    let members: Vec<_> = [4, 8, 8].map(|host| on(host, &hears)).into();
+    eventually("the manager knows both hosts", || {
+        groups(&["--smkey", "1", "MCMR"], "PortGid.................fe80::") == 2
+    });
+    assert_eq!(groups(&["-g"], "Mlid....................0xC000"), 1);
+    // memberships and trees live through a sweep, and through a cable that is cut
+    let switch = "T1_1";
+    let sweeps = fabric.status()["sweeps"].as_u64();
+    fabric.say(&["link", switch, "1", "down"]);
+    eventually("it was seen", || {
+        fabric.status()["sweeps"].as_u64() > sweeps
+    });
+    eventually("all hear what is sent", || {
+        let sent = on(0, &["mckey", "-m", "224.9.9.9", "-s", "-C", "20"]);
+        let sent = sent.wait_with_output().expect("our child");
+        assert!(sent.status.success(), "{sent:?}");
+        !fabric.status()["attached"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|who| who["host"] != hosts[0].0.as_str()))
+    });
+    for member in members {
+        let heard = member.wait_with_output().expect("our child");
+        assert!(heard.status.success(), "{heard:?}");
+        assert!(
+            text(&heard.stdout).contains("receiving data transfers"),
+            "{heard:?}"
+        );
+    }
+    // who has ended is a member no more, whether it said so or not
+    eventually("the group is gone", || {
+        groups(&["MCMR"], "MCMember Record dump") == 0
+    });
+    let mut killed = on(2, &hears);
+    eventually("it has joined", || {
+        groups(&["MCMR"], "MCMember Record dump") == 1
+    });
+    let _ = killed.kill();
+    let _ = killed.wait();
+    eventually("the group is gone", || {
+        groups(&["MCMR"], "MCMember Record dump") == 0
+    });
+}

@@ -45,6 +45,35 @@ pub enum FabricCommand {
     Power(PowerArgs),
     /// Let the fabric's own manager look at everything anew
     Sweep(NamedArgs),
+    /// Bring a subnet up once from an adapter's port, by libibumad: of a live fabric's host, of this machine, or of ibsim
+    #[command(
+        after_help = "Example:\n  ferriband fabric up torus:4x4:2 --manager none --background\n  ferriband run --host H0_0_0 -- ferriband fabric manage\n\n\
+        Exit status: 0 the subnet is up, 1 it is not, 2 wrong usage."
+    )]
+    Manage(ManageArgs),
+}
+
+/// What `fabric manage` manages.
+#[derive(Args, Clone)]
+pub struct ManageArgs {
+    /// The adapter [default: the first one].
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Its port.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub port: u8,
+    /// The routing engine; `fabric engines` lists them.
+    #[arg(long, default_value = "minhop")]
+    pub engine: String,
+    /// LIDs of a host's port: 2 to the power of this.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
+    pub lmc: u8,
+    /// Requests that may be outstanding.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: u32,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// What `fabric make` writes.

@@ -5,6 +5,7 @@
 
 mod bring_up;
 pub mod live;
+mod outside;
 mod report;
 
 use crate::args::{FabricCommand, MakeArgs};
@@ -31,6 +32,7 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
         FabricCommand::Link(args) => live::link(args),
         FabricCommand::Power(args) => live::power(args),
         FabricCommand::Sweep(args) => live::sweep(args),
+        FabricCommand::Manage(args) => outside::command(args),
     }
 }
 

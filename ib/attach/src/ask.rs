@@ -52,6 +52,17 @@ pub enum Ask {
         /// Its port.
         port: u8,
     },
+    /// As long as this connection lives a program of a host is in a multicast group, which is made if it is not there. Answered by [`Answer::Joined`].
+    JoinGroup {
+        /// The host.
+        host: String,
+        /// Its port.
+        port: u8,
+        /// The group's GID.
+        mgid: [u8; 16],
+        /// The Q_Key of its members.
+        qkey: u32,
+    },
     /// What is the fabric? Answered by [`Answer::Status`].
     Status,
     /// The end of the fabric. Answered by [`Answer::Done`].
@@ -116,8 +127,25 @@ pub enum Answer {
         /// Names whom they are for.
         agent: u32,
     },
+    /// A host is in a group.
+    Joined(Membership),
     /// What the fabric is.
     Status(Box<Status>),
+}
+
+/// What administration says of a group that was joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Membership {
+    /// Its LID.
+    pub mlid: u16,
+    /// Service level.
+    pub sl: u8,
+    /// Longest packets, the IBA's code.
+    pub mtu: u8,
+    /// Rate, the IBA's code.
+    pub rate: u8,
+    /// Q_Key.
+    pub qkey: u32,
 }
 
 /// A host's adapter, or a switch's port 0.

@@ -3,6 +3,7 @@
 //! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]), and whole packets, LRH to VCRC, both ways ([`Wire`]). Such a host has a
 //! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
 
+mod group;
 mod way;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,6 +14,7 @@ use ferriband_attach::{HostName, Link, Piece, packet};
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::lock;
+pub(crate) use group::{InGroup, join_group};
 pub(crate) use way::{Way, gid_at, is_own, own_address, way_to};
 
 /// How old what is known of the port may be.

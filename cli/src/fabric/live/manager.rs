@@ -147,7 +147,7 @@ impl Own {
         delivery: &Delivery,
         mad: &[u8; MAD_LEN],
     ) {
-        let administration = self.administration.as_ref();
+        let administration = self.administration.as_mut();
         if let Some(answer) = administration.and_then(|own| own.answer(mad)) {
             let now = Time::from_ns(now_ns);
             let to = delivery.far;
@@ -210,6 +210,20 @@ impl Own {
 
     /// Sends what there is to send, and does what is due.
     pub fn go_on(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        self.sweep_and_tell(fabric, now_ns);
+        // who has joined a group, or left one; while it sweeps the tables are about to be others
+        if !self.machine.is_sweeping()
+            && let Some(administration) = &mut self.administration
+        {
+            let trees = administration.take_trees();
+            if !trees.is_empty() {
+                self.machine.tell_trees(administration.subnet(), &trees);
+                self.sweep_and_tell(fabric, now_ns);
+            }
+        }
+    }
+
+    fn sweep_and_tell(&mut self, fabric: &mut Fabric, now_ns: u64) {
         let now = Instant(now_ns);
         if !self.machine.is_sweeping() && self.sweep_at.is_some_and(|at| at <= now_ns) {
             self.sweep_at = None;
@@ -243,8 +257,11 @@ impl Own {
                     };
                     let node = fabric.plane().node(self.at.node);
                     let lid = node.ports[usize::from(self.at.port)].info.lid;
-                    let own = Administration::new(*subnet, lid, self.own_info());
-                    self.administration = Some(own);
+                    let info = self.own_info();
+                    match &mut self.administration {
+                        Some(known) => known.renew(*subnet, lid, info),
+                        none => *none = Some(Administration::new(*subnet, lid, info)),
+                    }
                 }
                 Event::Failed(error) => {
                     self.says = format!("the subnet does not come up: {error}");

@@ -3,6 +3,7 @@
 //! Owns the words: what is asked, and how an answer reads. The fabric's process is [`server`]'s, its own manager [`manager`]'s.
 
 mod deputy;
+mod joins;
 mod manager;
 mod server;
 

@@ -3,6 +3,7 @@
 //! Owns the connections and who is behind each. What packets do is the fabric's business.
 
 use super::deputy;
+use super::joins::Joins;
 use super::manager::Own;
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
@@ -46,6 +47,8 @@ enum Role {
     Mads(Place, Vec<Option<AgentId>>),
     /// Sends and gets data packets at a place.
     Packets(Place),
+    /// Is in a multicast group.
+    InGroup,
 }
 
 /// Somebody who is attached.
@@ -107,6 +110,7 @@ pub struct Server {
     takers: BTreeMap<Place, Vec<u64>>,
     /// Hosts in the order of the description: their number.
     numbers: BTreeMap<NodeId, u32>,
+    joins: Joins,
     /// Since somebody said that it is enough.
     down: Option<Instant>,
 }
@@ -154,6 +158,7 @@ impl Server {
             agents: BTreeMap::new(),
             takers: BTreeMap::new(),
             numbers,
+            joins: Joins::default(),
             down: None,
         })
     }
@@ -195,6 +200,7 @@ impl Server {
             if let Some(own) = &mut self.own {
                 own.go_on(&mut self.fabric, now);
             }
+            self.joins.look_after(&mut self.fabric, Time::from_ns(now));
             let mut any = false;
             while let Some((at, delivery)) = self.fabric.poll_deliver() {
                 any = true;
@@ -212,6 +218,15 @@ impl Server {
             && own.is_for(at, delivery.agent)
         {
             own.take(&mut self.fabric, now, delivery);
+            return;
+        }
+        if self.joins.is_for(at, delivery.agent) {
+            let now = Time::from_ns(now);
+            if let Some((client, answer)) = self.joins.take(&mut self.fabric, now, delivery)
+                && let Some(client) = self.clients.get_mut(&client)
+            {
+                client.send(&ask::emit(&answer));
+            }
             return;
         }
         let Some((client, number)) = self.agents.get(&(at, delivery.agent)) else {
@@ -355,7 +370,9 @@ impl Server {
         match &client.role {
             Role::Asks => {
                 let ask: Ask = ask::parse(message)?;
-                let answer = self.answer(number, ask);
+                let Some(answer) = self.answer(number, ask) else {
+                    return Ok(());
+                };
                 if let Some(client) = self.clients.get_mut(&number) {
                     client.send(&ask::emit(&answer));
                 }
@@ -372,6 +389,7 @@ impl Server {
                 let at = *at;
                 self.take_packets(at, message)
             }
+            Role::InGroup => Err(AttachError::Malformed("nothing more is asked here")),
         }
     }
 
@@ -455,11 +473,31 @@ impl Server {
                     takers.retain(|taker| *taker != number);
                 }
             }
+            Role::InGroup => {
+                let now = Time::from_ns(self.now_ns());
+                self.joins.leave(&mut self.fabric, now, number);
+            }
         }
     }
 
-    fn answer(&mut self, number: u64, ask: Ask) -> Answer {
-        match ask {
+    /// None: it comes later.
+    fn answer(&mut self, number: u64, ask: Ask) -> Option<Answer> {
+        Some(match ask {
+            Ask::JoinGroup {
+                host,
+                port,
+                mgid,
+                qkey,
+            } => match self.place(&host, port) {
+                Ok(at) => {
+                    self.open(number, Role::InGroup);
+                    let now = Time::from_ns(self.now_ns());
+                    return self
+                        .joins
+                        .join(&mut self.fabric, now, number, (at, mgid), qkey);
+                }
+                Err(refused) => refused,
+            },
             Ask::Adapter { host } => match self.find_node(&host) {
                 Some(node) => Answer::Adapter(self.adapter(node)),
                 None => self.no_node(&host),
@@ -515,7 +553,7 @@ impl Server {
                     None => refuse("another manages this fabric", libc::EOPNOTSUPP),
                 }
             }
-        }
+        })
     }
 
     fn open(&mut self, number: u64, role: Role) -> Answer {
@@ -702,7 +740,7 @@ impl Server {
         let off = off.map(|id| format!("switched off: {}", topology.node(id).name));
         let attached = self.clients.values().filter_map(|client| {
             let (at, how) = match &client.role {
-                Role::Asks => return None,
+                Role::Asks | Role::InGroup => return None,
                 Role::Mads(at, _) => (at, "mads"),
                 Role::Packets(at) => (at, "packets"),
             };

@@ -10,7 +10,9 @@ use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fabric::{self, InGroup};
 use crate::lock;
+use ferriband_wire::{Lid, Sl};
 
 /// The queue pair number of everybody who is attached to a group.
 const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -19,11 +21,13 @@ const MULTICAST_QPN: u32 = 0xff_ffff;
 #[derive(Debug)]
 pub(super) struct Group {
     pub id: u32,
+    /// Through a fabric: the host's part in it.
+    _in_fabric: Option<InGroup>,
     pub reported: Arc<AtomicU32>,
 }
 
 impl Cm {
-    /// Joins a multicast group; MULTICAST_JOIN follows with the group's address vector.
+    /// Joins a multicast group; MULTICAST_JOIN follows with the group's address vector, or MULTICAST_ERROR. On a host of a fabric its administration is waited for.
     ///
     /// # Errors
     /// `Invalid` without a device or for an address that is no group's.
@@ -36,6 +40,25 @@ impl Cm {
     ) -> Result<u32, Error> {
         engine.check_alive()?;
         let address: CmAddress = address.into();
+        let (mgid, mlid, in_fabric) = self.with(engine, id, |_, found| {
+            let place = found.place.as_ref();
+            let place = place.ok_or(Error::Invalid("the identifier has no device yet"))?;
+            let native = address.service.is_some();
+            let (mgid, mlid) = route::group(&place.device, address.at.ip(), native)
+                .ok_or(Error::Invalid("no multicast address"))?;
+            let in_fabric = fabric::host().is_some() && !place.device.is_ethernet();
+            Ok((mgid, mlid, in_fabric.then_some(found.qkey)))
+        })?;
+        // the administration may take its time, and must not be waited for under the lock
+        let joined = in_fabric.map(|qkey| fabric::join_group(mgid, qkey));
+        let (status, joined) = match joined.transpose() {
+            Ok(joined) => (0, joined),
+            Err(errno) => (-errno, None),
+        };
+        let (mlid, sl) = match &joined {
+            Some(joined) => (Lid(joined.group.mlid), Sl(joined.group.sl & 0xf)),
+            None => (mlid, Sl(0)),
+        };
         let mut state = lock(&self.state);
         let State {
             ids, groups, next, ..
@@ -45,22 +68,23 @@ impl Cm {
             .place
             .as_ref()
             .ok_or(Error::Invalid("the identifier has no device yet"))?;
-        let native = address.service.is_some();
-        let (mgid, mlid) = route::group(&place.device, address.at.ip(), native)
-            .ok_or(Error::Invalid("no multicast address"))?;
         let number = *next;
         *next = next.checked_add(1).unwrap_or(1);
         let group = Group {
             id,
+            _in_fabric: joined,
             reported: Arc::default(),
         };
         found.channel.events.push(News {
-            kind: NewsKind::MulticastJoin,
+            kind: match status {
+                0 => NewsKind::MulticastJoin,
+                _ => NewsKind::MulticastError,
+            },
             user,
             id,
             listener: None,
             group: Some(number),
-            status: 0,
+            status,
             enhanced: Enhanced::default(),
             conn: ConnParam::default(),
             ud: Some(UdParam {
@@ -69,6 +93,7 @@ impl Cm {
                 av: AddressVector {
                     dgid: mgid,
                     dlid: mlid,
+                    sl,
                     sgid_index: place.sgid_index,
                     hop_limit: if place.device.is_ethernet() {
                         HOP_LIMIT

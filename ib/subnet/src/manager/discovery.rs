@@ -178,6 +178,7 @@ impl Discovery {
             switch: seen.switch,
             ports: seen.ports.clone(),
             guids: seen.guids.clone(),
+            path: seen.path.clone(),
         });
         known.collect()
     }

@@ -7,6 +7,7 @@
 //! Answers are believed only if they were asked for; a node that does not answer is left out, and the event at the sweep's end says so.
 
 mod discovery;
+mod groups;
 mod program;
 
 use crate::graph::{Graph, GraphError, give_lids};
@@ -98,6 +99,8 @@ pub struct Known {
     pub ports: BTreeMap<u8, PortInfo>,
     /// GUIDs of the ports of others than switches.
     pub guids: BTreeMap<u8, Guid>,
+    /// The ports to leave by on the way to it, from the manager on.
+    pub path: Vec<u8>,
 }
 
 /// A subnet that is up.
@@ -174,6 +177,8 @@ pub struct Manager {
     events: VecDeque<Event>,
     /// Of the nodes that are told something, the place in [`Subnet::nodes`].
     by_guid: BTreeMap<u64, usize>,
+    /// What switches were told of groups since the last sweep.
+    group_blocks: groups::Blocks,
 }
 
 impl Manager {
@@ -191,6 +196,7 @@ impl Manager {
             lids: BTreeMap::new(),
             events: VecDeque::new(),
             by_guid: BTreeMap::new(),
+            group_blocks: groups::Blocks::new(),
         }
     }
 
@@ -201,6 +207,7 @@ impl Manager {
         self.again.clear();
         self.trouble.clear();
         self.requests = 0;
+        self.group_blocks.clear();
         let mut discovery = Discovery::new(self.config.port);
         self.queue.extend(discovery.begin().map(find));
         self.stage = Stage::Discovery(Box::new(discovery));

@@ -3,18 +3,24 @@
 //! Owns which records there are ([`records`]), paths between ports ([`paths`]), and what a question means. An answer is one message, however long: whoever carries it takes it apart.
 //! Must not know how it travels. Questions are strangers': components that are not known here are an error, and the longest answer has a bound.
 //!
-//! Not offered, and answered so: multicast groups, services, subscriptions, MultiPathRecord, TraceRecord.
+//! Multicast groups ([`groups`]) are what those who join make of them; what follows for the switches' tables is asked for by [`Administration::take_trees`].
+//!
+//! Not offered, and answered so: services, subscriptions, MultiPathRecord, TraceRecord.
 
+mod groups;
 mod paths;
 mod records;
 #[cfg(test)]
 mod tests;
 
 use crate::manager::Subnet;
+use crate::routing::multicast::Ports;
 use ferriband_wire::attributes::{ClassPortInfo, SmInfo};
 use ferriband_wire::mad::{MAD_LEN, MadHeader, MadStatus, ManagementClass, Method};
 use ferriband_wire::sa::{SA_DATA_LEN, SaMad, attribute, status};
 use ferriband_wire::{Header, Lid, Rmpp, RmppFlags, TimeCode};
+
+use groups::Groups;
 
 /// Bytes before the records of a message.
 const HEAD_BYTES: usize = MAD_LEN - SA_DATA_LEN;
@@ -32,6 +38,7 @@ pub struct Administration {
     subnet: Subnet,
     /// The manager's LID, and what it says of itself.
     manager: (Lid, SmInfo),
+    groups: Groups,
 }
 
 /// Records of one kind, each as long as the first, padded to 8 bytes.
@@ -73,7 +80,19 @@ impl Administration {
         Administration {
             subnet,
             manager: (lid, manager),
+            groups: Groups::default(),
         }
+    }
+
+    /// Another sweep has found the subnet like this. Groups live on, without ports that are gone.
+    pub fn renew(&mut self, subnet: Subnet, lid: Lid, manager: SmInfo) {
+        (self.subnet, self.manager) = (subnet, (lid, manager));
+        self.groups.renew(&self.subnet);
+    }
+
+    /// Of groups that have changed since this was last asked: LID, and the row of each switch, in the order of the graph's.
+    pub fn take_trees(&mut self) -> Vec<(u16, Vec<Ports>)> {
+        self.groups.take_changed(&self.subnet)
     }
 
     /// The subnet that it knows.
@@ -82,7 +101,7 @@ impl Administration {
     }
 
     /// Answers a question, a whole MAD. The answer is a MAD, or a long message with an RMPP header that says so. None for what is no question.
-    pub fn answer(&self, question: &[u8; MAD_LEN]) -> Option<Vec<u8>> {
+    pub fn answer(&mut self, question: &[u8; MAD_LEN]) -> Option<Vec<u8>> {
         let (header, _) = MadHeader::parse(question).ok()?;
         let response = header.method.response()?;
         if header.class != ManagementClass::SUBN_ADM {
@@ -101,6 +120,10 @@ impl Administration {
         };
         let found = match asked.method {
             Method::GET | Method::GET_TABLE => self.find(&asked),
+            Method::SET if asked.attribute == attribute::MC_MEMBER => {
+                self.groups.join(&self.subnet, &asked)
+            }
+            Method::DELETE if asked.attribute == attribute::MC_MEMBER => self.groups.leave(&asked),
             _ => Err(MadStatus::UNSUPPORTED_ATTRIBUTE),
         };
         let found = match (asked.method, found) {
@@ -118,7 +141,7 @@ impl Administration {
                 answer.status = status;
                 emit(&answer)
             }
-            Ok(found) if asked.method == Method::GET => {
+            Ok(found) if asked.method != Method::GET_TABLE => {
                 answer.status = MadStatus::OK;
                 answer.attribute_offset = (found.each / 8) as u16;
                 answer.data = [0; SA_DATA_LEN];
@@ -152,6 +175,7 @@ impl Administration {
                 Ok(found)
             }
             attribute::PATH => paths::find(&self.subnet, asked),
+            attribute::MC_MEMBER => self.groups.find(asked),
             _ => records::find(self, asked),
         }
     }

@@ -96,7 +96,7 @@ impl Quality {
 }
 
 /// Units of 100 Mbit/s.
-fn rate(info: &PortInfo) -> u32 {
+pub(super) fn rate(info: &PortInfo) -> u32 {
     let lane = match (info.link_speed_ext_active, info.link_speed_active) {
         (8, _) => 1000,
         (4, _) => 500,
@@ -117,18 +117,23 @@ fn rate(info: &PortInfo) -> u32 {
 }
 
 /// The code of the fastest rate that is not faster.
-fn rate_code(rate: u32) -> u8 {
+pub(super) fn rate_code(rate: u32) -> u8 {
     let known = RATES.iter().chain(&FAST);
     let fits = known.filter(|(_, own)| *own <= rate);
     fits.max_by_key(|(_, own)| *own)
         .map_or(2, |(code, _)| *code)
 }
 
-fn rate_of(code: u8) -> u32 {
+pub(super) fn rate_of(code: u8) -> u32 {
     let mut known = RATES.iter().chain(&FAST);
     known
         .find(|(own, _)| *own == code)
         .map_or(0, |(_, rate)| *rate)
+}
+
+/// Bytes of an MTU's code.
+pub(super) fn mtu_of(code: u8) -> u32 {
+    Mtu::from_code(code).map_or(0, Mtu::bytes)
 }
 
 struct World<'a> {
@@ -268,7 +273,6 @@ pub(super) fn find(subnet: &Subnet, asked: &SaMad) -> Result<Answered, Refused> 
             };
             let mtu_given = mask.contains(Mask::MTU);
             let rate_given = mask.contains(Mask::RATE);
-            let mtu_of = |code: u8| Mtu::from_code(code).map_or(0, Mtu::bytes);
             let mtu = lower(mtu_of(quality.mtu), question.mtu, mtu_of, mtu_given);
             let rate = lower(quality.rate, question.rate, rate_of, rate_given);
             let right = suits(mtu, question.mtu, mtu_of, mtu_given)

@@ -1,0 +1,364 @@
+//! Multicast groups (IBA 15.2.5.17): who joins, who leaves, who is in, and what of each switch's table that makes.
+//!
+//! Owns the groups; they outlive a sweep. A group lives while it has a full member; its LID is its own from 0xc000 on. The fabric has no SM_Key of its own: who gives the
+//! conventional 1, as tools do that ask for members, is trusted and hears who they are.
+
+use super::paths::{mtu_of, rate, rate_code, rate_of};
+use super::records::{end_ports, push};
+use super::{Answered, Refused};
+use crate::graph::Graph;
+use crate::manager::Subnet;
+use crate::routing::multicast::{Ports, Tree};
+use ferriband_wire::attributes::{
+    JoinState, McMemberRecord, McMemberRecordMask as Mask, PortInfo, Selected, Selector,
+};
+use ferriband_wire::mad::DEFAULT_PKEY;
+use ferriband_wire::sa::{SaMad, status};
+use ferriband_wire::{Gid, Header, Lid, PKey, SmKey};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The first LID of a group.
+pub const FIRST_MLID: u16 = 0xc000;
+/// Groups: as many rows as the least of switches has.
+const MOST_GROUPS: u16 = 1024;
+/// Members of all groups.
+const MOST_MEMBERS: usize = 65_536;
+/// 4.096 us * 2^18: about a second.
+const LIFETIME: u8 = 18;
+/// The scope of a group that the manager names itself: the subnet.
+const LINK_SCOPE: u8 = 2;
+/// The key of those who may hear who is in a group.
+const TRUSTED: SmKey = SmKey(1);
+/// What a question must give that makes a group (IBA 15.2.5.17.2).
+const MAKING: Mask = Mask::QKEY
+    .union(Mask::PKEY)
+    .union(Mask::SL)
+    .union(Mask::FLOW_LABEL)
+    .union(Mask::TRAFFIC_CLASS);
+/// How one may be a member that gets packets.
+const RECEIVES: JoinState = JoinState::FULL_MEMBER.union(JoinState::NON_MEMBER);
+/// How one may be a member that keeps the group.
+const KEEPS: JoinState = JoinState::FULL_MEMBER.union(JoinState::SEND_ONLY_FULL_MEMBER);
+
+/// A group.
+#[derive(Clone, PartialEq, Debug)]
+struct Group {
+    /// All but the member's part.
+    record: McMemberRecord,
+    members: BTreeMap<[u8; 16], JoinState>,
+}
+
+/// The groups, by LID.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Groups {
+    all: BTreeMap<u16, Group>,
+    /// LIDs of groups whose trees may be others since they were last asked for.
+    changed: BTreeSet<u16>,
+    named: u32,
+}
+
+/// A port by its GID.
+fn port_of(subnet: &Subnet, gid: Gid) -> Option<&PortInfo> {
+    subnet.nodes.iter().find_map(|node| {
+        end_ports(node)
+            .find(|(number, info)| {
+                let guid = node.guids.get(number).copied();
+                let guid = guid.unwrap_or(node.info.port_guid);
+                Gid::from_prefix_guid(info.gid_prefix, guid) == gid
+            })
+            .map(|(_, info)| info)
+    })
+}
+
+/// Where packets for a port leave the last switch; None if no switch is before it.
+fn leaving(graph: &Graph, lid: Lid) -> Option<(u32, u8)> {
+    let ends = graph.ends().iter();
+    let mut ends = ends.filter(|end| end.lid == u32::from(lid.0));
+    if let Some(end) = ends.next() {
+        return end.attached;
+    }
+    let mut switches = (0_u32..).zip(graph.switches());
+    let found = switches.find(|(_, switch)| switch.lid == u32::from(lid.0));
+    found.map(|(index, _)| (index, 0))
+}
+
+/// True if a value that is asked for can be had of a group or a port that has `own`.
+fn suits(own: u32, asked: Selected, value: u32) -> bool {
+    match asked.selector {
+        Selector::GreaterThan => own > value,
+        Selector::LessThan => own < value,
+        Selector::Exactly => own == value,
+        Selector::Best => true,
+    }
+}
+
+impl Groups {
+    fn by_gid(&self, mgid: Gid) -> Option<u16> {
+        let mut all = self.all.iter();
+        all.find(|(_, group)| group.record.mgid == mgid)
+            .map(|(mlid, _)| *mlid)
+    }
+
+    /// A port joins, and makes the group if it is not there. The answer says what the group is and how the port is a member now.
+    pub fn join(&mut self, subnet: &Subnet, asked: &SaMad) -> Result<Answered, Refused> {
+        let mask = Mask::from_bits(asked.component_mask).ok_or(status::REQUEST_INVALID)?;
+        let wish: McMemberRecord = asked.data_as().map_err(|_| status::REQUEST_INVALID)?;
+        if !mask.contains(Mask::PORT_GID | Mask::JOIN_STATE) {
+            return Err(status::INSUFFICIENT_COMPONENTS);
+        }
+        if wish.join_state.is_empty() {
+            return Err(status::REQUEST_INVALID);
+        }
+        let port = port_of(subnet, wish.port_gid).ok_or(status::INVALID_GID)?;
+        let named = mask.contains(Mask::MGID) && wish.mgid != Gid([0; 16]);
+        if named && !wish.mgid.is_multicast() {
+            return Err(status::INVALID_GID);
+        }
+        let members: usize = self.all.values().map(|group| group.members.len()).sum();
+        if members >= MOST_MEMBERS {
+            return Err(status::NO_RESOURCES);
+        }
+        let known = if named { self.by_gid(wish.mgid) } else { None };
+        let mlid = match known {
+            Some(mlid) => {
+                self.all[&mlid].admits(mask, &wish, port)?;
+                mlid
+            }
+            None => self.make(mask, &wish, port, named)?,
+        };
+        let group = self.all.get_mut(&mlid).ok_or(status::NO_RESOURCES)?;
+        let state = group.members.entry(wish.port_gid.0).or_default();
+        *state |= wish.join_state;
+        self.changed.insert(mlid);
+        let record = McMemberRecord {
+            port_gid: wish.port_gid,
+            join_state: *state,
+            ..group.record
+        };
+        let mut found = Answered::of(McMemberRecord::LEN);
+        push(&mut found, &record, &[])?;
+        Ok(found)
+    }
+
+    fn make(
+        &mut self,
+        mask: Mask,
+        wish: &McMemberRecord,
+        port: &PortInfo,
+        named: bool,
+    ) -> Result<u16, Refused> {
+        if !mask.contains(MAKING) {
+            return Err(status::INSUFFICIENT_COMPONENTS);
+        }
+        let partition = |key: PKey| key.0 & 0x7fff;
+        if !wish.join_state.intersects(KEEPS) || partition(wish.pkey) != partition(DEFAULT_PKEY) {
+            return Err(status::REQUEST_INVALID);
+        }
+        let value = |bit, asked: Selected, own: u8, of: &dyn Fn(u8) -> u32| {
+            let exactly = mask.contains(bit) && asked.selector == Selector::Exactly;
+            let chosen = if exactly { asked.value } else { own };
+            let right = !mask.contains(bit) || suits(of(chosen), asked, of(asked.value));
+            match right && of(chosen) <= of(own) {
+                true => Ok(Selected::exactly(chosen)),
+                false => Err(status::REQUEST_INVALID),
+            }
+        };
+        let mtu = value(Mask::MTU, wish.mtu, port.neighbor_mtu, &mtu_of)?;
+        let rate = value(Mask::RATE, wish.rate, rate_code(rate(port)), &rate_of)?;
+        let mut free = FIRST_MLID..FIRST_MLID + MOST_GROUPS;
+        let mlid = free.find(|mlid| !self.all.contains_key(mlid));
+        let mlid = mlid.ok_or(status::NO_RESOURCES)?;
+        let mgid = match named {
+            true => wish.mgid,
+            false => self.name(port.gid_prefix),
+        };
+        let record = McMemberRecord {
+            mgid,
+            port_gid: Gid([0; 16]),
+            mlid: Lid(mlid),
+            mtu,
+            rate,
+            packet_lifetime: Selected::exactly(LIFETIME),
+            pkey: DEFAULT_PKEY,
+            scope: mgid.0[1] & 0xf,
+            join_state: JoinState::empty(),
+            proxy_join: false,
+            ..*wish
+        };
+        let members = BTreeMap::new();
+        self.all.insert(mlid, Group { record, members });
+        Ok(mlid)
+    }
+
+    /// A GID for a group that was made without one.
+    fn name(&mut self, prefix: u64) -> Gid {
+        loop {
+            self.named = self.named.wrapping_add(1);
+            let mut gid = [0; 16];
+            // transient, of the link's scope, and marked as a manager's
+            (gid[0], gid[1]) = (0xff, 0x10 | LINK_SCOPE);
+            (gid[2], gid[3]) = (0xa0, 0x1b);
+            gid[4..12].copy_from_slice(&prefix.to_be_bytes());
+            gid[12..].copy_from_slice(&self.named.to_be_bytes());
+            if self.by_gid(Gid(gid)).is_none() {
+                return Gid(gid);
+            }
+        }
+    }
+
+    /// A port leaves, as what it names of its memberships.
+    pub fn leave(&mut self, asked: &SaMad) -> Result<Answered, Refused> {
+        let mask = Mask::from_bits(asked.component_mask).ok_or(status::REQUEST_INVALID)?;
+        let wish: McMemberRecord = asked.data_as().map_err(|_| status::REQUEST_INVALID)?;
+        if !mask.contains(Mask::MGID | Mask::PORT_GID | Mask::JOIN_STATE) {
+            return Err(status::INSUFFICIENT_COMPONENTS);
+        }
+        let mlid = self.by_gid(wish.mgid).ok_or(status::REQUEST_INVALID)?;
+        let group = self.all.get_mut(&mlid).ok_or(status::REQUEST_INVALID)?;
+        let state = group.members.get_mut(&wish.port_gid.0);
+        let state = state.ok_or(status::REQUEST_INVALID)?;
+        if !state.intersects(wish.join_state) {
+            return Err(status::REQUEST_INVALID);
+        }
+        *state = state.difference(wish.join_state);
+        let record = McMemberRecord {
+            port_gid: wish.port_gid,
+            join_state: *state,
+            ..group.record
+        };
+        self.tidy(|_| true);
+        self.changed.insert(mlid);
+        let mut found = Answered::of(McMemberRecord::LEN);
+        push(&mut found, &record, &[])?;
+        Ok(found)
+    }
+
+    /// Those who are in no way members go, or are not there any more; then groups that nobody keeps.
+    fn tidy(&mut self, is_there: impl Fn(Gid) -> bool) {
+        for (mlid, group) in &mut self.all {
+            let before = group.members.len();
+            group
+                .members
+                .retain(|gid, state| !state.is_empty() && is_there(Gid(*gid)));
+            if group.members.len() != before {
+                self.changed.insert(*mlid);
+            }
+        }
+        let kept = |group: &Group| group.members.values().any(|state| state.intersects(KEEPS));
+        self.all.retain(|_, group| kept(group));
+    }
+
+    /// The subnet is another: ports that are gone are no members, and all trees are to be made anew.
+    pub fn renew(&mut self, subnet: &Subnet) {
+        self.tidy(|gid| port_of(subnet, gid).is_some());
+        self.changed.extend(self.all.keys());
+    }
+
+    /// The records that a question means.
+    pub fn find(&self, asked: &SaMad) -> Result<Answered, Refused> {
+        let mask = Mask::from_bits(asked.component_mask).ok_or(status::REQUEST_INVALID)?;
+        let wish: McMemberRecord = asked.data_as().map_err(|_| status::REQUEST_INVALID)?;
+        let mut found = Answered::of(McMemberRecord::LEN);
+        let members = mask.contains(Mask::PORT_GID) || asked.sm_key == TRUSTED;
+        for group in self
+            .all
+            .values()
+            .filter(|group| group.is_meant(mask, &wish))
+        {
+            if !members {
+                push(&mut found, &group.record, &[])?;
+                continue;
+            }
+            for (gid, state) in &group.members {
+                let other = mask.contains(Mask::PORT_GID) && wish.port_gid.0 != *gid
+                    || mask.contains(Mask::JOIN_STATE) && !state.contains(wish.join_state);
+                if other {
+                    continue;
+                }
+                let record = McMemberRecord {
+                    port_gid: Gid(*gid),
+                    join_state: *state,
+                    ..group.record
+                };
+                push(&mut found, &record, &[])?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Groups whose trees may be others since this was last asked: LID, and for each switch its row; empty rows for a group that is gone.
+    pub fn take_changed(&mut self, subnet: &Subnet) -> Vec<(u16, Vec<Ports>)> {
+        let changed = std::mem::take(&mut self.changed);
+        if changed.is_empty() || subnet.graph.switches().is_empty() {
+            return Vec::new();
+        }
+        let tree = Tree::new(&subnet.graph);
+        let rows = changed.into_iter().map(|mlid| {
+            let group = self.all.get(&mlid);
+            (
+                mlid,
+                group.map_or_else(
+                    || vec![[0; 4]; subnet.graph.switches().len()],
+                    |group| group.rows(subnet, &tree),
+                ),
+            )
+        });
+        rows.collect()
+    }
+}
+
+impl Group {
+    /// Whether a port may join as it says.
+    fn admits(&self, mask: Mask, wish: &McMemberRecord, port: &PortInfo) -> Result<(), Refused> {
+        let able = mtu_of(port.neighbor_mtu) >= mtu_of(self.record.mtu.value)
+            && rate(port) >= rate_of(self.record.rate.value);
+        match able && self.is_meant(mask, wish) {
+            true => Ok(()),
+            false => Err(status::REQUEST_INVALID),
+        }
+    }
+
+    /// Whether the group is as a question says, its members left aside.
+    fn is_meant(&self, mask: Mask, wish: &McMemberRecord) -> bool {
+        let own = &self.record;
+        let given = |bit, same: bool| !mask.contains(bit) || same;
+        let partition = |key: PKey| key.0 & 0x7fff;
+        given(Mask::MGID, own.mgid == wish.mgid)
+            && given(Mask::QKEY, own.qkey == wish.qkey)
+            && given(Mask::MLID, own.mlid == wish.mlid)
+            && given(Mask::PKEY, partition(own.pkey) == partition(wish.pkey))
+            && given(Mask::TRAFFIC_CLASS, own.traffic_class == wish.traffic_class)
+            && given(Mask::SL, own.sl == wish.sl)
+            && given(Mask::FLOW_LABEL, own.flow_label == wish.flow_label)
+            && given(Mask::HOP_LIMIT, own.hop_limit == wish.hop_limit)
+            && given(Mask::SCOPE, own.scope == wish.scope)
+            && given(
+                Mask::MTU,
+                suits(mtu_of(own.mtu.value), wish.mtu, mtu_of(wish.mtu.value)),
+            )
+            && given(
+                Mask::RATE,
+                suits(rate_of(own.rate.value), wish.rate, rate_of(wish.rate.value)),
+            )
+    }
+
+    /// The rows of its tree. Who only sends is led into the tree, and gets nothing.
+    fn rows(&self, subnet: &Subnet, tree: &Tree) -> Vec<Ports> {
+        let members = self.members.iter().filter_map(|(gid, state)| {
+            let port = port_of(subnet, Gid(*gid))?;
+            Some((leaving(&subnet.graph, port.lid)?, *state))
+        });
+        let members: Vec<_> = members.collect();
+        let all: Vec<_> = members.iter().map(|(at, _)| *at).collect();
+        let mut rows = tree.rows(&all);
+        let deaf = members
+            .iter()
+            .filter(|(_, state)| !state.intersects(RECEIVES));
+        for ((switch, port), _) in deaf {
+            if let Some(row) = rows.get_mut(*switch as usize) {
+                row[usize::from(*port / 64)] &= !(1 << (*port % 64));
+            }
+        }
+        rows
+    }
+}
