@@ -273,6 +273,98 @@ fn unmodified_verbs_programs_talk_across_switches() {
 }
 
 #[test]
+fn a_cable_that_spoils_packets_is_found_by_its_counters() {
+    if !is_there("ibqueryerrors", "infiniband-diags")
+        || !is_there("ibv_rc_pingpong", "ibverbs-utils")
+    {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let status = fabric.status();
+    let hosts = status["host_list"].as_array().expect("a list");
+    let of = |host: usize, key: &str| hosts[host][key].as_str().expect("text").to_owned();
+    fabric.say(&["errors", &of(1, "name"), "1", "0.05"]);
+    let broken = fabric.status()["broken"][0].as_str().map(str::to_owned);
+    assert!(
+        broken
+            .as_ref()
+            .is_some_and(|said| said.starts_with("spoils 5 % of packets")),
+        "{broken:?}"
+    );
+    // a connection sends again what is lost
+    let words = ["ibv_rc_pingpong", "-n", "500"];
+    pair(
+        &fabric,
+        [&of(0, "name"), &of(1, "name")],
+        &of(0, "address"),
+        &words,
+    );
+    let lid = hosts[1]["lid"].to_string();
+    let counted = |fabric: &Fabric| {
+        let said = fabric.run(&of(2, "name"), &["perfquery", &lid, "1"]);
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("SymbolErrorCounter:"));
+        let number = line
+            .expect("a counter")
+            .trim_start_matches('.')
+            .parse::<u64>();
+        number.expect("a number")
+    };
+    assert!(
+        counted(&fabric) > 5,
+        "of a thousand packets fifty are spoilt, on either side"
+    );
+    let found = text(
+        &output(&[
+            "run",
+            "--host",
+            &format!("{}/{}", fabric.name, of(2, "name")),
+            "--",
+            "ibqueryerrors",
+        ])
+        .stdout,
+    );
+    assert!(
+        found.contains("SymbolErrorCounter ==") && found.contains("PortRcvErrors =="),
+        "{found}"
+    );
+    fabric.say(&["errors", &of(1, "name"), "1", "0"]);
+    let before = counted(&fabric);
+    pair(
+        &fabric,
+        [&of(0, "name"), &of(1, "name")],
+        &of(0, "address"),
+        &words,
+    );
+    assert_eq!(counted(&fabric), before);
+    let wrong = output(&[
+        "fabric",
+        "errors",
+        "--name",
+        &fabric.name,
+        &of(1, "name"),
+        "1",
+        "1.5",
+    ]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let nowhere = output(&[
+        "fabric",
+        "errors",
+        "--name",
+        &fabric.name,
+        &of(1, "name"),
+        "7",
+        "0.1",
+    ]);
+    assert!(
+        text(&nowhere.stderr).contains("no cable is in port 7"),
+        "{nowhere:?}"
+    );
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     library_dir();
     let nobody = output(&["run", "--host", "no-such-fabric/H", "--", "true"]);

@@ -40,6 +40,13 @@ pub enum FabricCommand {
     /// Cut a cable, or join it again
     #[command(after_help = "Example:\n  ferriband fabric link S-0 3 down")]
     Link(LinkArgs),
+    /// Let a cable spoil a share of the packets that pass it, or none
+    ///
+    /// The port at the other end counts a symbol error and a receive error for each and drops it, those of management too.
+    #[command(
+        after_help = "Example:\n  ferriband fabric errors S-0 3 0.01    # each hundredth packet; 0 ends it"
+    )]
+    Errors(ErrorsArgs),
     /// Switch a node off, or on again
     #[command(after_help = "Example:\n  ferriband fabric power S-1 off")]
     Power(PowerArgs),
@@ -183,6 +190,31 @@ pub struct LinkArgs {
     /// What the cable is to be.
     #[arg(value_enum)]
     pub state: LinkState,
+    /// Which fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
+}
+
+/// A share: a number of 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    match (0.0..=1.0).contains(&number) {
+        true => Ok(number),
+        false => Err("a share is a number of 0 to 1".to_owned()),
+    }
+}
+
+/// What `fabric errors` changes.
+#[derive(Args, Clone)]
+pub struct ErrorsArgs {
+    /// The node at one end of the cable.
+    pub node: String,
+    /// Its port.
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub port: u8,
+    /// The share of packets, of 0 to 1 in millionths.
+    #[arg(value_parser = share)]
+    pub share: f64,
     /// Which fabric.
     #[command(flatten)]
     pub named: NamedArgs,

@@ -30,6 +30,7 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
         FabricCommand::Down(args) => live::down(args),
         FabricCommand::Status { named, json } => live::status(named, json.json),
         FabricCommand::Link(args) => live::link(args),
+        FabricCommand::Errors(args) => live::errors(args),
         FabricCommand::Power(args) => live::power(args),
         FabricCommand::Sweep(args) => live::sweep(args),
         FabricCommand::Manage(args) => outside::command(args),

@@ -76,6 +76,15 @@ pub enum Ask {
         /// Joined again.
         up: bool,
     },
+    /// A cable, by one of its ends, spoils so many of a million packets. Answered by [`Answer::Done`].
+    Spoil {
+        /// The node.
+        node: String,
+        /// The port.
+        port: u8,
+        /// Of a million; 0: none.
+        of_a_million: u32,
+    },
     /// A node is switched off, or on again. Answered by [`Answer::Done`].
     Power {
         /// The node.

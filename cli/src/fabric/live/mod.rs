@@ -8,7 +8,7 @@ mod manager;
 mod server;
 
 use super::load;
-use crate::args::{FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
+use crate::args::{ErrorsArgs, FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
 use crate::failure::Failure;
 use crate::text::{Table, print_json, print_line};
 use ferriband_attach::ask::{Answer, Ask, Status};
@@ -204,6 +204,18 @@ pub fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
         node: args.node.clone(),
         port: args.port,
         up: args.state.is_on(),
+    };
+    dial(&args.named.name)?.ask(&ask).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric errors`.
+pub fn errors(args: &ErrorsArgs) -> Result<ExitCode, Failure> {
+    let ask = Ask::Spoil {
+        node: args.node.clone(),
+        port: args.port,
+        // a share is 1 at the most
+        of_a_million: (args.share * 1e6).round() as u32,
     };
     dial(&args.named.name)?.ask(&ask).map_err(failed)?;
     Ok(ExitCode::SUCCESS)

@@ -535,6 +535,17 @@ impl Server {
                 Answer::Done
             }
             Ask::Link { node, port, up } => self.set_link(&node, port, up),
+            Ask::Spoil {
+                node,
+                port,
+                of_a_million,
+            } => match self.cable(&node, port) {
+                Ok(cable) => {
+                    self.fabric.set_spoils(cable, of_a_million);
+                    Answer::Done
+                }
+                Err(refused) => refused,
+            },
             Ask::Power { node, on } => match self.find_node(&node) {
                 Some(id) => {
                     let now = Time::from_ns(self.now_ns());
@@ -693,18 +704,19 @@ impl Server {
         Answer::Done
     }
 
-    fn set_link(&mut self, name: &str, port: u8, up: bool) -> Answer {
-        let Some(node) = self.find_node(name) else {
-            return self.no_node(name);
-        };
-        let cable = self
-            .fabric
-            .plane()
-            .topology()
-            .cable_at(PortId { node, port });
-        let Some(cable) = cable else {
+    fn cable(&self, name: &str, port: u8) -> Result<usize, Answer> {
+        let node = self.find_node(name).ok_or_else(|| self.no_node(name))?;
+        let topology = self.fabric.plane().topology();
+        topology.cable_at(PortId { node, port }).ok_or_else(|| {
             let what = format!("no cable is in port {port} of \"{name}\"");
-            return refuse(what, libc::ENODEV);
+            refuse(what, libc::ENODEV)
+        })
+    }
+
+    fn set_link(&mut self, name: &str, port: u8, up: bool) -> Answer {
+        let cable = match self.cable(name, port) {
+            Ok(cable) => cable,
+            Err(refused) => return refused,
         };
         let now = Time::from_ns(self.now_ns());
         self.fabric.set_cable(now, cable, up);
@@ -735,6 +747,15 @@ impl Server {
         let cut = cut.map(|(_, cable)| {
             let [a, b] = &cable.ends;
             format!("cut: {} to {}", name_of(a), name_of(b))
+        });
+        let spoils = plane.spoils().map(|(cable, share)| {
+            let [a, b] = &topology.cables()[cable].ends;
+            let share = f64::from(share) / 1e4;
+            format!(
+                "spoils {share} % of packets: {} to {}",
+                name_of(a),
+                name_of(b)
+            )
         });
         let off = topology.ids().filter(|id| plane.is_off(*id));
         let off = off.map(|id| format!("switched off: {}", topology.node(id).name));
@@ -780,7 +801,7 @@ impl Server {
             mads: [self.fabric.mads, self.fabric.unwanted()],
             packets: self.fabric.packets,
             attached: attached.collect(),
-            broken: cut.chain(off).collect(),
+            broken: cut.chain(spoils).chain(off).collect(),
             host_list: hosts.collect(),
         }
     }

@@ -307,13 +307,9 @@ impl Fabric {
         self.tell(now, peers.into_iter());
     }
 
-    /// Counts errors at a port, as a bad cable would make them.
-    pub fn count_errors(&mut self, at: PortId, symbols: u64, packets: u64) {
-        let node = self.plane.node_mut(at.node);
-        if let Some(port) = node.ports.get_mut(usize::from(at.port)) {
-            port.counters.symbol_errors += symbols;
-            port.counters.rcv_errors += packets;
-        }
+    /// From now on a cable spoils so many of a million packets; see [`Plane::set_spoils`].
+    pub fn set_spoils(&mut self, cable: usize, of_a_million: u32) {
+        self.plane.set_spoils(cable, of_a_million);
     }
 
     /// Switches send trap 128 to the manager that they know.

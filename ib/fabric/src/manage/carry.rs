@@ -177,6 +177,9 @@ impl Plane {
         near.xmit_packets += 1;
         near.xmit_bytes += u64::from(load.length);
         near.multicast_xmit += multicast;
+        if cable.is_some_and(|cable| self.is_spoilt(cable, far)) {
+            return None;
+        }
         let there = &mut self.nodes[far.node.0 as usize].ports[usize::from(far.port)].counters;
         there.rcv_packets += 1;
         there.rcv_bytes += u64::from(load.length);

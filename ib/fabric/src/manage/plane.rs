@@ -14,9 +14,16 @@ use ferriband_wire::smp::{Direction, MAX_HOPS, Route, Smp, attribute};
 
 use super::node::Node;
 use crate::Time;
+use crate::random::Random;
+use std::collections::BTreeMap;
 
 /// Nodes that a packet visits at the most: there and back by the longest list of ports, and twice by LIDs.
 const MOST_VISITS: usize = 4 * (MAX_HOPS as usize + 1);
+
+/// A million packets: of so many some are spoilt.
+pub const MILLION: u32 = 1_000_000;
+/// The same fabric spoils the same packets in each run.
+const SEED: u64 = 1;
 
 /// Where managers and agents are: an adapter's port, or port 0 of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -49,6 +56,9 @@ pub struct Plane {
     pub(super) cut: Vec<bool>,
     /// For each node: it is switched off.
     pub(super) off: Vec<bool>,
+    /// Of cables that spoil packets: how many of a million.
+    pub(super) spoils: BTreeMap<usize, u32>,
+    chance: Random,
 }
 
 /// A packet on its way.
@@ -84,6 +94,8 @@ impl Plane {
             nodes,
             cut: vec![false; topology.cables().len()],
             off: vec![false; topology.nodes().len()],
+            spoils: BTreeMap::new(),
+            chance: Random::new(SEED, 0),
             topology,
         }
     }
@@ -106,6 +118,34 @@ impl Plane {
     /// True for a cable that is cut.
     pub fn is_cut(&self, cable: usize) -> bool {
         self.cut[cable]
+    }
+
+    /// From now on a cable spoils so many of a million packets, of management too: the port at the other end counts and drops them. 0: none.
+    pub fn set_spoils(&mut self, cable: usize, of_a_million: u32) {
+        match of_a_million.min(MILLION) {
+            0 => self.spoils.remove(&cable),
+            some => self.spoils.insert(cable, some),
+        };
+    }
+
+    /// Cables that spoil packets, and how many of a million.
+    pub fn spoils(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.spoils.iter().map(|(cable, some)| (*cable, *some))
+    }
+
+    /// Whether a packet is spoilt on a cable that leads to `far`, which counts it.
+    pub(super) fn is_spoilt(&mut self, cable: usize, far: PortId) -> bool {
+        let Some(share) = self.spoils.get(&cable) else {
+            return false;
+        };
+        let spoilt = self.chance.below(MILLION) < *share;
+        if spoilt {
+            let node = &mut self.nodes[far.node.0 as usize];
+            let counters = &mut node.ports[usize::from(far.port)].counters;
+            counters.symbol_errors += 1;
+            counters.rcv_errors += 1;
+        }
+        spoilt
     }
 
     /// True for a node that is switched off.
@@ -233,6 +273,10 @@ impl Plane {
         let mut by = by;
         for _ in 0..MOST_VISITS {
             let Some(came) = self.across(by) else { return };
+            let cable = self.topology.cable_at(by);
+            if cable.is_some_and(|cable| self.is_spoilt(cable, came)) {
+                return;
+            }
             let node = &self.nodes[came.node.0 as usize];
             match visit(node, came.port, &mut flight) {
                 Step::Leave(port) => {
