@@ -273,6 +273,83 @@ fn unmodified_verbs_programs_talk_across_switches() {
 }
 
 #[test]
+fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
+    if !is_there("opensm", "opensm") || !is_there("sminfo", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:2", &[]);
+    fabric.wait_for_links();
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
+    std::fs::create_dir_all(&dir).expect("writable");
+    let host = |number: usize| {
+        let name = fabric.status()["host_list"][number]["name"].clone();
+        name.as_str().expect("text").to_owned()
+    };
+    let (asks, other) = (host(1), host(5));
+    let master = || fabric.run(&asks, &["sminfo"]);
+    assert!(master().contains("priority 1 state 3"), "{}", master());
+    let mut opensm = ferriband(&["run", "--host", &format!("{}/{other}", fabric.name), "--"])
+        .args(["opensm", "-p", "10", "-f"])
+        .arg(dir.join("log"))
+        .env("OSM_TMP_DIR", &dir)
+        .env("OSM_CACHE_DIR", &dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    eventually("OpenSM is the master", || {
+        master().contains("priority 10 state 3")
+    });
+    eventually("ours stands by", || {
+        let says = fabric.status()["manager_says"].clone();
+        says.as_str().is_some_and(|says| says.contains("stands by"))
+    });
+    // traffic goes on, and a link that is cut is OpenSM's business now
+    let (near, far) = (host(0), host(4));
+    let address = fabric.status()["host_list"][0]["address"].clone();
+    let address = address.as_str().expect("text");
+    if is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        pair(
+            &fabric,
+            [&near, &far],
+            address,
+            &["ibv_rc_pingpong", "-n", "20"],
+        );
+    }
+    let sweeps = fabric.status()["sweeps"].as_u64();
+    fabric.say(&["link", &far, "1", "down"]);
+    fabric.say(&["link", &far, "1", "up"]);
+    fabric.wait_for_links();
+    assert_eq!(
+        fabric.status()["sweeps"].as_u64(),
+        sweeps,
+        "ours sweeps no more"
+    );
+    let _ = opensm.kill();
+    let _ = opensm.wait();
+    eventually("ours has taken over", || {
+        let said = output(&[
+            "run",
+            "--host",
+            &format!("{}/{asks}", fabric.name),
+            "--",
+            "sminfo",
+        ]);
+        text(&said.stdout).contains("priority 1 state 3")
+    });
+    eventually("and sweeps", || fabric.status()["sweeps"].as_u64() > sweeps);
+    if is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        pair(
+            &fabric,
+            [&near, &far],
+            address,
+            &["ibv_rc_pingpong", "-n", "20"],
+        );
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
 fn a_cable_that_spoils_packets_is_found_by_its_counters() {
     if !is_there("ibqueryerrors", "infiniband-diags")
         || !is_there("ibv_rc_pingpong", "ibverbs-utils")

@@ -155,6 +155,9 @@ pub struct FabricUpArgs {
     /// The manager's routing engine; `fabric engines` lists them.
     #[arg(long, default_value = "minhop")]
     pub engine: String,
+    /// The manager's priority among managers: it hands over to one of a higher priority, and takes over when that is gone.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub priority: u8,
     /// LIDs of a host's port: 2 to the power of this.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub lmc: u8,

@@ -6,12 +6,14 @@
 
 use ferriband_wire::attributes::{SmInfo, SmState};
 use ferriband_wire::mad::{MadStatus, Method};
-use ferriband_wire::smp::{Route, Smp, attribute};
-use ferriband_wire::{Guid, Lid, MKey, TransactionId};
+use ferriband_wire::smp::{Direction, Route, Smp, attribute};
+use ferriband_wire::{Guid, Lid, MKey, SmKey, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::manager::Instant;
 
+/// The key that managers of one subnet share, and by which administration trusts who asks: the conventional one. OpenSM heeds no manager that shows another.
+pub const SM_KEY: SmKey = SmKey(1);
 /// A standby asks the master so often, and an answer may take so long, in nanoseconds.
 const POLL_NS: u64 = 1_000_000_000;
 /// Questions without an answer after which the master is none any more.
@@ -99,7 +101,7 @@ impl Election {
             activity,
             priority: self.priority,
             state: self.state,
-            ..SmInfo::default()
+            sm_key: SM_KEY,
         }
     }
 
@@ -278,6 +280,10 @@ impl Election {
             mkey: MKey(0),
             ..*asked
         };
+        // back the way that it came
+        if let Route::Directed(route) = &mut answer.route {
+            route.direction = Direction::Returning;
+        }
         if answer.set_data(&self.info(activity)).is_ok() {
             self.transmit.push_back((to, answer));
         }
@@ -424,13 +430,19 @@ mod tests {
         let standby = &mut two.managers[1];
         let status = |own: &mut Election| own.poll_transmit().unwrap().1.status;
         let acknowledge = forged(Method::SET, ACKNOWLEDGE, 99, 15);
-        assert_eq!(standby.handle(two.now, Lid(9), &acknowledge, 0), Became::Same);
+        assert_eq!(
+            standby.handle(two.now, Lid(9), &acknowledge, 0),
+            Became::Same
+        );
         assert_eq!(status(standby), MadStatus::INVALID_FIELD);
         let disable = forged(Method::SET, DISABLE, 99, 15);
         assert_eq!(standby.handle(two.now, Lid(9), &disable, 0), Became::Same);
         assert_eq!(status(standby), MadStatus::OK);
         two.alive[0] = false;
         two.wait(POLL_NS * 8);
-        assert!(!two.managers[1].is_master(), "who is disabled takes nothing over");
+        assert!(
+            !two.managers[1].is_master(),
+            "who is disabled takes nothing over"
+        );
     }
 }

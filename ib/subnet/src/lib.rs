@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod check;
+pub mod election;
 pub mod graph;
 pub mod manager;
 pub mod paper;

@@ -1,20 +1,20 @@
 //! The fabric's own subnet manager at work: its machine joined to the management interfaces of the port that it is at.
 //!
-//! Owns when it sweeps: at the beginning, when a trap says that a link has changed, and when somebody asks.
+//! Owns when it sweeps: at the beginning, when a trap says that a link has changed, when somebody asks, and when another manager is gone or hands over. While it stands by it
+//! touches nothing and answers for nobody.
 
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
 use ferriband_fabric::live::Fabric;
 use ferriband_fabric::manage::Place;
-use ferriband_subnet::manager::{Config, Event, Instant, Manager};
+use ferriband_subnet::election::{Became, Election};
+use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet};
 use ferriband_subnet::sa::Administration;
-use ferriband_wire::attributes::{SmInfo, SmState};
-use ferriband_wire::mad::{MAD_LEN, MadStatus, ManagementClass, Method, SMI_QPN};
-use ferriband_wire::smp::{Direction, Route, Smp, attribute};
-use ferriband_wire::{Guid, Header, Lid, MKey};
+use ferriband_wire::attributes::PortCapabilities;
+use ferriband_wire::mad::{MAD_LEN, ManagementClass, Method, SMI_QPN};
+use ferriband_wire::smp::{Route, Smp, attribute};
+use ferriband_wire::{Guid, Header, Lid};
 
-/// Priority among managers.
-const PRIORITY: u8 = 1;
 /// How long nothing more may have changed before it sweeps: links that change together are seen together.
 const SETTLE_NS: u64 = 20_000_000;
 
@@ -22,6 +22,8 @@ const SETTLE_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub struct Own {
     machine: Manager,
+    /// Its part among the subnet's managers.
+    election: Election,
     at: Place,
     guid: Guid,
     by_lid: AgentId,
@@ -53,7 +55,7 @@ fn wanted(class: ManagementClass) -> Wanted {
 
 impl Own {
     /// At a port of the fabric. None if another manages there.
-    pub fn new(fabric: &mut Fabric, at: Place, config: Config) -> Option<Own> {
+    pub fn new(fabric: &mut Fabric, at: Place, config: Config, priority: u8) -> Option<Own> {
         let by_lid = fabric
             .register(at, wanted(ManagementClass::SUBN_LID_ROUTED))
             .ok()?;
@@ -78,7 +80,9 @@ impl Own {
         };
         let asked = fabric.register(at, asked).ok()?;
         let guid = fabric.plane().node(at.node).guid_of_port(at.port);
+        let election = Election::new(guid, priority, config.mkey, by_lid.0);
         Some(Own {
+            election,
             // answers find it by the upper half of their transaction
             machine: Manager::new(config, directed.0),
             at,
@@ -101,14 +105,17 @@ impl Own {
 
     /// Everything is looked at anew, soon.
     pub fn sweep_soon(&mut self, now_ns: u64) {
-        self.sweep_at.get_or_insert(now_ns + SETTLE_NS);
+        if self.election.is_master() {
+            self.sweep_at.get_or_insert(now_ns + SETTLE_NS);
+        }
     }
 
     /// When [`Self::go_on`] is due.
     pub fn due(&self) -> Option<u64> {
         let timeout = self.machine.poll_timeout().map(|due| due.0);
         let sweep = self.sweep_at.filter(|_| !self.machine.is_sweeping());
-        timeout.into_iter().chain(sweep).min()
+        let election = self.election.poll_timeout().map(|due| due.0);
+        timeout.into_iter().chain(sweep).chain(election).min()
     }
 
     /// A packet has come.
@@ -121,19 +128,23 @@ impl Own {
         }
         let Ok(smp) = Smp::parse_mad(mad) else { return };
         match smp.method {
+            _ if smp.attribute == attribute::SM_INFO => {
+                let now = Instant(now_ns);
+                let from = delivery.far.lid;
+                let became = self.election.handle(now, from, &smp, self.activity);
+                self.now_is(now_ns, became);
+                self.talk(fabric, now_ns);
+            }
             Method::GET_RESP => {
                 self.machine.handle_smp(&smp);
             }
-            Method::TRAP => {
+            Method::TRAP if self.election.is_master() => {
                 self.sweep_soon(now_ns);
                 let answer = Smp {
                     method: Method::TRAP_REPRESS,
                     ..smp
                 };
                 self.send(fabric, now_ns, self.by_lid, delivery.far.lid, &answer);
-            }
-            Method::GET | Method::SET if smp.attribute == attribute::SM_INFO => {
-                self.answer_sm_info(fabric, now_ns, delivery, &smp);
             }
             _ => {}
         }
@@ -147,7 +158,8 @@ impl Own {
         delivery: &Delivery,
         mad: &[u8; MAD_LEN],
     ) {
-        let administration = self.administration.as_mut();
+        let master = self.election.is_master();
+        let administration = self.administration.as_mut().filter(|_| master);
         if let Some(answer) = administration.and_then(|own| own.answer(mad)) {
             let now = Time::from_ns(now_ns);
             let to = delivery.far;
@@ -156,41 +168,39 @@ impl Own {
         }
     }
 
-    fn own_info(&self) -> SmInfo {
-        SmInfo {
-            guid: self.guid,
-            activity: self.activity,
-            priority: PRIORITY,
-            state: SmState::MASTER,
-            ..SmInfo::default()
+    /// What the exchange with other managers has made of this one.
+    fn now_is(&mut self, now_ns: u64, became: Became) {
+        match became {
+            Became::Same => {}
+            Became::Master | Became::Discoverer => {
+                self.sweep_at = Some(now_ns);
+                self.says = "another manager is gone, or has handed over: it sweeps".to_owned();
+            }
+            Became::Standby => {
+                self.machine.give_up();
+                self.sweep_at = None;
+                self.says = format!(
+                    "it stands by: the manager at LID {} is the master",
+                    self.election.master().0
+                );
+            }
         }
     }
 
-    fn answer_sm_info(
-        &mut self,
-        fabric: &mut Fabric,
-        now_ns: u64,
-        delivery: &Delivery,
-        asked: &Smp,
-    ) {
-        let mut answer = Smp {
-            method: Method::GET_RESP,
-            status: MadStatus::OK,
-            mkey: MKey(0),
-            ..*asked
-        };
-        let info = self.own_info();
-        if asked.method == Method::SET {
-            // it is the only one here: there is nobody to hand over to
-            answer.status = MadStatus::INVALID_FIELD;
-        }
-        if answer.set_data(&info).is_err() {
-            return;
-        }
-        if let Route::Directed(route) = &mut answer.route {
-            route.direction = Direction::Returning;
-        }
-        self.send(fabric, now_ns, delivery.agent, delivery.far.lid, &answer);
+    /// LIDs of ports at which other managers are.
+    fn others(&self, subnet: &Subnet) -> Vec<Lid> {
+        let ports = subnet.nodes.iter().flat_map(|node| {
+            node.ports.iter().map(move |(number, info)| {
+                let guid = node.guids.get(number).copied();
+                (guid.unwrap_or(node.info.port_guid), info)
+            })
+        });
+        let others = ports.filter(|(guid, info)| {
+            *guid != self.guid
+                && info.lid != Lid(0)
+                && info.capabilities.contains(PortCapabilities::IS_SM)
+        });
+        others.map(|(_, info)| info.lid).collect()
     }
 
     fn send(&self, fabric: &mut Fabric, now_ns: u64, agent: AgentId, lid: Lid, smp: &Smp) {
@@ -208,8 +218,28 @@ impl Own {
         let _ = fabric.send(now, self.at, agent, to, &mad, Time(0), 0);
     }
 
+    /// Sends what it has to say to other managers.
+    fn talk(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        while let Some((to, smp)) = self.election.poll_transmit() {
+            let agent = match smp.route {
+                Route::Lid => self.by_lid,
+                Route::Directed(_) => self.directed,
+            };
+            self.send(fabric, now_ns, agent, to, &smp);
+        }
+    }
+
     /// Sends what there is to send, and does what is due.
     pub fn go_on(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        let now = Instant(now_ns);
+        if self.election.poll_timeout().is_some_and(|due| due <= now) {
+            let became = self.election.handle_timeout(now);
+            self.now_is(now_ns, became);
+        }
+        self.talk(fabric, now_ns);
+        if !self.election.is_master() {
+            return;
+        }
         self.sweep_and_tell(fabric, now_ns);
         // who has joined a group, or left one; while it sweeps the tables are about to be others
         if !self.machine.is_sweeping()
@@ -257,7 +287,9 @@ impl Own {
                     };
                     let node = fabric.plane().node(self.at.node);
                     let lid = node.ports[usize::from(self.at.port)].info.lid;
-                    let info = self.own_info();
+                    let info = self.election.info(self.activity);
+                    let others = self.others(&subnet);
+                    self.election.swept(now, &others);
                     match &mut self.administration {
                         Some(known) => known.renew(*subnet, lid, info),
                         none => *none = Some(Administration::new(*subnet, lid, info)),
@@ -268,5 +300,6 @@ impl Own {
                 }
             }
         }
+        self.talk(fabric, now_ns);
     }
 }

@@ -143,7 +143,7 @@ impl Server {
                     options: Options::default(),
                     ..Config::new(at.port, *engine)
                 };
-                Own::new(&mut fabric, at, config)
+                Own::new(&mut fabric, at, config, args.priority)
             }
         };
         Ok(Server {
@@ -200,6 +200,7 @@ impl Server {
             if let Some(own) = &mut self.own {
                 own.go_on(&mut self.fabric, now);
             }
+            self.fabric.tell_capabilities(Time::from_ns(now));
             self.joins.look_after(&mut self.fabric, Time::from_ns(now));
             let mut any = false;
             while let Some((at, delivery)) = self.fabric.poll_deliver() {

@@ -10,7 +10,7 @@ use crate::Time;
 use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
 use crate::manage::{self, Hop, Load, Place, Plane};
 use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
-use ferriband_wire::attributes::PortCapabilities;
+use ferriband_wire::attributes::{PortCapabilities, PortState};
 use ferriband_wire::mad::{
     AttributeId, GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, Method, SMI_QPN,
 };
@@ -24,6 +24,8 @@ const MAD_PACKET_BYTES: u32 = 8 + 12 + 8 + 256 + 4;
 const MOST_STEPS: usize = 1 << 20;
 /// Trap 128: the state of a link of a switch has changed (IBA 14.2.5.1).
 const TRAP_LINK_STATE: u16 = 128;
+/// Trap 144: the capabilities of a port have changed.
+const TRAP_CAPABILITIES: u16 = 144;
 
 /// A packet to queue pair 0 or 1 that has come to its end.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,8 @@ pub struct Fabric {
     /// Interfaces that have something to send or to hand out.
     busy: BTreeSet<Place>,
     deliver: VecDeque<(Place, Delivery)>,
+    /// Ports whose capabilities have changed, which their manager is to hear.
+    capable: BTreeSet<Place>,
     traps: u64,
     /// Management packets that were carried.
     pub mads: u64,
@@ -56,6 +60,7 @@ impl Fabric {
             interfaces: BTreeMap::new(),
             busy: BTreeSet::new(),
             deliver: VecDeque::new(),
+            capable: BTreeSet::new(),
             traps: 0,
             mads: 0,
             packets: [0; 2],
@@ -95,7 +100,46 @@ impl Fabric {
     fn note_manager(&mut self, at: Place) {
         let manager = self.interfaces.get(&at).is_some_and(Interface::has_manager);
         let port = &mut self.plane.node_mut(at.node).ports[usize::from(at.port)];
-        port.info.capabilities.set(PortCapabilities::IS_SM, manager);
+        if port.info.capabilities.contains(PortCapabilities::IS_SM) != manager {
+            port.info.capabilities.set(PortCapabilities::IS_SM, manager);
+            self.capable.insert(at);
+        }
+    }
+
+    /// Ports whose capabilities have changed tell their manager: trap 144. To be called after [`Self::register`] and [`Self::unregister`].
+    pub fn tell_capabilities(&mut self, now: Time) {
+        let mut come = Vec::new();
+        for at in std::mem::take(&mut self.capable) {
+            let node = self.plane.node(at.node);
+            let info = node.ports[usize::from(at.port)].info;
+            let is_switch = node.kind == NodeKind::Switch;
+            let up = is_switch || info.state == PortState::ACTIVE;
+            if !up || self.plane.is_off(at.node) || info.master_sm_lid == Lid(0) {
+                continue;
+            }
+            let data = capability_notice(is_switch, info.lid, info.capabilities.bits());
+            self.trap(now, at, data, &mut come);
+        }
+        for come in come {
+            self.take(now, come);
+        }
+        self.pump(now);
+    }
+
+    /// A trap from a port to the manager that it knows.
+    fn trap(&mut self, now: Time, from: Place, data: [u8; 64], come: &mut Vec<Come>) {
+        let node = self.plane.node(from.node);
+        let info = node.ports[usize::from(from.port)].info;
+        self.traps += 1;
+        let smp = Smp {
+            transaction_id: TransactionId(self.traps),
+            mkey: info.mkey,
+            data,
+            route: Route::Lid,
+            ..Smp::new(Method::TRAP, AttributeId::NOTICE, 0)
+        };
+        self.mads += 1;
+        self.carry_smp(now, from, smp, info.master_sm_lid, come);
     }
 
     /// Sends a management packet, or a long message; see [`Interface::send`].
@@ -326,23 +370,27 @@ impl Fabric {
             {
                 continue;
             }
-            self.traps += 1;
-            let smp = Smp {
-                transaction_id: TransactionId(self.traps),
-                mkey: info.mkey,
-                data: link_state_notice(info.lid),
-                route: Route::Lid,
-                ..Smp::new(Method::TRAP, AttributeId::NOTICE, 0)
-            };
             let from = Place { node: id, port: 0 };
-            self.mads += 1;
-            self.carry_smp(now, from, smp, info.master_sm_lid, &mut come);
+            self.trap(now, from, link_state_notice(info.lid), &mut come);
         }
         for come in come {
             self.take(now, come);
         }
         self.pump(now);
     }
+}
+
+/// Notice of trap 144, a port's capabilities have changed: generic, informational, from an adapter or a switch (IBA 14.2.5.1).
+fn capability_notice(is_switch: bool, lid: Lid, capabilities: u32) -> [u8; 64] {
+    let mut data = [0; 64];
+    data[0] = 0x84;
+    data[3] = if is_switch { 2 } else { 1 };
+    data[4..6].copy_from_slice(&TRAP_CAPABILITIES.to_be_bytes());
+    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
+    // its details: two bytes, the LID, two bytes, the new mask
+    data[12..14].copy_from_slice(&lid.0.to_be_bytes());
+    data[16..20].copy_from_slice(&capabilities.to_be_bytes());
+    data
 }
 
 /// Notice of trap 128: generic, urgent, from a switch (IBA 13.4.8.2).

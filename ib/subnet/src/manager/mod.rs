@@ -213,6 +213,15 @@ impl Manager {
         self.stage = Stage::Discovery(Box::new(discovery));
     }
 
+    /// Another manages the subnet: what was going on is given up.
+    pub fn give_up(&mut self) {
+        self.queue.clear();
+        self.asked.clear();
+        self.again.clear();
+        self.events.clear();
+        self.stage = Stage::Idle;
+    }
+
     /// True from [`Self::sweep`] until its event.
     pub fn is_sweeping(&self) -> bool {
         !matches!(self.stage, Stage::Idle)

@@ -1,7 +1,7 @@
 //! Multicast groups (IBA 15.2.5.17): who joins, who leaves, who is in, and what of each switch's table that makes.
 //!
-//! Owns the groups; they outlive a sweep. A group lives while it has a full member; its LID is its own from 0xc000 on. The fabric has no SM_Key of its own: who gives the
-//! conventional 1, as tools do that ask for members, is trusted and hears who they are.
+//! Owns the groups; they outlive a sweep. A group lives while it has a full member; its LID is its own from 0xc000 on. Who gives the SM_Key is
+//! trusted and hears who is in a group.
 
 use super::paths::{mtu_of, rate, rate_code, rate_of};
 use super::records::{end_ports, push};
@@ -28,7 +28,7 @@ const LIFETIME: u8 = 18;
 /// The scope of a group that the manager names itself: the subnet.
 const LINK_SCOPE: u8 = 2;
 /// The key of those who may hear who is in a group.
-const TRUSTED: SmKey = SmKey(1);
+const TRUSTED: SmKey = crate::election::SM_KEY;
 /// What a question must give that makes a group (IBA 15.2.5.17.2).
 const MAKING: Mask = Mask::QKEY
     .union(Mask::PKEY)
