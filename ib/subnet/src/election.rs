@@ -47,8 +47,10 @@ enum Question {
     Who,
     /// Are you still there? From a standby.
     Alive,
-    /// Take over; or: I have.
-    Control,
+    /// Take over.
+    HandOver,
+    /// I have taken over.
+    Acknowledge,
 }
 
 /// A manager's part.
@@ -225,10 +227,12 @@ impl Election {
             Question::Who if self.is_master() && self.yields_to(&info) => {
                 // a manager that only discovers is asked by the next sweep again
                 if info.state == SmState::STANDBY || info.state == SmState::MASTER {
-                    self.ask(now, from, Question::Control, Method::SET, HANDOVER);
+                    self.ask(now, from, Question::HandOver, Method::SET, HANDOVER);
                 }
                 Became::Same
             }
+            // its ACKNOWLEDGE need not be waited for, and OpenSM sends none: a standby whose master is none takes over again
+            Question::HandOver if self.is_master() => self.stand_by(now, from),
             Question::Alive if self.state == SmState::STANDBY => {
                 if info.state == SmState::MASTER {
                     self.missed = 0;
@@ -268,7 +272,7 @@ impl Election {
         };
         self.answer(from, smp, MadStatus::OK, activity);
         if acknowledges {
-            self.ask(now, from, Question::Control, Method::SET, ACKNOWLEDGE);
+            self.ask(now, from, Question::Acknowledge, Method::SET, ACKNOWLEDGE);
         }
         became
     }

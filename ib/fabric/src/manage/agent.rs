@@ -15,6 +15,9 @@ use crate::Time;
 /// Who answers: a device of ours, revision 1.
 const REVISION: u32 = 1;
 
+/// Bit of PortInfo's modifier: the manager knows extended speeds (IBA 14.2.5.6). OpenSM says so in its Sets.
+pub(super) const KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
+
 /// Why a request is answered with an error, or not at all.
 type Refused = MadStatus;
 
@@ -102,7 +105,7 @@ impl Node {
             attribute::NODE_DESCRIPTION => put(answer, &self.description),
             attribute::NODE_INFO => put(answer, &self.node_info(came_by)),
             attribute::PORT_INFO => {
-                let port = self.port_meant(came_by, modifier)?;
+                let port = self.port_meant(came_by, modifier & !KNOWS_EXTENDED_SPEEDS)?;
                 // who asks a switch about any port is told by which it came (IBA 14.2.5.6)
                 let info = PortInfo {
                     local_port: if self.kind == NodeKind::Switch {
@@ -162,7 +165,7 @@ impl Node {
         let modifier = answer.attribute_modifier;
         match answer.attribute {
             attribute::PORT_INFO => {
-                let port = self.port_meant(came_by, modifier)?;
+                let port = self.port_meant(came_by, modifier & !KNOWS_EXTENDED_SPEEDS)?;
                 let wanted: PortInfo = read(answer)?;
                 let is_switch = self.kind == NodeKind::Switch;
                 let changed = self

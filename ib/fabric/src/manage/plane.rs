@@ -12,6 +12,7 @@ use ferriband_wire::attributes::{PhysState, PortState};
 use ferriband_wire::mad::Method;
 use ferriband_wire::smp::{Direction, MAX_HOPS, Route, Smp, attribute};
 
+use super::agent::KNOWS_EXTENDED_SPEEDS;
 use super::node::Node;
 use crate::Time;
 use crate::random::Random;
@@ -374,7 +375,7 @@ impl Plane {
 
 /// The port that a PortInfo's modifier names: 0 is a switch's port 0, of others the port that the packet came by.
 fn meant(node: &Node, came_by: u8, smp: &Smp) -> u8 {
-    match (node.kind, smp.attribute_modifier) {
+    match (node.kind, smp.attribute_modifier & !KNOWS_EXTENDED_SPEEDS) {
         (NodeKind::Switch, 0) => 0,
         (_, 0) => came_by,
         (_, port) => u8::try_from(port).unwrap_or(u8::MAX),

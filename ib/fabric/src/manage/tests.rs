@@ -243,6 +243,22 @@ fn lids_lead_there_once_tables_are_written() {
 }
 
 #[test]
+fn a_manager_may_say_that_it_knows_extended_speeds() {
+    let mut manager = Manager::new();
+    let wanted = PortInfo {
+        state: PortState::ARMED,
+        phys_state: PhysState::NO_CHANGE,
+        ..manager.port(&[1], 1)
+    };
+    let modifier = 1 << 31 | 1;
+    let done = manager.set(&[1], attribute::PORT_INFO, modifier, &wanted, MKey(0));
+    assert_eq!(done, Some(MadStatus::OK));
+    assert_eq!(manager.port(&[1], 1).state, PortState::ARMED);
+    let beyond = manager.set(&[1], attribute::PORT_INFO, 1 << 31 | 9, &wanted, MKey(0));
+    assert_eq!(beyond, Some(MadStatus::INVALID_FIELD));
+}
+
+#[test]
 fn a_link_goes_up_step_by_step_and_down_at_both_ends() {
     let mut manager = Manager::new();
     let to = |info: PortInfo, state| PortInfo {
