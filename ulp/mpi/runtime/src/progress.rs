@@ -20,7 +20,7 @@ impl Runtime {
         let mut did = false;
         let mut place = 0;
         while let Some(inlet) = self.polling.hot(place) {
-            if self.inlets[inlet as usize].inlet.is_ready() {
+            if self.inlets[inlet as usize].inlet.poll() {
                 self.polling.hit(place);
                 self.drain(inlet)?;
                 did = true;

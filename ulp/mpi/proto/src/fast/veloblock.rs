@@ -9,6 +9,11 @@ use super::trailer::{self, FLAG, WORD, WRAP};
 use super::{Block, Broken, Busy, Carrier, Push, Record, Shape, Write};
 use crate::envelope::ENVELOPE;
 
+/// Bytes of a line of the cache.
+const LINE: u32 = 64;
+/// Of longer records nothing is read before they have come.
+const FORESEEN: u32 = 320;
+
 /// The sender's machine of one channel.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -114,6 +119,8 @@ pub struct Receiver {
     consumed: u32,
     /// Of these, what the sender was told.
     reported: u32,
+    /// Bytes of the last record, with what it was filled up with.
+    last: u32,
 }
 
 impl Receiver {
@@ -124,6 +131,7 @@ impl Receiver {
             end: shape.size,
             consumed: 0,
             reported: 0,
+            last: 0,
         }
     }
 
@@ -131,6 +139,16 @@ impl Receiver {
     #[inline]
     pub fn is_ready(&self, block: &impl Block) -> bool {
         block.word(self.end - WORD) & FLAG != 0
+    }
+
+    /// Tells the block what will be read if the next record is as long as the last one: the lines before that of its trailer.
+    #[inline]
+    pub fn foresee(&self, block: &impl Block) {
+        if let Some(at) = self.end.checked_sub(self.last)
+            && (LINE + 1..=FORESEEN).contains(&self.last)
+        {
+            block.expect(at, self.last - LINE);
+        }
     }
 
     /// The next record, if it has come. It stays until it is consumed.
@@ -170,6 +188,7 @@ impl Receiver {
         }
         let whole = self.whole(record.length);
         self.end -= whole;
+        self.last = whole;
         self.consumed = self.consumed.wrapping_add(self.shape.granules(whole));
         self.unreported() * self.shape.granule >= self.shape.size / 4
     }

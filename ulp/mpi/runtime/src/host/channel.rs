@@ -36,6 +36,10 @@ impl Mapped {
 const LINE: u32 = 64;
 /// Of a record no more is fetched ahead than this: a core has so many fetches under way at most.
 const FETCHED: u32 = 4096;
+/// Of the next record no more is asked for to be written: what is read meanwhile would wait behind it.
+const CLAIMED: u32 = 256;
+/// Looks at a channel for which nothing has come, after which its owner is taken to wait for one record, and not to go through a stream of them.
+const WAITS: u32 = 8;
 
 /// Records that are longer stay in the sender's cache until they are read: pushed out, they took longer in streams.
 const DEMOTED: u32 = 704;
@@ -57,7 +61,7 @@ impl Mapped {
     fn will_write(&self, end: u32, length: u32) {
         // The receiver polls the line of the trailer already. Below a record lie the zeros for the one after it.
         let from = if end >= length { end } else { self.size };
-        for line in 0..length.min(FETCHED) / LINE {
+        for line in 0..length.min(CLAIMED) / LINE {
             if let Some(at) = from.checked_sub((line + 1) * LINE) {
                 memory::will_write(self.bytes(at, WORD).as_ptr());
             }
@@ -210,6 +214,8 @@ pub struct Inlet {
     machine: Receiver,
     block: Mapped,
     line: Line,
+    /// Looks since something had come.
+    idle: u32,
 }
 
 impl Block for Mapped {
@@ -255,6 +261,7 @@ impl Inlet {
                 size: shape.size(),
             },
             line: Line(segment.address(layout.line(receiver, sender))),
+            idle: 0,
         }
     }
 
@@ -262,6 +269,21 @@ impl Inlet {
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.machine.is_ready(&self.block)
+    }
+
+    /// The same, of who looks again and again. The lines in which the rest of a record like the last one would lie are fetched with each look: else that would begin only when
+    /// the line has come that is looked at. Not in a stream, where the sender is about to write these lines.
+    #[inline]
+    pub fn poll(&mut self) -> bool {
+        if self.is_ready() {
+            self.idle = 0;
+            return true;
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle > WAITS {
+            self.machine.foresee(&self.block);
+        }
+        false
     }
 
     /// The next record.

@@ -2,6 +2,7 @@
 //!
 //! A range is either plain, or the packed stream of elements that lie with gaps ([`Layout`]); whoever copies it sees no difference.
 
+use super::copy;
 use super::layout::{Layout, read_range};
 use std::io;
 use std::ptr::NonNull;
@@ -332,6 +333,27 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
                     .write_unaligned(from.cast::<u64>().read_unaligned())
             };
         }
+        1..=3 => {
+            // SAFETY: as above; bytes, of which some may be the same one.
+            unsafe {
+                let at = [0, length / 2, length - 1];
+                let bytes = at.map(|at| from.add(at).read());
+                for (at, byte) in at.into_iter().zip(bytes) {
+                    to.add(at).write(byte);
+                }
+            }
+        }
+        4..=7 => {
+            // SAFETY: as above; two overlapping halves of 4 bytes.
+            unsafe {
+                let (low, high) = (
+                    from.cast::<u32>().read_unaligned(),
+                    from.add(length - 4).cast::<u32>().read_unaligned(),
+                );
+                to.cast::<u32>().write_unaligned(low);
+                to.add(length - 4).cast::<u32>().write_unaligned(high);
+            }
+        }
         28 => {
             // SAFETY: as above; two overlapping halves of 16 bytes.
             unsafe {
@@ -376,8 +398,8 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
             }
         }
         _ => {
-            // SAFETY: as above. `copy` and not its strict sister: a program may send from where it receives.
-            unsafe { std::ptr::copy(from, to, length) };
+            // SAFETY: as above.
+            unsafe { copy::long(from, to, length) };
         }
     }
 }

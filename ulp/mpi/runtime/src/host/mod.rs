@@ -6,6 +6,7 @@
 mod bell;
 mod channel;
 mod coll;
+mod copy;
 pub mod inherit;
 mod layout;
 pub mod meet;

@@ -1,0 +1,116 @@
+//! Copies of more than a line, by the widest registers that the processor has.
+//!
+//! The C library's copy is made for memory that is this core's own. Between cores what counts is how many lines are under way at once: stores become visible in their order, and each
+//! waits until its line has been taken from the other core; so a line should take one or two of the places in which stores wait. Above 2 KiB the C library copies by one
+//! instruction for strings, which on some processors is slow where the two ranges lie differently in their lines, as a body in a channel does.
+
+use std::arch::x86_64::{
+    __m256i, __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
+    _mm512_storeu_si512,
+};
+
+/// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same.
+///
+/// # Safety
+/// `from` may be read and `to` be written so far.
+#[inline]
+pub(super) unsafe fn long(from: *const u8, to: *mut u8, length: usize) {
+    debug_assert!(length > 64);
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor can, and the caller's promise.
+        unsafe { by_lines(from, to, length) }
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: as above.
+        unsafe { by_halves(from, to, length) }
+    } else {
+        // SAFETY: the caller's promise. `copy` and not its strict sister: the ranges may be the same.
+        unsafe { std::ptr::copy(from, to, length) }
+    }
+}
+
+macro_rules! copies {
+    ($name:ident, $feature:literal, $register:ty, $load:ident, $store:ident) => {
+        /// As [`long`], by registers of one kind.
+        ///
+        /// # Safety
+        /// As for [`long`], on a processor that has them.
+        #[target_feature(enable = $feature)]
+        unsafe fn $name(from: *const u8, to: *mut u8, length: usize) {
+            const WIDTH: usize = size_of::<$register>();
+            // SAFETY: within both ranges, of which each is longer than one register; these need no alignment.
+            unsafe {
+                let last = $load(from.add(length - WIDTH).cast());
+                let first = $load(from.cast());
+                $store(to.cast(), first);
+                // From here on stores are aligned, so that none takes two lines.
+                let mut at = WIDTH - (to.addr() & (WIDTH - 1));
+                while at + 4 * WIDTH <= length {
+                    let registers =
+                        [0, 1, 2, 3].map(|place| $load(from.add(at + place * WIDTH).cast()));
+                    for (place, register) in registers.into_iter().enumerate() {
+                        $store(to.add(at + place * WIDTH).cast(), register);
+                    }
+                    at += 4 * WIDTH;
+                }
+                while at + WIDTH <= length {
+                    $store(to.add(at).cast(), $load(from.add(at).cast()));
+                    at += WIDTH;
+                }
+                $store(to.add(length - WIDTH).cast(), last);
+            }
+        }
+    };
+}
+
+copies!(
+    by_lines,
+    "avx512f",
+    __m512i,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512
+);
+copies!(
+    by_halves,
+    "avx",
+    __m256i,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Copy = unsafe fn(*const u8, *mut u8, usize);
+
+    #[test]
+    fn every_kind_of_register_copies_all_bytes_and_no_other() {
+        let kinds: [(bool, Copy); 3] = [
+            (true, long),
+            (std::arch::is_x86_feature_detected!("avx"), by_halves),
+            (std::arch::is_x86_feature_detected!("avx512f"), by_lines),
+        ];
+        let from: Vec<u8> = (0..1500_u32).map(|byte| (byte * 7) as u8).collect();
+        for (_, copy) in kinds.into_iter().filter(|(has, _)| *has) {
+            for length in (65..700).chain([1024, 1400]) {
+                for (skip, place) in [(0, 0), (1, 0), (0, 3), (33, 60), (40, 56)] {
+                    let mut to = vec![0xaa_u8; 1500];
+                    // SAFETY: local buffers that are longer.
+                    unsafe { copy(from.as_ptr().add(skip), to.as_mut_ptr().add(place), length) };
+                    assert_eq!(to[place..place + length], from[skip..skip + length]);
+                    assert!(to[..place].iter().all(|byte| *byte == 0xaa));
+                    assert!(to[place + length..].iter().all(|byte| *byte == 0xaa));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_may_be_copied_to_itself() {
+        let mut bytes: Vec<u8> = (0..=255).collect();
+        let at = bytes.as_mut_ptr();
+        // SAFETY: a local buffer.
+        unsafe { long(at, at, 256) };
+        assert!(bytes.iter().zip(0..=255).all(|(one, other)| *one == other));
+    }
+}
