@@ -36,7 +36,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -119,9 +119,21 @@ pub mod group {
         (1 + u64::from(rank)) * LINE
     }
 
+    /// Cells of a rank, which it uses in turn: a line each, for what is so short that it lies beside the number which says that it is there.
+    pub const CELLS: u32 = 8;
+    /// Where what is told begins in a cell; word 0 is the number.
+    pub const CELL_BODY: u64 = 8;
+    /// Bytes that can be told by a cell: up to its sleepers.
+    pub const CELL_BYTES: usize = (SLEEPERS - CELL_BODY) as usize;
+
+    /// Where a cell of the rank at `rank` begins, of `ranks` ranks.
+    pub fn cell(ranks: u32, rank: u32, index: u32) -> u64 {
+        line(ranks) + (u64::from(rank) * u64::from(CELLS) + u64::from(index)) * LINE
+    }
+
     /// Where a half of its slot begins, of `ranks` ranks.
     pub fn slot(ranks: u32, rank: u32, half: u32) -> u64 {
-        let lines = line(ranks).next_multiple_of(4096);
+        let lines = cell(ranks, ranks, 0).next_multiple_of(4096);
         lines + (u64::from(rank) * 2 + u64::from(half)) * u64::from(HALF)
     }
 }
@@ -292,6 +304,9 @@ mod tests {
                     places.push((part, 64));
                     for rank in 0..ranks {
                         places.push((part + group::line(rank), 64));
+                        for index in 0..group::CELLS {
+                            places.push((part + group::cell(ranks, rank, index), 64));
+                        }
                         for half in [0, 1] {
                             places.push((part + group::slot(ranks, rank, half), HALF.into()));
                         }

@@ -1,10 +1,11 @@
 //! Collectives: schedules ([`choose`]) and what runs them ([`exec`]).
 //!
-//! Two are done by hand, out of sends and receives in the communicator's second context: the blocking barrier, whose every nanosecond counts
+//! Three more are done without a schedule where ranks share memory ([`direct`]). Two are done by hand, out of sends and receives in the communicator's second context: the blocking barrier, whose every nanosecond counts
 //! (MacArthur et al. 2017, section IV-B: pairwise exchange for powers of two, dissemination otherwise), and the broadcast by which
 //! communicators are made.
 
 pub mod choose;
+pub mod direct;
 pub mod exec;
 pub mod shared;
 

@@ -91,6 +91,7 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
         .table()
         .choose(&Collective::Barrier, place, 0, crowded)
         == ferriband_mpi_coll::Algorithm::Shared;
+    area.direct = super::direct::limits(guard.table(), me, size, crowded);
     guard.comms[comm].sharing = Sharing::Part(Box::new(area));
     Ok(HALF as usize)
 }
@@ -136,7 +137,7 @@ impl Runtime {
 }
 
 /// Takes the communicator's part for one collective.
-fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
+pub(super) fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
     match std::mem::replace(&mut guard.comms[comm].sharing, Sharing::Used) {
         Sharing::Part(area) => Ok(area),
         other => {
@@ -187,7 +188,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
 
 /// Waits for a flag.
 #[inline]
-fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
+pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     for _ in 0..guard.settings.spins.min(PATIENCE) {
         if awaited.is_reached() {
             return Ok(());
@@ -296,7 +297,7 @@ fn sink(
     let (at, length) = bytes(prepared, piece)?;
     match piece.slot {
         Slot::Shared(_) => {
-            while let Some(reader) = area.reader() {
+            while let Some(reader) = area.slot_reader() {
                 reach(guard, comm, reader)?;
             }
             let host = guard.host.as_ref().ok_or_else(broken)?;
@@ -315,6 +316,6 @@ fn sink(
 }
 
 #[cold]
-fn broken() -> MpiError {
+pub(super) fn broken() -> MpiError {
     MpiError::with(MPI_ERR_INTERN, "a schedule does not fit shared memory")
 }

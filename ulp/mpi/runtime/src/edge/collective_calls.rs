@@ -1,6 +1,7 @@
 //! Collectives, blocking and not: their entries. What they mean is in `collective.rs`.
 
 use super::collective::{self as prepare, Elements, Types, Uneven};
+use super::collective_short as short;
 use super::raise::on_comm;
 use super::state::Guard;
 use super::values::put;
@@ -38,16 +39,15 @@ pub unsafe extern "C" fn ferriband_mpi_barrier_init(
 }
 
 /// Does a collective to its end.
-pub(super) fn finish(
-    function: &str,
-    comm: i32,
+#[inline(never)]
+pub(super) fn schedule(
+    guard: &mut Guard,
+    comm: u32,
     prepare: impl FnOnce(&mut Guard, u32) -> Outcome<Prepared>,
-) -> c_int {
-    on_comm(function, comm, |guard, comm| {
-        guard.blocks = true;
-        let prepared = prepare(guard, comm)?;
-        collective::run(guard, comm, prepared)
-    })
+) -> Outcome {
+    guard.blocks = true;
+    let prepared = prepare(guard, comm)?;
+    collective::run(guard, comm, prepared)
 }
 
 /// Begins one.
@@ -87,14 +87,20 @@ pub(super) fn make(
     })
 }
 
-/// The three entries of an operation: blocking, not, and persistent: names, symbols, the arguments, and what they come to.
+/// The three entries of an operation: blocking, not, and persistent: names, symbols, the arguments, and what they come to; and what the blocking one tries first.
 macro_rules! entries {
     ($($blocking:literal $name:ident, $beginning:literal $other:ident, $making:literal $init:ident:
-        ($($arg:ident: $kind:ty),*) => |$guard:ident, $comm:ident| $prepare:expr;)*) => {$(
+        ($($arg:ident: $kind:ty),*) => |$guard:ident, $comm:ident| $prepare:expr $(, first $first:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $kind,)* comm: i32) -> c_int {
-            // SAFETY: the program's pointers.
-            finish($blocking, comm, |$guard, $comm| unsafe { $prepare })
+            on_comm($blocking, comm, |$guard, $comm| {
+                // SAFETY: the program's pointers.
+                $(if unsafe { $first }? {
+                    return Ok(());
+                })?
+                // SAFETY: as above.
+                schedule($guard, $comm, |$guard, $comm| unsafe { $prepare })
+            })
         }
 
         #[unsafe(no_mangle)]
@@ -146,7 +152,8 @@ entries! {
     "MPI_Bcast" ferriband_mpi_bcast, "MPI_Ibcast" ferriband_mpi_ibcast,
         "MPI_Bcast_init" ferriband_mpi_bcast_init:
         (buffer: *mut c_void, count: i64, datatype: i32, root: c_int)
-        => |guard, comm| prepare::bcast(guard, comm, buffer, count, datatype, root);
+        => |guard, comm| prepare::bcast(guard, comm, buffer, count, datatype, root),
+        first short::bcast(guard, comm, buffer, count, datatype, root);
     "MPI_Gather" ferriband_mpi_gather, "MPI_Igather" ferriband_mpi_igather,
         "MPI_Gather_init" ferriband_mpi_gather_init:
         (sendbuf: *const c_void, sendcount: i64, sendtype: i32, recvbuf: *mut c_void, recvcount: i64, recvtype: i32, root: c_int)
@@ -174,7 +181,8 @@ entries! {
     "MPI_Alltoall" ferriband_mpi_alltoall, "MPI_Ialltoall" ferriband_mpi_ialltoall,
         "MPI_Alltoall_init" ferriband_mpi_alltoall_init:
         (sendbuf: *const c_void, sendcount: i64, sendtype: i32, recvbuf: *mut c_void, recvcount: i64, recvtype: i32)
-        => |guard, comm| prepare::alltoall(guard, comm, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
+        => |guard, comm| prepare::alltoall(guard, comm, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype)),
+        first short::alltoall(guard, comm, (sendbuf, sendcount, sendtype), (recvbuf, recvcount, recvtype));
     "MPI_Alltoallv" ferriband_mpi_alltoallv, "MPI_Ialltoallv" ferriband_mpi_ialltoallv,
         "MPI_Alltoallv_init" ferriband_mpi_alltoallv_init:
         (sendbuf: *const c_void, sendcounts: Array, sdispls: Array, sendtype: i32, recvbuf: *mut c_void, recvcounts: Array, rdispls: Array, recvtype: i32)
@@ -190,7 +198,8 @@ entries! {
     "MPI_Allreduce" ferriband_mpi_allreduce, "MPI_Iallreduce" ferriband_mpi_iallreduce,
         "MPI_Allreduce_init" ferriband_mpi_allreduce_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)
-        => |guard, comm| prepare::allreduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count);
+        => |guard, comm| prepare::allreduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count),
+        first short::allreduce(guard, comm, (sendbuf, recvbuf), count, datatype, op);
     "MPI_Scan" ferriband_mpi_scan, "MPI_Iscan" ferriband_mpi_iscan,
         "MPI_Scan_init" ferriband_mpi_scan_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)

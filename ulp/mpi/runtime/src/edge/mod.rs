@@ -11,6 +11,7 @@ mod buffered;
 mod callback;
 mod collective;
 mod collective_calls;
+mod collective_short;
 mod comm_make;
 mod communicator;
 mod environment;

@@ -1,7 +1,8 @@
 //! Neighbourhood collectives: along the edges of a communicator's topology.
 
 use super::collective::{Types, Uneven, even, sources};
-use super::collective_calls::{begin, entries, finish, make};
+use super::collective_calls::{begin, entries, make, schedule};
+use super::raise::on_comm;
 use super::state::Guard;
 use super::values::source;
 use crate::abi::Array;

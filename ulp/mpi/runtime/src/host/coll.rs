@@ -2,7 +2,8 @@
 //!
 //! Flags hold the number of the collective that they were set for, so none is ever taken back. A slot has two halves, used in turn: one is filled again
 //! when every rank has passed the collective that used it last. Who waits for a flag long enough to sleep leaves its bit in the line of the flag, and who sets
-//! a flag rings those; the order of the two is that of [`super::bell`].
+//! a flag rings those; the order of the two is that of [`super::bell`]. What is shorter than a line lies in a cell, beside the number that says so, and
+//! needs no flag: one line goes from core to core, not two.
 
 use super::memory::{Sink, Source};
 use super::{Host, Segment};
@@ -77,8 +78,8 @@ pub struct Area {
     backed: u32,
     /// The collective under way.
     number: u32,
-    /// All ranks have passed this one.
-    passed: u32,
+    /// For each rank the last collective that it is known to have passed.
+    passed: Box<[u32]>,
     /// Barriers.
     turns: u32,
     /// Whether who sets a flag must fence before looking for sleepers.
@@ -87,6 +88,8 @@ pub struct Area {
     pub crowded: bool,
     /// Whether barriers are done here.
     pub barriers: bool,
+    /// Up to how many bytes broadcasts, all-reductions and exchanges are done here without a schedule.
+    pub direct: [u64; 3],
 }
 
 // SAFETY: the memory is shared anyway, and accessed by atomic words or as bytes that somebody else may change.
@@ -107,14 +110,15 @@ impl Area {
             base: segment.address(at),
             at,
             me,
+            passed: vec![0; ranks.len()].into(),
             ranks,
             backed: 0,
             number: 0,
-            passed: 0,
             turns: 0,
             fenced: true,
             crowded: false,
             barriers: false,
+            direct: [0; 3],
         })
     }
 
@@ -139,6 +143,84 @@ impl Area {
         let slot = group::slot(self.ranks.len() as u32, rank, self.number & 1) as usize;
         // SAFETY: within the group.
         unsafe { self.base.add(slot + at) }
+    }
+
+    #[inline]
+    fn cell(&self, rank: u32) -> Line {
+        assert!((rank as usize) < self.ranks.len());
+        let at = group::cell(self.ranks.len() as u32, rank, self.number % group::CELLS);
+        // SAFETY: within the group.
+        Line(unsafe { self.base.add(at as usize) })
+    }
+
+    /// Where something that is shorter than a line is told, or else in the slot.
+    #[inline]
+    fn told(&self, rank: u32, length: usize) -> NonNull<u8> {
+        if length > group::CELL_BYTES {
+            return self.slot(rank, 0, length);
+        }
+        // SAFETY: within the cell.
+        unsafe { self.cell(rank).0.add(group::CELL_BODY as usize) }
+    }
+
+    /// Which rank this is among them, and how many they are.
+    pub fn place(&self) -> (u32, u32) {
+        (self.me, self.ranks.len() as u32)
+    }
+
+    /// What to wait for before `length` bytes may be told in this collective.
+    #[inline]
+    pub fn hindrance(&mut self, length: usize) -> Option<Awaited> {
+        let uses = if length > group::CELL_BYTES {
+            2
+        } else {
+            group::CELLS
+        };
+        self.reader(self.number.wrapping_sub(uses))
+    }
+
+    /// Where this rank tells `length` bytes, of which there may be [`HALF`]. An error is an errno.
+    #[inline]
+    pub fn telling(&mut self, host: &Host, length: usize) -> std::io::Result<Sink> {
+        if length > group::CELL_BYTES {
+            return self.sink(host, 0, length);
+        }
+        // SAFETY: in the segment, and nobody reads there: see `hindrance`.
+        Ok(unsafe { Sink::new(self.told(self.me, length).as_ptr(), length) })
+    }
+
+    /// This rank has told what it had to tell in this collective.
+    #[inline]
+    pub fn tell(&mut self, host: &Host) {
+        let cell = self.cell(self.me);
+        cell.word(0).store(self.number, Ordering::Release);
+        self.wake(host, cell);
+    }
+
+    /// What to wait for: that `rank` has told something.
+    #[inline]
+    pub fn telling_of(&self, rank: u32) -> Awaited {
+        Awaited {
+            line: self.cell(rank),
+            words: [(0, self.number); 2],
+            me: self.me,
+        }
+    }
+
+    /// The `length` bytes that `rank` has told: so it has passed the collective before.
+    #[inline]
+    pub fn heard(&mut self, rank: u32, length: usize) -> Source {
+        self.has_passed(rank, self.number.wrapping_sub(1));
+        // SAFETY: in the segment, which stays mapped; the rank writes there again only when this one has passed.
+        unsafe { Source::new(self.told(rank, length).as_ptr(), length) }
+    }
+
+    #[inline]
+    fn has_passed(&mut self, rank: u32, number: u32) {
+        let passed = &mut self.passed[rank as usize];
+        if number.wrapping_sub(*passed).cast_signed() > 0 {
+            *passed = number;
+        }
     }
 
     /// Begins the next collective.
@@ -169,14 +251,20 @@ impl Area {
     }
 
     /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
-    pub fn reader(&mut self) -> Option<Awaited> {
-        let needed = self.number.wrapping_sub(2);
-        if self.passed.wrapping_sub(needed).cast_signed() >= 0 {
-            return None;
-        }
-        for rank in (0..self.ranks.len() as u32).filter(|rank| *rank != self.me) {
+    pub fn slot_reader(&mut self) -> Option<Awaited> {
+        self.reader(self.number.wrapping_sub(2))
+    }
+
+    /// What to wait for until all have passed the collective `needed`.
+    fn reader(&mut self, needed: u32) -> Option<Awaited> {
+        for rank in 0..self.ranks.len() as u32 {
+            let known = self.passed[rank as usize];
+            if rank == self.me || known.wrapping_sub(needed).cast_signed() >= 0 {
+                continue;
+            }
+            let line = self.line(rank);
             let awaited = Awaited {
-                line: self.line(rank),
+                line,
                 // Who has filled its slot in one has passed the one before.
                 words: [(group::PASSED, needed), (0, needed.wrapping_add(1))],
                 me: self.me,
@@ -184,8 +272,10 @@ impl Area {
             if !awaited.is_reached() {
                 return Some(awaited);
             }
+            let has_come = |index| line.word(index).load(Ordering::Acquire);
+            self.has_passed(rank, has_come(group::PASSED));
+            self.has_passed(rank, has_come(0).wrapping_sub(1));
         }
-        self.passed = needed;
         None
     }
 
@@ -296,8 +386,14 @@ impl Area {
     /// Makes it as new, once all have left it or before anybody has come.
     pub fn clear(&self, host: &Host) -> std::io::Result<()> {
         let ranks = self.ranks.len() as u32;
-        host.segment.allocate(self.at, group::line(ranks) as u32)?;
-        let lines = (0..ranks).map(|rank| self.line(rank));
+        let length = group::cell(ranks, ranks, 0);
+        host.segment.allocate(self.at, length as u32)?;
+        let cells = (0..ranks * group::CELLS).map(|index| {
+            let at = group::cell(ranks, index / group::CELLS, index % group::CELLS);
+            // SAFETY: within the group.
+            Line(unsafe { self.base.add(at as usize) })
+        });
+        let lines = (0..ranks).map(|rank| self.line(rank)).chain(cells);
         for line in lines.chain([self.common()]) {
             (0..group::WORDS).for_each(|index| line.word(index).store(0, Ordering::Relaxed));
             (0..2).for_each(|index| line.sleepers(index).store(0, Ordering::Relaxed));
