@@ -325,6 +325,7 @@ mod tests {
         values.set("fast_channels", "0").expect("good");
         let shown = protocols(&values);
         assert!(shown[2].way.contains("off"), "{}", shown[2].way);
-        assert!(shown[3].way.starts_with("RDMA WRITE by the sender"));
+        assert!(shown[3].messages.contains("65536"), "{}", shown[3].messages);
+        assert!(shown[4].way.starts_with("RDMA WRITE by the sender"));
     }
 }
