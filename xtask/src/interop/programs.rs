@@ -86,7 +86,8 @@ pub enum NoLoss {
     /// and polls the send queue once. When an acknowledgement is lost, the peer's answer comes first: its event is taken, the queue
     /// is still empty, and the completion that comes later is never polled. It fills the queue, which has room for one. The next completion
     /// finds no room and makes no event, for which the program waits for ever, with every packet acknowledged. Soft-RoCE with itself
-    /// stops the same way (`--all --loss --reference`). perftest 23.07 parted the channels (its commit 2209cf8).
+    /// stops the same way (`--all --loss --reference`). perftest 23.07 parted the channels (its commit 2209cf8). Without loss it needs
+    /// the acknowledgement before the reply, which ib/hca sees to.
     OneChannel,
 }
 

@@ -88,6 +88,8 @@ pub(crate) struct PacketSide {
     acknowledged_at: u64,
     /// How often in a row a request followed an acknowledgement at once.
     replies: u8,
+    /// The peer takes what comes together together, so an acknowledgement may travel behind a request: see [`Qp::packets_in`].
+    together: bool,
     /// Packets from somebody else than the peer; notices of congestion, received and sent; packets that had met it.
     oddities: Oddities,
     /// What the port's counters have of this queue pair's.
@@ -241,6 +243,7 @@ impl Qp {
             owes: false,
             acknowledged_at: 0,
             replies: 0,
+            together: false,
             pace: Pace::default(),
             held_until: None,
             oddities: Oddities::default(),
@@ -463,19 +466,26 @@ impl Qp {
 
     /// Packets from `source` for this queue pair come in: what `run` hands to [`Incoming::take`], all under one lock. What they bring
     /// is told by [`Qp::turn_packets`], soon. Without a machine nothing runs.
+    ///
+    /// `together` says that the sender is known to take what comes together together: a request, and behind it the acknowledgement of
+    /// what the peer had sent before. Any peer may be sent that (IBA 9.7.5 orders responses among themselves), but to one that handles and tells
+    /// packet by packet the reply comes before the completion of what it replies to, and perftest 4.5's `-e` then waits for ever. Until it is
+    /// known, an acknowledgement goes first, in a datagram of its own.
     pub(crate) fn packets_in(
         self: &Arc<Self>,
         engine: &Engine,
         now: Instant,
-        source: IpAddr,
+        (source, together): (IpAddr, bool),
         run: impl FnOnce(&mut Incoming<'_>),
     ) {
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return;
         };
+        let stranger = !self.is_datagram() && !side.sources.contains(&Some(source));
+        side.together |= together && !stranger;
         run(&mut Incoming {
-            stranger: !self.is_datagram() && !side.sources.contains(&Some(source)),
+            stranger,
             qp: self,
             engine,
             now,
@@ -601,6 +611,7 @@ impl Qp {
             scratch,
             pace,
             held_until,
+            together: company,
             ..
         } = side;
         let mut env = PacketEnv {
@@ -614,8 +625,13 @@ impl Qp {
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
         while count < TURN_PACKETS {
-            // requests first: an acknowledgement, which is shorter, ends a run of packets of one size
-            let urgent = answers && machine.answer_due() == AnswerDue::More;
+            // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run of packets of one size
+            let urgent = answers
+                && match machine.answer_due() {
+                    AnswerDue::More => true,
+                    AnswerDue::Ack => !*company && !keeps,
+                    AnswerDue::None => false,
+                };
             *held_until = pace.wait(limit, now.0);
             if held_until.is_some() && urgent {
                 // responses of a READ are data, too; an acknowledgement goes at any time

@@ -482,7 +482,7 @@ impl Inner {
                 continue;
             }
             let marked = meta.tos & 3 == CE;
-            qp.packets_in(engine, now, meta.source, |incoming| {
+            qp.packets_in(engine, now, (meta.source, false), |incoming| {
                 incoming.take(marked, &about, &packet);
             });
             taken = true;
@@ -549,7 +549,9 @@ fn take_run<'a>(
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     let mut theirs = theirs.peekable();
-    qp.packets_in(engine, now, meta.source, |incoming| {
+    // who reacts to congestion (ECT or CE) is not Soft-RoCE, which alone is so slow from packet to packet that a program sees between them
+    let together = meta.tos & 3 != 0;
+    qp.packets_in(engine, now, (meta.source, together), |incoming| {
         while let Some(datagram) = theirs.next() {
             packets += 1;
             length += datagram.len();

@@ -128,7 +128,7 @@ impl Inner {
             qp.packets_in(
                 engine,
                 now,
-                super::super::local::address(&qp.ctx.device),
+                (super::super::local::address(&qp.ctx.device), true),
                 |incoming| {
                     incoming.take(false, &about, &packet);
                 },
@@ -243,7 +243,7 @@ fn take_native_run(
         .chunks(segment)
         .take_while(|bytes| destination(bytes) == Some(qp.qpn));
     let source = super::super::local::address(&qp.ctx.device);
-    qp.packets_in(engine, now, source, |incoming| {
+    qp.packets_in(engine, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {
             packets += 1;
