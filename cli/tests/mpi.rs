@@ -163,12 +163,23 @@ fn messages_arrive_whole_and_in_order() {
         "sessions",
         "threads",
         "faults",
+        "long",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {
             let said = program.succeeds(ranks, &[]);
             assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
         }
+    }
+}
+
+#[test]
+fn both_sides_of_a_host_copy_a_message_or_only_one_does() {
+    let program = Program::new("long");
+    for least in ["0", "1", "1M"] {
+        let set = format!("both_copy={least}");
+        let said = program.succeeds(2, &["--set", &set]);
+        assert_eq!(said, "long: 2 ranks: ok\n", "{set}");
     }
 }
 
@@ -185,6 +196,7 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
         "persistent",
         "rounds",
         "partitioned",
+        "long",
     ] {
         let program = Program::new(name);
         for ranks in [2, 4] {

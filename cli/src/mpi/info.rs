@@ -169,7 +169,15 @@ fn protocols(values: &Values) -> Vec<Protocol> {
     let long = if !is_mapped {
         "as to other hosts".to_owned()
     } else if values.flag("reads_peers") {
-        "the receiver reads it from the sender's memory; where the kernel forbids that, in pieces by the channel".to_owned()
+        let both = match values.number("both_copy") {
+            0 => String::new(),
+            least => format!(
+                ", and from {least} bytes on the sender writes the half of it if it waits and there is a core for each rank"
+            ),
+        };
+        format!(
+            "the receiver reads it from the sender's memory{both}; where the kernel forbids that, in pieces by the channel"
+        )
     } else {
         "in pieces by the channel".to_owned()
     };

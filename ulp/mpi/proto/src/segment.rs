@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the launcher, before any rank runs | the header |
 //! | rank r | its own area, but for the inbound bits, and the asleep word from 1 to 2, which others do |
+//! | sender s of the message that r copies jointly | chunks out of r's JOINT, and r's JOINT_DONE |
 //! | sender s | the line and block (r, s), the inbound bit of s in r's area |
 //! | receiver r | the return word of line (r, s), and the trailers of block (r, s) that it zeroes |
 //!
@@ -36,7 +37,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -73,6 +74,21 @@ pub mod area {
     pub const HAS_CARD: u64 = 192;
     /// A [`crate::connect::Card`].
     pub const CARD: u64 = 200;
+    /// u64, [`crate::joint::Left`]: the message that this rank copies, and its sender with it. Opened by this rank, which also writes the words up to JOINT_LENGTH; the sender takes
+    /// chunks out of it.
+    pub const JOINT: u64 = 256;
+    /// u32: the message's sender.
+    pub const JOINT_FROM: u64 = 264;
+    /// u32: bytes of a chunk.
+    pub const JOINT_CHUNK: u64 = 268;
+    /// u64: the sender's name for the message.
+    pub const JOINT_REQUEST: u64 = 272;
+    /// u64: where it goes in this rank's memory.
+    pub const JOINT_ADDRESS: u64 = 280;
+    /// u64: its bytes.
+    pub const JOINT_LENGTH: u64 = 288;
+    /// u64, [`crate::joint::Done`], written by that sender.
+    pub const JOINT_DONE: u64 = 320;
 }
 
 /// Offsets in a channel's line.
@@ -321,7 +337,8 @@ mod tests {
             assert_eq!(last.0 + last.1, layout.total());
         }
         assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= area::HAS_CARD);
-        assert!(area::CARD + crate::connect::CARD as u64 <= AREA);
+        assert!(area::CARD + crate::connect::CARD as u64 <= area::JOINT);
+        const { assert!(area::JOINT_DONE + 8 <= AREA) };
     }
 
     #[test]

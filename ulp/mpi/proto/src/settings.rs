@@ -148,6 +148,13 @@ pub const TABLE: &[Setting] = &[
         help: "Long messages on one host are read from the sender's memory; 0: they come in pieces, as where the kernel lets no rank read another's memory.",
     },
     Setting {
+        name: "both_copy",
+        about: "ways",
+        kind: Kind::Bytes(0..=1 << 40),
+        default: "64K",
+        help: "Long messages on one host of at least so many bytes are copied from both ends: the receiver reads, and the sender writes if it waits anyway; 0: none is. Not where ranks share cores.",
+    },
+    Setting {
         name: "eager",
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_EAGER),

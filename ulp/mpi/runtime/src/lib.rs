@@ -25,6 +25,7 @@ pub mod host;
 pub mod info;
 pub mod init;
 pub mod loss;
+pub mod nearby;
 pub mod net;
 pub mod operation;
 pub mod p2p;

@@ -7,7 +7,7 @@ use crate::constants::{
     MPI_ERR_TRUNCATE, MPI_SUCCESS,
 };
 use crate::errors::{MpiError, Outcome};
-use crate::host::{self, Sink, Source};
+use crate::host::{Sink, Source};
 use crate::loss::lost;
 use crate::request::{Request, Work, status};
 use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
@@ -107,7 +107,11 @@ impl Runtime {
             let place = if self.peers[to.peer as usize].by_verbs {
                 self.offer(to.peer, request, source)?
             } else {
-                source.address().map(|address| Place { address, rkey: 0 })
+                let place = source.address().map(|address| Place { address, rkey: 0 });
+                if place.is_some() {
+                    self.offer_nearby(request);
+                }
+                place
             };
             let mode = if place.is_some() {
                 envelope::GET
@@ -136,7 +140,7 @@ impl Runtime {
     }
 
     /// The request that a peer names, if it is one that it may name.
-    fn named(&self, token: u64, peer: u32) -> Option<u32> {
+    pub fn named(&self, token: u64, peer: u32) -> Option<u32> {
         let handle = i32::try_from(token).ok()?;
         let index = self.requests.index_of(handle)?;
         (self.requests[index].peer == peer && !self.requests[index].done).then_some(index)
@@ -605,8 +609,7 @@ impl Runtime {
         } else if let Some(Place { address, .. }) =
             place.filter(|_| self.settings.reads_peers && !is_here)
         {
-            let pid = self.host.as_ref().map_or(0, |host| host.pid(peer));
-            match host::read_peer(pid, address, &sink.part(0, wanted as usize)) {
+            match self.read_nearby(peer, request, address, &sink.part(0, wanted as usize)) {
                 Ok(()) => is_here = true,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {

@@ -42,6 +42,9 @@ impl Runtime {
         if !self.stalled.is_empty() {
             did |= self.unstall()?;
         }
+        if !self.offered.is_empty() {
+            did |= self.copy_nearby();
+        }
         if !self.executions.is_empty() {
             did |= self.advance()?;
         }
@@ -71,6 +74,7 @@ impl Runtime {
                 .as_ref()
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
+            || self.has_errand()
             || self
                 .flags
                 .iter()

@@ -65,6 +65,8 @@ pub struct Request {
     pub done: bool,
     /// The program has freed it: it goes when it is over.
     pub freed: bool,
+    /// A long message that its receiver may let this rank copy a part of.
+    pub offered: bool,
     /// Index of its communicator.
     pub comm: u32,
     /// Its context.
@@ -107,6 +109,7 @@ impl Request {
             work,
             done: false,
             freed: false,
+            offered: false,
             comm,
             context,
             seq: 0,

@@ -64,6 +64,8 @@ pub struct Runtime {
     pub polling: Polling,
     /// Peers with messages that wait for room.
     pub stalled: Vec<u32>,
+    /// Ranks of this host that have been offered long messages, and how many of them are not over.
+    pub offered: Vec<(u32, u32)>,
     /// Messages of a context that is not known yet.
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
@@ -108,6 +110,8 @@ pub struct Settings {
     pub spins: u32,
     /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
     pub reads_peers: bool,
+    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the kernel refuses.
+    pub both_copy: Option<u64>,
     /// Who moves long messages by verbs.
     pub rendezvous: Rendezvous,
     /// Short messages that go to a rank by packets at once before others wait to go together; 0: all do.
@@ -374,6 +378,7 @@ impl Runtime {
             inlets: Vec::new(),
             polling: Polling::new(),
             stalled: Vec::new(),
+            offered: Vec::new(),
             orphans: VecDeque::new(),
             nothing: 0,
             spare: NOBODY,

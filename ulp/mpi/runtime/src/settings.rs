@@ -19,6 +19,8 @@ pub struct Chosen {
     pub device: Option<String>,
     /// `reads_peers`: long messages on one host are read from the sender's memory.
     pub reads_peers: bool,
+    /// `both_copy`: bytes of the shortest message on one host that both sides copy; none: no message is.
+    pub both_copy: Option<u64>,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
     /// `eager_packets`: the same by packets of our adapter.
@@ -128,6 +130,7 @@ impl Chosen {
             verbs_everywhere: values.text("same_host") == "verbs",
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             reads_peers: values.flag("reads_peers"),
+            both_copy: Some(values.number("both_copy")).filter(|least| *least != 0),
             eager: size("eager"),
             // Who has set the one alone means it everywhere.
             eager_packets: size(
@@ -228,5 +231,7 @@ mod tests {
         assert!(!set("acks", "0").acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
         assert!(!set("reads_peers", "0").reads_peers);
+        assert_eq!(nothing.both_copy, Some(64 << 10));
+        assert_eq!(set("both_copy", "0").both_copy, None);
     }
 }

@@ -175,3 +175,40 @@ unsafe fn read_some(
         }
     }
 }
+
+/// Writes `length` bytes from `from` on to `address` of process `pid`.
+///
+/// # Safety
+/// `from` may be read.
+pub(super) unsafe fn write_range(
+    pid: i32,
+    address: u64,
+    from: *const u8,
+    length: usize,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        let local = libc::iovec {
+            iov_base: from.wrapping_add(done).cast_mut().cast(),
+            iov_len: (length - done).min(1 << 30),
+        };
+        let remote = libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(address.wrapping_add(done as u64) as usize),
+            iov_len: local.iov_len,
+        };
+        // SAFETY: the local range was promised; the other process's memory is written by the kernel, which checks it.
+        let count =
+            unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+        match count {
+            count if count > 0 => done += count.cast_unsigned(),
+            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}

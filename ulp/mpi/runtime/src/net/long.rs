@@ -88,6 +88,7 @@ impl Runtime {
     /// A request's memory need not be reached any more.
     #[inline]
     pub fn withdraw(&mut self, request: u32) {
+        self.withdraw_nearby(request);
         if let Some(net) = &mut self.net {
             net.offers.remove(&request);
         }

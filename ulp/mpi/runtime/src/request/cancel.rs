@@ -148,7 +148,6 @@ impl Runtime {
         if !is_it {
             return Err(self.broken(peer));
         }
-        self.withdraw(request);
         self.cancelled(request);
         Ok(())
     }
