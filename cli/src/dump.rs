@@ -8,6 +8,9 @@ mod output;
 mod rings;
 mod stop;
 
+pub use output::time_of_day;
+pub use stop::Stop;
+
 use crate::args::DumpArgs;
 use crate::domain::{self, Devices};
 use crate::failure::Failure;
@@ -19,7 +22,6 @@ use rings::Rings;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use stop::Stop;
 
 use ferriband_memory::host::{Host, Tool};
 use ferriband_wire::capture::Captured;

@@ -6,7 +6,7 @@ use crate::list::{choose, given};
 use crate::source::errno_of;
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{HEAD_BYTES, MAD, MadHead};
-use ferriband_attach::{HostName, Link, Piece, peek_on, receive_piece_on, send_on, wait_on};
+use ferriband_attach::{HostName, Link, Piece, receive_piece_on, send_on, wait_on};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -28,9 +28,17 @@ const MOST_BYTES: usize = 32 << 20;
 struct Open {
     fabric: String,
     token: u64,
-    /// Who sends, and who receives: a message's pieces stay together.
-    sending: Mutex<()>,
-    receiving: Mutex<()>,
+    /// Who sends, and who receives: a message's pieces stay together. The room is used again.
+    sending: Mutex<Vec<u8>>,
+    receiving: Mutex<Coming>,
+}
+
+/// What has come.
+#[derive(Debug, Default)]
+struct Coming {
+    message: Vec<u8>,
+    /// It is whole, and was too long for who asked.
+    waits: bool,
 }
 
 /// By descriptor.
@@ -77,8 +85,8 @@ pub unsafe extern "C" fn umad_open_port(ca_name: *const c_char, portnum: c_int) 
         let open = Open {
             fabric: host.fabric,
             token,
-            sending: Mutex::new(()),
-            receiving: Mutex::new(()),
+            sending: Mutex::default(),
+            receiving: Mutex::default(),
         };
         lock(&OPEN).insert(fd, Arc::new(open));
         Ok(fd)
@@ -125,10 +133,18 @@ fn wait(fd: c_int, timeout_ms: c_int) -> c_int {
     }
 }
 
+/// True if a packet is here that was too long for who asked.
+fn has_waiting(fd: c_int) -> bool {
+    open_of(fd).is_ok_and(|open| lock(&open.receiving).waits)
+}
+
 /// `umad_poll`: 0 when something is there.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn umad_poll(fd: c_int, timeout_ms: c_int) -> c_int {
-    wait(fd, timeout_ms)
+    match has_waiting(fd) {
+        true => 0,
+        false => wait(fd, timeout_ms),
+    }
 }
 
 /// `umad_send`: 0 when the packet is on its way.
@@ -155,8 +171,10 @@ pub unsafe extern "C" fn umad_send(
         own[0..4].copy_from_slice(&agent.to_ne_bytes());
         own[8..12].copy_from_slice(&timeout_ms.to_ne_bytes());
         own[12..16].copy_from_slice(&retries.to_ne_bytes());
-        let message = [&[MAD][..], own].concat();
-        let _one = lock(&open.sending);
+        let mut message = lock(&open.sending);
+        message.clear();
+        message.push(MAD);
+        message.extend_from_slice(own);
         let until = Instant::now() + ROOM_PATIENCE;
         match send_on(borrow(fd)?, &message, Some(until)) {
             Ok(()) => Ok(0),
@@ -178,7 +196,7 @@ pub unsafe extern "C-unwind" fn umad_recv(
     timeout_ms: c_int,
 ) -> c_int {
     // before the boundary, which nothing may unwind through
-    if timeout_ms != 0 && !umad.is_null() && !length.is_null() {
+    if timeout_ms != 0 && !umad.is_null() && !length.is_null() && !has_waiting(fd) {
         let waited = wait(fd, timeout_ms);
         if waited != 0 {
             return waited;
@@ -192,12 +210,12 @@ pub unsafe extern "C-unwind" fn umad_recv(
             return Err(libc::EINVAL);
         }
         let open = open_of(fd)?;
-        let _one = lock(&open.receiving);
-        let first = peek_on(borrow(fd)?).map_err(|error| errno_of(&error))?;
-        if first.is_empty() {
-            return Err(libc::EWOULDBLOCK);
+        let mut coming = lock(&open.receiving);
+        let Coming { message, waits } = &mut *coming;
+        if !std::mem::take(waits) {
+            take_whole(fd, message)?;
         }
-        let head = first.get(1..).ok_or(libc::EIO)?;
+        let head = message.get(1..).ok_or(libc::EIO)?;
         let said = MadHead::parse(head).map_err(|_| libc::EIO)?;
         let bytes = (said.length as usize).saturating_sub(HEAD);
         // SAFETY: the caller's promise.
@@ -205,18 +223,8 @@ pub unsafe extern "C-unwind" fn umad_recv(
         if bytes > room {
             own[..HEAD].copy_from_slice(&head[..HEAD]);
             *length = bytes as c_int;
+            *waits = true;
             return Err(libc::ENOSPC);
-        }
-        let mut message = Vec::new();
-        loop {
-            let piece = receive_piece_on(borrow(fd)?, &mut message);
-            match piece.map_err(|error| errno_of(&error))? {
-                Piece::Last => break,
-                Piece::More => {}
-                Piece::Nothing => {
-                    wait_on(borrow(fd)?, None).map_err(|_| libc::EIO)?;
-                }
-            }
         }
         let rest = message.get(1..).ok_or(libc::EIO)?;
         let whole = rest.len().min(HEAD + room);
@@ -224,6 +232,23 @@ pub unsafe extern "C-unwind" fn umad_recv(
         *length = whole.saturating_sub(HEAD) as c_int;
         Ok(said.agent as c_int)
     })
+}
+
+/// The next message, whole.
+fn take_whole(fd: c_int, message: &mut Vec<u8>) -> Result<(), c_int> {
+    message.clear();
+    loop {
+        let piece = receive_piece_on(borrow(fd)?, message);
+        match piece.map_err(|error| errno_of(&error))? {
+            Piece::Last => return Ok(()),
+            Piece::Nothing if message.is_empty() => return Err(libc::EWOULDBLOCK),
+            Piece::More => {}
+            // the rest of what has begun is on its way
+            Piece::Nothing => {
+                wait_on(borrow(fd)?, None).map_err(|_| libc::EIO)?;
+            }
+        }
+    }
 }
 
 /// Asks the fabric's process, by a connection of its own: on the port's own come packets.

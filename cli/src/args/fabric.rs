@@ -1,6 +1,6 @@
 //! The words of `ferriband fabric`.
 
-use super::JsonFlag;
+use super::{DumpFormat, JsonFlag};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -47,6 +47,11 @@ pub enum FabricCommand {
         after_help = "Example:\n  ferriband fabric errors S-0 3 0.01    # each hundredth packet; 0 ends it"
     )]
     Errors(ErrorsArgs),
+    /// Show what passes a link, both ways, management too: as lines or as a capture file
+    #[command(
+        after_help = "Examples:\n  ferriband fabric dump S-0 3\n  ferriband fabric dump H0_0_0 1 -w link.pcapng    # for Wireshark or tshark"
+    )]
+    Dump(FabricDumpArgs),
     /// Switch a node off, or on again
     #[command(after_help = "Example:\n  ferriband fabric power S-1 off")]
     Power(PowerArgs),
@@ -60,6 +65,31 @@ pub enum FabricCommand {
     Manage(ManageArgs),
 }
 
+/// What `fabric dump` shows.
+#[derive(Args, Clone)]
+pub struct FabricDumpArgs {
+    /// The node at one end of the cable.
+    pub node: String,
+    /// Its port; what leaves by it is shown as sent.
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub port: u8,
+    /// Write a capture file instead of lines; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Format of the file [default: pcapng, or pcap for a FILE.pcap].
+    #[arg(long, value_enum)]
+    pub format: Option<DumpFormat>,
+    /// End after so many packets.
+    #[arg(short, long)]
+    pub count: Option<u64>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = super::parse_seconds)]
+    pub duration: Option<std::time::Duration>,
+    /// The fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
+}
+
 /// What `fabric manage` manages.
 #[derive(Args, Clone)]
 pub struct ManageArgs {
@@ -69,6 +99,9 @@ pub struct ManageArgs {
     /// Its port.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=254))]
     pub port: u8,
+    /// Talk to a running ibsim by its own sockets, which is faster than by its library: IBSIM_SOCKNAME names it (default sim), SIM_HOST the host.
+    #[arg(long, conflicts_with_all = ["device", "port"])]
+    pub ibsim: bool,
     /// The routing engine; `fabric engines` lists them.
     #[arg(long, default_value = "minhop")]
     pub engine: String,

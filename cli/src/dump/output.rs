@@ -254,7 +254,7 @@ fn line(captured: &Captured<'_>, device: &str) -> String {
 }
 
 /// Hours, minutes and seconds of the day in UTC.
-fn time_of_day(time_ns: u64) -> String {
+pub fn time_of_day(time_ns: u64) -> String {
     let (seconds, rest) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
     let day = seconds % 86_400;
     format!(

@@ -4,6 +4,7 @@
 //! programs run on is [`live`]'s.
 
 mod bring_up;
+mod ibsim;
 pub mod live;
 mod outside;
 mod report;
@@ -33,6 +34,7 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
         FabricCommand::Errors(args) => live::errors(args),
         FabricCommand::Power(args) => live::power(args),
         FabricCommand::Sweep(args) => live::sweep(args),
+        FabricCommand::Dump(args) => live::dump(args),
         FabricCommand::Manage(args) => outside::command(args),
     }
 }

@@ -1,8 +1,9 @@
 //! `ferriband fabric manage`: our subnet manager at an adapter's port, by whichever `libibumad.so.3` the loader finds: ours on a host of a live fabric, the system's before an
-//! adapter of this machine or before ibsim. It brings the subnet up once, and ends.
+//! adapter of this machine or before ibsim. Or before ibsim without a library ([`Ibsim`]). It brings the subnet up once, and ends.
 //!
 //! Owns the library's functions ([`Umad`]) and the clock. What is asked is the manager's business.
 
+use super::ibsim::Ibsim;
 use crate::args::ManageArgs;
 use crate::failure::Failure;
 use crate::text::{print_json, print_line};
@@ -43,6 +44,8 @@ struct Umad {
     send: Send,
     receive: Receive,
     status: Status,
+    /// For a head and a packet.
+    room: Vec<u64>,
 }
 
 fn last_error() -> std::io::Error {
@@ -104,11 +107,13 @@ impl Umad {
             let error = std::io::Error::from_raw_os_error(-agent);
             return Err(Failure::io("manage by", "the port", &error));
         }
+        // SAFETY: no arguments.
+        let head = unsafe { size() };
         Ok(Umad {
             port: id,
             agent,
-            // SAFETY: no arguments.
-            head: unsafe { size() },
+            head,
+            room: vec![0; (head + MAD_LEN).div_ceil(8)],
             set_address: function!(c"umad_set_addr", SetAddress),
             send: function!(c"umad_send", Send),
             receive: function!(c"umad_recv", Receive),
@@ -116,16 +121,11 @@ impl Umad {
         })
     }
 
-    /// Room for a packet and its head.
-    fn room(&self) -> Vec<u64> {
-        vec![0; (self.head + MAD_LEN).div_ceil(8)]
-    }
-
-    fn send(&self, smp: &Smp) -> Result<(), Failure> {
-        let mut room = self.room();
-        let at = room.as_mut_ptr().cast::<c_void>();
+    fn send(&mut self, smp: &Smp) -> Result<(), Failure> {
+        let at = self.room.as_mut_ptr().cast::<c_void>();
         // SAFETY: as long as a head and a packet.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(at.cast::<u8>(), room.len() * 8) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(at.cast::<u8>(), self.room.len() * 8) };
+        bytes[..self.head].fill(0);
         if smp.emit(&mut bytes[self.head..]).is_err() {
             return Ok(());
         }
@@ -149,9 +149,8 @@ impl Umad {
     }
 
     /// The next packet, if one comes in time; one that nobody answered is none.
-    fn receive(&self, patience_ms: c_int) -> Result<Option<Smp>, Failure> {
-        let mut room = self.room();
-        let at = room.as_mut_ptr().cast::<c_void>();
+    fn receive(&mut self, patience_ms: c_int) -> Result<Option<Smp>, Failure> {
+        let at = self.room.as_mut_ptr().cast::<c_void>();
         let mut length = MAD_LEN as c_int;
         // SAFETY: a head and room for as many bytes as `length` says.
         let got = unsafe { (self.receive)(self.port, at, &raw mut length, patience_ms) };
@@ -167,21 +166,57 @@ impl Umad {
             return Ok(None);
         }
         // SAFETY: as long as a head and a packet.
-        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), room.len() * 8) };
-        let Ok(mut smp) = Smp::parse_mad(&bytes[self.head..self.head + MAD_LEN]) else {
+        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.room.len() * 8) };
+        let Ok(smp) = Smp::parse_mad(&bytes[self.head..self.head + MAD_LEN]) else {
             return Ok(None);
         };
-        let number = smp.transaction_id.0 & u64::from(u32::MAX);
-        smp.transaction_id = TransactionId(u64::from(SEED) << 32 | number);
         Ok(Some(smp))
+    }
+}
+
+/// The way that packets take.
+enum Way {
+    Umad(Umad),
+    Ibsim(Ibsim),
+}
+
+impl Way {
+    fn send(&mut self, smp: &Smp) -> Result<(), Failure> {
+        match self {
+            Way::Umad(umad) => umad.send(smp),
+            Way::Ibsim(ibsim) => {
+                ibsim.send(smp);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next packet, if one comes in time. Both ways write the upper half of a transaction anew.
+    fn receive(&mut self, patience_ms: c_int) -> Result<Option<Smp>, Failure> {
+        let mut came = match self {
+            Way::Umad(umad) => umad.receive(patience_ms),
+            Way::Ibsim(ibsim) => ibsim.receive(patience_ms),
+        }?;
+        if let Some(smp) = &mut came {
+            let number = smp.transaction_id.0 & u64::from(u32::MAX);
+            smp.transaction_id = TransactionId(u64::from(SEED) << 32 | number);
+        }
+        Ok(came)
     }
 }
 
 /// `ferriband fabric manage`. Exit status: 0 the subnet is up, 1 it is not, or nodes did not do what they were told.
 pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
     let engine = super::engine(&args.engine)?;
-    let umad = Umad::open(args.device.as_deref(), args.port)?;
-    let mut config = Config::new(args.port, *engine);
+    let (mut way, port) = if args.ibsim {
+        let ibsim = Ibsim::open()?;
+        let port = ibsim.port()?;
+        (Way::Ibsim(ibsim), port)
+    } else {
+        let umad = Umad::open(args.device.as_deref(), args.port)?;
+        (Way::Umad(umad), args.port)
+    };
+    let mut config = Config::new(port, *engine);
     (config.options, config.lmc) = (Options::default(), args.lmc);
     (config.window, config.timeout_ns) = (args.window, PATIENCE_NS);
     let mut manager = Manager::new(config, SEED);
@@ -190,14 +225,16 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
     manager.sweep();
     let event = loop {
         while let Some(smp) = manager.poll_transmit(now()) {
-            umad.send(&smp)?;
+            way.send(&smp)?;
         }
-        if let Some(event) = manager.poll_event() {
-            break event;
+        match manager.poll_event() {
+            Some(Event::Same) | None => {}
+            Some(Event::Up(subnet)) => break Ok(subnet),
+            Some(Event::Failed(error)) => break Err(error),
         }
         let due = manager.poll_timeout().map_or(0, |due| due.0);
         let left = due.saturating_sub(now().0) / 1_000_000 + 1;
-        match umad.receive(c_int::try_from(left).unwrap_or(c_int::MAX))? {
+        match way.receive(c_int::try_from(left).unwrap_or(c_int::MAX))? {
             Some(smp) => {
                 manager.handle_smp(&smp);
             }
@@ -208,14 +245,8 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
         }
     };
     let took = begun.elapsed();
-    let subnet = match event {
-        Event::Up(subnet) => subnet,
-        Event::Failed(error) => {
-            return Err(Failure::new(format!(
-                "the subnet does not come up: {error}"
-            )));
-        }
-    };
+    let subnet =
+        event.map_err(|error| Failure::new(format!("the subnet does not come up: {error}")))?;
     let (switches, ends) = (subnet.graph.switches().len(), subnet.graph.ends().len());
     if args.json.json {
         print_json(&serde_json::json!({

@@ -63,6 +63,13 @@ pub enum Ask {
         /// The Q_Key of its members.
         qkey: u32,
     },
+    /// From now on this connection tells what passes a cable ([`crate::tap`]), which is named by one of its ends. Answered by [`Answer::Opened`].
+    Tap {
+        /// The node.
+        node: String,
+        /// The port.
+        port: u8,
+    },
     /// What is the fabric? Answered by [`Answer::Status`].
     Status,
     /// The end of the fabric. Answered by [`Answer::Done`].

@@ -10,10 +10,11 @@ pub mod ask;
 mod link;
 pub mod mad;
 pub mod packet;
+pub mod tap;
 
 pub use link::{
-    AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, peek_on, pieces, receive_piece_on,
-    send_on, wait_on,
+    AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, pieces, receive_piece_on, send_on,
+    wait_on,
 };
 
 /// Names the host of a fabric that a program runs on: `FABRIC/HOST`. Set by `ferriband run --host`.

@@ -3,11 +3,12 @@
 //! A message travels in pieces of at most [`PIECE_BYTES`]; each begins with a byte that says whether more follow.
 
 use ferriband_memory::host::credentials;
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSlice};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
-    bind, connect, listen, recv, send, socket_with,
+    AddressFamily, MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, connect, listen, recv, sendmmsg, sendmsg, socket_with,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub const PIECE_BYTES: usize = 32 << 10;
 pub const MOST_BYTES: usize = 64 << 20;
 /// Connections that may wait to be taken.
 const BACKLOG: i32 = 128;
+/// Pieces that [`Link::send_pieces`] gives to the kernel at once.
+const AT_ONCE: usize = 32;
 /// First byte of a piece: the last one, or not.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
@@ -227,12 +230,31 @@ impl Link {
         send_on(self.fd.as_fd(), message, Some(Instant::now() + patience))
     }
 
-    /// Sends one piece of a message without waiting; false if there is no room now.
+    /// Sends as many pieces as there is room for now, without waiting: how many went.
     ///
     /// # Errors
     /// `Gone`, `System`.
-    pub fn send_piece(&self, piece: &[u8]) -> Result<bool, AttachError> {
-        put(self.fd.as_fd(), piece)
+    pub fn send_pieces<'a>(
+        &self,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<usize, AttachError> {
+        let parts: Vec<_> = pieces.map(|piece| [IoSlice::new(piece)]).collect();
+        let mut went = 0;
+        while went < parts.len() {
+            let mut controls: [_; AT_ONCE] =
+                std::array::from_fn(|_| SendAncillaryBuffer::default());
+            let heads = parts[went..].iter().zip(&mut controls);
+            let mut heads: Vec<_> = heads
+                .map(|(part, control)| MMsgHdr::new(part, control))
+                .collect();
+            match sendmmsg(&self.fd, &mut heads, WITHOUT_WAITING) {
+                Ok(some) => went += some,
+                Err(Errno::AGAIN | Errno::NOBUFS) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(AttachError::system("sendmmsg")(errno)),
+            }
+        }
+        Ok(went)
     }
 
     /// Takes a message; None if none came in time (a patience of None waits for ever).
@@ -292,9 +314,13 @@ pub fn pieces(message: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     })
 }
 
-fn put(fd: BorrowedFd<'_>, piece: &[u8]) -> Result<bool, AttachError> {
+/// A closed connection is an error, not a signal; and nobody is waited for.
+const WITHOUT_WAITING: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+fn put(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<bool, AttachError> {
     loop {
-        match send(fd, piece, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        let mut none = SendAncillaryBuffer::default();
+        match sendmsg(fd, parts, &mut none, WITHOUT_WAITING) {
             Ok(_) => return Ok(true),
             Err(Errno::AGAIN | Errno::NOBUFS) => return Ok(false),
             Err(Errno::INTR) => {}
@@ -315,14 +341,18 @@ pub fn send_on(
     if message.len() > MOST_BYTES {
         return Err(AttachError::Malformed("a message is too long"));
     }
-    for piece in pieces(message) {
-        while !put(fd, &piece)? {
+    let send = |parts: &[IoSlice<'_>]| {
+        while !put(fd, parts)? {
             if !wait(fd, PollFlags::OUT, until)? {
                 return Err(AttachError::Late);
             }
         }
+        Ok(())
+    };
+    if message.len() < PIECE_BYTES {
+        return send(&[IoSlice::new(&[LAST]), IoSlice::new(message)]);
     }
-    Ok(())
+    pieces(message).try_for_each(|piece| send(&[IoSlice::new(&piece)]))
 }
 
 /// As [`Link::receive_piece`], by a descriptor that is somebody's.
@@ -330,41 +360,26 @@ pub fn send_on(
 /// # Errors
 /// As there.
 pub fn receive_piece_on(fd: BorrowedFd<'_>, message: &mut Vec<u8>) -> Result<Piece, AttachError> {
-    let mut room = [0; PIECE_BYTES];
-    let length = loop {
-        match recv(fd, &mut room, RecvFlags::DONTWAIT) {
-            Ok((length, _)) => break length,
+    let at = message.len();
+    message.reserve(PIECE_BYTES);
+    loop {
+        match recv(fd, spare_capacity(message), RecvFlags::DONTWAIT) {
+            Ok(_) => break,
             Err(Errno::AGAIN) => return Ok(Piece::Nothing),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(AttachError::system("recv")(errno)),
         }
-    };
-    let (flag, rest) = room[..length].split_first().ok_or(AttachError::Gone)?;
-    if message.len() + rest.len() > MOST_BYTES {
+    }
+    let flag = *message.get(at).ok_or(AttachError::Gone)?;
+    message.remove(at);
+    let came = message.len() - at;
+    if message.len() > MOST_BYTES || came >= PIECE_BYTES {
         return Err(AttachError::Malformed("a message is too long"));
     }
-    message.extend_from_slice(rest);
-    match *flag {
+    match flag {
         LAST => Ok(Piece::Last),
-        MORE if !rest.is_empty() => Ok(Piece::More),
+        MORE if came > 0 => Ok(Piece::More),
         _ => Err(AttachError::Malformed("a piece of a message")),
-    }
-}
-
-/// The first piece that waits at a descriptor, without taking it; empty if there is none.
-///
-/// # Errors
-/// `Gone`, `System`.
-pub fn peek_on(fd: BorrowedFd<'_>) -> Result<Vec<u8>, AttachError> {
-    let mut room = [0; PIECE_BYTES];
-    loop {
-        match recv(fd, &mut room, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok((0, _)) => return Err(AttachError::Gone),
-            Ok((length, _)) => return Ok(room[1..length].to_vec()),
-            Err(Errno::AGAIN) => return Ok(Vec::new()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(AttachError::system("recv")(errno)),
-        }
     }
 }
 

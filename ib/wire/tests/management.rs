@@ -41,6 +41,8 @@ proptest! {
         any_bytes_are::<PathRecord>(&bytes);
         any_bytes_are::<McMemberRecord>(&bytes);
         any_bytes_are::<ServiceRecord>(&bytes);
+        any_bytes_are::<Notice>(&bytes);
+        any_bytes_are::<InformInfo>(&bytes);
         any_bytes_are::<ClassPortInfo>(&bytes);
         any_bytes_are::<NodeInfo>(&bytes);
         any_bytes_are::<NodeDescription>(&bytes);
@@ -170,6 +172,49 @@ fn every_field_of_the_other_records_is_in_its_place() {
         data = [0xff; 64] => (112, 0, 512);
     );
     assert_eq!((ServiceRecord::LEN, covered), (176, 174 * 8));
+
+    let notice = Notice {
+        generic: false,
+        ..Notice::new(NoticeType(0), 0, 0, Lid(0))
+    };
+    let covered = layout!(notice,
+        generic = true => (0, 0, 1);
+        kind = NoticeType(0x7f) => (0, 1, 7);
+        producer = 0xff_ffff => (1, 0, 24);
+        trap = !0 => (4, 0, 16);
+        issuer_lid = Lid(!0) => (6, 0, 16);
+        toggle = true => (8, 0, 1);
+        count = 0x7fff => (8, 1, 15);
+        details = [0xff; 54] => (10, 0, 432);
+        issuer_gid = ALL_GID => (64, 0, 128);
+    );
+    assert_eq!((Notice::LEN, covered), (80, 80 * 8));
+
+    let inform = InformInfo {
+        gid: Gid::default(),
+        lid_begin: Lid(0),
+        lid_end: Lid(0),
+        generic: 0,
+        subscribe: 0,
+        kind: 0,
+        trap: 0,
+        qpn: Qpn(0),
+        response_time: TimeCode(0),
+        producer: 0,
+    };
+    let covered = layout!(inform,
+        gid = ALL_GID => (0, 0, 128);
+        lid_begin = Lid(!0) => (16, 0, 16);
+        lid_end = Lid(!0) => (18, 0, 16);
+        generic = !0 => (22, 0, 8);
+        subscribe = !0 => (23, 0, 8);
+        kind = !0 => (24, 0, 16);
+        trap = !0 => (26, 0, 16);
+        qpn = Qpn(0xff_ffff) => (28, 0, 24);
+        response_time = TimeCode(31) => (31, 3, 5);
+        producer = 0xff_ffff => (33, 0, 24);
+    );
+    assert_eq!((InformInfo::LEN, covered), (36, 36 * 8 - 16 - 3 - 8));
     assert_eq!(NodeRecord::LEN, 108);
 }
 

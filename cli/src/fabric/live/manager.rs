@@ -1,7 +1,7 @@
 //! The fabric's own subnet manager at work: its machine joined to the management interfaces of the port that it is at.
 //!
-//! Owns when it sweeps: at the beginning, when a trap says that a link has changed, when somebody asks, and when another manager is gone or hands over. While it stands by it
-//! touches nothing and answers for nobody.
+//! Owns when it sweeps: at the beginning, when a trap or a switch that is asked every so often says that a link has changed, when somebody asks, and when another manager is gone
+//! or hands over. While it stands by it touches nothing and answers for nobody.
 
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
@@ -9,14 +9,20 @@ use ferriband_fabric::live::Fabric;
 use ferriband_fabric::manage::Place;
 use ferriband_subnet::election::{Became, Election};
 use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet};
-use ferriband_subnet::sa::Administration;
-use ferriband_wire::attributes::PortCapabilities;
-use ferriband_wire::mad::{MAD_LEN, ManagementClass, Method, SMI_QPN};
+use ferriband_subnet::sa::{Administration, Asker};
+use ferriband_wire::attributes::{Notice, PortCapabilities, trap};
+use ferriband_wire::mad::{GSI_QKEY, MAD_LEN, ManagementClass, Method, SMI_QPN};
 use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid};
 
 /// How long nothing more may have changed before it sweeps: links that change together are seen together.
 const SETTLE_NS: u64 = 20_000_000;
+/// So often it asks the switches whether anything is other, in nanoseconds: a trap may be lost.
+const LOOK_NS: u64 = 10_000_000_000;
+
+/// How long the answer to a report is waited for, and how often it goes again.
+const REPORT_PATIENCE: Time = Time::from_ns(200_000_000);
+const REPORT_RETRIES: u32 = 3;
 
 /// The manager.
 #[derive(Debug)]
@@ -34,7 +40,15 @@ pub struct Own {
     administration: Option<Administration>,
     /// When it looks at everything anew.
     sweep_at: Option<u64>,
+    /// That sweep tells everything, whatever was told before.
+    all: bool,
+    /// When the last sweep began.
+    begun: std::time::Instant,
+    /// When it asks the switches.
+    look_at: Option<u64>,
     activity: u32,
+    /// Reports that were sent.
+    reports: u32,
     /// Sweeps that came to an end.
     pub sweeps: u64,
     /// What came of the last one.
@@ -92,7 +106,11 @@ impl Own {
             asked,
             administration: None,
             sweep_at: Some(0),
+            all: false,
+            begun: std::time::Instant::now(),
+            look_at: None,
             activity: 0,
+            reports: 0,
             sweeps: 0,
             says: "the manager has not swept yet".to_owned(),
         })
@@ -110,12 +128,21 @@ impl Own {
         }
     }
 
+    /// The same, and all is told again.
+    pub fn sweep_all_soon(&mut self, now_ns: u64) {
+        self.all = true;
+        self.sweep_soon(now_ns);
+    }
+
     /// When [`Self::go_on`] is due.
     pub fn due(&self) -> Option<u64> {
         let timeout = self.machine.poll_timeout().map(|due| due.0);
-        let sweep = self.sweep_at.filter(|_| !self.machine.is_sweeping());
+        let free = !self.machine.is_sweeping();
+        let sweep = self.sweep_at.filter(|_| free);
+        let look = self.look_at.filter(|_| free && self.election.is_master());
         let election = self.election.poll_timeout().map(|due| due.0);
-        timeout.into_iter().chain(sweep).chain(election).min()
+        let own = sweep.into_iter().chain(look);
+        timeout.into_iter().chain(own).chain(election).min()
     }
 
     /// A packet has come.
@@ -139,7 +166,7 @@ impl Own {
                 self.machine.handle_smp(&smp);
             }
             Method::TRAP if self.election.is_master() => {
-                self.sweep_soon(now_ns);
+                self.trapped(now_ns, &smp);
                 let answer = Smp {
                     method: Method::TRAP_REPRESS,
                     ..smp
@@ -147,6 +174,52 @@ impl Own {
                 self.send(fabric, now_ns, self.by_lid, delivery.far.lid, &answer);
             }
             _ => {}
+        }
+    }
+
+    /// A port says that something has happened: who has subscribed hears of it, and what changes the subnet is looked at.
+    fn trapped(&mut self, now_ns: u64, smp: &Smp) {
+        let mut bytes = [0; Notice::LEN];
+        bytes[..smp.data.len()].copy_from_slice(&smp.data);
+        let Ok((notice, _)) = Notice::parse(&bytes) else {
+            return;
+        };
+        let changes = [trap::LINK_STATE, trap::CAPABILITIES, trap::SYSTEM_IMAGE];
+        if notice.generic && changes.contains(&notice.trap) {
+            self.sweep_soon(now_ns);
+        }
+        if let Some(administration) = &mut self.administration {
+            administration.tell(&notice);
+        }
+    }
+
+    /// Sends what those who have subscribed are to hear.
+    fn report(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        let Some(administration) = &mut self.administration else {
+            return;
+        };
+        while let Some((to, mut mad)) = administration.poll_report() {
+            self.reports = self.reports.wrapping_add(1);
+            // answers find this agent by the upper half of their transaction
+            mad[8..12].copy_from_slice(&self.asked.0.to_be_bytes());
+            mad[12..16].copy_from_slice(&self.reports.to_be_bytes());
+            let to = Far {
+                lid: to.lid,
+                qpn: to.qpn,
+                qkey: GSI_QKEY,
+                ..Far::default()
+            };
+            let now = Time::from_ns(now_ns);
+            // what cannot be sent is as good as lost
+            let _ = fabric.send(
+                now,
+                self.at,
+                self.asked,
+                to,
+                &mad,
+                REPORT_PATIENCE,
+                REPORT_RETRIES,
+            );
         }
     }
 
@@ -160,9 +233,14 @@ impl Own {
     ) {
         let master = self.election.is_master();
         let administration = self.administration.as_mut().filter(|_| master);
-        if let Some(answer) = administration.and_then(|own| own.answer(mad)) {
+        let to = delivery.far;
+        let from = Asker {
+            lid: to.lid,
+            qpn: to.qpn,
+        };
+        let now = Instant(now_ns);
+        if let Some(answer) = administration.and_then(|own| own.answer(now, from, mad)) {
             let now = Time::from_ns(now_ns);
-            let to = delivery.far;
             // what cannot be sent is as good as lost
             let _ = fabric.send(now, self.at, self.asked, to, &answer, Time(0), 0);
         }
@@ -178,7 +256,7 @@ impl Own {
             }
             Became::Standby => {
                 self.machine.give_up();
-                self.sweep_at = None;
+                (self.sweep_at, self.look_at) = (None, None);
                 self.says = format!(
                     "it stands by: the manager at LID {} is the master",
                     self.election.master().0
@@ -241,6 +319,7 @@ impl Own {
             return;
         }
         self.sweep_and_tell(fabric, now_ns);
+        self.report(fabric, now_ns);
         // who has joined a group, or left one; while it sweeps the tables are about to be others
         if !self.machine.is_sweeping()
             && let Some(administration) = &mut self.administration
@@ -256,9 +335,18 @@ impl Own {
     fn sweep_and_tell(&mut self, fabric: &mut Fabric, now_ns: u64) {
         let now = Instant(now_ns);
         if !self.machine.is_sweeping() && self.sweep_at.is_some_and(|at| at <= now_ns) {
-            self.sweep_at = None;
+            (self.sweep_at, self.look_at) = (None, None);
             self.activity = self.activity.wrapping_add(1);
-            self.machine.sweep();
+            self.begun = std::time::Instant::now();
+            match std::mem::take(&mut self.all) {
+                true => self.machine.sweep_all(),
+                false => self.machine.sweep(),
+            }
+        }
+        if !self.machine.is_sweeping() && self.look_at.is_some_and(|at| at <= now_ns) {
+            self.look_at = None;
+            self.activity = self.activity.wrapping_add(1);
+            self.machine.look();
         }
         if self.machine.poll_timeout().is_some_and(|due| due <= now) {
             self.machine.handle_timeout(now);
@@ -267,15 +355,18 @@ impl Own {
             self.send(fabric, now_ns, self.directed, Lid::PERMISSIVE, &smp);
         }
         while let Some(event) = self.machine.poll_event() {
-            self.sweeps += 1;
+            self.look_at = Some(now_ns + LOOK_NS);
+            self.sweeps += u64::from(event != Event::Same);
             match event {
+                Event::Same => {}
                 Event::Up(subnet) => {
                     self.says = if subnet.trouble.is_empty() {
                         format!(
-                            "the subnet is up: {} switches, {} end ports, {} requests",
+                            "the subnet is up: {} switches, {} end ports, {} requests in {:.3} s",
                             subnet.graph.switches().len(),
                             subnet.graph.ends().len(),
-                            subnet.requests
+                            subnet.requests,
+                            self.begun.elapsed().as_secs_f64(),
                         )
                     } else {
                         // what changed meanwhile is seen by another sweep

@@ -3,9 +3,12 @@
 //! Owns the words: what is asked, and how an answer reads. The fabric's process is [`server`]'s, its own manager [`manager`]'s.
 
 mod deputy;
+mod dump;
 mod joins;
 mod manager;
 mod server;
+
+pub use dump::command as dump;
 
 use super::load;
 use crate::args::{ErrorsArgs, FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use ferriband_attach::ask::{
     self, Adapter, AdapterPort, Answer, Ask, Attached, HostLine, Registration, Status,
 };
-use ferriband_attach::{AttachError, Link, Listener, Piece, address, mad, packet, pieces};
+use ferriband_attach::{AttachError, Link, Listener, Piece, address, mad, packet, pieces, tap};
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Refused, Wanted};
 use ferriband_fabric::live::{Fabric, state_name};
@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Those who may be attached.
 const MOST_CLIENTS: usize = 4096;
@@ -37,6 +37,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const MOST_AGENTS: usize = 32;
 /// Pieces of messages that are taken from a connection before the next one's turn comes.
 const TURN: usize = 64;
+/// Bytes of room that is kept for the next message of a connection.
+const MOST_KEPT: usize = 128 << 10;
+/// Pieces that go to a connection by one call.
+const BATCH: usize = 64;
 
 /// What somebody does by his connection.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ enum Role {
     Packets(Place),
     /// Is in a multicast group.
     InGroup,
+    /// Looks at the cable of a port; so many packets were lost to him since the last that he got.
+    Looks(PortId, usize, u32),
 }
 
 /// Somebody who is attached.
@@ -70,21 +76,30 @@ struct Client {
 
 impl Client {
     fn send(&mut self, message: &[u8]) {
+        self.send_later(message);
+        self.flush();
+    }
+
+    /// The same with the next ones, by [`Self::flush`].
+    fn send_later(&mut self, message: &[u8]) {
         for piece in pieces(message) {
             self.going_bytes += piece.len();
             self.going.push_back(piece);
         }
-        self.flush();
     }
 
     fn flush(&mut self) {
-        while let Some(piece) = self.going.front() {
-            match self.link.send_piece(piece) {
-                Ok(true) => {
-                    self.going_bytes -= piece.len();
-                    self.going.pop_front();
+        while !self.going.is_empty() {
+            let pieces = self.going.iter().take(BATCH).map(Vec::as_slice);
+            match self.link.send_pieces(pieces) {
+                Ok(went) => {
+                    for piece in self.going.drain(..went) {
+                        self.going_bytes -= piece.len();
+                    }
+                    if went == 0 {
+                        return;
+                    }
                 }
-                Ok(false) => return,
                 Err(_) => {
                     self.gone = true;
                     return;
@@ -111,6 +126,8 @@ pub struct Server {
     /// Hosts in the order of the description: their number.
     numbers: BTreeMap<NodeId, u32>,
     joins: Joins,
+    /// Those for whom something waits that was not tried to be sent.
+    touched: Vec<u64>,
     /// Since somebody said that it is enough.
     down: Option<Instant>,
 }
@@ -159,6 +176,7 @@ impl Server {
             takers: BTreeMap::new(),
             numbers,
             joins: Joins::default(),
+            touched: Vec::new(),
             down: None,
         })
     }
@@ -208,9 +226,61 @@ impl Server {
                 self.hand_over(now, at, &delivery);
             }
             if !any {
-                return;
+                break;
             }
         }
+        self.show_links();
+        // what came of one turn goes together
+        for number in std::mem::take(&mut self.touched) {
+            if let Some(client) = self.clients.get_mut(&number) {
+                client.flush();
+            }
+        }
+    }
+
+    /// Gives what has passed links to those who look at them.
+    fn show_links(&mut self) {
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let time_ns = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let mut any = false;
+        while let Some(tapped) = self.fabric.poll_tapped() {
+            any = true;
+            for client in self.clients.values_mut() {
+                let Role::Looks(port, cable, lost) = &mut client.role else {
+                    continue;
+                };
+                if *cable != tapped.cable {
+                    continue;
+                }
+                if client.going_bytes + client.packets.len() > MOST_WAITING {
+                    *lost += 1;
+                    continue;
+                }
+                let shown = tap::Tapped {
+                    time_ns,
+                    lost: std::mem::take(lost),
+                    out: *port == tapped.from,
+                    bytes: &tapped.bytes,
+                };
+                tap::push(&mut client.packets, &shown);
+            }
+        }
+        if any {
+            self.send_packets();
+        }
+    }
+
+    /// Cables that somebody looks at.
+    fn renew_taps(&mut self) {
+        let looks = self
+            .clients
+            .values()
+            .filter_map(|client| match client.role {
+                Role::Looks(_, cable, _) => Some(cable),
+                _ => None,
+            });
+        let cables = looks.collect();
+        self.fabric.set_taps(cables);
     }
 
     /// Gives a management packet to whom it is for.
@@ -230,17 +300,17 @@ impl Server {
             }
             return;
         }
-        let Some((client, number)) = self.agents.get(&(at, delivery.agent)) else {
+        let Some((to, number)) = self.agents.get(&(at, delivery.agent)).copied() else {
             return;
         };
-        let Some(client) = self.clients.get_mut(client) else {
+        let Some(client) = self.clients.get_mut(&to) else {
             return;
         };
         if client.going_bytes > MOST_WAITING {
             return;
         }
         let head = mad::MadHead {
-            agent: *number,
+            agent: number,
             status: if delivery.timed_out {
                 libc::ETIMEDOUT as u32
             } else {
@@ -254,7 +324,8 @@ impl Server {
             pkey_index: delivery.far.pkey_index,
             ..mad::MadHead::default()
         };
-        client.send(&head.message(&delivery.bytes));
+        client.send_later(&head.message(&delivery.bytes));
+        self.touched.push(to);
     }
 
     /// Waits for somebody, or for time, and does what is asked.
@@ -347,12 +418,18 @@ impl Server {
                 Ok(Piece::More) => {}
                 Ok(Piece::Nothing) => break,
                 Ok(Piece::Last) => {
-                    let message = std::mem::take(&mut client.coming);
-                    if let Err(error) = self.take(number, &message)
-                        && let Some(client) = self.clients.get_mut(&number)
-                    {
-                        client.send(&ask::emit(&refuse(error.to_string(), libc::EINVAL)));
-                        client.gone = true;
+                    let mut message = std::mem::take(&mut client.coming);
+                    let taken = self.take(number, &message);
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        if let Err(error) = taken {
+                            client.send(&ask::emit(&refuse(error.to_string(), libc::EINVAL)));
+                            client.gone = true;
+                        }
+                        if message.capacity() <= MOST_KEPT {
+                            // its room serves the next one
+                            message.clear();
+                            client.coming = message;
+                        }
                     }
                 }
                 Err(_) => client.gone = true,
@@ -390,7 +467,9 @@ impl Server {
                 let at = *at;
                 self.take_packets(at, message)
             }
-            Role::InGroup => Err(AttachError::Malformed("nothing more is asked here")),
+            Role::InGroup | Role::Looks(..) => {
+                Err(AttachError::Malformed("nothing more is asked here"))
+            }
         }
     }
 
@@ -463,6 +542,7 @@ impl Server {
         };
         match client.role {
             Role::Asks => {}
+            Role::Looks(..) => self.renew_taps(),
             Role::Mads(at, agents) => {
                 for agent in agents.into_iter().flatten() {
                     self.agents.remove(&(at, agent));
@@ -530,6 +610,16 @@ impl Server {
             },
             Ask::Register { token, agent } => self.register(token, &agent),
             Ask::Unregister { token, agent } => self.unregister(token, agent),
+            Ask::Tap { node, port } => match self.cable(&node, port) {
+                Ok(cable) => {
+                    let node = self.find_node(&node).unwrap_or(NodeId(0));
+                    let role = Role::Looks(PortId { node, port }, cable, 0);
+                    let opened = self.open(number, role);
+                    self.renew_taps();
+                    opened
+                }
+                Err(refused) => refused,
+            },
             Ask::Status => Answer::Status(Box::new(self.status())),
             Ask::Down => {
                 self.down = Some(Instant::now());
@@ -559,7 +649,7 @@ impl Server {
                 let now = self.now_ns();
                 match &mut self.own {
                     Some(own) => {
-                        own.sweep_soon(now);
+                        own.sweep_all_soon(now);
                         Answer::Done
                     }
                     None => refuse("another manages this fabric", libc::EOPNOTSUPP),
@@ -762,7 +852,7 @@ impl Server {
         let off = off.map(|id| format!("switched off: {}", topology.node(id).name));
         let attached = self.clients.values().filter_map(|client| {
             let (at, how) = match &client.role {
-                Role::Asks | Role::InGroup => return None,
+                Role::Asks | Role::InGroup | Role::Looks(..) => return None,
                 Role::Mads(at, _) => (at, "mads"),
                 Role::Packets(at) => (at, "packets"),
             };

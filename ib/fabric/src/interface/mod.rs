@@ -282,7 +282,9 @@ impl Interface {
         }
         let long = (from.lid.0, header.transaction_id.0, header.class.0);
         if !self.coming.contains_key(&long) && self.coming.len() >= MOST_COMING {
-            self.coming.retain(|_, coming| coming.due > now);
+            // those that are whole are kept for segments that come twice, as long as there is room
+            self.coming
+                .retain(|_, coming| coming.due > now && !coming.is_whole());
             if self.coming.len() >= MOST_COMING {
                 self.unwanted += 1;
                 return;

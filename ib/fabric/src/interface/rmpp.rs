@@ -227,6 +227,11 @@ impl Coming {
         (Some(self.acknowledge(mad)), Step::Waits)
     }
 
+    /// True once the message was handed over.
+    pub fn is_whole(&self) -> bool {
+        self.over
+    }
+
     fn acknowledge(&self, mad: &[u8; MAD_LEN]) -> [u8; MAD_LEN] {
         let rmpp = Rmpp {
             version: 1,

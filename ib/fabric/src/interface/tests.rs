@@ -111,3 +111,25 @@ proptest! {
         while own.poll_transmit().is_some() {}
     }
 }
+
+#[test]
+fn long_messages_that_have_come_keep_no_new_one_out() {
+    // as many answers one after another as a program that asks and asks gets, within a moment
+    let mut own = Interface::new();
+    let wanted = Wanted {
+        plain: true,
+        ..agent(true)
+    };
+    let id = own.register(wanted).unwrap();
+    for number in 0..3 * MOST_COMING as u32 {
+        let mut mad = [0; MAD_LEN];
+        mad[..4].copy_from_slice(&[1, 3, 2, 0x92]);
+        mad[8..12].copy_from_slice(&id.0.to_be_bytes());
+        mad[12..16].copy_from_slice(&number.to_be_bytes());
+        // the first segment and the last, with 20 bytes of the class's head and 8 of data
+        mad[24..36].copy_from_slice(&[1, 1, 7, 0, 0, 0, 0, 1, 0, 0, 0, 28]);
+        own.receive(Time(u64::from(number)), Far::default(), &mad);
+        let delivery = own.poll_deliver().expect("it is whole");
+        assert_eq!(delivery.bytes.len(), 64, "number {number}");
+    }
+}

@@ -3,8 +3,12 @@
 //! Owns no bytes of anybody and no time. Management packets are carried to their ends within the call that sends them; what programs get is handed out by
 //! [`Fabric::poll_deliver`]. Must not know sockets, nor who the programs are.
 
+mod taps;
 #[cfg(test)]
 mod tests;
+
+pub use taps::Tapped;
+use taps::Taps;
 
 use crate::Time;
 use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
@@ -26,6 +30,8 @@ const MOST_STEPS: usize = 1 << 20;
 const TRAP_LINK_STATE: u16 = 128;
 /// Trap 144: the capabilities of a port have changed.
 const TRAP_CAPABILITIES: u16 = 144;
+/// Trap 256: a management key was wrong.
+const TRAP_BAD_MKEY: u16 = 256;
 
 /// A packet to queue pair 0 or 1 that has come to its end.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +51,7 @@ pub struct Fabric {
     deliver: VecDeque<(Place, Delivery)>,
     /// Ports whose capabilities have changed, which their manager is to hear.
     capable: BTreeSet<Place>,
+    taps: Taps,
     traps: u64,
     /// Management packets that were carried.
     pub mads: u64,
@@ -61,6 +68,7 @@ impl Fabric {
             busy: BTreeSet::new(),
             deliver: VecDeque::new(),
             capable: BTreeSet::new(),
+            taps: Taps::default(),
             traps: 0,
             mads: 0,
             packets: [0; 2],
@@ -216,6 +224,18 @@ impl Fabric {
     fn carry_smp(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, come: &mut Vec<Come>) {
         let mut ends = Vec::new();
         self.plane.send(now, from, smp, dlid, &mut ends);
+        if !self.taps.is_idle() {
+            self.taps.managed(self.plane.take_passed());
+        }
+        for wrong in self.plane.take_wrong_keys() {
+            let node = self.plane.node(wrong.at.node);
+            let info = node.ports[usize::from(wrong.at.port)].info;
+            if info.master_sm_lid != Lid(0) && info.lid != Lid(0) {
+                let data = wrong_key_notice(node.kind == NodeKind::Switch, info.lid, &wrong);
+                // a trap is answered by no agent, so this ends
+                self.trap(now, wrong.at, data, come);
+            }
+        }
         for end in ends {
             let mut mad = [0; MAD_LEN];
             if end.smp.emit(&mut mad).is_err() {
@@ -251,8 +271,16 @@ impl Fabric {
             sl: to.sl,
             length: MAD_PACKET_BYTES,
         };
-        let mut ends = Vec::new();
-        self.plane.carry(from, load, &mut ends, |_| {});
+        let (mut ends, mut hops) = (Vec::new(), Vec::new());
+        let looked_at = !self.taps.is_idle();
+        self.plane.carry(from, load, &mut ends, |hop| {
+            if looked_at {
+                hops.push(hop);
+            }
+        });
+        let slid = self.lid_of(from);
+        let packet = |vl| taps::general(slid, to.lid, to.sl, vl, mad);
+        self.taps.passed(self.plane.topology(), &hops, packet);
         let far = Far {
             lid: self.lid_of(from),
             qpn: GSI_QPN,
@@ -263,7 +291,7 @@ impl Fabric {
         for at in ends {
             let counters = mad[1] == ManagementClass::PERF.0;
             let answer = match counters {
-                true => self.plane.node_mut(at.node).answer_perf(mad),
+                true => self.plane.node_mut(at.node).answer_perf(at.port, mad),
                 false => None,
             };
             match answer {
@@ -297,19 +325,39 @@ impl Fabric {
         mut seen: impl FnMut(Hop),
     ) -> bool {
         let before = ends.len();
-        let mut last = None;
+        let (mut last, mut hops) = (None, Vec::new());
+        let looked_at = !self.taps.is_idle();
         if let Some(load) = load_of(packet) {
             self.plane.carry(from, load, ends, |hop| {
                 last = Some(hop.vl);
+                if looked_at {
+                    hops.push(hop);
+                }
                 seen(hop);
             });
         }
+        self.taps.passed(self.plane.topology(), &hops, |vl| {
+            let mut there = packet.to_vec();
+            set_lane(&mut there, vl);
+            Some(there)
+        });
         let came = ends.len() > before;
         self.packets[usize::from(!came)] += 1;
         if let Some(vl) = last {
             set_lane(packet, vl);
         }
         came
+    }
+
+    /// From now on these cables are looked at: what passes them is told by [`Self::poll_tapped`].
+    pub fn set_taps(&mut self, cables: BTreeSet<usize>) {
+        self.plane.watch(cables.clone());
+        self.taps.cables = cables;
+    }
+
+    /// The next packet that has passed a cable that is looked at.
+    pub fn poll_tapped(&mut self) -> Option<Tapped> {
+        self.taps.poll()
     }
 
     /// The next packet for a program, and where it is.
@@ -390,6 +438,30 @@ fn capability_notice(is_switch: bool, lid: Lid, capabilities: u32) -> [u8; 64] {
     // its details: two bytes, the LID, two bytes, the new mask
     data[12..14].copy_from_slice(&lid.0.to_be_bytes());
     data[16..20].copy_from_slice(&capabilities.to_be_bytes());
+    data
+}
+
+/// Notice of trap 256, a management key was wrong: generic, security, with what the packet was (IBA 14.2.5.1).
+fn wrong_key_notice(is_switch: bool, lid: Lid, wrong: &manage::Delivery) -> [u8; 64] {
+    let mut data = [0; 64];
+    data[0] = 0x82;
+    data[3] = if is_switch { 2 } else { 1 };
+    data[4..6].copy_from_slice(&TRAP_BAD_MKEY.to_be_bytes());
+    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
+    // its details: two bytes, who it was, where its list of ports began, what he wanted, the key, and the way back to him
+    data[12..14].copy_from_slice(&wrong.slid.0.to_be_bytes());
+    data[18..20].copy_from_slice(&wrong.smp.attribute.0.to_be_bytes());
+    data[16] = wrong.smp.method.0;
+    data[20..24].copy_from_slice(&wrong.smp.attribute_modifier.to_be_bytes());
+    data[24..32].copy_from_slice(&wrong.smp.mkey.0.to_be_bytes());
+    if let Route::Directed(route) = &wrong.smp.route {
+        data[14..16].copy_from_slice(&route.dr_slid.0.to_be_bytes());
+        let path = &route.return_path[1..=usize::from(route.hop_count.min(63))];
+        let shown = path.len().min(30);
+        // DRNotice, DRPathTruncated, DRHopCount
+        data[33] = 0x80 | u8::from(shown < path.len()) << 6 | shown as u8;
+        data[34..34 + shown].copy_from_slice(&path[path.len() - shown..]);
+    }
     data
 }
 

@@ -328,3 +328,148 @@ fn a_manager_hears_of_a_link_that_goes_down_and_counters_are_read_over_the_fabri
     assert_eq!(delivery.bytes[4..6], [0, 0]);
     assert_eq!(delivery.bytes[64 + 7], 1, "LinkDowned");
 }
+
+#[test]
+fn a_wrong_management_key_changes_nothing_and_the_manager_hears_of_it() {
+    use ferriband_wire::MKey;
+    use ferriband_wire::attributes::{Notice, NoticeType};
+    let mut fabric = ring();
+    let places = hosts(&fabric);
+    let (manager, stranger) = (places[0], places[1]);
+    let traps = fabric
+        .register(
+            manager,
+            wanted(ManagementClass::SUBN_LID_ROUTED, 1 << Method::TRAP.0, false),
+        )
+        .unwrap();
+    let class = ManagementClass::SUBN_DIRECTED_ROUTE;
+    let asks = fabric.register(stranger, wanted(class, 0, false)).unwrap();
+    // the switch that the stranger is at has a key
+    let switch = fabric
+        .plane()
+        .topology()
+        .peer(PortId {
+            node: stranger.node,
+            port: 1,
+        })
+        .unwrap()
+        .node;
+    let port0 = &mut fabric.plane.node_mut(switch).ports[0].info;
+    (port0.mkey, port0.mkey_protect) = (MKey(0x1234), 1);
+    port0.master_sm_lid = Lid(manager.node.0 as u16 + 1);
+    let lid = port0.lid;
+    let before = fabric.plane.node(switch).clone();
+    let value = PortInfo {
+        state: PortState::DOWN,
+        ..fabric.plane.node(switch).ports[2].info
+    };
+    let mut smp = Smp {
+        mkey: MKey(0x666),
+        route: Route::Directed(DirectedRoute::new(&[1]).unwrap()),
+        ..Smp::new(Method::SET, attribute::PORT_INFO, 2)
+    };
+    smp.set_data(&value).unwrap();
+    let mut mad = [0; MAD_LEN];
+    smp.emit(&mut mad).unwrap();
+    let to = Far {
+        lid: Lid::PERMISSIVE,
+        ..Far::default()
+    };
+    fabric
+        .send(Time(0), stranger, asks, to, &mad, SECOND, 0)
+        .unwrap();
+    let mut after = fabric.plane.node(switch).clone();
+    assert_eq!(after.ports[0].info.mkey_violations, 1);
+    after.ports[0].info.mkey_violations = 0;
+    assert_eq!(after, before, "nothing else has changed");
+    let (place, delivery) = fabric.poll_deliver().expect("a trap");
+    assert_eq!((place, delivery.agent), (manager, traps));
+    let trap = Smp::parse_mad(&delivery.bytes).unwrap();
+    let mut notice = [0; Notice::LEN];
+    notice[..64].copy_from_slice(&trap.data);
+    let (notice, _) = Notice::parse(&notice).unwrap();
+    assert_eq!(
+        (notice.trap, notice.kind, notice.issuer_lid),
+        (256, NoticeType::SECURITY, lid)
+    );
+    let details = notice.details;
+    assert_eq!(details[2..4], [0, stranger.node.0 as u8 + 1], "who it was");
+    assert_eq!(
+        (details[6], &details[8..10]),
+        (2, &[0, 0x15][..]),
+        "Set(PortInfo)"
+    );
+    assert_eq!(details[10..14], [0, 0, 0, 2], "of port 2");
+    assert_eq!(details[14..22], [0, 0, 0, 0, 0, 0, 6, 0x66]);
+    assert_eq!(details[23], 0x81, "by a list of one port");
+    assert!(fabric.poll_deliver().is_none());
+    // to read it no key is needed
+    smp.method = Method::GET;
+    smp.emit(&mut mad).unwrap();
+    fabric
+        .send(Time(0), stranger, asks, to, &mad, SECOND, 0)
+        .unwrap();
+    let (place, delivery) = fabric.poll_deliver().expect("an answer");
+    assert_eq!((place, delivery.timed_out), (stranger, false));
+}
+
+#[test]
+fn who_looks_at_a_link_sees_what_passes_it_as_it_would_travel() {
+    use ferriband_wire::{AnyMad, NativePacket};
+    let mut fabric = ring();
+    let places = hosts(&fabric);
+    let (here, there) = (places[0], places[5]);
+    let cable = |place: Place| {
+        let end = PortId {
+            node: place.node,
+            port: place.port,
+        };
+        fabric.plane().topology().cable_at(end).unwrap()
+    };
+    let (near, far) = (cable(here), cable(there));
+    fabric.set_taps(BTreeSet::from([far]));
+    // a packet with data, as the host at the other end gets it
+    let lid = |place: Place| Lid(place.node.0 as u16 + 1);
+    let packet = taps::general(lid(here), lid(there), Sl(0), Vl(0), &[7; MAD_LEN]);
+    let packet = packet.unwrap();
+    let mut ends = Vec::new();
+    assert!(fabric.send_packet(here, &mut packet.clone(), &mut ends, |_| {}));
+    let tapped = fabric.poll_tapped().unwrap();
+    assert_eq!((tapped.cable, &tapped.bytes), (far, &packet));
+    assert_ne!(tapped.from.node, there.node, "it came from the switch");
+    assert!(
+        fabric.poll_tapped().is_none(),
+        "it passed other links as well"
+    );
+    // a question by a list of ports and its answer, on the asker's own link
+    fabric.set_taps(BTreeSet::from([near]));
+    let class = ManagementClass::SUBN_DIRECTED_ROUTE;
+    let asks = fabric.register(here, wanted(class, 0, false)).unwrap();
+    let smp = Smp {
+        route: Route::Directed(DirectedRoute::new(&[1]).unwrap()),
+        ..Smp::new(Method::GET, attribute::NODE_INFO, 0)
+    };
+    let mut mad = [0; MAD_LEN];
+    smp.emit(&mut mad).unwrap();
+    let to = Far {
+        lid: Lid::PERMISSIVE,
+        ..Far::default()
+    };
+    fabric
+        .send(Time(0), here, asks, to, &mad, SECOND, 0)
+        .unwrap();
+    let methods: Vec<_> = std::iter::from_fn(|| fabric.poll_tapped())
+        .map(|tapped| {
+            let packet = NativePacket::parse(&tapped.bytes).expect("both CRCs are right");
+            assert_eq!((packet.lrh.vl, packet.lrh.dlid), (Vl(15), Lid::PERMISSIVE));
+            assert!(AnyMad::parse(packet.packet.payload).is_ok());
+            let smp = Smp::parse_mad(packet.packet.payload).unwrap();
+            (tapped.from.node == here.node, smp.method)
+        })
+        .collect();
+    assert_eq!(methods, [(true, Method::GET), (false, Method::GET_RESP)]);
+    // nobody looks any more
+    fabric.set_taps(BTreeSet::new());
+    assert!(fabric.send_packet(here, &mut packet.clone(), &mut ends, |_| {}));
+    assert!(fabric.poll_tapped().is_none());
+}

@@ -31,10 +31,7 @@ impl Node {
             // traps and what represses them are a manager's, not an agent's
             _ => return None,
         };
-        let keeper = match self.kind {
-            NodeKind::Switch => 0,
-            _ => port,
-        };
+        let keeper = self.keeper(port);
         if !self
             .ports
             .get_mut(usize::from(keeper))?
@@ -57,6 +54,24 @@ impl Node {
             self.hide_key(keeper, request.mkey, &mut answer);
         }
         Some(answer)
+    }
+
+    /// The port whose management key lets a packet in that came by `port`.
+    pub(super) fn keeper(&self, port: u8) -> u8 {
+        match self.kind {
+            NodeKind::Switch => 0,
+            _ => port,
+        }
+    }
+
+    /// True if a packet was not answered for its key.
+    pub(super) fn has_wrong_key(&self, keeper: u8, request: &Smp) -> bool {
+        let own = self
+            .ports
+            .get(usize::from(keeper))
+            .map(|port| port.info.mkey);
+        let asks = [Method::GET, Method::SET].contains(&request.method);
+        asks && own.is_some_and(|own| own != MKey(0) && own != request.mkey)
     }
 
     /// A protected key is shown to whoever has it (IBA 14.2.4, table of M_KeyProtectBits).
@@ -168,12 +183,9 @@ impl Node {
                 let port = self.port_meant(came_by, modifier & !KNOWS_EXTENDED_SPEEDS)?;
                 let wanted: PortInfo = read(answer)?;
                 let is_switch = self.kind == NodeKind::Switch;
-                let changed = self
-                    .port_mut(port)
+                // PortStateChange is for what nobody has asked for: a Set leaves it as it is (IBA 14.2.5.4)
+                self.port_mut(port)
                     .set_info(&wanted, is_switch && port == 0)?;
-                if changed && let Some(switch) = &mut self.switch {
-                    switch.info.port_state_change = true;
-                }
             }
             attribute::SWITCH_INFO => {
                 let wanted: SwitchInfo = read(answer)?;
@@ -359,11 +371,11 @@ impl Port {
         false
     }
 
-    /// Takes what may be set. True if the state of the link has changed.
+    /// Takes what may be set.
     ///
     /// # Errors
     /// A state that does not follow the present one, or a value that the port has not; then nothing is changed.
-    fn set_info(&mut self, wanted: &PortInfo, is_port0: bool) -> Result<bool, Refused> {
+    fn set_info(&mut self, wanted: &PortInfo, is_port0: bool) -> Result<(), Refused> {
         let own = self.info;
         let state = next_state(&own, wanted, is_port0)?;
         let unicast = |lid: Lid| lid.0 < super::node::FIRST_MULTICAST;
@@ -426,7 +438,7 @@ impl Port {
             phys_state: state.1,
             ..own
         };
-        Ok(state != (own.state, own.phys_state))
+        Ok(())
     }
 }
 

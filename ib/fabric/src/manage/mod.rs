@@ -15,4 +15,4 @@ mod tests;
 pub use carry::{Hop, Load};
 pub use node::{Node, Port, SwitchTables};
 pub use perf::Counters;
-pub use plane::{Delivery, Place, Plane};
+pub use plane::{Delivery, Passed, Place, Plane};

@@ -39,8 +39,8 @@ pub struct Counters {
 }
 
 impl Node {
-    /// What the agent answers to a MAD of class Perf. None if it says nothing.
-    pub fn answer_perf(&mut self, mad: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
+    /// What the agent answers to a MAD of class Perf that came by `port`. None if it says nothing.
+    pub fn answer_perf(&mut self, port: u8, mad: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
         let (header, _) = MadHeader::parse(mad).ok()?;
         let set = match header.method {
             Method::GET => false,
@@ -54,7 +54,7 @@ impl Node {
         let data = &mut answer[PERF_DATA_OFFSET..];
         let done = match header.check_version() {
             Err(_) => Err(MadStatus::BAD_VERSION),
-            Ok(()) => self.counters_asked(header.attribute, set, data),
+            Ok(()) => self.counters_asked(port, header.attribute, set, data),
         };
         let header = MadHeader {
             method: Method::GET_RESP,
@@ -67,6 +67,7 @@ impl Node {
 
     fn counters_asked(
         &mut self,
+        came_by: u8,
         attribute: AttributeId,
         set: bool,
         data: &mut [u8],
@@ -93,7 +94,7 @@ impl Node {
             perf::PORT_COUNTERS => {
                 let (wanted, _) =
                     PortCounters::parse(data).map_err(|_| MadStatus::INVALID_FIELD)?;
-                let ports = self.ports_meant(wanted.port_select)?;
+                let ports = self.ports_meant(came_by, wanted.port_select)?;
                 if set {
                     for port in ports.clone() {
                         set_narrow(&mut self.ports[port].counters, &wanted);
@@ -107,7 +108,7 @@ impl Node {
             perf::PORT_COUNTERS_EXTENDED => {
                 let (wanted, _) =
                     PortCountersExtended::parse(data).map_err(|_| MadStatus::INVALID_FIELD)?;
-                let ports = self.ports_meant(wanted.port_select)?;
+                let ports = self.ports_meant(came_by, wanted.port_select)?;
                 if set {
                     for port in ports.clone() {
                         set_wide(&mut self.ports[port].counters, &wanted);
@@ -125,11 +126,15 @@ impl Node {
         }
     }
 
-    fn ports_meant(&self, select: u8) -> Result<std::ops::Range<usize>, MadStatus> {
+    /// The ports that PortSelect means. An adapter has no port 0: programs that name none mean the one that they ask by its LID.
+    fn ports_meant(&self, came_by: u8, select: u8) -> Result<std::ops::Range<usize>, MadStatus> {
         let switch = self.kind == NodeKind::Switch;
         match usize::from(select) {
             _ if select == ALL_PORTS && switch => Ok(1..self.ports.len()),
-            0 if !switch => Err(MadStatus::INVALID_FIELD),
+            0 if !switch => {
+                let port = usize::from(came_by);
+                Ok(port..port + 1)
+            }
             port if port < self.ports.len() => Ok(port..port + 1),
             _ => Err(MadStatus::INVALID_FIELD),
         }

@@ -16,8 +16,10 @@ use super::agent::KNOWS_EXTENDED_SPEEDS;
 use super::node::Node;
 use crate::Time;
 use crate::random::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// Packets with wrong keys that are kept for traps: of more no trap is sent.
+const MOST_WRONG: usize = 64;
 /// Nodes that a packet visits at the most: there and back by the longest list of ports, and twice by LIDs.
 const MOST_VISITS: usize = 4 * (MAX_HOPS as usize + 1);
 
@@ -59,7 +61,27 @@ pub struct Plane {
     pub(super) off: Vec<bool>,
     /// Of cables that spoil packets: how many of a million.
     pub(super) spoils: BTreeMap<usize, u32>,
+    /// Cables that somebody looks at, and what has passed them.
+    watched: BTreeSet<usize>,
+    passed: Vec<Passed>,
+    /// Packets with a wrong management key, and where they came to: a trap is due for each.
+    wrong_keys: Vec<Delivery>,
     chance: Random,
+}
+
+/// A packet of subnet management that has passed a cable that somebody looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passed {
+    /// The cable, an index of the topology's.
+    pub cable: usize,
+    /// The port that it left by.
+    pub from: PortId,
+    /// It, as it was there.
+    pub smp: Smp,
+    /// The LIDs of its LRH.
+    pub slid: Lid,
+    /// See `slid`.
+    pub dlid: Lid,
 }
 
 /// A packet on its way.
@@ -96,6 +118,9 @@ impl Plane {
             cut: vec![false; topology.cables().len()],
             off: vec![false; topology.nodes().len()],
             spoils: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            passed: Vec::new(),
+            wrong_keys: Vec::new(),
             chance: Random::new(SEED, 0),
             topology,
         }
@@ -194,6 +219,21 @@ impl Plane {
         }
     }
 
+    /// Cables whose packets of subnet management are to be told by [`Self::take_passed`].
+    pub fn watch(&mut self, cables: BTreeSet<usize>) {
+        self.watched = cables;
+    }
+
+    /// What has passed those since this was last asked.
+    pub fn take_passed(&mut self) -> Vec<Passed> {
+        std::mem::take(&mut self.passed)
+    }
+
+    /// Packets with a wrong management key since this was last asked, and where they came to.
+    pub fn take_wrong_keys(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.wrong_keys)
+    }
+
     /// Sends a packet from a place, by its own route or, if it has none, to `dlid`; and carries it, and what an agent answers, to
     /// the end. What is for managers is put into `out`.
     pub fn send(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, out: &mut Vec<Delivery>) {
@@ -218,10 +258,21 @@ impl Plane {
                 Some(tables) => tables.port_of(flight.dlid).map_or(Step::Gone, Step::Leave),
                 None => Step::Leave(from.port),
             },
+            // a list of ports that begins at the requester and ends in a part by LID is not offered
+            Route::Directed(route) if route.dr_dlid != Lid::PERMISSIVE => Step::Gone,
+            // first by LID to where the list of ports begins (IBA 14.2.2)
             Route::Directed(route)
-                if (route.dr_slid, route.dr_dlid) != (Lid::PERMISSIVE, Lid::PERMISSIVE) =>
+                if route.dr_slid != Lid::PERMISSIVE
+                    && route.direction == Direction::Outbound
+                    && node.port_of_lid(flight.dlid).is_none() =>
             {
-                Step::Gone
+                match (&node.switch, route.hop_pointer) {
+                    (_, 1..) => Step::Gone,
+                    (Some(tables), 0) => {
+                        tables.port_of(flight.dlid).map_or(Step::Gone, Step::Leave)
+                    }
+                    (None, 0) => Step::Leave(from.port),
+                }
             }
             Route::Directed(route) => match route.direction {
                 Direction::Outbound if route.hop_pointer != 0 => Step::Gone,
@@ -236,7 +287,12 @@ impl Plane {
                 Direction::Returning if route.hop_pointer != route.hop_count + 1 => Step::Gone,
                 Direction::Returning if route.hop_count == 0 => {
                     route.hop_pointer = 0;
-                    Step::Here(from.port)
+                    match (&node.switch, route.dr_slid) {
+                        (_, Lid::PERMISSIVE) => Step::Here(from.port),
+                        (_, lid) if node.port_of_lid(lid).is_some() => Step::Here(from.port),
+                        (Some(tables), lid) => tables.port_of(lid).map_or(Step::Gone, Step::Leave),
+                        (None, _) => Step::Leave(from.port),
+                    }
                 }
                 Direction::Returning => {
                     route.hop_pointer -= 1;
@@ -275,6 +331,18 @@ impl Plane {
         for _ in 0..MOST_VISITS {
             let Some(came) = self.across(by) else { return };
             let cable = self.topology.cable_at(by);
+            if let Some(cable) = cable.filter(|cable| self.watched.contains(cable)) {
+                // a directed part has the permissive LID at both ends
+                let directed = matches!(flight.smp.route, Route::Directed(_));
+                let lid = |own| if directed { Lid::PERMISSIVE } else { own };
+                self.passed.push(Passed {
+                    cable,
+                    from: by,
+                    smp: flight.smp,
+                    slid: lid(flight.slid),
+                    dlid: lid(flight.dlid),
+                });
+            }
             if cable.is_some_and(|cable| self.is_spoilt(cable, came)) {
                 return;
             }
@@ -326,6 +394,17 @@ impl Plane {
         let port = meant(&self.nodes[number], at.port, &smp);
         let before = self.nodes[number].ports.get(usize::from(port)).map(link_of);
         let Some(mut answer) = self.nodes[number].answer(now, at.port, &smp) else {
+            let keeper = self.nodes[number].keeper(at.port);
+            if self.nodes[number].has_wrong_key(keeper, &smp) && self.wrong_keys.len() < MOST_WRONG
+            {
+                let at = Place { port: keeper, ..at };
+                self.wrong_keys.push(Delivery {
+                    at,
+                    smp,
+                    slid,
+                    dlid,
+                });
+            }
             return;
         };
         if smp.method == Method::SET && smp.attribute == attribute::PORT_INFO {
@@ -399,7 +478,30 @@ fn visit(node: &Node, came_by: u8, flight: &mut Flight) -> Step {
     let Route::Directed(route) = &mut flight.smp.route else {
         return by_lid(node, came_by, flight.dlid);
     };
+    let by_lid_first = route.dr_slid != Lid::PERMISSIVE;
     match route.direction {
+        // the part by LID before the list of ports, and the same way back behind it
+        Direction::Outbound if route.hop_pointer == 0 && by_lid_first => {
+            if node.port_of_lid(flight.dlid).is_none() {
+                return by_lid(node, came_by, flight.dlid);
+            }
+            if route.hop_count == 0 {
+                route.hop_pointer = 1;
+                return Step::Here(came_by);
+            }
+            if !is_switch {
+                return Step::Gone;
+            }
+            route.hop_pointer = 1;
+            Step::Leave(route.initial_path[1])
+        }
+        Direction::Returning if route.hop_pointer == 0 && by_lid_first => {
+            by_lid(node, came_by, route.dr_slid)
+        }
+        Direction::Returning if route.hop_pointer == 1 && by_lid_first => {
+            route.hop_pointer = 0;
+            by_lid(node, came_by, route.dr_slid)
+        }
         Direction::Outbound if route.hop_pointer == 0 || route.hop_pointer > route.hop_count => {
             Step::Gone
         }

@@ -240,6 +240,38 @@ fn lids_lead_there_once_tables_are_written() {
             .ask(Smp::new(Method::GET, attribute::NODE_INFO, 0), Lid(0x46))
             .is_none()
     );
+    // by LID to a switch, from there on by ports, and back the same two ways
+    let both = |lid: u16, path: &[u8], name: &str, manager: &mut Manager| {
+        let mut route = DirectedRoute::new(path).unwrap();
+        route.dr_slid = Lid(1);
+        let smp = Smp {
+            route: Route::Directed(route),
+            ..Smp::new(Method::GET, attribute::NODE_INFO, 0)
+        };
+        let info: NodeInfo = manager.ask(smp, Lid(lid))?.data_as().unwrap();
+        let node = manager.find(name);
+        assert_eq!(info.node_guid, manager.plane.node(node).guid, "{name}");
+        Some(())
+    };
+    for (lid, path, name) in [
+        (2, &[][..], "s0"),
+        (2, &[2], "s2"),
+        (3, &[1], "s2"),
+        (3, &[4], "h3"),
+        (3, &[1, 1, 3], "h0"),
+        (3, &[2, 3], "h0"),
+        (0x45, &[], "h1"),
+        (1, &[1], "s0"),
+    ] {
+        assert_eq!(
+            both(lid, path, name, &mut manager),
+            Some(()),
+            "{lid} {path:?}"
+        );
+    }
+    // an adapter passes nothing on, and where nobody is the list does not begin
+    assert_eq!(both(0x45, &[1], "s1", &mut manager), None);
+    assert_eq!(both(9, &[1], "s1", &mut manager), None);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(super) struct Seen {
     /// By number.
     pub ports: BTreeMap<u8, PortInfo>,
     /// GUIDs of an adapter's ports, as each was met.
-    guids: BTreeMap<u8, Guid>,
+    pub guids: BTreeMap<u8, Guid>,
     links: BTreeMap<u8, (usize, u8)>,
 }
 

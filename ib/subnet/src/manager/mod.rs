@@ -1,7 +1,8 @@
 //! The subnet manager as a machine: management packets in, management packets out.
 //!
-//! A sweep goes through four stages, each of which waits for the answers of the one before: discovery by directed routes ([`discovery`]), addresses and
-//! routes (no packets), what every port and switch is told ([`program`]), and links up, first Armed, then Active. Owns what is outstanding and when it is
+//! A sweep goes through stages, each of which waits for the answers of the one before: discovery by directed routes ([`discovery`]), addresses and
+//! routes (no packets), what every port and switch is told ([`program`], links Armed among it), and links Active. A light sweep ([`Manager::look`]) asks only the switches whether a
+//! port of theirs has changed. Owns what is outstanding and when it is
 //! asked again. Must not know a clock or a socket: time comes in, packets go out by [`Manager::poll_transmit`].
 //!
 //! Answers are believed only if they were asked for; a node that does not answer is left out, and the event at the sweep's end says so.
@@ -9,6 +10,7 @@
 mod discovery;
 mod groups;
 mod program;
+mod told;
 
 use crate::graph::{Graph, GraphError, give_lids};
 use crate::routing::{Engine, Options, RouteError, Routing, Tables};
@@ -18,6 +20,7 @@ use ferriband_wire::mad::{MadStatus, Method};
 use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, MKey, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
+use told::Told;
 
 /// A point in time, in nanoseconds since whenever the caller likes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -82,6 +85,8 @@ impl std::fmt::Debug for Config {
 pub enum Event {
     /// The subnet is up: what is there, and how it is routed.
     Up(Box<Subnet>),
+    /// A light sweep found every switch as it was.
+    Same,
     /// It could not be brought up.
     Failed(SweepError),
 }
@@ -138,6 +143,8 @@ enum Purpose {
     Find(Finding),
     /// Tells a node something.
     Tell(Guid),
+    /// Asks a switch whether a port of its has changed.
+    Look,
 }
 
 /// A request that waits for its answer.
@@ -156,6 +163,8 @@ enum Stage {
     Discovery(Box<Discovery>),
     /// What is still to be told, in groups: each waits until all of the one before is answered.
     Telling(VecDeque<Vec<(Guid, Smp)>>, Box<Subnet>),
+    /// Switches are asked whether anything is other; true once one has said so, or says nothing.
+    Looking(bool),
 }
 
 /// The manager.
@@ -167,6 +176,8 @@ pub struct Manager {
     queue: VecDeque<(Smp, Purpose)>,
     /// By transaction.
     asked: BTreeMap<u64, Asked>,
+    /// When each was sent and is due, oldest first; those that were answered are among them until they come to the front.
+    dues: VecDeque<(Instant, u64)>,
     /// To be sent again.
     again: VecDeque<u64>,
     next_transaction: u64,
@@ -179,6 +190,11 @@ pub struct Manager {
     by_guid: BTreeMap<u64, usize>,
     /// What switches were told of groups since the last sweep.
     group_blocks: groups::Blocks,
+    told: Told,
+    /// Of the switches of the last sweep, the ports to leave by.
+    switches: Vec<Vec<u8>>,
+    /// Since it began, or began again, no sweep has come to its end.
+    anew: bool,
 }
 
 impl Manager {
@@ -189,6 +205,7 @@ impl Manager {
             stage: Stage::Idle,
             queue: VecDeque::new(),
             asked: BTreeMap::new(),
+            dues: VecDeque::new(),
             again: VecDeque::new(),
             next_transaction: u64::from(seed) << 32 | 1,
             requests: 0,
@@ -197,14 +214,15 @@ impl Manager {
             events: VecDeque::new(),
             by_guid: BTreeMap::new(),
             group_blocks: groups::Blocks::new(),
+            told: Told::default(),
+            switches: Vec::new(),
+            anew: true,
         }
     }
 
-    /// Begins to look at everything anew. What was going on is given up.
+    /// Begins to look at everything anew, and to tell what is not as it should be. What was going on is given up.
     pub fn sweep(&mut self) {
-        self.queue.clear();
-        self.asked.clear();
-        self.again.clear();
+        self.drop_all();
         self.trouble.clear();
         self.requests = 0;
         self.group_blocks.clear();
@@ -213,12 +231,41 @@ impl Manager {
         self.stage = Stage::Discovery(Box::new(discovery));
     }
 
-    /// Another manages the subnet: what was going on is given up.
-    pub fn give_up(&mut self) {
+    /// The same, and everything is told, whatever it was told before.
+    pub fn sweep_all(&mut self) {
+        self.told.forget_all();
+        self.anew = true;
+        self.sweep();
+    }
+
+    /// A light sweep: the switches of the last sweep are asked whether a port of theirs has changed. If so, or if one does not answer, a sweep follows; else the event
+    /// is [`Event::Same`]. Does nothing while a sweep goes on, or before one has come to its end.
+    pub fn look(&mut self) {
+        if self.is_sweeping() || self.anew {
+            return;
+        }
+        let asked = self.switches.iter().filter_map(|path| {
+            let smp = discovery::request(path, Method::GET, attribute::SWITCH_INFO, 0)?;
+            Some((smp, Purpose::Look))
+        });
+        self.queue.extend(asked);
+        self.stage = Stage::Looking(false);
+        self.go_on();
+    }
+
+    fn drop_all(&mut self) {
         self.queue.clear();
         self.asked.clear();
+        self.dues.clear();
         self.again.clear();
+    }
+
+    /// Another manages the subnet: what was going on is given up, and nothing is known of what nodes were told.
+    pub fn give_up(&mut self) {
+        self.drop_all();
         self.events.clear();
+        self.told.forget_all();
+        self.anew = true;
         self.stage = Stage::Idle;
     }
 
@@ -234,6 +281,7 @@ impl Manager {
             // it may have been answered meanwhile
             if let Some(asked) = self.asked.get_mut(&transaction) {
                 asked.due = due;
+                self.dues.push_back((due, transaction));
                 self.requests += 1;
                 return Some(asked.smp);
             }
@@ -251,6 +299,7 @@ impl Manager {
             retries: self.config.retries,
         };
         self.asked.insert(self.next_transaction, asked);
+        self.dues.push_back((due, self.next_transaction));
         self.next_transaction += 1;
         self.requests += 1;
         Some(smp)
@@ -258,8 +307,19 @@ impl Manager {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // all wait equally long, so the oldest is the first but for those that were sent again: a few
-        self.asked.values().map(|asked| asked.due).min()
+        // all wait equally long, so the first that was sent is the first that is due
+        self.dues.front().map(|(due, _)| *due)
+    }
+
+    /// Lets go of what was answered, or is to be sent again.
+    fn tidy_dues(&mut self) {
+        while let Some((due, transaction)) = self.dues.front() {
+            let asked = self.asked.get(transaction);
+            if asked.is_some_and(|asked| asked.due == *due) {
+                return;
+            }
+            self.dues.pop_front();
+        }
     }
 
     /// Requests that nobody answered in time go again, or are given up.
@@ -281,6 +341,7 @@ impl Manager {
                 self.unanswered(asked.purpose);
             }
         }
+        self.tidy_dues();
         self.go_on();
     }
 
@@ -299,6 +360,7 @@ impl Manager {
         let Some(asked) = self.asked.remove(&transaction) else {
             return false;
         };
+        self.tidy_dues();
         match (asked.purpose, &mut self.stage) {
             (Purpose::Find(finding), Stage::Discovery(discovery)) => {
                 if smp.status == MadStatus::OK {
@@ -309,13 +371,20 @@ impl Manager {
                 }
             }
             (Purpose::Tell(guid), _) if smp.status != MadStatus::OK => {
+                self.told.forget(guid);
                 self.trouble.push((Some(guid), smp.status));
             }
             (Purpose::Tell(guid), Stage::Telling(_, subnet)) => {
+                self.told.answered(guid, &asked.smp, smp);
                 // what is there now
                 if let Some(node) = self.by_guid.get(&guid.0) {
                     note(&mut subnet.nodes[*node], smp);
                 }
+            }
+            (Purpose::Look, Stage::Looking(other)) => {
+                let info = smp.data_as::<SwitchInfo>();
+                *other |=
+                    smp.status != MadStatus::OK || info.is_ok_and(|info| info.port_state_change);
             }
             _ => {}
         }
@@ -329,9 +398,16 @@ impl Manager {
     }
 
     fn unanswered(&mut self, purpose: Purpose) {
-        let guid = match (purpose, &self.stage) {
+        let guid = match (purpose, &mut self.stage) {
             (Purpose::Find(finding), Stage::Discovery(discovery)) => discovery.guid_of(finding),
-            (Purpose::Tell(guid), _) => Some(guid),
+            (Purpose::Tell(guid), _) => {
+                self.told.forget(guid);
+                Some(guid)
+            }
+            (Purpose::Look, Stage::Looking(other)) => {
+                *other = true;
+                return;
+            }
             _ => None,
         };
         self.trouble.push((guid, MadStatus::BUSY));
@@ -342,6 +418,8 @@ impl Manager {
         while self.asked.is_empty() && self.queue.is_empty() {
             match std::mem::replace(&mut self.stage, Stage::Idle) {
                 Stage::Idle => return,
+                Stage::Looking(false) => self.events.push_back(Event::Same),
+                Stage::Looking(true) => self.sweep(),
                 Stage::Discovery(discovery) => match self.plan(&discovery) {
                     Ok((groups, subnet)) => self.stage = Stage::Telling(groups, Box::new(subnet)),
                     Err(error) => self.events.push_back(Event::Failed(error)),
@@ -356,6 +434,7 @@ impl Manager {
                     None => {
                         subnet.requests = self.requests;
                         subnet.trouble = std::mem::take(&mut self.trouble);
+                        self.anew = false;
                         self.events.push_back(Event::Up(subnet));
                     }
                 },
@@ -374,6 +453,8 @@ impl Manager {
             Some(_) => 0,
             None => self.config.port,
         };
+        let lids = &self.lids;
+        self.told.keep(discovery, |guid| lids.get(&guid.0).copied());
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
         let routing = match graph.switches() {
@@ -381,8 +462,20 @@ impl Manager {
             [] => Routing::plain(Tables::new(&graph)),
             _ => (self.config.engine.route)(&graph, &self.config.options)?,
         };
-        let groups = program::groups(&self.config, discovery, &found, &graph, &routing, own_port);
+        let plan = program::Plan {
+            config: &self.config,
+            told: &self.told,
+            discovery,
+            found: &found,
+            graph: &graph,
+            routing: &routing,
+            own_port,
+            anew: self.anew,
+        };
+        let groups = plan.groups();
         let nodes = discovery.known();
+        let switches = nodes.iter().filter(|node| node.switch.is_some());
+        self.switches = switches.map(|node| node.path.clone()).collect();
         let guids = nodes.iter().map(|node| node.info.node_guid.0);
         self.by_guid = guids.zip(0..).collect();
         let subnet = Subnet {

@@ -1,13 +1,14 @@
-//! What ports and switches are told, in groups: addresses, then tables, then links Armed, then Active. A link carries data only when all
-//! switches know the way.
+//! What ports and switches are told, in two groups: addresses, tables and links Armed, then links Active. A link carries data only when all
+//! switches know the way. What a node has already is not told again: a port says so itself, of tables it is known what they were told before ([`Told`]).
 
 use super::Config;
 use super::discovery::{Discovery, Seen, request};
+use super::told::Told;
 use crate::graph::{Found, Graph};
 use crate::routing::Routing;
 use ferriband_wire::attributes::{
     LinearForwardingBlock, NodeType, PhysState, PortCapabilities, PortInfo, PortState, SlToVlTable,
-    SwitchInfo,
+    SwitchInfo, VlArbitrationBlock, VlWeight,
 };
 use ferriband_wire::mad::{AttributeId, Method};
 use ferriband_wire::smp::{Smp, attribute};
@@ -21,83 +22,152 @@ const SUBNET_TIMEOUT: TimeCode = TimeCode(18);
 /// The same for packets in a switch: about a second.
 const PACKET_LIFETIME: TimeCode = TimeCode(18);
 
+/// What a lane may send in a turn, in units of 64 bytes: a packet of the largest MTU.
+const WEIGHT: u8 = 64;
+
 type Group = Vec<(Guid, Smp)>;
 
-/// All that there is to tell.
-pub(super) fn groups(
-    config: &Config,
-    discovery: &Discovery,
-    found: &[Found],
-    graph: &Graph,
-    routing: &Routing,
-    own_port: u8,
-) -> VecDeque<Group> {
-    let own = found[0].ports.iter().find(|port| port.number == own_port);
-    let manager = Lid(own.map_or(0, |port| port.lid) as u16);
-    let mut groups: [Group; 4] = Default::default();
-    for (seen, node) in discovery.nodes.iter().zip(found) {
-        let is_switch = node.switch.is_some();
-        for port in &node.ports {
-            let Some(info) = seen.ports.get(&port.number) else {
-                continue;
-            };
-            let other = port.peer.and_then(|(there, number)| {
-                let there: &Seen = discovery.nodes.get(there)?;
-                there.ports.get(&number)
-            });
-            let own_port = !is_switch || port.number == 0;
-            if !own_port && other.is_none() {
-                continue;
-            }
-            let mut wanted = together(info, other);
-            if own_port {
-                let address = PortInfo {
-                    lid: Lid(port.lid as u16),
-                    lmc: port.lmc,
-                    master_sm_lid: manager,
-                    mkey: config.mkey,
-                    mkey_protect: if config.mkey == MKey(0) { 0 } else { PROTECT },
-                    mkey_lease_period_s: config.mkey_lease_s,
-                    subnet_timeout: SUBNET_TIMEOUT,
-                    client_reregister: info
-                        .capabilities
-                        .contains(PortCapabilities::CLIENT_REREGISTRATION),
-                    ..wanted
+/// What is known when it is decided what to tell.
+pub(super) struct Plan<'a> {
+    pub config: &'a Config,
+    pub told: &'a Told,
+    pub discovery: &'a Discovery,
+    pub found: &'a [Found],
+    pub graph: &'a Graph,
+    pub routing: &'a Routing,
+    /// The port that the manager is at.
+    pub own_port: u8,
+    /// End ports hear that the manager is a new one.
+    pub anew: bool,
+}
+
+impl Plan<'_> {
+    /// All that there is to tell.
+    pub(super) fn groups(&self) -> VecDeque<Group> {
+        let Plan {
+            config,
+            told,
+            discovery,
+            found,
+            graph,
+            routing,
+            own_port,
+            anew,
+        } = *self;
+        let own = found[0].ports.iter().find(|port| port.number == own_port);
+        let manager = Lid(own.map_or(0, |port| port.lid) as u16);
+        let (mut group, mut up) = (Group::new(), Group::new());
+        for (seen, node) in discovery.nodes.iter().zip(found) {
+            let is_switch = node.switch.is_some();
+            for port in &node.ports {
+                let Some(info) = seen.ports.get(&port.number) else {
+                    continue;
                 };
-                wanted = address;
+                let other = port.peer.and_then(|(there, number)| {
+                    let there: &Seen = discovery.nodes.get(there)?;
+                    there.ports.get(&number)
+                });
+                let own_port = !is_switch || port.number == 0;
+                if !own_port && other.is_none() {
+                    continue;
+                }
+                let mut wanted = together(info, other);
+                if own_port {
+                    wanted = PortInfo {
+                        lid: Lid(port.lid as u16),
+                        lmc: port.lmc,
+                        master_sm_lid: manager,
+                        mkey: config.mkey,
+                        mkey_protect: if config.mkey == MKey(0) { 0 } else { PROTECT },
+                        mkey_lease_period_s: config.mkey_lease_s,
+                        subnet_timeout: SUBNET_TIMEOUT,
+                        ..wanted
+                    };
+                }
+                let rises = info.state == PortState::INIT && other.is_some();
+                if rises {
+                    // a link takes its state along with what it is to be: Armed, it does not carry data yet
+                    wanted.state = PortState::ARMED;
+                }
+                let tell = |group: &mut Group, value: &PortInfo| {
+                    let modifier = port.number.into();
+                    group.extend(set(seen, attribute::PORT_INFO, modifier, value));
+                };
+                if rises || own_port && anew || !has(info, &wanted) {
+                    let registers = PortCapabilities::CLIENT_REREGISTRATION;
+                    wanted.client_reregister = own_port && info.capabilities.contains(registers);
+                    tell(&mut group, &wanted);
+                    wanted.client_reregister = false;
+                }
+                if matches!(info.state, PortState::INIT | PortState::ARMED) && other.is_some() {
+                    wanted.state = PortState::ACTIVE;
+                    tell(&mut up, &wanted);
+                }
             }
-            let mut tell = |group: usize, value: &PortInfo| {
-                let modifier = port.number.into();
-                groups[group].extend(set(seen, attribute::PORT_INFO, modifier, value));
+            if routing.lanes_needed > 1 {
+                arbitration(seen, is_switch, routing.lanes_needed, &mut group);
+            }
+            if !is_switch && routing.lanes_needed > 1 {
+                let lanes = std::array::from_fn(|sl| Vl(routing.lanes.of_host(sl as u8)));
+                group.extend(set(seen, attribute::SL_TO_VL, 0, &SlToVlTable(lanes)));
+            }
+        }
+        let index: BTreeMap<u64, u32> = (0..)
+            .zip(graph.switches())
+            .map(|(index, switch)| (switch.guid.0, index))
+            .collect();
+        for seen in &discovery.nodes {
+            if seen.info.node_type == NodeType::SWITCH
+                && let Some(switch) = index.get(&seen.info.node_guid.0)
+            {
+                tables(seen, *switch, graph, routing, &mut group);
+            }
+        }
+        group.retain(|(guid, smp)| !told.has(*guid, smp));
+        VecDeque::from([group, up])
+    }
+}
+
+/// Lanes that are used take turns on every link, equally: a lane that an arbiter does not know would wait for ever. The table of high priority is empty.
+fn arbitration(seen: &Seen, is_switch: bool, lanes: u8, group: &mut Group) {
+    let links = seen.ports.iter().filter(|(number, info)| {
+        (**number > 0 || !is_switch)
+            && info.state != PortState::DOWN
+            && info.vl_arbitration_low_cap >= lanes
+    });
+    for (number, info) in links {
+        let port = if is_switch { u32::from(*number) } else { 0 };
+        let mut low = VlArbitrationBlock::default();
+        for (entry, vl) in low.0.iter_mut().zip(0..lanes) {
+            *entry = VlWeight {
+                vl: Vl(vl),
+                weight: WEIGHT,
             };
-            tell(0, &wanted);
-            wanted.client_reregister = false;
-            if info.state == PortState::INIT && other.is_some() {
-                wanted.state = PortState::ARMED;
-                tell(2, &wanted);
-            }
-            if matches!(info.state, PortState::INIT | PortState::ARMED) && other.is_some() {
-                wanted.state = PortState::ACTIVE;
-                tell(3, &wanted);
-            }
         }
-        if !is_switch && routing.lanes_needed > 1 {
-            let lanes = std::array::from_fn(|sl| Vl(routing.lanes.of_host(sl as u8)));
-            groups[1].extend(set(seen, attribute::SL_TO_VL, 0, &SlToVlTable(lanes)));
+        let mut tell = |block: u32, value| {
+            let modifier = block << 16 | port;
+            group.extend(set(seen, attribute::VL_ARBITRATION, modifier, value));
+        };
+        tell(1, &low);
+        if info.vl_arbitration_high_cap > 0 {
+            tell(3, &VlArbitrationBlock::default());
         }
     }
-    let index: BTreeMap<u64, u32> = (0..)
-        .zip(graph.switches())
-        .map(|(index, switch)| (switch.guid.0, index))
-        .collect();
-    for seen in discovery.nodes.iter() {
-        if seen.info.node_type == NodeType::SWITCH
-            && let Some(switch) = index.get(&seen.info.node_guid.0)
-        {
-            tables(seen, *switch, graph, routing, &mut groups[1]);
-        }
-    }
-    groups.into()
+}
+
+/// True if a port says already what it is to be told: but for what it counts, and for states, of which `wanted` says no change.
+fn has(info: &PortInfo, wanted: &PortInfo) -> bool {
+    let settled = PortInfo {
+        state: info.state,
+        phys_state: info.phys_state,
+        link_down_default_state: info.link_down_default_state,
+        mkey_violations: info.mkey_violations,
+        pkey_violations: info.pkey_violations,
+        qkey_violations: info.qkey_violations,
+        client_reregister: info.client_reregister,
+        ..*wanted
+    };
+    settled == *info
 }
 
 /// What both ends of a link can do.
@@ -133,7 +203,13 @@ fn tables(seen: &Seen, switch: u32, graph: &Graph, routing: &Routing, group: &mu
             port_state_change: true,
             ..info
         };
-        group.extend(set(seen, attribute::SWITCH_INFO, 0, &value));
+        // a switch of which nothing has changed says so itself
+        if info.port_state_change
+            || info.linear_fdb_top != value.linear_fdb_top
+            || info.lifetime != value.lifetime
+        {
+            group.extend(set(seen, attribute::SWITCH_INFO, 0, &value));
+        }
     }
     if routing.lanes_needed > 1 {
         let ports = 0..=seen.info.num_ports;

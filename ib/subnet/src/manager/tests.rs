@@ -18,6 +18,8 @@ struct World {
     at: Place,
     now: u64,
     sent: u64,
+    /// Of those, what tells something.
+    sets: u64,
     loss: u64,
 }
 
@@ -31,16 +33,23 @@ impl World {
             plane,
             now: 0,
             sent: 0,
+            sets: 0,
             loss,
         }
     }
 
     fn sweep(&mut self) -> Event {
         self.manager.sweep();
+        self.go_on()
+    }
+
+    /// Until something has happened.
+    fn go_on(&mut self) -> Event {
         loop {
             let mut came = Vec::new();
             while let Some(smp) = self.manager.poll_transmit(Instant(self.now)) {
                 self.sent += 1;
+                self.sets += u64::from(smp.method == Method::SET);
                 if self.loss == 0 || !self.sent.is_multiple_of(self.loss) {
                     let time = Time::from_ns(self.now);
                     self.plane.send(time, self.at, smp, Lid(0), &mut came);
@@ -68,7 +77,24 @@ impl World {
     fn up(&mut self) -> Box<Subnet> {
         match self.sweep() {
             Event::Up(subnet) => subnet,
-            Event::Failed(error) => panic!("{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks every node who it is, by LID from the manager's port.
+    fn everybody_is_reached(&mut self, subnet: &Subnet) {
+        for lid in 1..=subnet.graph.top() as u16 {
+            let guid = match subnet.graph.owner(lid.into()) {
+                Owner::Switch(switch) => subnet.graph.switches()[switch as usize].guid,
+                Owner::End(end) => subnet.graph.ends()[end as usize].node,
+                Owner::Nobody => continue,
+            };
+            let mut came = Vec::new();
+            let who = Smp::new(Method::GET, attribute::NODE_INFO, 0);
+            self.plane
+                .send(Time::ZERO, self.at, who, Lid(lid), &mut came);
+            let info: NodeInfo = came[0].smp.data_as().unwrap();
+            assert_eq!(info.node_guid, guid);
         }
     }
 }
@@ -118,21 +144,7 @@ fn a_fabric_comes_up_and_every_lid_leads_where_it_should() {
                 }
             }
         }
-        // by LID, from the manager's port, to everybody
-        for lid in 1..=subnet.graph.top() as u16 {
-            let mut came = Vec::new();
-            let who = Smp::new(Method::GET, attribute::NODE_INFO, 0);
-            world
-                .plane
-                .send(Time::ZERO, world.at, who, Lid(lid), &mut came);
-            let info: NodeInfo = came[0].smp.data_as().unwrap();
-            let guid = match subnet.graph.owner(lid.into()) {
-                Owner::Switch(switch) => subnet.graph.switches()[switch as usize].guid,
-                Owner::End(end) => subnet.graph.ends()[end as usize].node,
-                Owner::Nobody => continue,
-            };
-            assert_eq!(info.node_guid, guid);
-        }
+        world.everybody_is_reached(&subnet);
         let report = check::check(&subnet.graph, &subnet.routing);
         assert!(report.is_good(), "{report:?}");
     }
@@ -161,6 +173,107 @@ fn what_is_gone_is_left_out_and_who_stays_keeps_its_lid() {
     world.plane.set_power(gone, true);
     let again = world.up();
     assert_eq!(again.graph, before.graph);
+}
+
+#[test]
+fn a_sweep_tells_only_what_is_other_than_before() {
+    let mut world = World::new(&tree(3, 2, 2), "H0_0", 0);
+    let first = world.up();
+    let told = std::mem::take(&mut world.sets);
+    let second = world.up();
+    assert_eq!((world.sets, &second.graph), (0, &first.graph), "of {told}");
+    world.everybody_is_reached(&second);
+
+    // a switch that was off meanwhile has lost everything, and gets its own tables again, and nobody else any
+    let node = world.plane.topology().find("S1").unwrap();
+    world.plane.set_power(node, false);
+    world.plane.set_power(node, true);
+    let third = world.up();
+    assert_eq!(third.graph, first.graph);
+    world.everybody_is_reached(&third);
+    let blocks = u64::from(third.graph.top() / 64 + 1);
+    // its SwitchInfo, port 0, three cables Armed and Active at both ends, and of the leaves that have seen it SwitchInfo
+    assert_eq!(std::mem::take(&mut world.sets), blocks + 2 + 12 + 3);
+
+    // what another has written unseen is told again if everything is
+    world.manager.sweep_all();
+    let Event::Up(_) = world.go_on() else {
+        panic!("it does not come up")
+    };
+    assert!(world.sets >= 5 * blocks, "{}", world.sets);
+}
+
+#[test]
+fn every_lane_that_is_used_takes_turns_on_every_link() {
+    let shape = ferriband_topology::generate::generate("ring:5:1").unwrap();
+    let text = netlist::write(&shape);
+    let host = shape.ids_of(NodeKind::Ca).next().unwrap();
+    let mut world = World::new(&text, &shape.node(host).name, 0);
+    world.manager = Manager::new(Config::new(1, *routing::Engine::find("lash").unwrap()), 7);
+    // what was there before is not relied on
+    for id in shape.ids() {
+        for port in &mut world.plane.node_mut(id).ports {
+            port.arbitration = Default::default();
+        }
+    }
+    let subnet = world.up();
+    let lanes = usize::from(subnet.routing.lanes_needed);
+    assert!(lanes > 1);
+    for id in shape.ids() {
+        let node = world.plane.node(id);
+        for port in node
+            .ports
+            .iter()
+            .filter(|port| port.info.state == PortState::ACTIVE)
+        {
+            let number = port.info.local_port;
+            if number == 0 {
+                continue;
+            }
+            let low = port.arbitration[0].0;
+            for (vl, entry) in low.iter().take(lanes).enumerate() {
+                assert_eq!((usize::from(entry.vl.0), entry.weight), (vl, 64));
+            }
+            assert!(low[lanes..].iter().all(|entry| entry.weight == 0));
+        }
+    }
+    world.sets = 0;
+    world.up();
+    assert_eq!(world.sets, 0, "it is told once");
+}
+
+#[test]
+fn a_light_sweep_asks_the_switches_alone_until_one_has_changed() {
+    let mut world = World::new(&tree(3, 2, 2), "H0_0", 0);
+    world.manager.look();
+    assert!(!world.manager.is_sweeping(), "nothing is known yet");
+    let before = world.up();
+    world.sent = 0;
+    for _ in 0..2 {
+        world.manager.look();
+        assert_eq!(world.go_on(), Event::Same);
+    }
+    assert_eq!(world.sent, 2 * 5);
+    // a host that is switched off is seen by its switch
+    let gone = world.plane.topology().find("H2_1").unwrap();
+    world.plane.set_power(gone, false);
+    world.manager.look();
+    let Event::Up(after) = world.go_on() else {
+        panic!("the change is not seen")
+    };
+    assert_eq!(after.graph.ends().len() + 1, before.graph.ends().len());
+    world.manager.look();
+    assert_eq!(world.go_on(), Event::Same, "it is seen once");
+    // a switch that does not answer has changed, whatever others say
+    world.manager.look();
+    world.loss = 1;
+    while world.manager.poll_event().is_none() {
+        let due = world.manager.poll_timeout();
+        while world.manager.poll_transmit(Instant(world.now)).is_some() {}
+        world.now += due.map_or(1, |due| due.0 - world.now);
+        world.manager.handle_timeout(Instant(world.now));
+    }
+    assert!(world.sent > 15, "it has swept, and given up");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::graph::Graph;
 use crate::manager::Subnet;
 use crate::routing::multicast::{Ports, Tree};
 use ferriband_wire::attributes::{
-    JoinState, McMemberRecord, McMemberRecordMask as Mask, PortInfo, Selected, Selector,
+    JoinState, McMemberRecord, McMemberRecordMask as Mask, PortInfo, Selected, Selector, trap,
 };
 use ferriband_wire::mad::DEFAULT_PKEY;
 use ferriband_wire::sa::{SaMad, status};
@@ -54,6 +54,8 @@ pub(super) struct Groups {
     all: BTreeMap<u16, Group>,
     /// LIDs of groups whose trees may be others since they were last asked for.
     changed: BTreeSet<u16>,
+    /// Groups that were made or are gone since this was last asked, by the number of the trap.
+    news: Vec<(u16, Gid)>,
     named: u32,
 }
 
@@ -155,6 +157,10 @@ impl Groups {
             return Err(status::REQUEST_INVALID);
         }
         let value = |bit, asked: Selected, own: u8, of: &dyn Fn(u8) -> u32| {
+            // a code that means nothing is no bound
+            if mask.contains(bit) && asked.selector != Selector::Best && of(asked.value) == 0 {
+                return Err(status::REQUEST_INVALID);
+            }
             let exactly = mask.contains(bit) && asked.selector == Selector::Exactly;
             let chosen = if exactly { asked.value } else { own };
             let right = !mask.contains(bit) || suits(of(chosen), asked, of(asked.value));
@@ -186,6 +192,7 @@ impl Groups {
             ..*wish
         };
         let members = BTreeMap::new();
+        self.news.push((trap::GROUP_MADE, mgid));
         self.all.insert(mlid, Group { record, members });
         Ok(mlid)
     }
@@ -245,7 +252,19 @@ impl Groups {
             }
         }
         let kept = |group: &Group| group.members.values().any(|state| state.intersects(KEEPS));
-        self.all.retain(|_, group| kept(group));
+        let news = &mut self.news;
+        self.all.retain(|_, group| {
+            let kept = kept(group);
+            if !kept {
+                news.push((trap::GROUP_GONE, group.record.mgid));
+            }
+            kept
+        });
+    }
+
+    /// Groups that were made or are gone since this was last asked, by the number of the trap.
+    pub fn take_news(&mut self) -> Vec<(u16, Gid)> {
+        std::mem::take(&mut self.news)
     }
 
     /// The subnet is another: ports that are gone are no members, and all trees are to be made anew.

@@ -5,22 +5,31 @@
 //!
 //! Multicast groups ([`groups`]) are what those who join make of them; what follows for the switches' tables is asked for by [`Administration::take_trees`].
 //!
-//! Not offered, and answered so: services, subscriptions, MultiPathRecord, TraceRecord.
+//! Services ([`services`]) and subscriptions ([`subscriptions`]) are kept as they are told; who has subscribed gets reports, by [`Administration::poll_report`]: of ports that come and
+//! go and of groups, which administration sees itself, and of the traps that are given to [`Administration::tell`].
+//!
+//! Not offered, and answered so: TraceRecord, tables of multicast forwarding, lanes, arbitration, partitions and GUIDs.
 
 mod groups;
+mod multipath;
 mod paths;
 mod records;
+mod services;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-use crate::manager::Subnet;
+use crate::manager::{Instant, Subnet};
 use crate::routing::multicast::Ports;
-use ferriband_wire::attributes::{ClassPortInfo, SmInfo};
+use ferriband_wire::attributes::{ClassPortInfo, Notice, NoticeType, SmInfo, producer, trap};
 use ferriband_wire::mad::{MAD_LEN, MadHeader, MadStatus, ManagementClass, Method};
 use ferriband_wire::sa::{SA_DATA_LEN, SaMad, attribute, status};
-use ferriband_wire::{Header, Lid, Rmpp, RmppFlags, TimeCode};
+use ferriband_wire::{Gid, Header, Lid, Qpn, Rmpp, RmppFlags, TimeCode};
 
 use groups::Groups;
+use services::Services;
+pub use subscriptions::Report;
+use subscriptions::Subscriptions;
 
 /// Bytes before the records of a message.
 const HEAD_BYTES: usize = MAD_LEN - SA_DATA_LEN;
@@ -32,6 +41,20 @@ const RESPONSE_TIME: TimeCode = TimeCode(18);
 /// Why a question gets no records.
 type Refused = MadStatus;
 
+/// Who asks: the port and the queue pair that his packet came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Asker {
+    /// His port's LID.
+    pub lid: Lid,
+    /// His queue pair.
+    pub qpn: Qpn,
+}
+
+/// True if who asks shows the key of the subnet's managers.
+fn is_trusted(asked: &SaMad) -> bool {
+    asked.sm_key == crate::election::SM_KEY
+}
+
 /// The administration of a subnet.
 #[derive(Clone, Debug)]
 pub struct Administration {
@@ -39,6 +62,8 @@ pub struct Administration {
     /// The manager's LID, and what it says of itself.
     manager: (Lid, SmInfo),
     groups: Groups,
+    services: Services,
+    subscriptions: Subscriptions,
 }
 
 /// Records of one kind, each as long as the first, padded to 8 bytes.
@@ -81,13 +106,53 @@ impl Administration {
             subnet,
             manager: (lid, manager),
             groups: Groups::default(),
+            services: Services::default(),
+            subscriptions: Subscriptions::default(),
         }
     }
 
-    /// Another sweep has found the subnet like this. Groups live on, without ports that are gone.
+    /// Another sweep has found the subnet like this. Groups and subscriptions live on, without ports that are gone; who has subscribed hears of ports that have come or gone.
     pub fn renew(&mut self, subnet: Subnet, lid: Lid, manager: SmInfo) {
-        (self.subnet, self.manager) = (subnet, (lid, manager));
+        let before = std::mem::replace(&mut self.subnet, subnet);
+        self.manager = (lid, manager);
         self.groups.renew(&self.subnet);
+        let (before, now) = (records::gids(&before), records::gids(&self.subnet));
+        for gid in now.difference(&before) {
+            self.happened(trap::IN_SERVICE, Gid(*gid));
+        }
+        for gid in before.difference(&now) {
+            self.happened(trap::OUT_OF_SERVICE, Gid(*gid));
+        }
+        self.tell_of_groups();
+        self.subscriptions.retain(|gid| now.contains(&gid.0));
+    }
+
+    /// A trap has come, from the port that it names: who has subscribed hears of it.
+    pub fn tell(&mut self, notice: &Notice) {
+        let issuer = records::gid_at(&self.subnet, notice.issuer_lid);
+        self.subscriptions.tell(&Notice {
+            issuer_gid: issuer.unwrap_or_default(),
+            ..*notice
+        });
+    }
+
+    /// Something of which administration itself knows: a notice about a GID, from the manager's port (IBA 14.2.5.1).
+    fn happened(&mut self, trap: u16, about: Gid) {
+        let kind = NoticeType::SUBNET_MANAGEMENT;
+        let mut notice = Notice::new(kind, producer::CLASS_MANAGER, trap, self.manager.0);
+        notice.set_gid(about);
+        self.tell(&notice);
+    }
+
+    fn tell_of_groups(&mut self) {
+        for (trap, mgid) in self.groups.take_news() {
+            self.happened(trap, mgid);
+        }
+    }
+
+    /// The next report for somebody who has subscribed. Its transaction is the carrier's to choose.
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.subscriptions.poll_report()
     }
 
     /// Of groups that have changed since this was last asked: LID, and the row of each switch, in the order of the graph's.
@@ -101,7 +166,12 @@ impl Administration {
     }
 
     /// Answers a question, a whole MAD. The answer is a MAD, or a long message with an RMPP header that says so. None for what is no question.
-    pub fn answer(&mut self, question: &[u8; MAD_LEN]) -> Option<Vec<u8>> {
+    pub fn answer(
+        &mut self,
+        now: Instant,
+        from: Asker,
+        question: &[u8; MAD_LEN],
+    ) -> Option<Vec<u8>> {
         let (header, _) = MadHeader::parse(question).ok()?;
         let response = header.method.response()?;
         if header.class != ManagementClass::SUBN_ADM {
@@ -118,14 +188,8 @@ impl Administration {
             header.emit(&mut answer).ok()?;
             return Some(answer);
         };
-        let found = match asked.method {
-            Method::GET | Method::GET_TABLE => self.find(&asked),
-            Method::SET if asked.attribute == attribute::MC_MEMBER => {
-                self.groups.join(&self.subnet, &asked)
-            }
-            Method::DELETE if asked.attribute == attribute::MC_MEMBER => self.groups.leave(&asked),
-            _ => Err(MadStatus::UNSUPPORTED_ATTRIBUTE),
-        };
+        let found = self.do_what_is_asked(now, from, &asked);
+        self.tell_of_groups();
         let found = match (asked.method, found) {
             (Method::GET, Ok(found)) if found.count() == 0 => Err(status::NO_RECORDS),
             (Method::GET, Ok(found)) if found.count() > 1 => Err(status::TOO_MANY_RECORDS),
@@ -141,7 +205,7 @@ impl Administration {
                 answer.status = status;
                 emit(&answer)
             }
-            Ok(found) if asked.method != Method::GET_TABLE => {
+            Ok(found) if ![Method::GET_TABLE, Method::GET_MULTI].contains(&asked.method) => {
                 answer.status = MadStatus::OK;
                 answer.attribute_offset = (found.each / 8) as u16;
                 answer.data = [0; SA_DATA_LEN];
@@ -161,7 +225,34 @@ impl Administration {
         }
     }
 
-    fn find(&self, asked: &SaMad) -> Result<Answered, Refused> {
+    fn do_what_is_asked(
+        &mut self,
+        now: Instant,
+        from: Asker,
+        asked: &SaMad,
+    ) -> Result<Answered, Refused> {
+        let subnet = &self.subnet;
+        match (asked.method, asked.attribute) {
+            (Method::GET | Method::GET_TABLE, _) => self.find(now, asked),
+            (Method::GET_MULTI, attribute::MULTI_PATH) => multipath::find(subnet, asked),
+            (Method::SET, attribute::MC_MEMBER) => self.groups.join(subnet, asked),
+            (Method::DELETE, attribute::MC_MEMBER) => self.groups.leave(asked),
+            (Method::SET, attribute::SERVICE) => {
+                // by the port's GUID: programs leave out a prefix that they do not know yet
+                let ports = records::gids(subnet);
+                let is_there = |gid: Gid| ports.iter().any(|own| own[8..] == gid.0[8..]);
+                self.services.register(now, asked, is_there)
+            }
+            (Method::DELETE, attribute::SERVICE) => self.services.withdraw(now, asked),
+            (Method::SET, attribute::INFORM_INFO) => {
+                let gid = records::gid_at(subnet, from.lid).ok_or(status::REQUEST_INVALID)?;
+                self.subscriptions.set(from, gid, asked)
+            }
+            _ => Err(MadStatus::UNSUPPORTED_ATTRIBUTE),
+        }
+    }
+
+    fn find(&self, now: Instant, asked: &SaMad) -> Result<Answered, Refused> {
         match asked.attribute {
             attribute::CLASS_PORT_INFO => {
                 let info = ClassPortInfo {
@@ -176,6 +267,8 @@ impl Administration {
             }
             attribute::PATH => paths::find(&self.subnet, asked),
             attribute::MC_MEMBER => self.groups.find(asked),
+            attribute::SERVICE => self.services.find(now, asked),
+            attribute::INFORM_INFO_RECORD => self.subscriptions.find(asked),
             _ => records::find(self, asked),
         }
     }

@@ -4,12 +4,13 @@
 
 use super::{Administration, Answered, Refused};
 use crate::graph::Peer;
-use crate::manager::Known;
+use crate::manager::{Known, Subnet};
 use ferriband_wire::attributes::{
     NodeDescription, NodeRecord, NodeType, PortInfo, SmInfo, SwitchInfo,
 };
 use ferriband_wire::sa::{SaMad, attribute, status};
-use ferriband_wire::{Header, Lid, MKey};
+use ferriband_wire::{Gid, Header, Lid, MKey};
+use std::collections::BTreeSet;
 
 /// A component: the bit of the mask, where it begins, how many bytes.
 type Component = (u32, usize, usize);
@@ -131,6 +132,29 @@ pub(super) fn end_ports(node: &Known) -> impl Iterator<Item = (u8, &PortInfo)> {
     let switch = is_switch(node);
     let ports = node.ports.iter().map(|(number, info)| (*number, info));
     ports.filter(move |(number, info)| (*number == 0) == switch && info.lid != Lid(0))
+}
+
+/// GIDs of a subnet's end ports, with their LIDs.
+fn ports_by_gid(subnet: &Subnet) -> impl Iterator<Item = (Gid, &PortInfo)> {
+    subnet.nodes.iter().flat_map(|node| {
+        end_ports(node).map(|(number, info)| {
+            let guid = node.guids.get(&number).copied();
+            let guid = guid.unwrap_or(node.info.port_guid);
+            (Gid::from_prefix_guid(info.gid_prefix, guid), info)
+        })
+    })
+}
+
+/// GIDs of a subnet's end ports.
+pub(super) fn gids(subnet: &Subnet) -> BTreeSet<[u8; 16]> {
+    ports_by_gid(subnet).map(|(gid, _)| gid.0).collect()
+}
+
+/// The GID of the port that has a LID.
+pub(super) fn gid_at(subnet: &Subnet, lid: Lid) -> Option<Gid> {
+    let mut ports = ports_by_gid(subnet);
+    let found = ports.find(|(_, info)| lid.0 >> info.lmc == info.lid.0 >> info.lmc);
+    found.map(|(gid, _)| gid)
 }
 
 fn nodes(own: &Administration, asked: &SaMad) -> Result<Answered, Refused> {

@@ -8,11 +8,11 @@ use ferriband_fabric::manage::{Place, Plane};
 use ferriband_topology::NodeKind;
 use ferriband_topology::generate::generate;
 use ferriband_wire::attributes::{
-    JoinState, McMemberRecord, McMemberRecordMask, NodeRecord, PathRecord, PathRecordMask,
-    PortInfo, PortState,
+    InformInfo, JoinState, McMemberRecord, McMemberRecordMask, NodeRecord, Notice, NoticeType,
+    PathRecord, PathRecordMask, PortInfo, PortState, ServiceRecord,
 };
 use ferriband_wire::mad::{AttributeId, DEFAULT_PKEY};
-use ferriband_wire::{Gid, QKey, TransactionId};
+use ferriband_wire::{Gid, PKey, QKey, ServiceId, TransactionId};
 use proptest::prelude::*;
 
 fn administration(shape: &str) -> Administration {
@@ -35,7 +35,7 @@ fn administration(shape: &str) -> Administration {
                 return Administration::new(*subnet, Lid(1), SmInfo::default());
             }
             Some(Event::Failed(error)) => panic!("{error}"),
-            None => {}
+            Some(Event::Same) | None => {}
         }
     }
 }
@@ -43,7 +43,7 @@ fn administration(shape: &str) -> Administration {
 fn ask(own: &mut Administration, asked: &SaMad) -> (SaMad, Vec<u8>) {
     let mut mad = [0; MAD_LEN];
     asked.emit(&mut mad).unwrap();
-    let answer = own.answer(&mad).unwrap();
+    let answer = own.answer(Instant(0), Asker::default(), &mad).unwrap();
     let mut head = [0; MAD_LEN];
     let length = answer.len().min(MAD_LEN);
     head[..length].copy_from_slice(&answer[..length]);
@@ -160,7 +160,11 @@ fn what_is_not_offered_is_refused() {
         ask(&mut own, &asked).0.status
     };
     assert_eq!(
-        refused(Method::SET, attribute::SERVICE, 0),
+        refused(Method::SET, attribute::NODE, 0),
+        MadStatus::UNSUPPORTED_ATTRIBUTE
+    );
+    assert_eq!(
+        refused(Method::GET_TABLE, attribute::TRACE, 0),
         MadStatus::UNSUPPORTED_ATTRIBUTE
     );
     assert_eq!(
@@ -187,7 +191,7 @@ proptest! {
         mad[16..18].copy_from_slice(&[0, attribute]);
         mad[48..55].fill(0);
         mad[55] = mask;
-        if let Some(answer) = own.answer(&mad) {
+        if let Some(answer) = own.answer(Instant(0), Asker::default(), &mad) {
             prop_assert!(answer.len() >= HEAD_BYTES);
         }
     }
@@ -324,4 +328,269 @@ fn members_whose_ports_are_gone_are_none() {
         ..table(attribute::MC_MEMBER)
     };
     assert_eq!(count(&mut own, &trusted), stays);
+}
+
+fn port_gid(own: &Administration, lid: u16) -> Gid {
+    super::records::gid_at(own.subnet(), Lid(lid)).unwrap()
+}
+
+fn ask_at(own: &mut Administration, now: Instant, lid: u16, asked: &SaMad) -> (SaMad, Vec<u8>) {
+    let mut mad = [0; MAD_LEN];
+    asked.emit(&mut mad).unwrap();
+    let from = Asker {
+        lid: Lid(lid),
+        qpn: Qpn(1),
+    };
+    let answer = own.answer(now, from, &mad).unwrap();
+    let mut head = [0; MAD_LEN];
+    let length = answer.len().min(MAD_LEN);
+    head[..length].copy_from_slice(&answer[..length]);
+    (SaMad::parse_mad(&head).unwrap(), answer)
+}
+
+fn service(own: &Administration, id: u64, lid: u16, lease_s: u32) -> ServiceRecord {
+    let mut name = [0; 64];
+    name[..4].copy_from_slice(b"test");
+    let mut data = [0; 64];
+    // the second of the 16-bit words
+    data[18..20].copy_from_slice(&[7, 8]);
+    ServiceRecord {
+        service_id: ServiceId(id),
+        gid: port_gid(own, lid),
+        pkey: PKey(0xffff),
+        lease_s,
+        key: [9; 16],
+        name,
+        data,
+    }
+}
+
+#[test]
+fn services_are_found_by_what_they_say_until_their_lease_ends() {
+    use ferriband_wire::attributes::ServiceRecordMask as Mask;
+    let mut own = administration("ring:3:2");
+    let set = |own: &mut Administration, record: &ServiceRecord, mask: Mask| {
+        let mut asked = SaMad::new(Method::SET, attribute::SERVICE);
+        asked.component_mask = mask.bits();
+        asked.set_data(record).unwrap();
+        ask(own, &asked).0
+    };
+    let all = Mask::SERVICE_ID | Mask::GID | Mask::PKEY | Mask::LEASE | Mask::NAME;
+    let short = service(&own, 5, 1, 10);
+    let said = set(&mut own, &short, all);
+    assert_eq!(
+        (said.method, said.status),
+        (Method::GET_RESP, MadStatus::OK)
+    );
+    let record: ServiceRecord = said.data_as().unwrap();
+    assert_eq!(
+        (record.key, record.name),
+        ([0; 16], short.name),
+        "its key is for the trusted"
+    );
+    let long = service(&own, 6, 2, 10);
+    // without a lease it is for ever
+    let said = set(&mut own, &long, all.difference(Mask::LEASE));
+    let record: ServiceRecord = said.data_as().unwrap();
+    assert_eq!(record.lease_s, u32::MAX);
+    let nowhere = ServiceRecord {
+        gid: Gid([3; 16]),
+        ..long
+    };
+    assert_eq!(set(&mut own, &nowhere, all).status, status::INVALID_GID);
+    assert_eq!(
+        set(&mut own, &long, Mask::SERVICE_ID).status,
+        status::INSUFFICIENT_COMPONENTS
+    );
+
+    let find = |own: &mut Administration, now_s: u64, record: &ServiceRecord, mask: u64| {
+        let mut asked = table(attribute::SERVICE);
+        asked.component_mask = mask;
+        asked.set_data(record).unwrap();
+        let now = Instant(now_s * 1_000_000_000);
+        let (head, bytes) = ask_at(own, now, 1, &asked);
+        assert_eq!(head.status, MadStatus::OK);
+        (bytes.len() - HEAD_BYTES) / ServiceRecord::LEN
+    };
+    assert_eq!(find(&mut own, 9, &short, 0), 2);
+    assert_eq!(find(&mut own, 9, &short, Mask::SERVICE_ID.bits()), 1);
+    assert_eq!(find(&mut own, 9, &short, Mask::NAME.bits()), 2);
+    let (second_word, third_word) = (1 << 24, 1 << 25);
+    assert_eq!(find(&mut own, 9, &short, second_word | third_word), 2);
+    let other = ServiceRecord {
+        data: [1; 64],
+        ..short
+    };
+    assert_eq!(find(&mut own, 9, &other, second_word), 0);
+    assert_eq!(find(&mut own, 10, &short, 0), 1, "the lease is over");
+
+    let mut asked = SaMad::new(Method::DELETE, attribute::SERVICE);
+    asked.set_data(&long).unwrap();
+    assert_eq!(ask(&mut own, &asked).0.status, MadStatus::OK);
+    assert_eq!(ask(&mut own, &asked).0.status, status::NO_RECORDS);
+    assert_eq!(find(&mut own, 10, &short, 0), 0);
+}
+
+fn inform(trap: u16, subscribe: u8) -> InformInfo {
+    InformInfo {
+        gid: Gid([0; 16]),
+        lid_begin: Lid(0xffff),
+        lid_end: Lid(0),
+        generic: 1,
+        subscribe,
+        kind: 0xffff,
+        trap,
+        qpn: Qpn(0),
+        response_time: TimeCode(18),
+        producer: ferriband_wire::attributes::producer::ANY,
+    }
+}
+
+fn subscribe(own: &mut Administration, lid: u16, wants: &InformInfo) -> MadStatus {
+    let mut asked = SaMad::new(Method::SET, attribute::INFORM_INFO);
+    asked.set_data(wants).unwrap();
+    ask_at(own, Instant(0), lid, &asked).0.status
+}
+
+/// Who hears of what, and about whom.
+fn heard(own: &mut Administration) -> Vec<(u16, Notice)> {
+    std::iter::from_fn(|| own.poll_report())
+        .map(|(to, mad)| {
+            let report = SaMad::parse_mad(&mad).unwrap();
+            assert_eq!(
+                (report.method, report.attribute, to.qpn),
+                (Method::REPORT, attribute::NOTICE, Qpn(1))
+            );
+            (to.lid.0, report.data_as().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn who_has_subscribed_hears_of_traps_of_groups_and_of_ports() {
+    let mut own = administration("ring:3:2");
+    let (link, everything) = (inform(trap::LINK_STATE, 1), inform(trap::ANY, 1));
+    assert_eq!(subscribe(&mut own, 1, &link), MadStatus::OK);
+    assert_eq!(subscribe(&mut own, 1, &link), MadStatus::OK, "once more");
+    assert_eq!(subscribe(&mut own, 4, &everything), MadStatus::OK);
+    let of_three = InformInfo {
+        lid_begin: Lid(3),
+        ..everything
+    };
+    assert_eq!(subscribe(&mut own, 5, &of_three), MadStatus::OK);
+    assert_eq!(subscribe(&mut own, 200, &link), status::REQUEST_INVALID);
+    assert_eq!(count(&mut own, &table(attribute::INFORM_INFO_RECORD)), 3);
+
+    let mut changed = Notice::new(NoticeType::URGENT, 2, trap::LINK_STATE, Lid(3));
+    own.tell(&changed);
+    changed.issuer_gid = port_gid(&own, 3);
+    let expected = [1, 4, 5].map(|lid| (lid, changed));
+    assert_eq!(heard(&mut own), expected);
+    own.tell(&Notice {
+        issuer_lid: Lid(2),
+        ..changed
+    });
+    assert_eq!(heard(&mut own).len(), 2, "not from LID 3");
+
+    // a group is made and goes again
+    let mut mgid = [1; 16];
+    mgid[0] = 0xff;
+    for (method, number) in [
+        (Method::SET, trap::GROUP_MADE),
+        (Method::DELETE, trap::GROUP_GONE),
+    ] {
+        let gid = port_gid(&own, 1);
+        let asked = member(method, gid, Gid(mgid), JoinState::FULL_MEMBER);
+        assert_eq!(ask(&mut own, &asked).0.status, MadStatus::OK);
+        let heard = heard(&mut own);
+        let [(4, notice)] = heard[..] else {
+            panic!("{heard:?}")
+        };
+        assert_eq!((notice.trap, notice.gid()), (number, Gid(mgid)));
+        assert_eq!(notice.issuer_gid, port_gid(&own, 1), "the manager's port");
+    }
+
+    // a port goes, and with it what it wanted; and comes back
+    let whole = own.subnet().clone();
+    let gone = port_gid(&own, 5);
+    let mut less = whole.clone();
+    less.nodes.retain(|node| {
+        let mut ports = node.ports.values();
+        ports.all(|info| info.lid != Lid(5))
+    });
+    let wants_that = InformInfo {
+        gid: gone,
+        ..inform(trap::IN_SERVICE, 1)
+    };
+    assert_eq!(subscribe(&mut own, 2, &wants_that), MadStatus::OK);
+    own.renew(less, Lid(1), SmInfo::default());
+    let out = heard(&mut own);
+    assert_eq!(out.len(), 1);
+    assert_eq!(
+        (out[0].1.trap, out[0].1.gid()),
+        (trap::OUT_OF_SERVICE, gone)
+    );
+    own.renew(whole, Lid(1), SmInfo::default());
+    let back = heard(&mut own);
+    let who: Vec<_> = back
+        .iter()
+        .map(|(lid, notice)| (*lid, notice.trap))
+        .collect();
+    assert_eq!(who, [(4, trap::IN_SERVICE), (2, trap::IN_SERVICE)]);
+    assert_eq!(count(&mut own, &table(attribute::INFORM_INFO_RECORD)), 3);
+
+    // enough
+    let no_more = InformInfo {
+        subscribe: 0,
+        qpn: Qpn(1),
+        ..link
+    };
+    assert_eq!(subscribe(&mut own, 4, &no_more), status::REQUEST_INVALID);
+    assert_eq!(subscribe(&mut own, 1, &no_more), MadStatus::OK);
+    own.tell(&changed);
+    assert_eq!(heard(&mut own), [(4, changed)]);
+}
+
+#[test]
+fn many_paths_are_asked_for_at_once() {
+    let mut own = administration("ring:3:2");
+    let gids = [1, 2, 5, 6, 7].map(|lid| port_gid(&own, lid));
+    let mut asked = SaMad::new(Method::GET_MULTI, attribute::MULTI_PATH);
+    (asked.data[15], asked.data[16]) = (2, 3);
+    for (number, gid) in gids.iter().enumerate() {
+        asked.data[24 + 16 * number..][..16].copy_from_slice(&gid.0);
+    }
+    asked.component_mask = 1 << 19 | 1 << 20;
+    let (head, bytes) = ask(&mut own, &asked);
+    assert_eq!(
+        (head.status, head.method),
+        (MadStatus::OK, Method::GET_MULTI_RESP)
+    );
+    let records = bytes[HEAD_BYTES..].chunks_exact(PathRecord::LEN);
+    let pairs: Vec<_> = records
+        .map(|bytes| {
+            let (path, _) = PathRecord::parse(bytes).unwrap();
+            (path.slid.0, path.dlid.0)
+        })
+        .collect();
+    assert_eq!(pairs, [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]);
+    // two are enough; of an MTU that there is not: none
+    asked.component_mask |= 1 << 6;
+    asked.data[5] = 2;
+    let (_, bytes) = ask(&mut own, &asked);
+    assert_eq!(bytes.len(), HEAD_BYTES + 2 * PathRecord::LEN);
+    asked.component_mask |= 1 << 10 | 1 << 11;
+    asked.data[10] = 2 << 6 | 4;
+    let (_, bytes) = ask(&mut own, &asked);
+    let (path, _) = PathRecord::parse(&bytes[HEAD_BYTES..]).unwrap();
+    assert_eq!(path.mtu.value, 4, "lowered as asked");
+    // to nobody
+    let mut to_nobody = asked;
+    to_nobody.data[24..40].fill(0xff);
+    assert_eq!(ask(&mut own, &to_nobody).0.status, status::INVALID_GID);
+    // more than there is room for, or none at all
+    for counts in [(200, 200), (0, 1), (6, 6)] {
+        (asked.data[15], asked.data[16]) = counts;
+        assert_eq!(ask(&mut own, &asked).0.status, status::REQUEST_INVALID);
+    }
 }

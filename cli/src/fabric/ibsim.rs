@@ -1,0 +1,239 @@
+//! A port of a running ibsim, without the library that shows programs its ports: management packets by the simulator's own sockets (linux-rdma/ibsim: include/ibsim.h).
+//!
+//! The library costs a thread and two changes of threads for each packet, which are more than the simulator's own work. Here packets go and come in batches. Owns the two sockets,
+//! that of questions to the simulator (who am I) and that of packets.
+
+use crate::failure::Failure;
+use ferriband_wire::Header;
+use ferriband_wire::mad::MAD_LEN;
+use ferriband_wire::smp::Smp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    AddressFamily, MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, bind, connect, recv, send, sendmmsg, socket_with,
+};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Of a question: magic, client, what is asked, bytes, data.
+const QUESTION_BYTES: usize = 16 + 64;
+const MAGIC: u32 = 0xdead_beef;
+/// What is asked.
+const CONNECT: u32 = 1;
+const DISCONNECT: u32 = 2;
+const GET_PORT_INFO: u32 = 8;
+/// Of a packet: four addresses, a status, padding, a length, the packet.
+const PACKET_BYTES: usize = 32 + MAD_LEN;
+/// The permissive LID, as it stands in an address: two bytes of big-endian at the beginning of four.
+const PERMISSIVE: [u8; 4] = [0xff, 0xff, 0, 0];
+/// Packets that go by one call.
+const BATCH: usize = 16;
+/// How long it looks for an answer again and again before it sleeps.
+const EAGER: Duration = Duration::from_micros(50);
+/// How long the simulator may take to say who we are.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
+
+/// The port.
+pub struct Ibsim {
+    questions: OwnedFd,
+    packets: OwnedFd,
+    client: u32,
+    going: VecDeque<[u8; PACKET_BYTES]>,
+    coming: VecDeque<Smp>,
+}
+
+fn failed(what: &str, errno: Errno) -> Failure {
+    Failure::io(what, "ibsim", &errno.into()).remedy(
+        "start it (ibsim -s FILE), and name it and the host: IBSIM_SOCKNAME (default sim), SIM_HOST (default: its first host)",
+    )
+}
+
+/// A name of the simulator's, whose end it counts in.
+fn address(name: &str) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(format!("{name}\0").as_bytes())
+}
+
+fn socket(name: &str, to: Option<&str>) -> Result<OwnedFd, Failure> {
+    let made = || {
+        let flags = SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        bind(&fd, &address(name)?)?;
+        if let Some(to) = to {
+            connect(&fd, &address(to)?)?;
+        }
+        Ok(fd)
+    };
+    made().map_err(|errno| failed("connect to", errno))
+}
+
+/// Waits until a socket has something, or room; false if it was too long.
+fn wait(fd: &OwnedFd, what: PollFlags, patience: &Timespec) -> Result<bool, Failure> {
+    match poll(&mut [PollFd::new(fd, what)], Some(patience)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(true),
+        Err(errno) => Err(failed("wait for", errno)),
+    }
+}
+
+impl Ibsim {
+    /// At the host that SIM_HOST names, or at the simulator's first.
+    pub fn open() -> Result<Ibsim, Failure> {
+        let variable = |name, default: &str| {
+            let set = std::env::var(name).ok().filter(|set| !set.is_empty());
+            set.unwrap_or_else(|| default.to_owned())
+        };
+        let base = variable("IBSIM_SOCKNAME", "sim");
+        let own = std::process::id();
+        let mut port = Ibsim {
+            questions: socket(&format!("{base}:ctl{own}"), Some(&format!("{base}:ctl")))?,
+            packets: socket(&format!("{base}:in{own}"), None)?,
+            client: 0,
+            going: VecDeque::new(),
+            coming: VecDeque::new(),
+        };
+        // who: its own number, queue pair 0, not the one for requests, and the host's name
+        let mut data = [0; 64];
+        data[..4].copy_from_slice(&own.to_ne_bytes());
+        let host = variable("SIM_HOST", "");
+        let length = host.len().min(31);
+        data[12..12 + length].copy_from_slice(&host.as_bytes()[..length]);
+        let answer = port.ask(CONNECT, &data)?;
+        port.client = u32::from_ne_bytes([answer[0], answer[1], answer[2], answer[3]]);
+        let out = address(&format!("{base}:out{}", port.client));
+        out.and_then(|out| connect(&port.packets, &out))
+            .map_err(|errno| failed("connect to", errno))?;
+        Ok(port)
+    }
+
+    /// Asks the simulator something.
+    fn ask(&self, what: u32, data: &[u8; 64]) -> Result<[u8; 64], Failure> {
+        let mut question = [0; QUESTION_BYTES];
+        let words = [MAGIC, self.client, what, data.len() as u32];
+        for (at, word) in words.into_iter().enumerate() {
+            question[4 * at..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        question[16..].copy_from_slice(data);
+        let sent = send(&self.questions, &question, SendFlags::NOSIGNAL);
+        sent.map_err(|errno| failed("ask", errno))?;
+        if !wait(&self.questions, PollFlags::IN, &PATIENCE)? {
+            return Err(Failure::new("ibsim does not answer"));
+        }
+        let mut answer = [0; QUESTION_BYTES];
+        let (got, _) = recv(&self.questions, &mut answer[..], RecvFlags::DONTWAIT)
+            .map_err(|errno| failed("hear from", errno))?;
+        // the kind of an answer is that of its question, or 0 for an error
+        if got != QUESTION_BYTES || answer[8..12] != what.to_ne_bytes() {
+            return Err(Failure::new(
+                "ibsim refuses: it knows no such host, or has no room for another client",
+            ));
+        }
+        let mut data = [0; 64];
+        data.copy_from_slice(&answer[16..]);
+        Ok(data)
+    }
+
+    /// The number of the port that we are at.
+    pub fn port(&self) -> Result<u8, Failure> {
+        // where PortInfo has LocalPortNum
+        Ok(self.ask(GET_PORT_INFO, &[0; 64])?[28])
+    }
+
+    /// Sends a packet, with others that are sent before the next one is taken.
+    pub fn send(&mut self, smp: &Smp) {
+        let mut packet = [0; PACKET_BYTES];
+        packet[..4].copy_from_slice(&PERMISSIVE);
+        packet[4..8].copy_from_slice(&PERMISSIVE);
+        packet[24..32].copy_from_slice(&(MAD_LEN as u64).to_be_bytes());
+        if smp.emit(&mut packet[32..]).is_ok() {
+            self.going.push_back(packet);
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        while !self.going.is_empty() {
+            let mut controls: [_; BATCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+            let parts: Vec<_> = self
+                .going
+                .iter()
+                .take(BATCH)
+                .map(|packet| [IoSlice::new(packet)])
+                .collect();
+            let heads = parts.iter().zip(&mut controls);
+            let mut heads: Vec<_> = heads
+                .map(|(part, control)| MMsgHdr::new(part, control))
+                .collect();
+            match sendmmsg(
+                &self.packets,
+                &mut heads,
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            ) {
+                Ok(some) => drop(self.going.drain(..some)),
+                // its queue is full: what is read next makes room
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("send to", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come. What the simulator could not deliver is lost: who has asked asks again.
+    fn take(&mut self) -> Result<(), Failure> {
+        let mut packet = [0; PACKET_BYTES];
+        loop {
+            match recv(&self.packets, &mut packet[..], RecvFlags::DONTWAIT) {
+                Ok((PACKET_BYTES, _)) if packet[16..20] == [0; 4] => {
+                    self.coming.extend(Smp::parse_mad(&packet[32..]).ok());
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(failed("hear from", errno)),
+            }
+        }
+    }
+
+    /// The next packet, if one comes in time.
+    pub fn receive(&mut self, patience_ms: i32) -> Result<Option<Smp>, Failure> {
+        if let Some(smp) = self.coming.pop_front() {
+            return Ok(Some(smp));
+        }
+        let begun = Instant::now();
+        let patience = Duration::from_millis(u64::try_from(patience_ms).unwrap_or(0));
+        loop {
+            self.flush()?;
+            self.take()?;
+            if let Some(smp) = self.coming.pop_front() {
+                return Ok(Some(smp));
+            }
+            let waited = begun.elapsed();
+            if waited < EAGER {
+                std::thread::yield_now();
+                continue;
+            }
+            let Some(left) = patience.checked_sub(waited) else {
+                return Ok(None);
+            };
+            let left = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut wanted = PollFlags::IN;
+            if !self.going.is_empty() {
+                wanted |= PollFlags::OUT;
+            }
+            wait(&self.packets, wanted, &left)?;
+        }
+    }
+}
+
+impl Drop for Ibsim {
+    fn drop(&mut self) {
+        // it has few places for clients; if it is gone already there is nothing to give back
+        let _ = self.ask(DISCONNECT, &[0; 64]);
+    }
+}
