@@ -125,24 +125,25 @@ impl Cut {
 }
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Flow {
     /// The next packet's.
     birth: Time,
     left: u64,
+    random: Random,
     dlid: u32,
     /// Packets of the message at hand that are still to go, and of how many that is.
     in_message: u32,
     of_message: u32,
+    turn: u32,
     length_bytes: u16,
     last_bytes: u16,
     sl: u8,
     vl: u8,
     /// Its own LID is one of its targets.
     among: bool,
-    turn: u32,
-    random: Random,
-    index: Index,
     spec: FlowSpec,
+    index: Index,
 }
 
 impl Flow {
@@ -209,26 +210,27 @@ pub struct Delivery {
     pub poke: bool,
 }
 
-/// An adapter with one port.
+/// An adapter with one port. What each packet looks at comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Adapter {
-    lid: u32,
+    free_at: Time,
+    flows: Vec<Flow>,
+    answers: VecDeque<Frame>,
+    counters: PortCounters,
     rate: LinkRate,
+    throttle: Option<Arc<Throttle>>,
+    arbiter: Option<Box<Arbiter>>,
+    blocked_since: Option<Time>,
+    lid: u32,
     data_vls: u8,
     sl2vl: [u8; 16],
     /// The service level for each destination, by LID; empty: each flow has its own for all.
     path_levels: Arc<[u8]>,
-    arbiter: Option<Box<Arbiter>>,
-    throttle: Option<Arc<Throttle>>,
-    /// By SL, if indices are per SL.
-    levels: Vec<Index>,
-    flows: Vec<Flow>,
     /// The flow that sent last.
     last: usize,
-    answers: VecDeque<Frame>,
-    free_at: Time,
-    blocked_since: Option<Time>,
-    counters: PortCounters,
+    /// By SL, if indices are per SL.
+    levels: Vec<Index>,
 }
 
 impl Adapter {

@@ -8,6 +8,7 @@
 //! and one more only if it waits.
 
 mod links;
+mod short;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use crate::switch::{
     Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
 };
 use crate::time::{LinkRate, Time};
-use std::collections::VecDeque;
+use short::Short;
 
 const NONE: u32 = u32::MAX;
 
@@ -127,19 +128,11 @@ enum Machine {
     Adapter(u32),
 }
 
-/// A port and its end of the link.
+/// A port and its end of the link: three lines of memory. What each packet asks of its port is in the first, what its buffer frees in the second, and what came for it in the
+/// third.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Port {
-    machine: Machine,
-    /// The node's port 0.
-    base: u32,
-    /// The port at the other end.
-    peer: u32,
-    number: u8,
-    /// It looked for credits in vain.
-    starving: bool,
-    /// VLs that have freed something (credits by packets).
-    due: u16,
     /// When the wire from here is free.
     wire_free: Time,
     /// The first of what its buffer frees and has not told yet.
@@ -148,13 +141,28 @@ struct Port {
     wake: Time,
     /// From a packet's first bit at the other end to the decision about its header here.
     header_delay: Time,
+    machine: Machine,
+    /// The node's port 0.
+    base: u32,
+    /// The port at the other end.
+    peer: u32,
+    flow_packets: u64,
+    /// Wire time of a flow-control packet, in picoseconds.
+    flow_time: u32,
+    number: u8,
+    /// It looked for credits in vain.
+    starving: bool,
+    /// VLs that have freed something (credits by packets).
+    due: u16,
+    /// What its buffer frees, and has not told yet.
+    freed: Short<Freed, 3>,
     /// From a flow-control packet's first bit at the other end to its effect here.
     flow_delay: Time,
-    /// Wire time of a header and of a flow-control packet.
-    header_time: Time,
-    flow_time: Time,
-    flow_packets: u64,
+    /// Flow-control packets on their way to it.
+    words: Short<Word, 2>,
 }
+
+const _: () = assert!(size_of::<Port>() == 192);
 
 #[derive(Clone, Copy, Debug)]
 struct Lane {
@@ -163,7 +171,7 @@ struct Lane {
 }
 
 /// A flow-control packet on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Word {
     at: Time,
     vl: u8,
@@ -172,7 +180,7 @@ struct Word {
 }
 
 /// Blocks that become free.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Freed {
     at: Time,
     vl: u8,
@@ -188,6 +196,31 @@ pub struct FlowCount {
     pub bytes: u64,
     /// Sum of their latencies, birth to last bit, in picoseconds.
     pub latency_sum: u64,
+}
+
+/// What was delivered of an adapter's flows: mostly it has one.
+#[derive(Clone, Debug, Default)]
+struct Delivered {
+    of_first: FlowCount,
+    /// Of the second, and so on.
+    of: Vec<FlowCount>,
+}
+
+impl Delivered {
+    fn get(&self, flow: u32) -> Option<&FlowCount> {
+        match flow.checked_sub(1) {
+            None => Some(&self.of_first),
+            Some(other) => self.of.get(other as usize),
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, flow: u32) -> Option<&mut FlowCount> {
+        match flow.checked_sub(1) {
+            None => Some(&mut self.of_first),
+            Some(other) => self.of.get_mut(other as usize),
+        }
+    }
 }
 
 /// A port's part in what happened since the last [`Net::begin`].
@@ -237,10 +270,6 @@ pub struct Net {
     /// Packets on their way, with the time of the decision about them; their events know their places. Those that were given back last are taken first, so that few lines of memory do.
     flights: Vec<(Frame, Time)>,
     landed: Vec<u32>,
-    /// Flow-control packets on their way to a port.
-    words: Vec<VecDeque<Word>>,
-    /// What a port's buffer frees, and has not told yet.
-    freed: Vec<VecDeque<Freed>>,
     /// Bit error rates; empty if there are none.
     errors: Vec<f64>,
     random: Random,
@@ -251,7 +280,8 @@ pub struct Net {
     /// Until when it runs.
     end: Time,
     by_lid: Vec<u32>,
-    delivered: Vec<Vec<FlowCount>>,
+    /// By adapter.
+    delivered: Vec<Delivered>,
     latencies: Latencies,
     messages: Latencies,
     /// Messages may be of several packets: else their latencies are those of packets.
@@ -315,8 +345,6 @@ impl Net {
             lanes: Vec::new(),
             flights: Vec::new(),
             landed: Vec::new(),
-            words: vec![VecDeque::new(); count as usize],
-            freed: vec![VecDeque::new(); count as usize],
             errors: Vec::new(),
             random: Random::new(settings.seed, 1),
             strict: settings.buffer_blocks > crate::credit::WINDOW,
@@ -403,7 +431,7 @@ impl Net {
                     let rate = self.rates[base + 1];
                     self.adapters
                         .push(Adapter::new(lid, rate, self.data_vls as u8));
-                    self.delivered.push(Vec::new());
+                    self.delivered.push(Delivered::default());
                     self.machines.push(Machine::Adapter(index));
                 }
             }
@@ -440,20 +468,21 @@ impl Net {
                 let flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
                 let latency = latencies[at as usize] + behind;
                 self.ports.push(Port {
-                    machine: *machine,
-                    base,
-                    peer: peers[at as usize],
-                    number: (at - base) as u8,
-                    starving: false,
-                    due: 0,
                     wire_free: Time::ZERO,
                     frees_at: Time::NEVER,
                     wake: Time::NEVER,
                     header_delay: latency + header_time,
+                    machine: *machine,
+                    base,
+                    peer: peers[at as usize],
+                    flow_time: flow_time.0 as u32,
+                    number: (at - base) as u8,
+                    starving: false,
+                    due: 0,
+                    freed: Short::default(),
                     flow_delay: latency + flow_time,
-                    header_time,
-                    flow_time,
                     flow_packets: 0,
+                    words: Short::default(),
                 });
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
@@ -495,7 +524,9 @@ impl Net {
         let adapter = &mut self.adapters[index as usize];
         let number = adapter.add_flow(spec, seed);
         let at = adapter.wakes_at();
-        self.delivered[index as usize].push(FlowCount::default());
+        self.delivered[index as usize]
+            .of
+            .resize(number as usize, FlowCount::default());
         let port = self.bases[node as usize] + 1;
         if at != Time::NEVER {
             self.wake(port as usize, at.max(self.now));
@@ -533,8 +564,10 @@ impl Net {
         let adapters = self.adapters.iter_mut();
         adapters.for_each(|adapter| adapter.clear_counters(now));
         self.ports.iter_mut().for_each(|port| port.flow_packets = 0);
-        let counts = self.delivered.iter_mut().flatten();
-        counts.for_each(|count| *count = FlowCount::default());
+        for delivered in &mut self.delivered {
+            delivered.of_first = FlowCount::default();
+            delivered.of.fill(FlowCount::default());
+        }
         self.latencies = Latencies::default();
         self.messages = Latencies::default();
     }
@@ -547,7 +580,7 @@ impl Net {
     /// What was delivered of a flow of a node's adapter; nothing of one that is not there.
     pub fn delivered(&self, node: u32, flow: u32) -> FlowCount {
         let count = match self.machines.get(node as usize) {
-            Some(Machine::Adapter(index)) => self.delivered[*index as usize].get(flow as usize),
+            Some(Machine::Adapter(index)) => self.delivered[*index as usize].get(flow),
             _ => None,
         };
         count.copied().unwrap_or_default()
@@ -712,6 +745,10 @@ impl Net {
                 self.taken(port, index, &frame, header_at);
             }
             Machine::Switch(index) => {
+                if self.passes(index, port, &frame, header_at) {
+                    self.landed.push(flight as u32);
+                    return;
+                }
                 let switch = &mut self.switches[index as usize];
                 match switch.arrives(now, header_at, number, frame) {
                     Arrival::Later(at) => {
@@ -734,11 +771,33 @@ impl Net {
         }
     }
 
+    /// A packet finds its output idle, and goes on. False if it has to wait, or nobody knows yet.
+    #[inline]
+    fn passes(&mut self, index: u32, port: usize, frame: &Frame, header_at: Time) -> bool {
+        let own = &self.ports[port];
+        let (machine, base, number) = (own.machine, own.base as usize, own.number);
+        let switch = &self.switches[index as usize];
+        let Some(way) = switch.may_pass(self.now, header_at, number, frame) else {
+            return false;
+        };
+        let out = base + usize::from(way.0);
+        self.look_for_credits(out);
+        let lane = out * self.data_vls + usize::from(way.1);
+        if !self.lanes[lane].sender.may_send(frame.blocks()) {
+            return false;
+        }
+        let wire_free = self.ports[out].wire_free;
+        let switch = &mut self.switches[index as usize];
+        let departure = switch.pass(self.now, number, way, *frame, wire_free);
+        self.departs(machine, base, departure);
+        true
+    }
+
     /// When a packet's last bit comes.
     #[inline]
     fn tail(&self, port: usize, frame: &Frame, header_at: Time) -> Time {
-        header_at.since(self.ports[port].header_time)
-            + self.rates[port].wire_time(frame.length_bytes.into())
+        let rate = &self.rates[port];
+        header_at.since(rate.wire_time(HEADER_BYTES)) + rate.wire_time(frame.length_bytes.into())
     }
 
     /// An adapter takes a packet.
@@ -768,7 +827,7 @@ impl Net {
         let source = self.by_lid.get(frame.slid as usize).copied();
         if let Some(count) = source
             .and_then(|source| self.delivered.get_mut(source as usize))
-            .and_then(|counts| counts.get_mut(flow as usize))
+            .and_then(|counts| counts.get_mut(flow))
         {
             count.packets += 1;
             count.bytes += u64::from(frame.length_bytes);
@@ -789,23 +848,29 @@ impl Net {
         }
     }
 
-    /// Asks a port's machine for a packet.
-    fn attempt(&mut self, port: usize) {
-        let own = &self.ports[port];
-        let (machine, base, number, peer) = (own.machine, own.base, own.number, own.peer);
-        if peer == NONE {
-            return;
-        }
+    /// Before a port sends: the flow-control packets that it owes go first, and if its credits may not do, those that have come are read.
+    #[inline]
+    fn look_for_credits(&mut self, port: usize) {
         match self.settings.credits {
             Credits::Lazy => {
                 self.settle(port, self.now);
                 if self.strict || self.is_short(port) {
-                    self.settle(peer as usize, self.now);
+                    self.settle(self.ports[port].peer as usize, self.now);
                     self.absorb(port, self.now);
                 }
             }
             Credits::Packets => self.tell_all(port),
         }
+    }
+
+    /// Asks a port's machine for a packet.
+    fn attempt(&mut self, port: usize) {
+        let own = &self.ports[port];
+        let (machine, base, number) = (own.machine, own.base, own.number);
+        if own.peer == NONE {
+            return;
+        }
+        self.look_for_credits(port);
         let ends = Ends {
             ports: &self.ports,
             lanes: &self.lanes,

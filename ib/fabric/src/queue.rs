@@ -9,6 +9,8 @@ const NONE: u32 = u32::MAX;
 const DAYS: usize = 1 << 14;
 /// Buckets are looked at after so many events, and made narrower or wider.
 const LOOK_EVERY: u32 = 1 << 14;
+/// A bucket of more is sorted as a whole.
+const MOST_INSERTED: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -143,15 +145,25 @@ impl Queue {
         let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
         self.busy[bucket / 64] &= !(1 << (bucket % 64));
         self.opened += 1;
+        // Latest first; the list has the newest first, and those of one time stay so: the oldest is popped first. There are two or three.
         while at != NONE {
-            let entry = self.entries[at as usize];
-            self.entries[at as usize].next = self.free;
+            let slot = &mut self.entries[at as usize];
+            let (event, next) = ((slot.time, slot.what), slot.next);
+            slot.next = self.free;
             self.free = at;
-            self.today.push((entry.time, entry.what));
-            at = entry.next;
+            at = next;
+            let mut place = self.today.len();
+            if place > MOST_INSERTED {
+                self.today.push(event);
+                continue;
+            }
+            self.today.push(event);
+            while place > 0 && self.today[place - 1].0 < event.0 {
+                self.today.swap(place, place - 1);
+                place -= 1;
+            }
         }
-        // The list has the newest first, and a stable sort leaves it so: the oldest of a time is popped first.
-        if self.today.len() > 1 {
+        if self.today.len() > MOST_INSERTED {
             self.today.sort_by_key(|event| Reverse(event.0));
         }
     }

@@ -8,8 +8,9 @@ use crate::congestion::{Marker, Marking};
 use crate::credit::MOST_DATA_VLS;
 use crate::frame::{Frame, FrameKind};
 use crate::random::Random;
-use crate::time::{LinkRate, Time};
+use crate::time::{ByteTime, LinkRate, Time};
 
+mod pass;
 mod port_set;
 mod tables;
 
@@ -215,44 +216,59 @@ struct Lane {
     marker: Marker,
 }
 
+/// What a packet that passes changes of a port: one line of memory.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Output {
-    rate: LinkRate,
+    byte: ByteTime,
     /// The end of its last packet.
     free_at: Time,
-    blocked_since: Option<Time>,
-    up: bool,
-    victim_mask: bool,
-    arbiter: Option<Box<Arbiter>>,
+    /// Since when it lacks credits, or never.
+    blocked_since: Time,
+    /// The part of [`PortCounters`] that each packet counts in.
+    xmit_bytes: u64,
+    xmit_packets: u64,
+    rcv_bytes: u64,
+    rcv_packets: u64,
     /// Lanes with frames, VL15 the last.
     lanes: u16,
+    up: bool,
+    victim_mask: bool,
 }
 
-/// A switch. Ports count from 1.
+const _: () = assert!(size_of::<Output>() == 64);
+
+/// A switch. Ports count from 1. What a packet that passes looks at comes first, in few lines of memory.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Switch {
-    model: SwitchModel,
-    ports: u8,
-    /// Lanes of a port: data VLs and VL15.
-    lanes_each: usize,
     linear: Vec<u8>,
-    multicast: Vec<PortSet>,
-    /// By input, output and SL; empty: the SL is the VL, as far as there are VLs.
-    sl2vl: Vec<[u8; 16]>,
     outputs: Vec<Output>,
     lanes: Vec<Lane>,
+    /// Lanes of a port: data VLs and VL15.
+    lanes_each: usize,
+    /// An idle output has nothing to decide about: see [`Self::may_pass`].
+    passes: bool,
+    ports: u8,
+    model: SwitchModel,
+    /// By input, output and SL; empty: the SL is the VL, as far as there are VLs.
+    sl2vl: Vec<[u8; 16]>,
+    /// By port; empty where there is one data VL.
+    arbiters: Vec<Option<Box<Arbiter>>>,
+    pokes: Vec<(u8, Time)>,
     queues: Vec<List>,
     cells: Vec<Cell>,
     free: u32,
-    copies: Vec<Copies>,
-    free_copies: Vec<u32>,
     /// When an input FIFO's port to the crossbar is free.
     input_free: Vec<Time>,
     shared_free: Time,
     shared_last: u8,
-    random: Random,
+    /// What seldom changes of a port's counters; the rest is in [`Output`].
     counters: Vec<PortCounters>,
-    pokes: Vec<(u8, Time)>,
+    multicast: Vec<PortSet>,
+    copies: Vec<Copies>,
+    free_copies: Vec<u32>,
+    random: Random,
 }
 
 impl Switch {
@@ -266,13 +282,16 @@ impl Switch {
         let slots = usize::from(ports) + 1;
         let lanes_each = usize::from(model.data_vls) + 1;
         let output = |port: usize| Output {
-            rate: rates[port.saturating_sub(1).min(rates.len() - 1)],
+            byte: rates[port.saturating_sub(1).min(rates.len() - 1)].byte_time(),
             free_at: Time::ZERO,
-            blocked_since: None,
+            blocked_since: Time::NEVER,
+            xmit_bytes: 0,
+            xmit_packets: 0,
+            rcv_bytes: 0,
+            rcv_packets: 0,
+            lanes: 0,
             up: true,
             victim_mask: false,
-            arbiter: None,
-            lanes: 0,
         };
         let lane = Lane {
             asks: [0; 4],
@@ -289,10 +308,14 @@ impl Switch {
             model,
             ports,
             lanes_each,
+            passes: model.buffering == Buffering::VirtualOutput
+                && model.crossbar == Crossbar::Full
+                && model.pick == Pick::RoundRobin,
             linear: Vec::new(),
             multicast: Vec::new(),
             sl2vl: Vec::new(),
             outputs: (0..slots).map(output).collect(),
+            arbiters: Vec::new(),
             lanes: vec![lane; slots * lanes_each],
             queues: vec![EMPTY; queues],
             cells: Vec::new(),
@@ -316,15 +339,25 @@ impl Switch {
     /// A port's counters; those of port 0 count nothing.
     pub fn counters(&self, port: u8) -> PortCounters {
         let at = usize::from(port);
-        self.counters.get(at).copied().unwrap_or_default()
+        let (Some(seldom), Some(output)) = (self.counters.get(at), self.outputs.get(at)) else {
+            return PortCounters::default();
+        };
+        PortCounters {
+            xmit_bytes: output.xmit_bytes,
+            xmit_packets: output.xmit_packets,
+            rcv_bytes: output.rcv_bytes,
+            rcv_packets: output.rcv_packets,
+            ..*seldom
+        }
     }
 
     /// The same, with the time that the port lacks credits until now.
     pub fn counters_at(&self, port: u8, now: Time) -> PortCounters {
         let mut counters = self.counters(port);
         let output = self.outputs.get(usize::from(port));
-        if let Some(since) = output.and_then(|output| output.blocked_since) {
-            counters.xmit_wait += now.since(since);
+        if let Some(output) = output {
+            // never is later than any now
+            counters.xmit_wait += now.since(output.blocked_since);
         }
         counters
     }
@@ -333,7 +366,12 @@ impl Switch {
     pub fn clear_counters(&mut self, now: Time) {
         self.counters.fill(PortCounters::default());
         for output in &mut self.outputs {
-            output.blocked_since = output.blocked_since.map(|_| now);
+            output.blocked_since = match output.blocked_since {
+                Time::NEVER => Time::NEVER,
+                _ => now,
+            };
+            (output.xmit_bytes, output.xmit_packets) = (0, 0);
+            (output.rcv_bytes, output.rcv_packets) = (0, 0);
         }
     }
 
@@ -458,17 +496,18 @@ impl Switch {
         Arrival::Kept
     }
 
+    #[inline]
     fn received(&mut self, input: u8, frame: &Frame) {
-        let counters = &mut self.counters[usize::from(input)];
-        counters.rcv_packets += 1;
-        counters.rcv_bytes += u64::from(frame.length_bytes);
+        let port = &mut self.outputs[usize::from(input)];
+        port.rcv_packets += 1;
+        port.rcv_bytes += u64::from(frame.length_bytes);
     }
 
     /// How long after its header a packet may begin to go so that a faster output does not run dry.
     #[inline]
     fn lead(&self, input: u8, out: u8, frame: &Frame) -> Time {
-        let rate_in = &self.outputs[usize::from(input)].rate;
-        let rate_out = &self.outputs[usize::from(out)].rate;
+        let rate_in = self.outputs[usize::from(input)].byte;
+        let rate_out = self.outputs[usize::from(out)].byte;
         if !rate_out.faster_than(rate_in) {
             return Time::ZERO;
         }
@@ -639,7 +678,7 @@ impl Switch {
         }
         if output.lanes.is_power_of_two() {
             let lane = output.lanes.trailing_zeros() as u8;
-            if output.arbiter.is_none() || lane == self.model.data_vls {
+            if self.arbiters.is_empty() || lane == self.model.data_vls {
                 return self.next_of_one(now, port, lane, wires);
             }
         }
@@ -699,7 +738,7 @@ impl Switch {
 
     fn starve(&mut self, now: Time, port: u8) {
         let since = &mut self.outputs[usize::from(port)].blocked_since;
-        *since = since.or(Some(now));
+        *since = now.min(*since);
     }
 
     #[inline]
@@ -708,7 +747,11 @@ impl Switch {
         if ready >> management & 1 == 1 {
             return Some(management);
         }
-        match &mut self.outputs[usize::from(port)].arbiter {
+        match self
+            .arbiters
+            .get_mut(usize::from(port))
+            .and_then(Option::as_mut)
+        {
             None => Some(ready.trailing_zeros() as u8),
             Some(arbiter) => arbiter.next(ready, |vl| chosen[usize::from(vl)].1),
         }
@@ -782,14 +825,15 @@ impl Switch {
         let at = self.lane_index(port, lane);
         let output = &mut self.outputs[usize::from(port)];
         let start = now.max(wire_free);
-        let end = start + output.rate.wire_time(length);
+        let end = start + output.byte.wire_time(length);
         output.free_at = end;
+        output.xmit_packets += 1;
+        output.xmit_bytes += u64::from(length);
         let counters = &mut self.counters[usize::from(port)];
-        if let Some(since) = output.blocked_since.take() {
+        let since = std::mem::replace(&mut output.blocked_since, Time::NEVER);
+        if since != Time::NEVER {
             counters.xmit_wait += now.since(since);
         }
-        counters.xmit_packets += 1;
-        counters.xmit_bytes += u64::from(length);
         let victim_mask = output.victim_mask;
         let own = &mut self.lanes[at];
         let starved = std::mem::take(&mut own.starved);

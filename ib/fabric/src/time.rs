@@ -69,13 +69,34 @@ impl fmt::Display for Time {
 /// Binary digits behind the point of a byte's picoseconds.
 const FRACTION_BITS: u32 = 20;
 
+/// How long a byte is on a wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ByteTime {
+    /// Picoseconds, a fixed-point number.
+    scaled: u64,
+}
+
+impl ByteTime {
+    /// See [`LinkRate::wire_time`].
+    #[inline]
+    pub const fn wire_time(self, bytes: u32) -> Time {
+        let half = 1 << (FRACTION_BITS - 1);
+        Time((bytes as u64 * self.scaled + half) >> FRACTION_BITS)
+    }
+
+    /// See [`LinkRate::faster_than`].
+    #[inline]
+    pub const fn faster_than(self, other: ByteTime) -> bool {
+        self.scaled < other.scaled
+    }
+}
+
 /// How fast a link is: what its lanes carry together and how many they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkRate {
     kbps: u64,
     lanes: u8,
-    /// Picoseconds of a byte, a fixed-point number.
-    byte: u64,
+    byte: ByteTime,
 }
 
 impl LinkRate {
@@ -88,7 +109,9 @@ impl LinkRate {
         LinkRate {
             kbps,
             lanes,
-            byte: scaled as u64,
+            byte: ByteTime {
+                scaled: scaled as u64,
+            },
         }
     }
 
@@ -100,8 +123,12 @@ impl LinkRate {
     /// How long so many bytes are on the wire, rounded to the next picosecond.
     #[inline]
     pub const fn wire_time(&self, bytes: u32) -> Time {
-        let half = 1 << (FRACTION_BITS - 1);
-        Time((bytes as u64 * self.byte + half) >> FRACTION_BITS)
+        self.byte.wire_time(bytes)
+    }
+
+    /// The time of a byte.
+    pub(crate) const fn byte_time(&self) -> ByteTime {
+        self.byte
     }
 
     /// The time of a symbol: a byte on each lane (papers/000 II-D counts flow control in symbol times).
@@ -112,7 +139,7 @@ impl LinkRate {
     /// A link of this rate is faster than the other.
     #[inline]
     pub const fn faster_than(&self, other: &LinkRate) -> bool {
-        self.byte < other.byte
+        self.byte.faster_than(other.byte)
     }
 }
 

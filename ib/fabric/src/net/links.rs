@@ -13,20 +13,11 @@ impl Net {
     /// Blocks of a port's buffer will be free at a time.
     #[inline]
     pub(super) fn frees(&mut self, port: usize, at: Time, vl: u8, blocks: u16) {
-        let list = &mut self.freed[port];
+        let own = &mut self.ports[port];
+        own.frees_at = at.min(own.frees_at);
         // Mostly the latest; behind a switch a short packet that went later may be through before a long one.
-        let mut place = list.len();
-        while place > 0 && list[place - 1].at > at {
-            place -= 1;
-        }
-        let freed = Freed { at, vl, blocks };
-        let first = &mut self.ports[port].frees_at;
-        *first = at.min(*first);
-        if place == list.len() {
-            list.push_back(freed);
-        } else {
-            list.insert(place, freed);
-        }
+        own.freed
+            .insert_by(Freed { at, vl, blocks }, |freed| freed.at);
         match self.settings.credits {
             Credits::Packets => self.queue.push(at, FREE << KIND_SHIFT | port as u64),
             Credits::Lazy => {
@@ -42,38 +33,43 @@ impl Net {
 
     /// When the next flow-control packet comes to a port that waits for credits, as far as one can know now: its sender may begin another packet before.
     pub(super) fn credit_comes(&self, port: usize) -> Option<Time> {
-        if let Some(word) = self.words[port].front() {
+        if let Some(word) = self.ports[port].words.front() {
             return Some(word.at);
         }
         let peer = self.ports[port].peer as usize;
-        let freed = self.freed[peer].front()?;
+        let freed = self.ports[peer].freed.front()?;
         Some(freed.at.max(self.ports[peer].wire_free) + self.ports[port].flow_delay)
     }
 
     /// The flow-control packets that a port has begun to send by a time: what was freed while the wire was busy goes when it is free, in one packet for each VL.
     #[inline]
     pub(super) fn settle(&mut self, port: usize, until: Time) {
+        let own = &self.ports[port];
+        if own.frees_at.max(own.wire_free) <= until {
+            self.tell_freed(port, until);
+        }
+    }
+
+    #[inline]
+    fn tell_freed(&mut self, port: usize, until: Time) {
         loop {
-            let own = &self.ports[port];
+            let own = &mut self.ports[port];
             let at = own.frees_at.max(own.wire_free);
             if at > until || own.frees_at == Time::NEVER {
                 return;
             }
+            let lanes = &mut self.lanes[port * self.data_vls..][..self.data_vls];
             let mut due = 0u16;
-            while let Some(&Freed {
-                at: free,
-                vl,
-                blocks,
-            }) = self.freed[port].front()
-                && free <= at
-            {
-                self.freed[port].pop_front();
-                let lane = port * self.data_vls + usize::from(vl);
-                self.lanes[lane].receiver.freed(blocks);
-                due |= 1 << vl;
+            own.frees_at = Time::NEVER;
+            while let Some(&freed) = own.freed.front() {
+                if freed.at > at {
+                    own.frees_at = freed.at;
+                    break;
+                }
+                own.freed.pop_front();
+                lanes[usize::from(freed.vl)].receiver.freed(freed.blocks);
+                due |= 1 << freed.vl;
             }
-            let first = self.freed[port].front();
-            self.ports[port].frees_at = first.map_or(Time::NEVER, |first| first.at);
             if self.strict {
                 self.absorb(port, at);
             }
@@ -92,11 +88,16 @@ impl Net {
         let (fctbs, fccl) = (lane.sender.total_sent(), lane.receiver.credit_limit());
         let own: &mut Port = &mut self.ports[port];
         let start = at.max(own.wire_free);
-        own.wire_free = start + own.flow_time;
+        own.wire_free = start + Time(own.flow_time.into());
         own.flow_packets += 1;
         let peer = own.peer as usize;
-        let at = start + self.ports[peer].flow_delay;
-        self.words[peer].push_back(Word {
+        if self.ahead {
+            // Nobody can look before now: what has come by now need not lie there.
+            self.absorb(peer, self.now);
+        }
+        let other = &mut self.ports[peer];
+        let at = start + other.flow_delay;
+        other.words.push_back(Word {
             at,
             vl,
             fctbs,
@@ -119,7 +120,8 @@ impl Net {
     #[inline]
     pub(super) fn absorb(&mut self, port: usize, until: Time) {
         let in_time = self.strict || self.settings.credits == Credits::Packets;
-        while let Some(word) = self.words[port].front()
+        let own = &mut self.ports[port];
+        while let Some(word) = own.words.front()
             && word.at <= until
         {
             let lane = &mut self.lanes[port * self.data_vls + usize::from(word.vl)];
@@ -128,7 +130,7 @@ impl Net {
             if in_time {
                 lane.receiver.total_sent(word.fctbs);
             }
-            self.words[port].pop_front();
+            own.words.pop_front();
         }
     }
 
@@ -143,10 +145,10 @@ impl Net {
 
     /// What is due to be freed by now is (credits by packets).
     pub(super) fn free(&mut self, port: usize) {
-        while let Some(&Freed { at, vl, blocks }) = self.freed[port].front()
+        while let Some(&Freed { at, vl, blocks }) = self.ports[port].freed.front()
             && at <= self.now
         {
-            self.freed[port].pop_front();
+            self.ports[port].freed.pop_front();
             let lane = port * self.data_vls + usize::from(vl);
             self.lanes[lane].receiver.freed(blocks);
             self.ports[port].due |= 1 << vl;
@@ -238,7 +240,12 @@ impl Net {
     pub(super) fn resynchronise(&mut self, port: usize) {
         self.settle(port, self.now);
         let free = self.ports[port].wire_free;
-        if free > self.now && self.freed[port].front().is_some_and(|f| f.at <= self.now) {
+        if free > self.now
+            && self.ports[port]
+                .freed
+                .front()
+                .is_some_and(|f| f.at <= self.now)
+        {
             self.queue.push(free, SETTLE << KIND_SHIFT | port as u64);
         }
     }

@@ -38,10 +38,9 @@ impl Switch {
 
     /// A port's VL arbitration tables. With one data VL there is nothing to arbitrate.
     pub fn set_arbitration(&mut self, port: u8, tables: &Tables) {
-        if self.model.data_vls > 1
-            && let Some(output) = self.outputs.get_mut(usize::from(port))
-        {
-            output.arbiter = Some(Box::new(Arbiter::new(tables)));
+        if self.model.data_vls > 1 && port <= self.ports {
+            self.arbiters.resize(self.outputs.len(), None);
+            self.arbiters[usize::from(port)] = Some(Box::new(Arbiter::new(tables)));
         }
     }
 
