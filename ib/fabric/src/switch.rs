@@ -12,10 +12,12 @@ use crate::time::{ByteTime, LinkRate, Time};
 
 mod pass;
 mod port_set;
+mod queues;
 mod tables;
 
 pub use port_set::PortSet;
 use port_set::{after, has, is_empty, members, put, take};
+use queues::{Cell, Queues};
 
 /// First multicast LID (IBA 4.1.3).
 pub const FIRST_MULTICAST: u32 = 0xc000;
@@ -171,18 +173,6 @@ pub trait Wires {
     fn may_send(&self, port: u8, vl: u8, blocks: u16) -> bool;
 }
 
-/// A frame in a buffer.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    frame: Frame,
-    next: u32,
-    /// Copies in [`Switch::copies`], or none for a frame that goes to one port.
-    copies: u32,
-    out: u8,
-    /// The VL behind the output.
-    out_lane: u8,
-}
-
 /// The copies of a multicast frame that are still to go.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
@@ -190,17 +180,6 @@ struct Copies {
     left: u32,
     until: Time,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct List {
-    head: u32,
-    tail: u32,
-}
-
-const EMPTY: List = List {
-    head: NONE,
-    tail: NONE,
-};
 
 /// An output's lane.
 #[derive(Clone, Debug)]
@@ -256,9 +235,7 @@ pub struct Switch {
     /// By port; empty where there is one data VL.
     arbiters: Vec<Option<Box<Arbiter>>>,
     pokes: Vec<(u8, Time)>,
-    queues: Vec<List>,
-    cells: Vec<Cell>,
-    free: u32,
+    queues: Queues,
     /// When an input FIFO's port to the crossbar is free.
     input_free: Vec<Time>,
     shared_free: Time,
@@ -300,9 +277,10 @@ impl Switch {
             waiting: 0,
             marker: Marker::default(),
         };
+        // in the second those of management come behind the others, once there are frames for them
         let queues = match model.buffering {
             Buffering::Fifo => slots * lanes_each,
-            Buffering::VirtualOutput => slots * slots * lanes_each,
+            Buffering::VirtualOutput => slots * slots * usize::from(model.data_vls),
         };
         let mut made = Switch {
             model,
@@ -317,9 +295,7 @@ impl Switch {
             outputs: (0..slots).map(output).collect(),
             arbiters: Vec::new(),
             lanes: vec![lane; slots * lanes_each],
-            queues: vec![EMPTY; queues],
-            cells: Vec::new(),
-            free: NONE,
+            queues: Queues::new(queues),
             copies: Vec::new(),
             free_copies: Vec::new(),
             input_free: vec![Time::ZERO; slots],
@@ -452,8 +428,12 @@ impl Switch {
         match self.model.buffering {
             Buffering::Fifo => self.lane_index(input, lane_in),
             Buffering::VirtualOutput => {
-                let pair = usize::from(input) * (usize::from(self.ports) + 1) + usize::from(output);
-                pair * self.lanes_each + usize::from(lane_out)
+                let slots = usize::from(self.ports) + 1;
+                let pair = usize::from(input) * slots + usize::from(output);
+                match lane_out == self.model.data_vls {
+                    true => slots * slots * usize::from(self.model.data_vls) + pair,
+                    false => pair * usize::from(self.model.data_vls) + usize::from(lane_out),
+                }
             }
         }
     }
@@ -527,12 +507,11 @@ impl Switch {
         let queue = self.queue_index(input, self.lane_in(&frame), out, lane);
         let cell = Cell {
             frame,
-            next: NONE,
             copies,
             out,
             out_lane: lane,
         };
-        if self.append(queue, cell) {
+        if self.queues.append(queue, cell) {
             self.expose(now, input, queue);
         }
     }
@@ -597,12 +576,11 @@ impl Switch {
                 let queue = self.lane_index(input, self.lane_in(&frame));
                 let cell = Cell {
                     frame,
-                    next: NONE,
                     copies: index,
                     out: 0,
                     out_lane: 0,
                 };
-                if self.append(queue, cell) {
+                if self.queues.append(queue, cell) {
                     self.expose(now, input, queue);
                 }
             }
@@ -610,33 +588,12 @@ impl Switch {
         Arrival::Kept
     }
 
-    /// True if the frame came to an empty queue.
-    #[inline]
-    fn append(&mut self, queue: usize, cell: Cell) -> bool {
-        let index = self.free;
-        let index = if index == NONE {
-            self.cells.push(cell);
-            self.cells.len() as u32 - 1
-        } else {
-            let slot = &mut self.cells[index as usize];
-            self.free = slot.next;
-            *slot = cell;
-            index
-        };
-        let list = &mut self.queues[queue];
-        let tail = std::mem::replace(&mut list.tail, index);
-        if tail == NONE {
-            list.head = index;
-            return true;
-        }
-        self.cells[tail as usize].next = index;
-        false
-    }
-
     /// The head of a queue asks for its output, or outputs.
     #[inline]
     fn expose(&mut self, now: Time, input: u8, queue: usize) {
-        let cell = &self.cells[self.queues[queue].head as usize];
+        let Some(cell) = self.queues.head(queue) else {
+            return;
+        };
         if cell.copies == NONE || self.model.buffering == Buffering::VirtualOutput {
             let (out, lane) = (cell.out, cell.out_lane);
             return self.ask(now, input, out, lane);
@@ -786,19 +743,22 @@ impl Switch {
 
     /// The queue of an input whose head asks for an output's lane, and that frame's cell.
     #[inline]
-    fn head_of(&self, input: u8, port: u8, lane: u8) -> (usize, u32) {
+    fn head_of(&self, input: u8, port: u8, lane: u8) -> (usize, &Cell) {
         if self.model.buffering == Buffering::VirtualOutput {
             let queue = self.queue_index(input, 0, port, lane);
-            return (queue, self.queues[queue].head);
+            if let Some(head) = self.queues.head(queue) {
+                return (queue, head);
+            }
         }
         self.head_of_fifos(input, port, lane)
     }
 
-    fn head_of_fifos(&self, input: u8, port: u8, lane: u8) -> (usize, u32) {
+    fn head_of_fifos(&self, input: u8, port: u8, lane: u8) -> (usize, &Cell) {
         let queues = (0..self.lanes_each).map(|own| self.lane_index(input, own as u8));
         for queue in queues {
-            let head = self.queues[queue].head;
-            if head != NONE && self.wants(input, &self.cells[head as usize], port, lane) {
+            if let Some(head) = self.queues.head(queue)
+                && self.wants(input, head, port, lane)
+            {
                 return (queue, head);
             }
         }
@@ -809,14 +769,13 @@ impl Switch {
     #[inline]
     fn blocks_of(&self, input: u8, port: u8, lane: u8) -> u16 {
         let (_, head) = self.head_of(input, port, lane);
-        self.cells[head as usize].frame.blocks()
+        head.frame.blocks()
     }
 
     /// Lets a frame go.
     #[inline]
     fn send(&mut self, now: Time, input: u8, port: u8, lane: u8, wire_free: Time) -> Departure {
-        let (queue, head) = self.head_of(input, port, lane);
-        let cell = &self.cells[head as usize];
+        let (queue, cell) = self.head_of(input, port, lane);
         let mut frame = cell.frame;
         let copies_of = cell.copies;
         let lane_in = self.lane_in(&frame);
@@ -870,12 +829,7 @@ impl Switch {
                 self.free_copies.push(copies_of);
             }
         }
-        if last || self.model.buffering == Buffering::VirtualOutput {
-            self.remove(queue);
-        }
-        if self.queues[queue].head != NONE
-            && (last || self.model.buffering == Buffering::VirtualOutput)
-        {
+        if (last || self.model.buffering == Buffering::VirtualOutput) && self.queues.remove(queue) {
             self.expose(now, input, queue);
         }
         self.ask_again(input, port, lane);
@@ -913,12 +867,10 @@ impl Switch {
             return;
         }
         for own in 0..self.lanes_each {
-            let head = self.queues[self.lane_index(input, own as u8)].head;
-            if head == NONE {
+            let Some(head) = self.queues.head(self.lane_index(input, own as u8)) else {
                 continue;
-            }
-            let cell = self.cells[head as usize];
-            if self.wants(input, &cell, port, lane) {
+            };
+            if self.wants(input, head, port, lane) {
                 let at = self.lane_index(port, lane);
                 put(&mut self.lanes[at].asks, input);
             }
@@ -933,18 +885,6 @@ impl Switch {
         }
         has(&self.copies[cell.copies as usize].to, port)
             && self.lane_for(input, port, &cell.frame) == Some(lane)
-    }
-
-    #[inline]
-    fn remove(&mut self, queue: usize) {
-        let list = &mut self.queues[queue];
-        let head = list.head;
-        list.head = self.cells[head as usize].next;
-        if list.head == NONE {
-            list.tail = NONE;
-        }
-        self.cells[head as usize].next = self.free;
-        self.free = head;
     }
 
     /// The shared crossbar: inputs in turn, one packet at a time.
