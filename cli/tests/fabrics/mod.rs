@@ -163,7 +163,7 @@ pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) ->
     let (there, here) = (on(hosts[0]), on(hosts[1]));
     let mut serve = vec!["run", "--host", &there, "--"];
     serve.extend(words);
-    let server = ferriband(&serve)
+    let mut server = ferriband(&serve)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -172,12 +172,23 @@ pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) ->
     ask.extend(words);
     ask.push(address);
     // until the server listens its client is refused
-    let mut said = String::new();
-    eventually("the client finds its server", || {
+    let until = Instant::now() + PATIENCE;
+    let said = loop {
         let output = output(&ask);
-        said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        output.status.success()
-    });
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        if output.status.success() {
+            break said;
+        }
+        if Instant::now() > until {
+            // it may have met a client that went wrong, and would wait for ever
+            let _ = server.kill();
+            let server = server.wait_with_output().map(|output| text(&output.stdout));
+            panic!(
+                "{words:?} not within {PATIENCE:?}; the last client: {said}\nthe server: {server:?}"
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let output = server.wait_with_output().expect("our child");
     assert!(output.status.success(), "{words:?}: {output:?}");
     [text(&output.stdout), said]
