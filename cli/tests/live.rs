@@ -49,14 +49,7 @@ fn debians_diagnostics_see_the_fabric_that_was_asked_for() {
         links.contains("Active/  LinkUp") && !links.contains("Initialize"),
         "{links}"
     );
-    let lids = &fabric.status()["host_list"];
-    let lid_of = |name: &str| {
-        let hosts = lids.as_array().expect("a list").iter();
-        let mut lid = hosts
-            .filter(|host| host["name"] == name)
-            .map(|host| host["lid"].to_string());
-        lid.next().expect("a host of that name")
-    };
+    let lid_of = |name: &str| fabric.host(name).lid.to_string();
     let (from, to) = (lid_of("H0_0_0"), lid_of("H2_2_1"));
     let node = fabric.run(host, &["smpquery", "nodedesc", &to]);
     assert!(node.contains("H2_2_1"), "{node}");
@@ -119,10 +112,9 @@ fn what_is_cut_is_found_and_routed_around() {
     }
     let fabric = Fabric::up("ring:3:1", &[]);
     fabric.wait_for_links();
-    let status = fabric.status();
-    let hosts = status["host_list"].as_array().expect("a list");
-    let lid = |number: usize| hosts[number]["lid"].to_string();
-    let name = |number: usize| hosts[number]["name"].as_str().expect("a name").to_owned();
+    let hosts = fabric.hosts();
+    let lid = |number: usize| hosts[number].lid.to_string();
+    let name = |number: usize| hosts[number].name.clone();
     let trace = |fabric: &Fabric| fabric.run(&name(2), &["ibtracert", &lid(0), &lid(1)]);
     let switches = |trace: &str| trace.matches("-> switch").count();
     let before = trace(&fabric);
@@ -139,7 +131,7 @@ fn what_is_cut_is_found_and_routed_around() {
         .nth(1)
         .and_then(|line| line.split('"').nth(1))
         .expect("a name");
-    let sweeps = status["sweeps"].as_u64().expect("a number");
+    let sweeps = fabric.status()["sweeps"].as_u64().expect("a number");
     fabric.say(&["link", switch, port, "down"]);
     eventually("the manager has seen it", || {
         fabric.status()["sweeps"].as_u64() > Some(sweeps)
@@ -243,11 +235,10 @@ fn unmodified_verbs_programs_talk_across_switches() {
     }
     let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
-    let status = fabric.status();
-    let hosts = status["host_list"].as_array().expect("a list");
-    let of = |host: usize, key: &str| hosts[host][key].as_str().expect("text").to_owned();
-    let (near, far) = (of(0, "name"), of(hosts.len() - 1, "name"));
-    let address = of(0, "address");
+    let hosts = fabric.hosts();
+    let near = hosts[0].name.clone();
+    let far = hosts[hosts.len() - 1].name.clone();
+    let address = hosts[0].address.clone();
     let packets = |fabric: &Fabric| fabric.status()["packets"][0].as_u64().expect("a number");
     for words in [
         &["ibv_rc_pingpong", "-n", "50"][..],
@@ -265,14 +256,14 @@ fn unmodified_verbs_programs_talk_across_switches() {
         assert!(packets(&fabric) >= before + 100, "they went by the fabric");
     }
     let info = fabric.run(&far, &["ibv_devinfo"]);
-    let lid = hosts[hosts.len() - 1]["lid"].to_string();
+    let lid = hosts[hosts.len() - 1].lid.to_string();
     let said = info
         .lines()
         .find_map(|line| line.trim().strip_prefix("port_lid:"));
     assert_eq!(said.map(str::trim), Some(lid.as_str()), "{info}");
     // two servers on one port number, each on its host
     let server = |host: usize| {
-        let host = format!("{}/{}", fabric.name, of(host, "name"));
+        let host = format!("{}/{}", fabric.name, hosts[host].name);
         ferriband(&["run", "--host", &host, "--", "ibv_rc_pingpong", "-n", "20"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -280,7 +271,7 @@ fn unmodified_verbs_programs_talk_across_switches() {
             .expect("ferriband runs")
     };
     for (number, mut server) in [(1, server(1)), (2, server(2))] {
-        let address = of(number, "address");
+        let address = &hosts[number].address;
         let host = format!("{}/{far}", fabric.name);
         let ask = [
             "run",
@@ -290,7 +281,7 @@ fn unmodified_verbs_programs_talk_across_switches() {
             "ibv_rc_pingpong",
             "-n",
             "20",
-            &address,
+            address,
         ];
         eventually("the client finds its server", || {
             output(&ask).status.success()
@@ -308,10 +299,7 @@ fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
     fabric.wait_for_links();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
     std::fs::create_dir_all(&dir).expect("writable");
-    let host = |number: usize| {
-        let name = fabric.status()["host_list"][number]["name"].clone();
-        name.as_str().expect("text").to_owned()
-    };
+    let host = |number: usize| fabric.hosts()[number].name.clone();
     let (asks, other) = (host(1), host(5));
     let master = || fabric.run(&asks, &["sminfo"]);
     assert!(master().contains("priority 1 state 3"), "{}", master());
@@ -333,8 +321,7 @@ fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
     });
     // traffic goes on, and a link that is cut is OpenSM's business now
     let (near, far) = (host(0), host(4));
-    let address = fabric.status()["host_list"][0]["address"].clone();
-    let address = address.as_str().expect("text");
+    let address = &fabric.hosts()[0].address;
     if is_there("ibv_rc_pingpong", "ibverbs-utils") {
         pair(
             &fabric,
@@ -385,10 +372,8 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
     }
     let fabric = Fabric::up("ring:3:1", &[]);
     fabric.wait_for_links();
-    let status = fabric.status();
-    let hosts = status["host_list"].as_array().expect("a list");
-    let of = |host: usize, key: &str| hosts[host][key].as_str().expect("text").to_owned();
-    fabric.say(&["errors", &of(1, "name"), "1", "0.05"]);
+    let hosts = fabric.hosts();
+    fabric.say(&["errors", &hosts[1].name, "1", "0.05"]);
     let broken = fabric.status()["broken"][0].as_str().map(str::to_owned);
     assert!(
         broken
@@ -400,13 +385,13 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
     let words = ["ibv_rc_pingpong", "-n", "500"];
     pair(
         &fabric,
-        [&of(0, "name"), &of(1, "name")],
-        &of(0, "address"),
+        [&hosts[0].name, &hosts[1].name],
+        &hosts[0].address,
         &words,
     );
-    let lid = hosts[1]["lid"].to_string();
+    let lid = hosts[1].lid.to_string();
     let counted = |fabric: &Fabric| {
-        let said = fabric.run(&of(2, "name"), &["perfquery", &lid, "1"]);
+        let said = fabric.run(&hosts[2].name, &["perfquery", &lid, "1"]);
         let line = said
             .lines()
             .find_map(|line| line.strip_prefix("SymbolErrorCounter:"));
@@ -424,7 +409,7 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
         &output(&[
             "run",
             "--host",
-            &format!("{}/{}", fabric.name, of(2, "name")),
+            &format!("{}/{}", fabric.name, hosts[2].name),
             "--",
             "ibqueryerrors",
         ])
@@ -434,12 +419,12 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
         found.contains("SymbolErrorCounter ==") && found.contains("PortRcvErrors =="),
         "{found}"
     );
-    fabric.say(&["errors", &of(1, "name"), "1", "0"]);
+    fabric.say(&["errors", &hosts[1].name, "1", "0"]);
     let before = counted(&fabric);
     pair(
         &fabric,
-        [&of(0, "name"), &of(1, "name")],
-        &of(0, "address"),
+        [&hosts[0].name, &hosts[1].name],
+        &hosts[0].address,
         &words,
     );
     assert_eq!(counted(&fabric), before);
@@ -448,7 +433,7 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
         "errors",
         "--name",
         &fabric.name,
-        &of(1, "name"),
+        &hosts[1].name,
         "1",
         "1.5",
     ]);
@@ -458,7 +443,7 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
         "errors",
         "--name",
         &fabric.name,
-        &of(1, "name"),
+        &hosts[1].name,
         "7",
         "0.1",
     ]);

@@ -9,19 +9,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Name, address and LID of each host.
-fn hosts(fabric: &Fabric) -> Vec<(String, String, u64)> {
-    let status = fabric.status();
-    let hosts = status["host_list"].as_array().expect("a list").iter();
-    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
-    hosts
-        .map(|host| {
-            let lid = host["lid"].as_u64().expect("a number");
-            (text(&host["name"]), text(&host["address"]), lid)
-        })
-        .collect()
-}
-
 #[test]
 fn connections_are_made_by_address_across_switches() {
     if !is_there("rping", "rdmacm-utils") {
@@ -29,13 +16,13 @@ fn connections_are_made_by_address_across_switches() {
     }
     let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
-    let hosts = hosts(&fabric);
+    let hosts = fabric.hosts();
     let (near, far) = (&hosts[0], hosts.last().expect("a host"));
     let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
-    let places = [near.0.as_str(), far.0.as_str()];
+    let places = [near.name.as_str(), far.name.as_str()];
     let before = packets();
     let server = |words: &[&str]| {
-        let host = format!("{}/{}", fabric.name, near.0);
+        let host = format!("{}/{}", fabric.name, near.name);
         ferriband(&["run", "--host", &host, "--"])
             .args(words)
             .stdout(Stdio::piped())
@@ -44,7 +31,7 @@ fn connections_are_made_by_address_across_switches() {
             .expect("ferriband runs")
     };
     let client = |words: &[&str]| {
-        let host = format!("{}/{}", fabric.name, far.0);
+        let host = format!("{}/{}", fabric.name, far.name);
         let mut all = vec!["run", "--host", &host, "--"];
         all.extend(words);
         output(&all)
@@ -53,10 +40,10 @@ fn connections_are_made_by_address_across_switches() {
     for (serve, ask) in [
         (
             &["rping", "-s", "-C", "5"][..],
-            &["rping", "-c", "-v", "-C", "5", "-a", &near.1][..],
+            &["rping", "-c", "-v", "-C", "5", "-a", &near.address][..],
         ),
-        (&["ucmatose"], &["ucmatose", "-s", &near.1]),
-        (&["udaddy"], &["udaddy", "-s", &near.1]),
+        (&["ucmatose"], &["ucmatose", "-s", &near.address]),
+        (&["udaddy"], &["udaddy", "-s", &near.address]),
     ] {
         let serving = server(serve);
         eventually("the client is served", || client(ask).status.success());
@@ -65,8 +52,13 @@ fn connections_are_made_by_address_across_switches() {
     }
     assert!(packets() > before + 60, "they went by the fabric");
     if is_there("ib_write_bw", "perftest") {
-        let [_, said] = pair(&fabric, places, &near.1, &["ib_write_bw", "-R", "-n", "50"]);
-        let lid = format!("remote address: LID {:#04x}", near.2);
+        let [_, said] = pair(
+            &fabric,
+            places,
+            &near.address,
+            &["ib_write_bw", "-R", "-n", "50"],
+        );
+        let lid = format!("remote address: LID {:#04x}", near.lid);
         assert!(said.contains(&lid), "{said}");
     }
 }
@@ -78,8 +70,8 @@ fn who_asks_where_nobody_is_hears_it_at_once() {
     }
     let fabric = Fabric::up("ring:3:1", &[]);
     fabric.wait_for_links();
-    let hosts = hosts(&fabric);
-    let from = format!("{}/{}", fabric.name, hosts[2].0);
+    let hosts = fabric.hosts();
+    let from = format!("{}/{}", fabric.name, hosts[2].name);
     let ask = |address: &str| {
         let begun = Instant::now();
         let said = output(&["run", "--host", &from, "--", "rping", "-c", "-a", address]);
@@ -88,9 +80,9 @@ fn who_asks_where_nobody_is_hears_it_at_once() {
         text(&said.stderr) + &text(&said.stdout)
     };
     // invalid service identifier: no program is on that host, or one that listens elsewhere
-    let said = ask(&hosts[0].1);
+    let said = ask(&hosts[0].address);
     assert!(said.contains("RDMA_CM_EVENT_REJECTED, error 8"), "{said}");
-    let there = format!("{}/{}", fabric.name, hosts[0].0);
+    let there = format!("{}/{}", fabric.name, hosts[0].name);
     let mut other = ferriband(&["run", "--host", &there, "--", "rping", "-s", "-p", "9999"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -101,15 +93,15 @@ fn who_asks_where_nobody_is_hears_it_at_once() {
             .as_array()
             .is_some_and(|all| !all.is_empty())
     });
-    let said = ask(&hosts[0].1);
+    let said = ask(&hosts[0].address);
     assert!(said.contains("RDMA_CM_EVENT_REJECTED, error 8"), "{said}");
     let _ = other.kill();
     let _ = other.wait();
     let said = ask("127.64.0.77");
     assert!(said.contains("RDMA_CM_EVENT_ADDR_ERROR"), "{said}");
     // with its cable cut a host has no way anywhere
-    fabric.say(&["link", &hosts[2].0, "1", "down"]);
-    let said = ask(&hosts[0].1);
+    fabric.say(&["link", &hosts[2].name, "1", "down"]);
+    let said = ask(&hosts[0].address);
     assert!(said.contains("RDMA_CM_EVENT_ROUTE_ERROR"), "{said}");
 }
 
@@ -117,14 +109,19 @@ fn who_asks_where_nobody_is_hears_it_at_once() {
 fn a_host_has_its_own_name_and_knows_the_others() {
     let fabric = Fabric::up("ring:3:1", &[]);
     fabric.wait_for_links();
-    let hosts = hosts(&fabric);
+    let hosts = fabric.hosts();
     let (here, there) = (&hosts[1], &hosts[2]);
-    assert_eq!(fabric.run(&here.0, &["uname", "-n"]).trim(), here.0);
-    let found = fabric.run(&here.0, &["getent", "ahostsv4", &there.0]);
-    assert!(found.starts_with(&there.1), "{found}");
+    assert_eq!(fabric.run(&here.name, &["uname", "-n"]).trim(), here.name);
+    let found = fabric.run(&here.name, &["getent", "ahostsv4", &there.name]);
+    assert!(found.starts_with(&there.address), "{found}");
     if is_there("ibv_rc_pingpong", "ibverbs-utils") {
-        let places = [there.0.as_str(), here.0.as_str()];
-        pair(&fabric, places, &there.0, &["ibv_rc_pingpong", "-n", "20"]);
+        let places = [there.name.as_str(), here.name.as_str()];
+        pair(
+            &fabric,
+            places,
+            &there.name,
+            &["ibv_rc_pingpong", "-n", "20"],
+        );
     }
 }
 
@@ -144,8 +141,8 @@ fn mpi_runs_over_the_fabric() {
         .output()
         .expect("mpicc runs");
     assert!(compiled.status.success(), "{compiled:?}");
-    let hosts = hosts(&fabric);
-    let names = [0, 4, 8].map(|number: usize| format!("{}/{}", fabric.name, hosts[number].0));
+    let hosts = fabric.hosts();
+    let names = [0, 4, 8].map(|number: usize| format!("{}/{}", fabric.name, hosts[number].name));
     let program = program.to_str().expect("text");
     let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
     let before = packets();
@@ -188,9 +185,9 @@ fn datagrams_to_a_group_reach_its_members_alone() {
     }
     let fabric = Fabric::up("torus:3x3:1", &[]);
     fabric.wait_for_links();
-    let hosts = hosts(&fabric);
+    let hosts = fabric.hosts();
     let on = |host: usize, words: &[&str]| {
-        let name = format!("{}/{}", fabric.name, hosts[host].0);
+        let name = format!("{}/{}", fabric.name, hosts[host].name);
         ferriband(&["run", "--host", &name, "--"])
             .args(words)
             .stdout(Stdio::piped())
@@ -201,7 +198,7 @@ fn datagrams_to_a_group_reach_its_members_alone() {
     let groups = |words: &[&str], what: &str| {
         let mut all = vec!["saquery"];
         all.extend(words);
-        fabric.run(&hosts[1].0, &all).matches(what).count()
+        fabric.run(&hosts[1].name, &all).matches(what).count()
     };
     assert_eq!(groups(&["MCMR"], "MCMember Record dump"), 0);
     // two hosts hear, one of them with two programs, and one that has not joined does not
@@ -224,7 +221,7 @@ fn datagrams_to_a_group_reach_its_members_alone() {
         assert!(sent.status.success(), "{sent:?}");
         !fabric.status()["attached"]
             .as_array()
-            .is_some_and(|all| all.iter().any(|who| who["host"] != hosts[0].0.as_str()))
+            .is_some_and(|all| all.iter().any(|who| who["host"] != hosts[0].name.as_str()))
     });
     for member in members {
         let heard = member.wait_with_output().expect("our child");

@@ -7,16 +7,6 @@ use fabrics::*;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// LID and address of a host.
-fn host(fabric: &Fabric, name: &str) -> (String, String) {
-    let status = fabric.status();
-    let hosts = status["host_list"].as_array().expect("a list").iter();
-    let mut named = hosts.filter(|host| host["name"] == name);
-    let host = named.next().expect("a host of that name");
-    let address = host["address"].as_str().expect("text");
-    (host["lid"].to_string(), address.to_owned())
-}
-
 #[test]
 fn what_passes_a_link_is_captured_and_dissected() {
     if !is_there("ibv_rc_pingpong", "ibverbs-utils") || !is_there("tshark", "tshark") {
@@ -24,15 +14,9 @@ fn what_passes_a_link_is_captured_and_dissected() {
     }
     let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
-    let names: Vec<String> = (0..6)
-        .map(|number| {
-            let name = &fabric.status()["host_list"][number]["name"];
-            name.as_str().expect("text").to_owned()
-        })
-        .collect();
-    let (here, there, other) = (&names[0], &names[5], &names[2]);
-    let (lid, address) = host(&fabric, here);
-    let (far, _) = host(&fabric, there);
+    let hosts = fabric.hosts();
+    let [here, there, other] = [0, 5, 2].map(|number| hosts[number].name.as_str());
+    let [lid, far] = [0, 5].map(|number| hosts[number].lid.to_string());
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.pcapng", fabric.name));
     let file = file.to_str().expect("text");
     let dump = |port_of: &str, more: &[&str]| {
@@ -48,7 +32,7 @@ fn what_passes_a_link_is_captured_and_dissected() {
     let elsewhere = dump(other, &["--duration", "30"]);
     std::thread::sleep(std::time::Duration::from_millis(300));
     let words = ["ibv_rc_pingpong", "-n", "5", "-s", "512"];
-    pair(&fabric, [here, there], &address, &words);
+    pair(&fabric, [here, there], &hosts[0].address, &words);
     if is_there("smpquery", "infiniband-diags") {
         fabric.run(here, &["smpquery", "-D", "nodeinfo", "0,1"]);
     }
@@ -90,9 +74,9 @@ fn what_passes_a_link_is_captured_and_dissected() {
         };
         shown.lines().filter(is_meant).count()
     };
-    // five messages each way, each in one packet: RC SEND Only
-    assert_eq!(count(&lid, &far, 0, 4), 5, "{shown}");
-    assert_eq!(count(&far, &lid, 0, 4), 5, "{shown}");
+    // five messages each way, each in one packet: RC SEND Only; on a busy machine one or the other is sent again
+    assert!(count(&lid, &far, 0, 4) >= 5, "{shown}");
+    assert!(count(&far, &lid, 0, 4) >= 5, "{shown}");
     if is_there("smpquery", "infiniband-diags") {
         assert!(count("65535", "65535", 15, 0x64) >= 2, "{shown}");
     }
@@ -106,7 +90,7 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
     let fabric = Fabric::up("torus:3x3:2", &[]);
     fabric.wait_for_links();
     let asks = "H1_2_0";
-    let (lid, _) = host(&fabric, "H0_1_1");
+    let lid = fabric.host("H0_1_1").lid.to_string();
     // a switch by its LID, and from there each of its ports: whoever is there is who iblinkinfo says
     let links = fabric.run(asks, &["iblinkinfo", "-l"]);
     let mut ways = 0;
@@ -128,4 +112,80 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
         let said = fabric.run(asks, words);
         assert!(said.contains(&format!("Lid {lid} port")), "{said}");
     }
+}
+
+#[test]
+fn ports_are_protected_by_a_key_that_managers_share() {
+    if !is_there("ibportstate", "infiniband-diags") || !is_there("opensm", "opensm") {
+        return;
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keys-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("writable");
+    let file = dir.join("keys");
+    let keys = file.to_str().expect("text");
+    let fabric = Fabric::up("ring:3:2", &["--keys", keys]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let said = std::fs::read_to_string(&file).expect("it is written");
+    let key = said
+        .lines()
+        .find_map(|line| line.strip_prefix("m_key "))
+        .expect("a key");
+    // to look is free, to change is not, and who tries is told nothing
+    let stranger = |more: &[&str]| {
+        let host = format!("{}/{}", fabric.name, hosts[1].name);
+        let words = [
+            "run",
+            "--host",
+            &host,
+            "--",
+            "ibportstate",
+            "-D",
+            "-t",
+            "100",
+        ];
+        output(&[&words[..], more].concat())
+    };
+    let looked = text(&stranger(&["0,1", "3"]).stdout);
+    assert!(
+        looked.contains("LinkState:.......................Active"),
+        "{looked}"
+    );
+    assert!(!looked.contains(key), "the key is hidden");
+    assert!(!stranger(&["0,1", "3", "disable"]).status.success());
+    let links = fabric.status()["links"].clone();
+    assert_eq!(links[2], links[0], "nothing has changed");
+    // with the key it is
+    let done = stranger(&["-y", key, "0,1", "3", "disable"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    eventually("the port is down", || {
+        let links = fabric.status()["links"].clone();
+        links[2] != links[0]
+    });
+    let done = stranger(&["-y", key, "0,1", "3", "enable"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    fabric.wait_for_links();
+    // another manager has the same file, and takes over
+    let host = format!("{}/{}", fabric.name, hosts[5].name);
+    let mut opensm = ferriband(&[
+        "run", "--host", &host, "--", "opensm", "-p", "10", "-F", keys,
+    ])
+    .arg("-f")
+    .arg(dir.join("log"))
+    .env("OSM_TMP_DIR", &dir)
+    .env("OSM_CACHE_DIR", &dir)
+    .stdout(Stdio::null())
+    .stderr(Stdio::null())
+    .spawn()
+    .expect("ferriband runs");
+    eventually("OpenSM is the master", || {
+        let said = fabric.run(&hosts[1].name, &["sminfo"]);
+        said.contains("priority 10 state 3")
+    });
+    fabric.say(&["link", &hosts[2].name, "1", "down"]);
+    fabric.say(&["link", &hosts[2].name, "1", "up"]);
+    fabric.wait_for_links();
+    let _ = opensm.kill();
+    let _ = opensm.wait();
+    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -191,6 +191,9 @@ pub struct FabricUpArgs {
     /// The manager's priority among managers: it hands over to one of a higher priority, and takes over when that is gone.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub priority: u8,
+    /// Protect ports by a random management key, which is kept in this file for the fabric's other managers (opensm -F FILE); a file that is there already is used.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// LIDs of a host's port: 2 to the power of this.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub lmc: u8,

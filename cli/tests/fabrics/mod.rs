@@ -96,6 +96,14 @@ pub struct Fabric {
     process: Child,
 }
 
+/// A host, as the status of its fabric has it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub name: String,
+    pub address: String,
+    pub lid: u64,
+}
+
 impl Fabric {
     pub fn up(shape: &str, more: &[&str]) -> Fabric {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -124,6 +132,27 @@ impl Fabric {
 
     pub fn status(&self) -> serde_json::Value {
         serde_json::from_str(&self.say(&["status", "--json"])).expect("JSON")
+    }
+
+    /// The hosts in the order of the fabric's description.
+    pub fn hosts(&self) -> Vec<Host> {
+        let status = self.status();
+        let hosts = status["host_list"].as_array().expect("a list").iter();
+        let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+        hosts
+            .map(|host| Host {
+                name: text(&host["name"]),
+                address: text(&host["address"]),
+                lid: host["lid"].as_u64().expect("a number"),
+            })
+            .collect()
+    }
+
+    /// The host of a name.
+    pub fn host(&self, name: &str) -> Host {
+        let mut hosts = self.hosts().into_iter();
+        let found = hosts.find(|host| host.name == name);
+        found.expect("a host of that name")
     }
 
     pub fn wait_for_links(&self) {

@@ -123,8 +123,13 @@ impl Own {
 
     /// Everything is looked at anew, soon.
     pub fn sweep_soon(&mut self, now_ns: u64) {
+        self.sweep_by(now_ns + SETTLE_NS);
+    }
+
+    /// The same, by then.
+    fn sweep_by(&mut self, then: u64) {
         if self.election.is_master() {
-            self.sweep_at.get_or_insert(now_ns + SETTLE_NS);
+            self.sweep_at = Some(self.sweep_at.map_or(then, |at| at.min(then)));
         }
     }
 
@@ -187,6 +192,10 @@ impl Own {
         let changes = [trap::LINK_STATE, trap::CAPABILITIES, trap::SYSTEM_IMAGE];
         if notice.generic && changes.contains(&notice.trap) {
             self.sweep_soon(now_ns);
+        }
+        if notice.generic && notice.trap == trap::BAD_MKEY {
+            // the key's lease runs since then: a sweep shows the right key in time, and not as often as a stranger tries
+            self.sweep_by(now_ns + LOOK_NS);
         }
         if let Some(administration) = &mut self.administration {
             administration.tell(&notice);

@@ -5,6 +5,7 @@
 mod deputy;
 mod dump;
 mod joins;
+mod keys;
 mod manager;
 mod server;
 

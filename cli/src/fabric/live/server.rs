@@ -4,6 +4,7 @@
 
 use super::deputy;
 use super::joins::Joins;
+use super::keys;
 use super::manager::Own;
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
@@ -155,10 +156,16 @@ impl Server {
         let own = match args.manager {
             ManagerChoice::None => None,
             ManagerChoice::Ours => {
+                let usual = Config::new(at.port, *engine);
+                let mkey = match &args.keys {
+                    Some(path) => keys::shared(path, usual.mkey_lease_s)?,
+                    None => usual.mkey,
+                };
                 let config = Config {
                     lmc: args.lmc,
                     options: Options::default(),
-                    ..Config::new(at.port, *engine)
+                    mkey,
+                    ..usual
                 };
                 Own::new(&mut fabric, at, config, args.priority)
             }
