@@ -68,7 +68,7 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 
-test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
+test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
 	$(need) python3-dev python3-venv
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
 
