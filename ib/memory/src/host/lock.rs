@@ -163,8 +163,25 @@ fn directory_path(uid: u32) -> PathBuf {
     if ours {
         run.join("ferriband")
     } else {
-        PathBuf::from(format!("/tmp/ferriband-{uid}"))
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        PathBuf::from(format!("/tmp/ferriband-{}", outside(uid, &map)))
     }
+}
+
+/// What a user is called outside of our user namespace, by its table of ranges (user_namespaces(7)): whoever is root in one of his own has
+/// nothing to do with the true root's files.
+fn outside(uid: u32, map: &str) -> u32 {
+    let range = |line: &str| -> Option<u32> {
+        let mut words = line.split_ascii_whitespace().map(str::parse::<u32>);
+        let (inner, outer, count) = (
+            words.next()?.ok()?,
+            words.next()?.ok()?,
+            words.next()?.ok()?,
+        );
+        let place = uid.checked_sub(inner).filter(|place| *place < count)?;
+        outer.checked_add(place)
+    };
+    map.lines().find_map(range).unwrap_or(uid)
 }
 
 fn open_directory(uid: u32) -> Result<Option<ForkFd>, HostError> {
@@ -183,13 +200,22 @@ fn open_checked(path: &Path, uid: u32) -> Result<Option<OwnedFd>, HostError> {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(not_ours(path, "is not a directory")),
-        Err(Errno::ACCESS) => return Err(not_ours(path, "cannot be opened")),
+        Err(Errno::ACCESS) => {
+            // that of the true root, for us who are called root in a user namespace
+            let owner = rustix::fs::lstat(path).map(|stat| stat.st_uid);
+            if owner.is_ok_and(|owner| has_no_name_here(owner, uid)) {
+                return Ok(None);
+            }
+            return Err(not_ours(path, "cannot be opened"));
+        }
         Err(e) => return Err(HostError::system("open of the lock directory", e)),
     };
     match check_owner(&fd, uid, path) {
         Ok(()) => Ok(Some(fd)),
-        Err(_) if owner_has_no_name_here(&fd, uid) => Ok(None),
-        Err(e) => Err(e),
+        Err(error) => match rustix::fs::fstat(&fd) {
+            Ok(stat) if has_no_name_here(stat.st_uid, uid) => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 
@@ -212,13 +238,12 @@ fn check_owner(fd: &OwnedFd, uid: u32, path: &Path) -> Result<(), HostError> {
     Ok(())
 }
 
-fn owner_has_no_name_here(fd: &OwnedFd, uid: u32) -> bool {
+/// The owner of a file is a user whom our user namespace cannot name.
+fn has_no_name_here(owner: u32, uid: u32) -> bool {
     const OVERFLOW_UID: u32 = 65534;
-    let unnamed =
-        rustix::fs::fstat(fd).is_ok_and(|s| s.st_uid == OVERFLOW_UID && uid != OVERFLOW_UID);
     let all_named = std::fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
-    unnamed && !all_named
+    owner == OVERFLOW_UID && uid != OVERFLOW_UID && !all_named
 }
 
 fn not_ours(path: &Path, why: &'static str) -> HostError {
@@ -239,6 +264,17 @@ mod tests {
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).unwrap();
         dir
+    }
+
+    #[test]
+    fn a_user_has_one_name_inside_and_outside_of_a_namespace() {
+        assert_eq!(outside(7, "         0          0 4294967295\n"), 7);
+        assert_eq!(outside(0, "0 1000 1\n"), 1000);
+        assert_eq!(outside(12, "0 1000 1\n1 100000 65536\n"), 100_011);
+        // those that have none, and what is no table
+        assert_eq!(outside(9, "0 1000 1\n"), 9);
+        assert_eq!(outside(9, "0 4294967295 20\n\nx y z\n1 2\n"), 9);
+        assert_eq!(outside(9, ""), 9);
     }
 
     #[test]

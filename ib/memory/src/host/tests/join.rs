@@ -274,6 +274,44 @@ fn another_user_has_another_domain_and_gets_nothing_of_ours() {
 }
 
 #[test]
+fn who_is_root_in_a_namespace_of_his_own_needs_nothing_of_the_true_root() {
+    if !is_root() {
+        return;
+    }
+    const USER: u32 = 65_432;
+    let options = options();
+    let host = join(&options);
+    let mut child = Child::spawn(move |line| {
+        // SAFETY: plain system calls, in a process of one thread.
+        let left = unsafe {
+            // its table is the process's own only while it may be dumped
+            libc::setuid(USER) == 0
+                && libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
+                && libc::unshare(libc::CLONE_NEWUSER) == 0
+        };
+        let mapped = left && std::fs::write("/proc/self/uid_map", format!("0 {USER} 1")).is_ok();
+        if !mapped {
+            eprintln!("SKIPPED: user namespaces are not allowed here");
+            return line.say(&[0, 0]);
+        }
+        assert!(is_root());
+        let own = join(&options);
+        line.say(&[own.inode().unwrap(), 1]);
+        line.wait();
+    });
+    let [inode, joined] = child.hear().unwrap();
+    assert_ne!(inode, host.inode().unwrap());
+    if joined == 1 {
+        child.tell();
+    }
+    child.finish();
+    // not in the true root's place
+    let _ = std::fs::remove_dir(format!("/tmp/ferriband-{USER}"));
+    drop(host);
+    drop(join(&self::options()));
+}
+
+#[test]
 fn names_that_another_user_squats_on_are_passed_over() {
     if !is_root() {
         return;
