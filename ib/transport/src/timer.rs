@@ -24,6 +24,12 @@ impl Timers {
         self.0[timer as usize] = Some(at);
     }
 
+    /// A timer that is set goes off no earlier than this.
+    pub fn put_off(&mut self, timer: Timer, least: Instant) {
+        let at = &mut self.0[timer as usize];
+        *at = at.map(|at| at.max(least));
+    }
+
     pub fn stop(&mut self, timer: Timer) {
         self.0[timer as usize] = None;
     }

@@ -414,6 +414,9 @@ impl Requester {
         self.counters.questions += 1;
         self.questions += 1;
         self.start_silence_timer(now, ctx);
+        // who is asked has time to answer, be it the last question before the ack time-out: that may come up to 4 T after the request (IBA 9.7.6.1.3)
+        let answer = self.trip.silence_ns(ctx.tuning.silence_ns);
+        self.timers.put_off(Timer::Ack, now.plus_ns(answer));
         Some(len)
     }
 

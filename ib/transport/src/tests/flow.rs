@@ -315,6 +315,33 @@ fn questions_become_rarer_and_the_ack_time_out_stays_what_it_is() {
 }
 
 #[test]
+fn the_last_question_before_an_ack_time_out_has_time_for_its_answer() {
+    let mut setup = asking();
+    // doubled each time, the twelfth question comes 4 ns before 67 ms are over
+    const SILENCE: u64 = 16_388;
+    setup.tuning.silence_ns = SILENCE;
+    let mut pair = Pair::new(setup);
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);
+    let a = &mut pair.ends[0];
+    assert!(request(a, pair.now).is_some());
+    let mut sent = 1;
+    while let Some(now) = a.qp.poll_timeout() {
+        a.qp.handle_timeout(now);
+        while request(a, now).is_some() {
+            sent += 1;
+        }
+        let next = a.qp.poll_timeout();
+        assert!(
+            next.is_none_or(|next| next.0 - now.0 >= SILENCE),
+            "after packet {sent}"
+        );
+    }
+    // four tries, and twelve questions in each
+    assert_eq!(sent, 52);
+    assert_eq!(a.statuses(), [(1, WcStatus::RetryExcErr)]);
+}
+
+#[test]
 fn a_congestion_notification_narrows_the_window() {
     let mut pair = Pair::new(RC);
     let before = pair.ends[0].qp.diagnosis().window;
