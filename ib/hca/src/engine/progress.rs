@@ -590,7 +590,6 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
         .stack_size(256 << 10)
         .spawn(move || {
             ON_THREAD.set(true);
-            exact_timers();
             let alive = AliveWord::hold(&own, PROC_ALIVE);
             let held = alive.is_ok();
             *lock(&report.0) = Some(alive.as_ref().map(|_| ()).map_err(|error| *error));
@@ -614,12 +613,6 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     }
     *lock(&engine.thread) = Some(handle);
     Ok(())
-}
-
-/// This thread's waits end when they are to, not up to 50 us later: some of them are shorter than that.
-fn exact_timers() {
-    // SAFETY: numbers alone; the call concerns this thread's waits, and cannot fail with them.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
 fn block_signals() -> libc::sigset_t {
