@@ -17,10 +17,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// First and longest pause between two attempts, and the longest of who has waited for [`QUEUE_WAIT`] already: a thousand processes
-/// that look every few milliseconds would keep the one from finishing that they wait for.
+/// First and longest pause between two attempts, until an eighth of the time waited is longer ([`Pause`]).
 const PAUSE: (Duration, Duration) = (Duration::from_micros(40), Duration::from_millis(3));
-const LONG_PAUSE: Duration = Duration::from_millis(25);
+/// Longest pause of all.
+const LONG_PAUSE: Duration = Duration::from_millis(250);
 /// How long the directory is waited for before the name is tried without it, and how often from then on.
 const QUEUE_WAIT: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -35,28 +35,27 @@ pub(super) struct DomainLock {
 }
 
 impl DomainLock {
-    /// Waits up to `wait` for the lock of a domain.
+    /// Waits up to `wait` for the lock of a domain. Time in which the whole machine (or this process) stood still does not count: who
+    /// held the lock did not get on either.
     ///
     /// # Errors
     /// `LockTimeout` with the holder, if the kernel tells; `NotOurs` for a directory that somebody planted;
     /// `NameTaken` if the name is squatted and there is no directory to lock either.
     pub(super) fn acquire(key: &HostKey, wait: Duration) -> Result<DomainLock, HostError> {
-        let start = Instant::now();
         // The directory is shared with the user's other domains: if one of those has stopped while holding it, the
         // name is still to be had.
         let directory = open_directory(key.uid)?;
         let mut flocked = Flocked::Contended;
-        let (mut pause, mut next_look) = (Pause::new(), start + QUEUE_WAIT);
+        let (mut pause, mut next_look) = (Pause::new(), QUEUE_WAIT);
         let mut nobody_since: Option<Instant> = None;
         loop {
             if flocked == Flocked::Contended {
                 flocked = flock(directory.as_ref())?;
             }
             // Who has not got the directory tries the name seldom: there may be a thousand who queue.
-            let now = Instant::now();
-            let looks = flocked != Flocked::Contended || now >= next_look;
+            let looks = flocked != Flocked::Contended || pause.waited >= next_look;
             if looks {
-                next_look = now + LOOK_EVERY;
+                next_look = pause.waited + LOOK_EVERY;
                 if let Some(name) = names::bind_lock(key)? {
                     return Ok(DomainLock {
                         name: Some(name),
@@ -64,10 +63,10 @@ impl DomainLock {
                     });
                 }
             }
-            if start.elapsed() >= wait {
+            if pause.waited >= wait {
                 return Err(timeout(key, wait));
             }
-            pause.sleep(start.elapsed() >= QUEUE_WAIT);
+            pause.sleep();
             if !pause.is_long() || !looks {
                 continue;
             }
@@ -137,22 +136,38 @@ fn flock(directory: Option<&ForkFd>) -> Result<Flocked, HostError> {
     )
 }
 
-/// Grows by half each time up to its longest.
-struct Pause(Duration);
+/// Pauses that grow by half each time up to their longest, and with the time waited: a thousand processes that look every few milliseconds
+/// would keep the one from finishing that they wait for, and an eighth more is no great delay for who has waited long.
+struct Pause {
+    next: Duration,
+    /// The time spent in pauses; of one that took far longer than it was to take, no more than four times that.
+    waited: Duration,
+}
 
 impl Pause {
     fn new() -> Pause {
-        Pause(PAUSE.0)
+        Pause {
+            next: PAUSE.0,
+            waited: Duration::ZERO,
+        }
     }
 
     fn is_long(&self) -> bool {
-        self.0 >= PAUSE.1
+        self.next >= PAUSE.1
     }
 
-    fn sleep(&mut self, patient: bool) {
-        std::thread::sleep(self.0);
-        let longest = if patient { LONG_PAUSE } else { PAUSE.1 };
-        self.0 = (self.0 * 3 / 2).min(longest);
+    fn sleep(&mut self) {
+        let start = Instant::now();
+        std::thread::sleep(self.next);
+        self.count(start.elapsed());
+    }
+
+    fn count(&mut self, took: Duration) {
+        // timers of a machine at rest are late by up to a millisecond
+        let counted = took.min(self.next * 4 + Duration::from_millis(1));
+        self.waited += counted;
+        let longest = (self.waited / 8).clamp(PAUSE.1, LONG_PAUSE);
+        self.next = (self.next * 3 / 2).min(longest);
     }
 }
 
@@ -264,6 +279,21 @@ mod tests {
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).unwrap();
         dir
+    }
+
+    #[test]
+    fn who_waits_long_looks_seldom_and_a_machine_that_stood_still_costs_no_patience() {
+        let mut pause = Pause::new();
+        let mut looks = 0;
+        while pause.waited < Duration::from_secs(10) {
+            pause.count(pause.next);
+            looks += 1;
+        }
+        assert!((50..200).contains(&looks), "{looks}");
+        assert_eq!(pause.next, LONG_PAUSE);
+        let before = pause.waited;
+        pause.count(Duration::from_secs(3600));
+        assert!(pause.waited - before <= Duration::from_millis(1001));
     }
 
     #[test]

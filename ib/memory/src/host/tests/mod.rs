@@ -98,6 +98,11 @@ impl Child {
                     input: input.into(),
                 };
                 let result = catch_unwind(AssertUnwindSafe(|| body(&mut line)));
+                if let Err(panic) = &result {
+                    // what the runner captures of a child is lost with it
+                    let what = panic.downcast_ref::<String>().map_or("?", |s| s);
+                    let _ = writeln!(std::io::stderr(), "a test's child: {what}");
+                }
                 // SAFETY: no precondition.
                 unsafe { libc::_exit(if result.is_ok() { 0 } else { 101 }) }
             }
