@@ -1,7 +1,8 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
-//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`. Each round measures the floors and then every program, so that both
-//! sides of a ratio saw the same machine; the figures are medians over the rounds, a ratio the median of the rounds' own ratios.
+//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`. Each round measures every program and what it is
+//! compared with, so that both sides of a ratio saw the same machine; the figures are medians over the rounds, a ratio the median of the rounds' own
+//! ratios.
 
 mod mpi;
 mod probes;
@@ -40,13 +41,21 @@ enum Unit {
     Calls,
 }
 
-/// One line of the table: measured at a place, and compared with floors of that place.
+/// What a figure is compared with.
+enum Against<P, F> {
+    /// One of the floors that are measured together when a round begins.
+    Round(fn(&F) -> Floor),
+    /// A floor of its own, measured right before the program and right after it: their mean.
+    Beside(fn(&P) -> Result<Floor, Failure>),
+}
+
+/// One line of the table: measured at a place, and compared with a floor of that place.
 struct Target<P, F> {
     name: &'static str,
     probe: fn(&P) -> Result<f64, Failure>,
     unit: Unit,
     floor_name: &'static str,
-    floor: fn(&F) -> Floor,
+    floor: Against<P, F>,
     demand: Demand,
     /// Measured in the first round only: a count, not a time.
     once: bool,
@@ -60,7 +69,7 @@ const fn latency<P, F>(
     name: &'static str,
     probe: fn(&P) -> Result<f64, Failure>,
     floor_name: &'static str,
-    floor: fn(&F) -> Floor,
+    floor: Against<P, F>,
     times: f64,
 ) -> Target<P, F> {
     Target {
@@ -80,28 +89,28 @@ const TARGETS: [Target<(), Floors>; 9] = [
         "WRITE 8 B into shared memory, one way (ib_write_lat --mmap)",
         |()| probes::write_mapped(),
         "mapped flag + 8 B",
-        |f| f.mapped_flag_ns,
+        Against::Round(|f| f.mapped_flag_ns),
         3.0,
     ),
     latency(
         "WRITE 8 B into device memory, one way (ibv_alloc_dm)",
         |()| probes::write_device_memory(),
         "mapped flag + 8 B",
-        |f| f.mapped_flag_ns,
+        Against::Round(|f| f.mapped_flag_ns),
         3.0,
     ),
     latency(
         "SEND 8 B, private memory, one way (ib_send_lat)",
         |()| probes::send_private(),
         "mapped ring with completion",
-        |f| f.mapped_ring_ns,
+        Against::Round(|f| f.mapped_ring_ns),
         3.0,
     ),
     latency(
         "WRITE 8 B, private memory, one way (ib_write_lat)",
         |()| probes::write_private(),
         "process_vm_writev ping-pong",
-        |f| f.cma_write_ns,
+        Against::Round(|f| f.cma_write_ns),
         1.5,
     ),
     Target {
@@ -109,7 +118,7 @@ const TARGETS: [Target<(), Floors>; 9] = [
         probe: |()| probes::write_bandwidth(64 << 10, 100_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 64 KiB",
-        floor: |f| rate(64 << 10, f.cma_write_64k_ns),
+        floor: Against::Round(|f| rate(64 << 10, f.cma_write_64k_ns)),
         demand: Demand::AtLeast(0.85),
         once: false,
     },
@@ -118,7 +127,7 @@ const TARGETS: [Target<(), Floors>; 9] = [
         probe: |()| probes::write_bandwidth(1 << 20, 8_000),
         unit: Unit::BytesPerSecond,
         floor_name: "process_vm_writev 1 MiB",
-        floor: |f| rate(1 << 20, f.cma_write_1m_ns),
+        floor: Against::Round(|f| rate(1 << 20, f.cma_write_1m_ns)),
         demand: Demand::AtLeast(0.85),
         once: false,
     },
@@ -126,7 +135,7 @@ const TARGETS: [Target<(), Floors>; 9] = [
         "SEND 8 B, both processes on one core (ib_send_lat)",
         |()| probes::send_one_core(),
         "yield ping-pong",
-        |f| f.yield_ns,
+        Against::Round(|f| f.yield_ns),
         4.0,
     ),
     Target {
@@ -134,7 +143,7 @@ const TARGETS: [Target<(), Floors>; 9] = [
         probe: |()| probes::system_calls(),
         unit: Unit::Calls,
         floor_name: "",
-        floor: |_| None,
+        floor: Against::Round(|_| None),
         // A stray wake-up or time slice is no call per operation.
         demand: Demand::Limit(100.0),
         once: true,
@@ -144,7 +153,7 @@ const TARGETS: [Target<(), Floors>; 9] = [
         probe: |()| probes::queue_pair_memory(),
         unit: Unit::Bytes,
         floor_name: "",
-        floor: |_| None,
+        floor: Against::Round(|_| None),
         demand: Demand::Limit(4096.0),
         once: true,
     },
@@ -161,6 +170,8 @@ struct Outcome {
     ratio: Option<f64>,
     demand: String,
     verdict: &'static str,
+    /// What each round found.
+    rounds: Vec<Sample>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -176,7 +187,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
             floor::measure(1, progress)
         }),
         Wire::Roce => match netns::two_hosts() {
-            Ok(hosts) => measure(args, &roce::TARGETS, &hosts, roce::STEPS, roce::floors),
+            Ok(hosts) => measure(args, &roce::TARGETS, &hosts, 0, |_, _| Ok(())),
             Err(why) => skip(&args.json, &why),
         },
     }
@@ -199,20 +210,23 @@ fn measure<P, F>(
     if targets.is_empty() {
         return Err(Failure::new("no target has that in its name").status(2));
     }
-    let rounds = usize::from(args.rounds);
-    let progress = Progress::new((floor_steps + targets.len() as u64) * rounds as u64);
-    let mut floors = Vec::with_capacity(rounds);
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); targets.len()];
+    let rounds = args.rounds();
+    let steps: u64 = targets.iter().map(|target| target.floor.steps()).sum();
+    let progress = Progress::new((floor_steps + steps) * rounds as u64);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); targets.len()];
     let mut problems: Vec<Option<String>> = vec![None; targets.len()];
     for round in 0..rounds {
-        floors.push(floors_of(place, &progress)?);
+        let floors = floors_of(place, &progress)?;
         for (index, target) in targets.iter().enumerate() {
-            progress.step(&format!("round {}/{rounds}: {}", round + 1, target.name));
+            let step = |what: &str| {
+                progress.step(&format!("round {}/{rounds}: {what}", round + 1));
+            };
             if problems[index].is_some() || (target.once && round > 0) {
+                (0..target.floor.steps()).for_each(|_| step(target.name));
                 continue;
             }
-            match (target.probe)(place) {
-                Ok(figure) => samples[index].push(figure),
+            match sample(target, place, &floors, step) {
+                Ok(sample) => samples[index].push(sample),
                 Err(failure) => problems[index] = Some(failure.to_string()),
             }
         }
@@ -221,7 +235,7 @@ fn measure<P, F>(
     let outcomes: Vec<Outcome> = targets
         .iter()
         .zip(samples.into_iter().zip(problems))
-        .map(|(target, (samples, problem))| judge(target, samples, problem, &floors))
+        .map(|(target, (samples, problem))| judge(target, &samples, problem))
         .collect();
     report(&outcomes, rounds, args.json.json)?;
     Ok(
@@ -233,18 +247,61 @@ fn measure<P, F>(
     )
 }
 
-fn judge<P, F>(
+/// What one round found: the program's figure, and the floor's.
+#[derive(Clone, Copy, Serialize)]
+struct Sample {
+    figure: f64,
+    floor: Floor,
+}
+
+impl<P, F> Against<P, F> {
+    /// Steps of a round of a target that is compared so.
+    fn steps(&self) -> u64 {
+        match self {
+            Against::Round(_) => 1,
+            Against::Beside(_) => 3,
+        }
+    }
+}
+
+/// Measures a target once, and its floor if that is its own.
+fn sample<P, F>(
     target: &Target<P, F>,
-    samples: Vec<f64>,
-    problem: Option<String>,
-    floors: &[F],
-) -> Outcome {
+    place: &P,
+    floors: &F,
+    step: impl Fn(&str),
+) -> Result<Sample, Failure> {
+    let program = || {
+        step(target.name);
+        (target.probe)(place)
+    };
+    match target.floor {
+        Against::Round(pick) => Ok(Sample {
+            figure: program()?,
+            floor: pick(floors),
+        }),
+        Against::Beside(measure) => {
+            let floor = || {
+                step(target.floor_name);
+                measure(place)
+            };
+            let before = floor()?;
+            let figure = program()?;
+            let after = floor()?;
+            Ok(Sample {
+                figure,
+                floor: before.zip(after).map(|(one, other)| (one + other) / 2.0),
+            })
+        }
+    }
+}
+
+fn judge<P, F>(target: &Target<P, F>, samples: &[Sample], problem: Option<String>) -> Outcome {
     let whole = problem.is_none();
-    let ratios = samples.iter().zip(floors);
-    let ratios = ratios.filter_map(|(figure, floors)| Some(figure / (target.floor)(floors)?));
+    let ratios = samples.iter().filter_map(|s| Some(s.figure / s.floor?));
     let ratio = median(ratios.collect()).filter(|_| whole);
-    let figure = median(samples).filter(|_| whole);
-    let floor = median(floors.iter().filter_map(target.floor).collect());
+    let figure = median(samples.iter().map(|s| s.figure).collect()).filter(|_| whole);
+    let floor = median(samples.iter().filter_map(|s| s.floor).collect());
     let met = match target.demand {
         Demand::AtMost(times) => ratio.map(|ratio| ratio <= times),
         Demand::AtLeast(share) => ratio.map(|ratio| ratio >= share),
@@ -268,6 +325,7 @@ fn judge<P, F>(
             None if no_floor => "no floor",
             _ => "FAIL",
         },
+        rounds: samples.to_vec(),
         problem,
     }
 }
@@ -328,6 +386,7 @@ fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn target(demand: Demand) -> Target<(), Floors> {
         Target {
@@ -335,20 +394,26 @@ mod tests {
             probe: |()| Ok(0.0),
             unit: Unit::Nanoseconds,
             floor_name: "f",
-            floor: |f| f.mapped_flag_ns,
+            floor: Against::Round(|f| f.mapped_flag_ns),
             demand,
             once: false,
         }
     }
 
+    fn samples(figures: &[f64], floors: [f64; 3]) -> Vec<Sample> {
+        let both = figures.iter().zip(floors);
+        both.map(|(&figure, floor)| Sample {
+            figure,
+            floor: Some(floor),
+        })
+        .collect()
+    }
+
     #[test]
     fn a_verdict_compares_the_median_of_the_rounds_ratios() {
-        let floors = [100.0, 900.0, 110.0].map(|ns| Floors {
-            mapped_flag_ns: Some(ns),
-            ..Floors::default()
-        });
-        let verdict = |demand, samples: &[f64]| {
-            judge(&target(demand), samples.to_vec(), None, &floors).verdict
+        let verdict = |demand, figures: &[f64]| {
+            let samples = samples(figures, [100.0, 900.0, 110.0]);
+            judge(&target(demand), &samples, None).verdict
         };
         assert_eq!(
             verdict(Demand::AtMost(3.0), &[300.0, 9000.0, 100.0]),
@@ -368,16 +433,36 @@ mod tests {
 
     #[test]
     fn a_problem_fails_and_a_missing_floor_is_said() {
-        let failed = judge(
-            &target(Demand::AtMost(3.0)),
-            vec![1.0],
-            Some("why".into()),
-            &[],
-        );
+        let alone = [Sample {
+            figure: 1.0,
+            floor: None,
+        }];
+        let failed = judge(&target(Demand::AtMost(3.0)), &alone, Some("why".into()));
         assert_eq!(failed.verdict, "FAIL");
         assert_eq!(
-            judge(&target(Demand::AtMost(3.0)), vec![1.0], None, &[]).verdict,
+            judge(&target(Demand::AtMost(3.0)), &alone, None).verdict,
             "no floor"
         );
+    }
+
+    #[test]
+    fn a_floor_of_its_own_is_the_mean_of_before_and_after() {
+        let target: Target<Cell<f64>, ()> = Target {
+            name: "t",
+            probe: |clock| Ok(clock.replace(clock.get() + 1.0)),
+            unit: Unit::Nanoseconds,
+            floor_name: "f",
+            floor: Against::Beside(|clock| Ok(Some(clock.replace(clock.get() * 10.0)))),
+            demand: Demand::AtMost(1.0),
+            once: false,
+        };
+        let steps = Cell::new(0);
+        // floor 1, the program at 10, floor 11
+        let found = sample(&target, &Cell::new(1.0), &(), |_| {
+            steps.set(steps.get() + 1)
+        });
+        let found = found.expect("both succeed");
+        assert_eq!((found.figure, found.floor), (10.0, Some(6.0)));
+        assert_eq!(steps.get(), target.floor.steps());
     }
 }

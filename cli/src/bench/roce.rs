@@ -3,18 +3,18 @@
 //! Owns the list. Must not know how the hosts are made.
 
 use super::probes::{LATENCY_MESSAGES, Run, strings};
-use super::{Demand, Target, Unit, latency};
+use super::{Against, Demand, Target, Unit, latency};
 use crate::demo::programs::Report;
 use crate::demo::runner::Place;
 use crate::failure::Failure;
-use crate::floor::udp::{self, UdpFloors};
+use crate::floor::Floor;
+use crate::floor::udp::{self, AtLength};
 use crate::netns::TwoHosts;
-use crate::progress::Progress;
 use std::env;
 
 /// Entry of the GID table that holds the IPv4 address.
 const IPV4: [&str; 2] = ["-x", "1"];
-/// Messages of 1 MiB: a second of them.
+/// Messages of 1 MiB: most of a second of them.
 const LARGE_MESSAGES: u32 = 2_000;
 
 /// Loses every hundredth packet that reaches the server.
@@ -22,51 +22,35 @@ const LOSSY: &str = "drop direction=rx probability=0.01";
 /// Loses none, but costs as much: packets are looked at one by one.
 const LOSSLESS: &str = "drop direction=rx probability=0";
 
-/// What the figures are compared with.
-pub struct WireFloors {
-    udp: UdpFloors,
-    /// Bytes per second of 1 MiB WRITEs under a rule that never hits; none if they failed.
-    lossless: Option<f64>,
-}
+/// What small messages are compared with.
+const SMALL: Against<TwoHosts, ()> =
+    Against::Beside(|hosts| udp::measure_at_length(hosts, AtLength::Small));
 
-/// Steps of [`floors`].
-pub const STEPS: u64 = udp::STEPS_AT_LENGTH + 1;
-
-/// What plain UDP does, and WRITEs without loss, measured once.
-pub fn floors(hosts: &TwoHosts, progress: &Progress) -> Result<WireFloors, Failure> {
-    let udp = udp::measure_at_length(hosts, progress)?;
-    progress.step("WRITE 1 MiB without loss");
-    Ok(WireFloors {
-        udp,
-        lossless: writes_under(hosts, LOSSLESS).ok(),
-    })
-}
-
-pub const TARGETS: [Target<TwoHosts, WireFloors>; 5] = [
+pub const TARGETS: [Target<TwoHosts, ()>; 5] = [
     latency(
         "SEND 8 B over RoCEv2, RC, one way (ib_send_lat)",
         |hosts| send_latency(hosts, "RC"),
         "UDP 24 B, polled",
-        |f| f.udp.small_ns,
+        SMALL,
         2.0,
     ),
     latency(
         "SEND 8 B over RoCEv2, UD, one way (ib_send_lat -c UD)",
         |hosts| send_latency(hosts, "UD"),
         "UDP 24 B, polled",
-        |f| f.udp.small_ns,
+        SMALL,
         2.0,
     ),
     write_bandwidth(
         "WRITE 1 MiB bandwidth over RoCEv2 (ib_write_bw)",
         "UDP 1040 B, GSO and GRO",
-        |f| f.udp.stream,
+        |hosts| udp::measure_at_length(hosts, AtLength::Stream),
         0.5,
     ),
     write_bandwidth(
         "WRITE 1 MiB bandwidth over RoCEv2, beside sendmmsg",
         "UDP 1040 B, sendmmsg",
-        |f| f.udp.stream_without_gso,
+        |hosts| udp::measure_at_length(hosts, AtLength::StreamWithoutGso),
         1.0,
     ),
     Target {
@@ -74,7 +58,7 @@ pub const TARGETS: [Target<TwoHosts, WireFloors>; 5] = [
         ..write_bandwidth(
             "WRITE 1 MiB bandwidth over RoCEv2, 1 % loss",
             "the same without loss",
-            |f| f.lossless,
+            |hosts| writes_under(hosts, LOSSLESS).map(Some),
             0.5,
         )
     },
@@ -83,15 +67,15 @@ pub const TARGETS: [Target<TwoHosts, WireFloors>; 5] = [
 const fn write_bandwidth(
     name: &'static str,
     floor_name: &'static str,
-    floor: fn(&WireFloors) -> Option<f64>,
+    floor: fn(&TwoHosts) -> Result<Floor, Failure>,
     share: f64,
-) -> Target<TwoHosts, WireFloors> {
+) -> Target<TwoHosts, ()> {
     Target {
         name,
         probe: large_writes,
         unit: Unit::BytesPerSecond,
         floor_name,
-        floor,
+        floor: Against::Beside(floor),
         demand: Demand::AtLeast(share),
         once: false,
     }

@@ -176,18 +176,23 @@ const SHORT: Length = Length {
     stream: Duration::from_millis(150),
 };
 
-/// About as long as a program of perftest takes that is compared with it.
+/// Twice that is about as long as a program of perftest takes that is compared with it.
 const LONG: Length = Length {
-    polled: 100_000,
-    asleep: 15_000,
-    stream: Duration::from_millis(800),
+    polled: 60_000,
+    asleep: 10_000,
+    stream: Duration::from_millis(500),
 };
 
-/// The floors of [`measure_at_length`], by their places among [`ENTRIES`].
-const AT_LENGTH: [usize; 3] = [0, 6, 7];
-
-/// Steps of [`measure_at_length`].
-pub const STEPS_AT_LENGTH: u64 = AT_LENGTH.len() as u64;
+/// A floor of [`measure_at_length`]: its place among [`ENTRIES`].
+#[derive(Clone, Copy)]
+pub enum AtLength {
+    /// [`UdpFloors::small_ns`].
+    Small = 0,
+    /// [`UdpFloors::stream`].
+    Stream = 6,
+    /// [`UdpFloors::stream_without_gso`].
+    StreamWithoutGso = 7,
+}
 
 /// How many steps [`measure`] reports.
 pub fn steps(rounds: usize) -> u64 {
@@ -208,17 +213,12 @@ pub fn measure(hosts: &TwoHosts, rounds: usize, progress: &Progress) -> Result<U
     Ok(gather(rounds, samples))
 }
 
-/// Measures once, as long as a program takes that is compared with them, the floors of small messages and of streams. Where neighbours
-/// take a machine's caches and cores for fractions of a second, a short look and a long run see different machines.
-pub fn measure_at_length(hosts: &TwoHosts, progress: &Progress) -> Result<UdpFloors, Failure> {
+/// Measures one floor once, about as long as a program takes that is compared with it. Where neighbours take a machine's caches and cores for fractions
+/// of a second, a short look and a long run see different machines.
+pub fn measure_at_length(hosts: &TwoHosts, which: AtLength) -> Result<Option<f64>, Failure> {
     let cores = Affinity::save()?.processors().len();
-    let mut samples = vec![Vec::new(); ENTRIES.len()];
-    for index in AT_LENGTH {
-        let (name, what, ..) = ENTRIES[index];
-        progress.step(&format!("floor: {name}"));
-        samples[index].extend(sample(hosts, what, cores, LONG)?);
-    }
-    Ok(gather(1, samples))
+    let (_, what, ..) = ENTRIES[which as usize];
+    sample(hosts, what, cores, LONG)
 }
 
 /// Measures one floor. None if it cannot be measured here.
@@ -519,5 +519,18 @@ impl Batch {
             .iter()
             .map(|header| header.msg_len as usize)
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_at_length_are_those_of_their_names() {
+        let name = |which: AtLength| ENTRIES[which as usize].0;
+        assert_eq!(name(AtLength::Small), "UDP 24 B, polled, one way");
+        assert!(name(AtLength::Stream).ends_with("GSO and GRO"));
+        assert!(name(AtLength::StreamWithoutGso).ends_with("sendmmsg"));
     }
 }

@@ -214,7 +214,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new("no target has that in its name").status(2));
     }
     let own = peers::own(SOURCE, "fastpath")?;
-    let rounds = usize::from(args.rounds);
+    let rounds = args.rounds();
     let scratch = Scratch::make()?;
     let progress = Progress::new((rounds * pairs.len() * 2) as u64);
     let mut problems = Vec::new();

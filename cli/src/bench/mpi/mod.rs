@@ -310,7 +310,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new("no target has that in its name").status(2));
     }
     let (all, missing) = peers::find(&args.peer, hosts.as_ref())?;
-    let rounds = usize::from(args.rounds);
+    let rounds = args.rounds();
     let (figures, problems) = measure(&all, &lines, rounds)?;
     let outcomes: Vec<Outcome> = lines
         .iter()
