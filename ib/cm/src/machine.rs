@@ -413,13 +413,10 @@ impl Machine {
             return;
         };
         let timeout_ns = connection.response_ns;
-        connection.pending = Some(Pending {
-            mad,
-            retries_left: connection.retries,
-            timeout_ns,
-            hopes_until: None,
-        });
-        self.set_deadline(comm, Some(now.plus_ns(timeout_ns)));
+        let pending = Pending::new(mad, connection.retries, timeout_ns);
+        let pause_ns = pending.first_pause_ns();
+        connection.pending = Some(pending);
+        self.set_deadline(comm, Some(now.plus_ns(pause_ns)));
         self.send_from(comm, &mad);
     }
 

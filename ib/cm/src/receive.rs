@@ -234,6 +234,10 @@ impl Machine {
             return Err(Discard::Unexpected(connection.state, Kind::Mra));
         }
         connection.state = state;
+        if let Some(pending) = &mut connection.pending {
+            // it was heard
+            pending.early = 0;
+        }
         // The service's time, and that of the path (IBA 12.9.8).
         let wait = mra.service_timeout.ns().min(longest) + connection.path_ns();
         self.set_deadline(comm, Some(arrival.now.plus_ns(wait)));

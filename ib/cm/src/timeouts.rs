@@ -36,12 +36,11 @@ impl Machine {
         let Some(pending) = &mut connection.pending else {
             return false;
         };
-        if pending.retries_left == 0 {
+        let Some(pause_ns) = pending.repeat() else {
             return false;
-        }
-        pending.retries_left -= 1;
-        let (mad, timeout_ns) = (pending.mad, pending.timeout_ns);
-        self.set_deadline(comm, Some(now.plus_ns(timeout_ns)));
+        };
+        let mad = pending.mad;
+        self.set_deadline(comm, Some(now.plus_ns(pause_ns)));
         self.send_from(comm, &mad);
         true
     }
