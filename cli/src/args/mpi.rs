@@ -63,6 +63,9 @@ pub struct MpirunArgs {
     /// Set one of the library's settings, see `ferriband mpi-info`. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub set: Vec<String>,
+    /// The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with: mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return.
+    #[arg(long, value_name = "HANDLER")]
+    pub initial_errhandler: Option<String>,
     /// Ranks on other machines: this launcher has none.
     #[arg(
         long,

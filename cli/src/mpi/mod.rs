@@ -116,6 +116,9 @@ fn settings(args: &MpirunArgs) -> Result<Vec<(String, String)>, Failure> {
     if let Some(way) = args.same_host {
         pairs.push(format!("same_host={}", way.setting()));
     }
+    if let Some(handler) = &args.initial_errhandler {
+        pairs.push(format!("initial_errhandler={handler}"));
+    }
     info::check(&pairs)?;
     Ok(pairs
         .iter()

@@ -4,7 +4,7 @@ use super::apps::COLON;
 use std::ffi::OsString;
 
 /// Takes one value that is written behind it, `--x V`; those that may be written `--x=V` are clap's.
-const WITH_VALUE: [&str; 22] = [
+const WITH_VALUE: [&str; 23] = [
     "-n",
     "--np",
     "--env",
@@ -27,6 +27,7 @@ const WITH_VALUE: [&str; 22] = [
     "--fabric-hosts",
     "--timeout",
     "--genvlist",
+    "--initial-errhandler",
 ];
 
 /// The same words, with those of Hydra and of Open MPI's mpirun translated, as far as the first word of each program.
@@ -53,6 +54,8 @@ pub fn own(words: Vec<OsString>) -> Vec<OsString> {
         let known = match text {
             "-np" => "-n",
             "-bind-to" => "--bind-to",
+            // MPI 5.0, portable process startup
+            "-initial-errhandler" => "--initial-errhandler",
             "-wd" | "-wdir" | "-cwd" | "--wd" => "--wdir",
             "-hostfile" | "-f" | "-H" | "-host" | "-hosts" | "-machinefile" | "-machine" => {
                 "--hostfile"
@@ -130,6 +133,10 @@ mod tests {
                 "-n 1 ./a -np : -n 3 ./b -np",
             ),
             ("--oversubscribe --allow-run-as-root -n 2 ./a", "-n 2 ./a"),
+            (
+                "-initial-errhandler mpi_errors_return -np 2 ./a",
+                "--initial-errhandler mpi_errors_return -n 2 ./a",
+            ),
             ("-f hosts -n 2 ./a", "--hostfile hosts -n 2 ./a"),
             ("-wd /x -l ./a", "--wdir /x -l ./a"),
             ("-n 2 -- ./a -np", "-n 2 -- ./a -np"),

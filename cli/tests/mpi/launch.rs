@@ -414,3 +414,37 @@ fn what_is_said_of_fortran_is_kept() {
         assert_eq!(said, format!("fortran: {ranks} ranks: ok\n"));
     }
 }
+
+#[test]
+fn communicators_begin_with_the_error_handler_that_the_launcher_names() {
+    let program = Program::new("initial");
+    for (options, handlers) in [
+        (&[][..], "fatal fatal fatal"),
+        (
+            &["-initial-errhandler", "mpi_errors_return"],
+            "return return return",
+        ),
+        (
+            &["--set", "initial_errhandler=mpi_errors_abort"],
+            "abort abort abort",
+        ),
+    ] {
+        let said = program.succeeds(2, options);
+        assert_eq!(said, format!("{handlers}\ninitial: 2 ranks: ok\n"));
+    }
+    let wrong = program.run(2, &["--initial-errhandler", "none"], &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        complained(&wrong).contains("mpi_errors_are_fatal or mpi_errors_abort or"),
+        "{}",
+        complained(&wrong)
+    );
+    // What the launcher is told, it knows when a rank dies: the others may go on.
+    let fails = Program::new("fails");
+    let output = fails.run(4, &["--initial-errhandler", "mpi_errors_return"], &["kill"]);
+    assert!(
+        complained(&output).contains("the other ranks go on"),
+        "{}",
+        complained(&output)
+    );
+}

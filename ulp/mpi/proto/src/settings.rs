@@ -266,6 +266,13 @@ pub const TABLE: &[Setting] = &[
         help: "A file with the table that chooses algorithms by ranks and bytes; empty: the built-in one. The same at all ranks.",
     },
     Setting {
+        name: "initial_errhandler",
+        about: "launch",
+        kind: Kind::OneOf(&["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]),
+        default: "mpi_errors_are_fatal",
+        help: "The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with; mpirun -initial-errhandler sets it, as the standard has it.",
+    },
+    Setting {
         name: "engine",
         about: "launch",
         kind: Kind::OneOf(&["auto", "pmi1", "pmi2", "pmix", "none"]),

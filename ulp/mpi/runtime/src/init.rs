@@ -6,7 +6,7 @@ use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Bells, Host, Segment, inherit};
 use crate::net::{Net, Wanted};
-use crate::runtime::{Runtime, Settings, WORLD};
+use crate::runtime::{Runtime, SELF, Settings, WORLD};
 use crate::settings::Chosen;
 use crate::trace;
 use crate::wait::wait_for;
@@ -54,6 +54,10 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     }
     let mut runtime = Runtime::new(host, settings)?;
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
+    for comm in [WORLD, SELF] {
+        runtime.comms[comm].errhandler = chosen.errhandler;
+    }
+    runtime.note_fatal();
     if let Some(dir) = &chosen.trace {
         trace::begin(&runtime, dir, chosen.trace_events)?;
     }

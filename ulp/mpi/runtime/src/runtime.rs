@@ -5,7 +5,9 @@ use crate::collective::choose::Kept;
 use crate::collective::exec::Execution;
 use crate::collective::shared::{Given, Sharing};
 use crate::comm::{COLLECTIVE, Comm, context, side_context};
-use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
+use crate::constants::{
+    MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL,
+};
 use crate::crew::Crew;
 use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, Known};
@@ -416,6 +418,14 @@ impl Runtime {
         nothing.done = true;
         runtime.nothing = runtime.add_request(nothing)?;
         Ok(runtime)
+    }
+
+    /// Keeps the launcher's knowledge of whether an error of the world ends this rank.
+    pub fn note_fatal(&self) {
+        if let Some(host) = &self.host {
+            let handler = self.comms[WORLD].errhandler;
+            host.set_fatal([MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler));
+        }
     }
 
     /// The index of the communicator that `handle` names.

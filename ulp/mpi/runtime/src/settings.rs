@@ -1,6 +1,8 @@
 //! What the user has set, in the form in which the library needs it: read once, from the file and the environment.
 
-use crate::constants::MPI_ERR_OTHER;
+use crate::constants::{
+    MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN,
+};
 use crate::errors::{MpiError, Outcome};
 use crate::wireup::Wish;
 use ferriband_mpi_proto::fast::Plan;
@@ -45,6 +47,8 @@ pub struct Chosen {
     pub trace: Option<PathBuf>,
     /// `trace_events`: how many of them it has room for.
     pub trace_events: u64,
+    /// `initial_errhandler`: the predefined handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with.
+    pub errhandler: i32,
     /// `engine` and `pmix_library`: which launcher to look for.
     pub engine: Wish,
     /// What is set and no setting, in words.
@@ -169,6 +173,11 @@ impl Chosen {
             trace: Some(PathBuf::from(values.text("trace")))
                 .filter(|dir| !dir.as_os_str().is_empty()),
             trace_events: values.number("trace_events"),
+            errhandler: match values.text("initial_errhandler") {
+                "mpi_errors_return" => MPI_ERRORS_RETURN,
+                "mpi_errors_abort" => MPI_ERRORS_ABORT,
+                _ => MPI_ERRORS_ARE_FATAL,
+            },
             engine: Wish {
                 engine: values.text("engine").to_owned(),
                 pmix_library: values.text("pmix_library").to_owned(),
@@ -214,6 +223,7 @@ mod tests {
         assert_eq!(nothing.fast.plan, Plan::DEFAULT);
         assert!(nothing.acks && !nothing.fast.grows);
         assert_eq!(nothing.device, None);
+        assert_eq!(nothing.errhandler, MPI_ERRORS_ARE_FATAL);
         let set = |name: &str, value: &str| {
             let mut values = Values::default();
             values.set(name, value).expect("a value");
@@ -228,6 +238,9 @@ mod tests {
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);
         let growing = set("block", "auto").fast;
         assert!(growing.grows && growing.plan.size() == 8192 && growing.budget() == 64 * 32768);
+        let handler = |name| set("initial_errhandler", name).errhandler;
+        assert_eq!(handler("mpi_errors_return"), MPI_ERRORS_RETURN);
+        assert_eq!(handler("mpi_errors_abort"), MPI_ERRORS_ABORT);
         assert!(!set("acks", "0").acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
         assert!(!set("reads_peers", "0").reads_peers);

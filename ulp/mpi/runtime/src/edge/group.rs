@@ -152,6 +152,10 @@ unsafe fn choose(
 ) -> c_int {
     on_self(function, |guard| {
         let (group, session) = (guard.group(group)?, guard.session_of(group));
+        // Before what the ranks say: they may be wrong, too.
+        if place.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
         // SAFETY: the program's array and pointer.
         unsafe {
             let ranks = numbers(ranks, count)?;

@@ -1,6 +1,6 @@
 //! Error handlers: the program's own, and which one an object has.
 
-use super::raise::{at_any_time, note_fatal, on_comm, raise};
+use super::raise::{at_any_time, on_comm, raise};
 use super::state::enter;
 use super::values::put;
 use crate::attr::Callback;
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_set_errhandler(comm: i32, errhandler
         process.retain(errhandler, Some(Scope::Comm))?;
         process.release(guard.comms[index].errhandler);
         guard.comms[index].errhandler = errhandler;
-        note_fatal(guard);
+        guard.note_fatal();
         Ok(())
     })
 }

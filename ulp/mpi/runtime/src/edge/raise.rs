@@ -4,7 +4,7 @@ use super::state::{Guard, Phase, enter, phase};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::process::process;
-use crate::runtime::{SELF, WORLD};
+use crate::runtime::SELF;
 use crate::{trace, wireup};
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
@@ -136,14 +136,5 @@ pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(if code & 0xff == 0 { 1 } else { code & 0xff })
-    }
-}
-
-/// Keeps the launcher's knowledge of whether an error of the world ends this rank.
-pub fn note_fatal(guard: &Guard) {
-    if let Some(host) = &guard.host {
-        host.set_fatal(
-            [MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&guard.comms[WORLD].errhandler),
-        );
     }
 }
