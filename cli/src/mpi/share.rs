@@ -1,7 +1,7 @@
 //! What the ranks of a job share: the segment and the bells.
 
 use crate::failure::Failure;
-use ferriband_mpi_proto::segment::{Layout, Life, SLOT, area};
+use ferriband_mpi_proto::segment::{Layout, Life, area, slot};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,7 +17,7 @@ pub struct Share {
 impl Share {
     /// For `ranks` ranks.
     pub fn make(ranks: u32) -> Result<Self, Failure> {
-        let layout = Layout::new(ranks, SLOT).ok_or_else(|| {
+        let layout = Layout::new(ranks, slot(ranks)).ok_or_else(|| {
             Failure::new(format!("{ranks} ranks cannot share this machine"))
                 .remedy(format!(
                     "between 1 and {} can",

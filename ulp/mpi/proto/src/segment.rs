@@ -30,8 +30,16 @@ pub const PROGRAM: &str = "FERRIBAND_MPI_PROGRAM";
 /// What a launcher sets, and no user.
 pub const LAUNCHERS: &[&str] = &[HOST_FD, BELLS, LOCAL_RANK, CROWDED, PROGRAM];
 
-/// Bytes of the place for a channel's block.
-pub const SLOT: u32 = 32768;
+/// Bytes of the place for a channel's block, where so many ranks share the segment. A line that its reader's cache still holds costs its next writer more than one that was read
+/// long ago, so a block is as large as is affordable: all blocks of a rank take 1 MiB at the most, and have memory as far as they were ever filled.
+pub fn slot(ranks: u32) -> u32 {
+    match ranks {
+        0..=2 => 1 << 20,
+        3..=4 => 256 << 10,
+        5..=8 => 128 << 10,
+        _ => 32 << 10,
+    }
+}
 /// More ranks than this cannot share a segment.
 pub const MAX_RANKS: u32 = 512;
 
@@ -301,6 +309,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fast::Shape;
 
     #[test]
     fn nothing_overlaps() {
@@ -339,6 +348,17 @@ mod tests {
         assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= area::HAS_CARD);
         assert!(area::CARD + crate::connect::CARD as u64 <= area::JOINT);
         const { assert!(area::JOINT_DONE + 8 <= AREA) };
+    }
+
+    #[test]
+    fn blocks_are_large_where_ranks_are_few() {
+        for ranks in 1..=MAX_RANKS {
+            let slot = slot(ranks);
+            assert!(Layout::new(ranks, slot).is_some(), "{ranks} ranks");
+            assert!(slot >= Shape::DEFAULT.size());
+            let all = slot * (ranks - 1).max(1);
+            assert!(all <= 1 << 20 || slot == Shape::DEFAULT.size(), "{ranks}");
+        }
     }
 
     #[test]

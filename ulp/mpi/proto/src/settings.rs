@@ -162,6 +162,13 @@ pub const TABLE: &[Setting] = &[
         help: "Longest message that is sent unasked; a longer one is asked for (rendezvous).",
     },
     Setting {
+        name: "eager_near",
+        about: "protocols",
+        kind: Kind::Bytes(0..=LONGEST_MAPPED),
+        default: "65536",
+        help: "The same by memory that ranks share, as far as a block takes it: 64K where a job has two ranks, 16K where it has up to four, else what eager takes. Unless it is set, it is what eager is set to.",
+    },
+    Setting {
         name: "eager_packets",
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_BY_PACKETS),
@@ -268,7 +275,11 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "initial_errhandler",
         about: "launch",
-        kind: Kind::OneOf(&["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]),
+        kind: Kind::OneOf(&[
+            "mpi_errors_are_fatal",
+            "mpi_errors_abort",
+            "mpi_errors_return",
+        ]),
         default: "mpi_errors_are_fatal",
         help: "The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with; mpirun -initial-errhandler sets it, as the standard has it.",
     },
@@ -311,6 +322,9 @@ pub const TABLE: &[Setting] = &[
 
 /// The longest message that fits into a record of the default block.
 const LONGEST_EAGER: u64 = Shape::DEFAULT.longest() as u64;
+
+/// The longest message that may be sent unasked by memory that ranks share: no block takes more.
+const LONGEST_MAPPED: u64 = 64 << 10;
 
 /// The longest message that is sent unasked by packets.
 pub const LONGEST_BY_PACKETS: u64 = 64 << 10;

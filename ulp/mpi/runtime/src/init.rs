@@ -34,6 +34,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let host = joined.and_then(|joined| joined.host);
     let settings = Settings {
         eager: chosen.eager,
+        eager_near: chosen.eager_near,
         eager_packets: chosen.eager_packets,
         rendezvous: chosen.rendezvous,
         bundle: chosen.bundle,

@@ -9,7 +9,7 @@ use crate::constants::{
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
 use crate::loss::lost;
-use crate::request::{Request, Work, status};
+use crate::request::{EMPTY, Request, Work, status};
 use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
@@ -156,8 +156,61 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let request = self.add_request(Request::receive(comm, context, source, sink))?;
+        let request = match self.take_spare(sink) {
+            Some(request) => {
+                self.renew(request, comm, context, source, sink);
+                // What MPI_Cancel leaves as it is.
+                self.requests[request].status = EMPTY;
+                request
+            }
+            None => self.add_request(Request::receive(comm, context, source, sink))?,
+        };
         self.post_receive(request, comm, context, source, tag)
+    }
+
+    /// A receive that is over and that nobody knows any more, for one into `sink`. To make a request anew costs as much as the rest of a call.
+    #[inline(always)]
+    fn take_spare(&mut self, sink: Sink) -> Option<u32> {
+        if sink.has_gaps() {
+            return None;
+        }
+        self.spares.pop()
+    }
+
+    /// Makes a spare one a receive again.
+    #[inline(always)]
+    fn renew(
+        &mut self,
+        request: u32,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        sink: Sink,
+    ) {
+        let entry = &mut self.requests[request];
+        entry.done = false;
+        entry.freed = false;
+        entry.work = Work::Receive;
+        entry.comm = comm;
+        entry.context = context;
+        entry.peer = NOBODY;
+        entry.asks = source;
+        entry.sink = sink;
+    }
+
+    /// A receive is over, and its status is known: it is kept for another one, or goes.
+    #[inline(always)]
+    pub fn put_back(&mut self, request: u32) {
+        let entry = &mut self.requests[request];
+        if self.spares.len() == SPARES || entry.work != Work::Receive || entry.has_more() {
+            self.requests.discard(request);
+            return;
+        }
+        // Nothing is concerned by it any more, no late answer may name it, and no handle of the program.
+        entry.comm = NOBODY;
+        entry.freed = true;
+        self.requests.retire(request);
+        self.spares.push(request);
     }
 
     /// Begins a receive that the call waits for. Its request is made in place of the last one's: to move one in and out costs as much as the rest
@@ -171,18 +224,10 @@ impl Runtime {
         sink: Sink,
     ) -> Outcome<u32> {
         let context = self.comms[comm].context;
-        if self.spare == NOBODY || sink.has_gaps() {
+        let Some(request) = self.take_spare(sink) else {
             return self.start_slowly(comm, source, tag, sink);
-        }
-        let request = std::mem::replace(&mut self.spare, NOBODY);
-        let entry = &mut self.requests[request];
-        entry.done = false;
-        entry.work = Work::Receive;
-        entry.comm = comm;
-        entry.context = context;
-        entry.peer = NOBODY;
-        entry.asks = source;
-        entry.sink = sink;
+        };
+        self.renew(request, comm, context, source, sink);
         self.post_receive(request, comm, context, source, tag)
     }
 
@@ -201,16 +246,8 @@ impl Runtime {
     /// What has become of such a receive, which is over.
     #[inline(always)]
     pub fn take_waited(&mut self, request: u32) -> Status {
-        let entry = &mut self.requests[request];
-        let status = entry.status;
-        if self.spare != NOBODY || entry.has_more() {
-            self.requests.discard(request);
-            return status;
-        }
-        // Nothing is concerned by it any more, and no late answer may name it.
-        entry.comm = NOBODY;
-        self.requests.retire(request);
-        self.spare = request;
+        let status = self.requests[request].status;
+        self.put_back(request);
         status
     }
 
@@ -450,12 +487,37 @@ impl Runtime {
                 }
                 Ok(true)
             }
-            Push::NoCredit | Push::Busy => Ok(false),
+            Push::NoCredit => Ok(false),
+            Push::Busy => self.push_further(peer, kind, flags, tag, context, body, source),
             Push::TooLong => Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a message is longer than a channel takes",
             )),
         }
+    }
+
+    /// The same where the block has no memory yet.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // as above
+    fn push_further(
+        &mut self,
+        peer: u32,
+        kind: Kind,
+        flags: u8,
+        tag: i32,
+        context: u64,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<bool> {
+        if let (Some(host), Some(outlet)) = (&self.host, &mut self.peers[peer as usize].outlet) {
+            host.extend(peer, outlet).map_err(|error| {
+                MpiError::with(
+                    MPI_ERR_NO_MEM,
+                    format!("no memory for the channel to rank {peer}: {error}"),
+                )
+            })?;
+        }
+        self.push(peer, kind, flags, tag, context, body, source)
     }
 
     #[cold]
@@ -466,7 +528,7 @@ impl Runtime {
                 format!("rank {peer} cannot be reached"),
             ));
         };
-        let outlet = host.open(peer, Shape::DEFAULT).map_err(|error| {
+        let outlet = host.open(peer).map_err(|error| {
             MpiError::with(
                 MPI_ERR_NO_MEM,
                 format!("no memory for a channel to rank {peer}: {error}"),
@@ -765,6 +827,9 @@ impl Runtime {
         )
     }
 }
+
+/// Receives that are kept for the next ones.
+const SPARES: usize = 128;
 
 /// Messages of a process to itself up to this length, in bytes, are copied and need no receive to be over.
 const OWN_COPY: usize = 1 << 16;

@@ -72,8 +72,8 @@ pub struct Runtime {
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
     pub nothing: u32,
-    /// A request that is over, for the next call that waits for its receive; [`NOBODY`] while one does.
-    pub spare: u32,
+    /// Receives that are over and that nobody knows, for the next ones.
+    pub spares: Vec<u32>,
     /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
     pub awaited: u32,
     /// Deaths that the launcher has told of.
@@ -106,6 +106,8 @@ pub struct Runtime {
 pub struct Settings {
     /// Longest message that is sent unasked, in bytes.
     pub eager: usize,
+    /// The same by memory that ranks share, as far as a block takes it.
+    pub eager_near: usize,
     /// The same by packets of our adapter.
     pub eager_packets: usize,
     /// Rounds without news before the core is given away.
@@ -383,7 +385,7 @@ impl Runtime {
             offered: Vec::new(),
             orphans: VecDeque::new(),
             nothing: 0,
-            spare: NOBODY,
+            spares: Vec::new(),
             awaited: NOBODY,
             losses: 0,
             crew: Crew::default(),

@@ -1,8 +1,6 @@
 //! What the user has set, in the form in which the library needs it: read once, from the file and the environment.
 
-use crate::constants::{
-    MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN,
-};
+use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
 use crate::wireup::Wish;
 use ferriband_mpi_proto::fast::Plan;
@@ -25,6 +23,8 @@ pub struct Chosen {
     pub both_copy: Option<u64>,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
+    /// `eager_near`: the same by memory that ranks share.
+    pub eager_near: usize,
     /// `eager_packets`: the same by packets of our adapter.
     pub eager_packets: usize,
     /// `rndv`: who moves long messages by verbs.
@@ -129,6 +129,11 @@ impl Chosen {
     fn from(values: &Values) -> Self {
         let size = |name| values.number(name) as usize;
         let count = |name| values.number(name) as u32;
+        // Who has set `eager` alone means it everywhere.
+        let eager = |name| {
+            let says_so = values.is_set(name) || !values.is_set("eager");
+            size(if says_so { name } else { "eager" })
+        };
         let (plan, grows) = values.plan();
         Self {
             verbs_everywhere: values.text("same_host") == "verbs",
@@ -136,14 +141,8 @@ impl Chosen {
             reads_peers: values.flag("reads_peers"),
             both_copy: Some(values.number("both_copy")).filter(|least| *least != 0),
             eager: size("eager"),
-            // Who has set the one alone means it everywhere.
-            eager_packets: size(
-                if values.is_set("eager") && !values.is_set("eager_packets") {
-                    "eager"
-                } else {
-                    "eager_packets"
-                },
-            ),
+            eager_near: eager("eager_near"),
+            eager_packets: eager("eager_packets"),
             rendezvous: match values.text("rndv") {
                 "get" => Rendezvous::Get,
                 "put" => Rendezvous::Put,
@@ -234,6 +233,7 @@ mod tests {
         assert_eq!(set("rndv", "get").rendezvous, Rendezvous::Get);
         let short = set("eager", "4K");
         assert_eq!((short.eager, short.eager_packets), (4096, 4096));
+        assert_eq!((short.eager_near, nothing.eager_near), (4096, 64 << 10));
         assert_eq!(set("eager_packets", "16K").eager_packets, 16384);
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);
         let growing = set("block", "auto").fast;

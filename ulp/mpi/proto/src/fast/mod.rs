@@ -21,14 +21,18 @@ use crate::envelope::ENVELOPE;
 pub const BLOCKS: std::ops::RangeInclusive<u32> = 4096..=1 << 20;
 /// The smallest and largest granule, in bytes.
 pub const GRANULES: std::ops::RangeInclusive<u32> = 16..=256;
-/// No message that is longer takes the fast path, whatever the block's size.
+/// No message that is longer takes the fast path by verbs, whatever the block's size.
 const LONGEST: u32 = 8192 - 64;
+
+/// Of a block that ranks of a host share, a record takes this part at the most where that is more.
+const PART: u32 = 16;
 
 /// Size of a block and of its granules: every record is a multiple of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     size: u32,
     granule: u32,
+    longest: u32,
 }
 
 impl Shape {
@@ -36,6 +40,7 @@ impl Shape {
     pub const DEFAULT: Self = Self {
         size: 32768,
         granule: 64,
+        longest: usual_longest(32768),
     };
 
     /// A shape if such a block may be: powers of two within [`BLOCKS`] and [`GRANULES`].
@@ -44,7 +49,20 @@ impl Shape {
             && GRANULES.contains(&granule)
             && size.is_power_of_two()
             && granule.is_power_of_two();
-        fits.then_some(Self { size, granule })
+        fits.then_some(Self {
+            size,
+            granule,
+            longest: usual_longest(size),
+        })
+    }
+
+    /// The same of a block in memory that both sides map: there a record needs no staging buffer, and may be longer.
+    pub fn mapped(size: u32, granule: u32) -> Option<Self> {
+        let shape = Self::new(size, granule)?;
+        Some(Self {
+            longest: shape.longest.max(size / PART),
+            ..shape
+        })
     }
 
     /// Bytes of the block.
@@ -66,9 +84,14 @@ impl Shape {
     /// Bytes of the longest body (what follows the envelope) that a record may have.
     #[inline]
     pub const fn longest(self) -> u32 {
-        let quarter = self.size / 4 - 64;
-        if quarter < LONGEST { quarter } else { LONGEST }
+        self.longest
     }
+}
+
+/// Bytes of the longest body of a record in a block of so many bytes: so much that four find room.
+const fn usual_longest(size: u32) -> u32 {
+    let quarter = size / 4 - 64;
+    if quarter < LONGEST { quarter } else { LONGEST }
 }
 
 /// How a block is filled (Koop et al., section 5.3). The number is what OPEN says.
@@ -232,6 +255,7 @@ impl Plan {
         Shape {
             size: self.size,
             granule: self.granule,
+            longest: usual_longest(self.size),
         }
     }
 }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 struct Mapped {
     base: NonNull<u8>,
     size: u32,
+    /// Of a sender's: below this there is no memory behind the block yet.
+    bare: u32,
 }
 
 impl Mapped {
@@ -115,6 +117,9 @@ impl Carrier for Mapped {
 
     #[inline(always)]
     fn write(&mut self, write: &Write<'_>, payload: Source) -> Result<(), Busy> {
+        if write.at < self.bare {
+            return Err(Busy);
+        }
         self.word(write.at).store(0, Ordering::Relaxed);
         let head = write.at + 8 + write.pad;
         let body = head + write.head.len() as u32;
@@ -137,19 +142,29 @@ impl Carrier for Mapped {
     }
 
     fn mark(&mut self, at: u32, word: u64) -> Result<(), Busy> {
+        if at < self.bare {
+            return Err(Busy);
+        }
         self.word(at).store(word, Ordering::Release);
         Ok(())
     }
 }
 
 impl Outlet {
-    pub(super) fn new(segment: &Segment, receiver: u32, sender: u32, shape: Shape) -> Self {
+    /// The end of an open channel; `backed` bytes at the end of its block have memory behind them.
+    pub(super) fn new(
+        segment: &Segment,
+        (receiver, sender): (u32, u32),
+        shape: Shape,
+        backed: u32,
+    ) -> Self {
         let layout = segment.layout();
         Self {
             machine: Sender::new(shape),
             block: Mapped {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
+                bare: shape.size() - backed,
             },
             line: Line(segment.address(layout.line(receiver, sender))),
             starved: false,
@@ -176,6 +191,16 @@ impl Outlet {
         }
         self.machine
             .push(head, seq, length, payload, &mut self.block)
+    }
+
+    /// Bytes at the beginning of the block that have no memory behind them yet: a push that comes to them is [`Push::Busy`].
+    pub fn bare(&self) -> u32 {
+        self.block.bare
+    }
+
+    /// There is memory behind all but the first `bare` bytes.
+    pub(super) fn set_bare(&mut self, bare: u32) {
+        self.block.bare = bare;
     }
 
     /// Takes credit that came in an envelope.
@@ -259,6 +284,7 @@ impl Inlet {
             block: Mapped {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
+                bare: 0,
             },
             line: Line(segment.address(layout.line(receiver, sender))),
             idle: 0,

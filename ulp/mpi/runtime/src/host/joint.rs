@@ -244,12 +244,12 @@ fn chunk_of(length: usize) -> usize {
 mod tests {
     use super::*;
     use crate::host::{Bells, Segment};
-    use ferriband_mpi_proto::segment::{Layout, SLOT};
+    use ferriband_mpi_proto::segment::{Layout, slot};
     use std::sync::atomic::AtomicBool;
 
     /// Both ranks of a host in this process, each with a mapping of its own.
     fn two() -> (Host, Host) {
-        let layout = Layout::new(2, SLOT).expect("a layout");
+        let layout = Layout::new(2, slot(2)).expect("a layout");
         let fd = Segment::make(layout).expect("a segment");
         let other = fd.try_clone().expect("a descriptor");
         let host = |fd, me| {

@@ -5,7 +5,7 @@
 //! uid cannot be claimed.
 
 use super::{Bells, Host, Segment, inherit};
-use ferriband_mpi_proto::segment::{Layout, SLOT};
+use ferriband_mpi_proto::segment::{Layout, slot};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -160,7 +160,7 @@ fn cores() -> (u32, u64) {
 
 /// The segment and the bells.
 fn make(ranks: u32) -> io::Result<Vec<OwnedFd>> {
-    let layout = Layout::new(ranks, SLOT).ok_or_else(|| {
+    let layout = Layout::new(ranks, slot(ranks)).ok_or_else(|| {
         bad(&format!(
             "{ranks} ranks; {} can be in a job",
             ferriband_mpi_proto::segment::MAX_RANKS

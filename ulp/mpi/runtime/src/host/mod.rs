@@ -29,6 +29,9 @@ use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area, line};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Bytes of a block that are allocated when its channel is opened.
+const BACKED: u32 = 32 << 10;
+
 /// This rank's place on its host.
 pub struct Host {
     segment: Segment,
@@ -188,11 +191,24 @@ impl Host {
         Card::parse(&bytes)
     }
 
-    /// Opens the channel to `rank`: allocates its block, and tells the receiver. An error is an errno.
-    pub fn open(&self, rank: u32, shape: Shape) -> std::io::Result<Outlet> {
+    /// Size and granules of this host's blocks.
+    fn shape(&self) -> Shape {
+        let granule = Shape::DEFAULT.granule();
+        Shape::mapped(self.segment.layout().slot(), granule).unwrap_or(Shape::DEFAULT)
+    }
+
+    /// Bytes of the longest message that a channel takes as one record.
+    pub fn longest(&self) -> usize {
+        self.shape().longest() as usize
+    }
+
+    /// Opens the channel to `rank`: allocates the part of its block that is written to first, and tells the receiver. An error is an errno.
+    pub fn open(&self, rank: u32) -> std::io::Result<Outlet> {
         let layout = self.segment.layout();
-        let block = layout.block(rank, self.me);
-        self.segment.allocate(block, shape.size())?;
+        let shape = self.shape();
+        let backed = shape.size().min(BACKED);
+        let end = layout.block(rank, self.me) + u64::from(shape.size());
+        self.segment.allocate(end - u64::from(backed), backed)?;
         let at = layout.line(rank, self.me);
         let set = |field, value| {
             self.segment
@@ -207,7 +223,20 @@ impl Host {
         let bit = self.inbound_word(rank, self.me / 64);
         bit.fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         self.ring(rank);
-        Ok(Outlet::new(&self.segment, rank, self.me, shape))
+        Ok(Outlet::new(&self.segment, (rank, self.me), shape, backed))
+    }
+
+    /// Allocates as much again of the block of the channel to `rank` as there is: it is written to from its end to its beginning, and what is short needs no more. An error is an errno.
+    #[cold]
+    pub fn extend(&self, rank: u32, outlet: &mut Outlet) -> std::io::Result<()> {
+        let layout = self.segment.layout();
+        let bare = outlet.bare();
+        let more = bare.min(layout.slot() - bare);
+        let block = layout.block(rank, self.me);
+        self.segment
+            .allocate(block + u64::from(bare - more), more)?;
+        outlet.set_bare(bare - more);
+        Ok(())
     }
 
     /// Ranks that have opened a channel to this one since the last look.
@@ -232,7 +261,7 @@ impl Host {
         if get(line::STATE) != 1 {
             return None;
         }
-        let shape = Shape::new(get(line::SIZE), get(line::GRANULE))?;
+        let shape = Shape::mapped(get(line::SIZE), get(line::GRANULE))?;
         if shape.size() > self.segment.layout().slot() {
             return None;
         }

@@ -121,7 +121,7 @@ impl Runtime {
             }
             _ => (),
         }
-        self.requests.discard(index);
+        self.put_back(index);
         (comm, status, false)
     }
 }
