@@ -441,6 +441,14 @@ impl Adapter {
         }
     }
 
+    /// Soon it is asked for a packet.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        if let Some(flow) = self.flows.first() {
+            ferriband_prefetch::lines(flow, 3);
+        }
+    }
+
     /// When [`Self::next`] has something to send if nothing else happens.
     #[inline]
     pub fn wakes_at(&self) -> Time {

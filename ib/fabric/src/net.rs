@@ -7,6 +7,7 @@
 //! has freed is noted with its time, and turned into flow-control packets when the port itself is about to send or its peer looks for credits. So a packet's hop costs one event,
 //! and one more only if it waits.
 
+mod ahead;
 mod links;
 mod short;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::switch::{
     Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
 };
 use crate::time::{LinkRate, Time};
+use ahead::Ahead;
 use short::Short;
 
 const NONE: u32 = u32::MAX;
@@ -289,6 +291,7 @@ pub struct Net {
     hops: u64,
     events: u64,
     lost: u64,
+    ahead_of: Option<Box<Ahead>>,
 }
 
 /// A node's links, as its machine sees them.
@@ -358,6 +361,7 @@ impl Net {
             hops: 0,
             events: 0,
             lost: 0,
+            ahead_of: Ahead::new(count as usize),
         };
         let peers = net.join(plan, count as usize)?;
         net.ahead = !net.strict && settings.credits == Credits::Lazy;
@@ -662,6 +666,7 @@ impl Net {
                 }
                 Some(_) => {}
             }
+            self.look_ahead();
             if let Some((time, what)) = self.queue.pop() {
                 debug_assert!(time >= self.now);
                 self.now = time;
@@ -762,7 +767,7 @@ impl Net {
                     Arrival::Dropped => {
                         self.landed.push(flight as u32);
                         if credited {
-                            let tail = self.tail(port, &frame, header_at);
+                            let tail = tail(&self.rates[port], &frame, header_at);
                             self.frees(port, tail, frame.vl, frame.blocks());
                         }
                     }
@@ -793,17 +798,10 @@ impl Net {
         true
     }
 
-    /// When a packet's last bit comes.
-    #[inline]
-    fn tail(&self, port: usize, frame: &Frame, header_at: Time) -> Time {
-        let rate = &self.rates[port];
-        header_at.since(rate.wire_time(HEADER_BYTES)) + rate.wire_time(frame.length_bytes.into())
-    }
-
     /// An adapter takes a packet.
     #[inline]
     fn taken(&mut self, port: usize, adapter: u32, frame: &Frame, header_at: Time) {
-        let tail = self.tail(port, frame, header_at);
+        let tail = tail(self.adapters[adapter as usize].rate(), frame, header_at);
         let delivery = self.adapters[adapter as usize].arrives(header_at, frame);
         if frame.kind == FrameKind::Data {
             self.frees(port, tail, frame.vl, frame.blocks());
@@ -968,4 +966,10 @@ impl Net {
             }
         }
     }
+}
+
+/// When a packet's last bit comes by a link.
+#[inline]
+fn tail(rate: &LinkRate, frame: &Frame, header_at: Time) -> Time {
+    header_at.since(rate.wire_time(HEADER_BYTES)) + rate.wire_time(frame.length_bytes.into())
 }

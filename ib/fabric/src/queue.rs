@@ -9,6 +9,8 @@ const NONE: u32 = u32::MAX;
 const DAYS: usize = 1 << 14;
 /// Buckets are looked at after so many events, and made narrower or wider.
 const LOOK_EVERY: u32 = 1 << 14;
+/// log2 of the widest bucket: a second.
+const MOST_WIDTH: u32 = 40;
 /// A bucket of more is sorted as a whole.
 const MOST_INSERTED: usize = 16;
 
@@ -39,6 +41,14 @@ pub(crate) struct Queue {
     len: usize,
     opened: u32,
     popped: u32,
+    /// Events that lay beyond the calendar since its width was looked at.
+    beyond: u32,
+    /// No narrower: too much lay beyond then.
+    least: u32,
+    /// [`Self::look_ahead`] has told of the buckets up to this one.
+    told: u64,
+    /// Events of a bucket of late, times 16.
+    each: u32,
 }
 
 impl Queue {
@@ -57,6 +67,10 @@ impl Queue {
             len: 0,
             opened: 0,
             popped: 0,
+            beyond: 0,
+            least: 0,
+            told: 0,
+            each: 16,
         }
     }
 
@@ -76,6 +90,7 @@ impl Queue {
             self.file(day, time.0, what);
         } else {
             self.order += 1;
+            self.beyond += 1;
             self.far.push(Reverse((time.0, self.order, what)));
         }
     }
@@ -127,7 +142,7 @@ impl Queue {
         if self.popped >= LOOK_EVERY {
             self.fit();
         }
-        self.day = match (self.next_busy(), self.far.peek()) {
+        self.day = match (self.next_busy(self.day), self.far.peek()) {
             (Some(near), Some(Reverse(far))) => near.min(far.0 >> self.width),
             (Some(near), None) => near,
             (None, Some(Reverse(far))) => far.0 >> self.width,
@@ -168,9 +183,60 @@ impl Queue {
         }
     }
 
-    /// The next bucket that has something.
-    fn next_busy(&self) -> Option<u64> {
-        let first = (self.day + 1) as usize % DAYS;
+    /// A number that changes whenever the next bucket is opened: then there may be something to tell of ahead.
+    #[inline]
+    pub fn opened(&self) -> u64 {
+        self.day
+    }
+
+    /// Tells of what will come once about so many events have come before it, so that somebody may prepare for it. Of most events, once, and about in order.
+    #[inline]
+    pub fn look_ahead(&mut self, events: u32, mut tell: impl FnMut(u64)) {
+        /// Buckets at a time: so a pause is made up for.
+        const STEP: u32 = 3;
+        self.told = self.told.max(self.day);
+        let buckets = 1 + events * 16 / self.each.max(16);
+        let ahead = self.busy_between(self.day, self.told);
+        for _ in 0..buckets.saturating_sub(ahead).min(STEP) {
+            let Some(next) = self.next_busy(self.told) else {
+                return;
+            };
+            if next >= self.day + DAYS as u64 {
+                return;
+            }
+            self.told = next;
+            let mut at = self.heads[next as usize % DAYS];
+            while let Some(entry) = self.entries.get(at as usize) {
+                tell(entry.what);
+                at = entry.next;
+            }
+        }
+        // what the next look begins with
+        if let Some(next) = self.next_busy(self.told) {
+            let at = self.heads[next as usize % DAYS];
+            ferriband_prefetch::element(&self.entries, at as usize);
+        }
+    }
+
+    /// Buckets that have something, of those after a day up to another.
+    #[inline]
+    fn busy_between(&self, after: u64, last: u64) -> u32 {
+        let (mut day, mut count) = (after + 1, 0);
+        while day <= last {
+            let bit = day as usize % 64;
+            let word = self.busy[day as usize % DAYS / 64] >> bit;
+            let left = (last - day + 1).min(64 - bit as u64);
+            let of_them = if left == 64 { !0 } else { (1u64 << left) - 1 };
+            count += (word & of_them).count_ones();
+            day += left;
+        }
+        count
+    }
+
+    /// The next bucket after a day that has something.
+    #[inline]
+    fn next_busy(&self, after: u64) -> Option<u64> {
+        let first = (after + 1) as usize % DAYS;
         let words = DAYS / 64;
         let mut mask = !0u64 << (first % 64);
         for step in 0..=words {
@@ -179,25 +245,37 @@ impl Queue {
             if found != 0 {
                 let bucket = word * 64 + found.trailing_zeros() as usize;
                 let ahead = (bucket + DAYS - first) % DAYS;
-                return Some(self.day + 1 + ahead as u64);
+                return Some(after + 1 + ahead as u64);
             }
             mask = !0;
         }
         None
     }
 
-    /// Buckets as wide as one or two events ask for.
-    fn fit(&mut self) {
-        let (popped, opened) = (self.popped, self.opened.max(1));
-        (self.popped, self.opened) = (0, 0);
-        let width = if popped > 4 * opened {
-            self.width.saturating_sub(1)
+    /// How wide buckets had better be, by the events and buckets since this was asked last. Most events are to find room in the calendar, for the heap of what lies beyond costs more than a
+    /// bucket of a few; then one or two in a bucket are best.
+    fn best_width(&mut self) -> u32 {
+        const MOST_OF_A_BUCKET: u32 = 32;
+        let (popped, opened, beyond) = (self.popped, self.opened.max(1), self.beyond);
+        (self.popped, self.opened, self.beyond) = (0, 0, 0);
+        self.each = popped * 16 / opened;
+        let width = if beyond > popped / 16 && popped < MOST_OF_A_BUCKET * opened {
+            self.least = self.width + 1;
+            self.least
+        } else if popped > 4 * opened && self.width > self.least {
+            self.width - 1
         } else if popped < opened + opened / 4 && !self.far.is_empty() {
             self.width + 1
         } else {
-            return;
+            self.width
         };
-        if width > 40 {
+        width.min(MOST_WIDTH)
+    }
+
+    /// Buckets as wide as they had better be.
+    fn fit(&mut self) {
+        let width = self.best_width();
+        if width == self.width {
             return;
         }
         // Everything out, bucket by bucket in order, and in again.
@@ -205,7 +283,7 @@ impl Queue {
         let mut day = self.day;
         while let Some(next) = {
             self.day = day;
-            self.next_busy()
+            self.next_busy(day)
         } {
             let bucket = next as usize % DAYS;
             let begin = all.len();
@@ -227,6 +305,7 @@ impl Queue {
         // Stable: those of a bucket and of one time stay in order, and the heap's were younger only if they are later.
         all.sort_by_key(|event| event.0);
         self.width = width;
+        self.told = 0;
         self.day = all.first().map_or(0, |event| event.0 >> width).max(1) - 1;
         self.len = 0;
         for (time, what) in all {
@@ -270,5 +349,46 @@ mod tests {
             assert_eq!(queue.pop(), None);
             assert!(queue.next_time().is_none());
         }
+    }
+
+    #[test]
+    fn events_are_told_of_once_before_they_come_and_not_long_before() {
+        let mut queue = Queue::new(64);
+        let mut random = Random::new(11, 0);
+        let (mut told, mut came) = (BTreeMap::new(), 0u64);
+        let (mut number, mut opened) = (0u64, u64::MAX);
+        let (mut early, mut unknown, mut leads) = (0u64, 0u64, 0u64);
+        let push = |queue: &mut Queue, now: u64, number: &mut u64, random: &mut Random| {
+            let span = 4_000_000 + u64::from(random.below(4_000_000));
+            queue.push(Time(now + span), *number);
+            *number += 1;
+        };
+        for _ in 0..20_000 {
+            push(&mut queue, 0, &mut number, &mut random);
+        }
+        while came < 400_000 {
+            let _ = queue.next_time();
+            if queue.opened() != opened {
+                opened = queue.opened();
+                queue.look_ahead(24, |what| {
+                    // once more if the calendar was made anew
+                    told.insert(what, came);
+                });
+            }
+            let (time, what) = queue.pop().unwrap();
+            match told.remove(&what) {
+                Some(when) => {
+                    leads += came - when;
+                    early = early.max(came - when);
+                }
+                None => unknown += 1,
+            }
+            came += 1;
+            push(&mut queue, time.0, &mut number, &mut random);
+        }
+        assert!(unknown < came / 50, "{unknown} were never told of");
+        let lead = leads / (came - unknown);
+        assert!((12..100).contains(&lead), "{lead} events ahead");
+        assert!(early < 2_000, "{early} events ahead");
     }
 }

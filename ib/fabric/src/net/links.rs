@@ -13,6 +13,9 @@ impl Net {
     /// Blocks of a port's buffer will be free at a time.
     #[inline]
     pub(super) fn frees(&mut self, port: usize, at: Time, vl: u8, blocks: u16) {
+        if self.ahead && self.ports[port].freed.is_full() {
+            self.settle(port, self.now);
+        }
         let own = &mut self.ports[port];
         own.frees_at = at.min(own.frees_at);
         // Mostly the latest; behind a switch a short packet that went later may be through before a long one.

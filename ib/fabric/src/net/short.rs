@@ -35,6 +35,12 @@ impl<T: Copy, const N: usize> Short<T, N> {
         }
     }
 
+    /// The next lies elsewhere.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.count as usize >= N
+    }
+
     /// Takes the first away.
     #[inline]
     pub fn pop_front(&mut self) {

@@ -1,10 +1,50 @@
-//! The short way through a switch: a packet that finds its output idle goes on at once, without a queue.
+//! The short way through a switch: a packet that finds its output idle goes on at once, without a queue. And what a driver that knows of a packet beforehand may ask memory for.
 
-use super::{Departure, Release, Switch};
+use super::{Departure, Release, Switch, after};
 use crate::frame::{Frame, FrameKind};
 use crate::time::Time;
+use ferriband_prefetch::element;
 
 impl Switch {
+    /// Soon a frame will come by a port.
+    #[inline]
+    pub(crate) fn expect_frame(&self, input: u8, frame: &Frame) {
+        element(&self.linear, frame.dlid as usize);
+        element(&self.outputs, input.into());
+    }
+
+    /// Where a frame to one port goes.
+    #[inline]
+    pub(crate) fn way_of(&self, frame: &Frame) -> Option<u8> {
+        self.linear.get(frame.dlid as usize).copied()
+    }
+
+    /// Soon an output will be asked.
+    #[inline]
+    pub(crate) fn expect_output(&self, out: u8) {
+        element(&self.outputs, out.into());
+        element(&self.lanes, self.lane_index(out, 0));
+    }
+
+    /// The input that an output is likely to serve next, by its first lane.
+    #[inline]
+    pub(crate) fn likely_input(&self, out: u8) -> Option<u8> {
+        let lane = self.lanes.get(self.lane_index(out, 0))?;
+        after(&lane.asks, lane.last)
+    }
+
+    /// Soon somebody looks what an input has for an output.
+    #[inline]
+    pub(crate) fn expect_queue(&self, input: u8, out: u8) {
+        self.queues.expect(self.queue_index(input, 0, out, 0));
+    }
+
+    /// Soon the first of it is taken.
+    #[inline]
+    pub(crate) fn expect_head(&self, input: u8, out: u8) {
+        self.queues.expect_head(self.queue_index(input, 0, out, 0));
+    }
+
     /// The output and its lane that a data packet may take at once, its header having come at `header_at`: nothing waits for that output, and nobody has to
     /// choose. The same comes out of [`Self::arrives`] and [`Self::next`], at several times the cost: most packets of a fabric that is not full meet nobody.
     #[inline]

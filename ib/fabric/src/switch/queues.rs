@@ -1,6 +1,7 @@
 //! The frames in a switch, in their queues: circles of cells, so that a queue is one number, and a switch of many ports has room for one of each input and output.
 
 use crate::frame::Frame;
+use ferriband_prefetch::element;
 
 const NONE: u32 = u32::MAX;
 
@@ -59,6 +60,19 @@ impl Queues {
         };
         self.cells[index as usize].1 = first;
         tail == NONE
+    }
+
+    /// Soon a queue is looked at.
+    #[inline]
+    pub fn expect(&self, queue: usize) {
+        element(&self.tails, queue);
+    }
+
+    /// Soon its first is taken.
+    #[inline]
+    pub fn expect_head(&self, queue: usize) {
+        let tail = self.tails.get(queue).copied();
+        element(&self.cells, tail.unwrap_or(NONE) as usize);
     }
 
     /// The first of a queue.

@@ -1,0 +1,252 @@
+//! Memory asked for before it is needed. On a large fabric each event meets a port, a switch and a host that no cache holds any more: a dozen lines of memory, each known by
+//! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
+//! the one before has brought. Hints alone: no result depends on them.
+
+use super::{ARRIVE, FLIGHTS, KIND_SHIFT, Lane, Machine, Net, Port, WAKE};
+use crate::frame::Frame;
+use crate::host::Adapter;
+use crate::switch::Switch;
+use crate::time::Time;
+use ferriband_prefetch::{element, lines};
+
+/// Events from one stage to the next: about as long as memory takes.
+const APART: usize = 4;
+/// Stages.
+const STAGES: usize = 6;
+/// How many events ahead the first stage looks.
+const AHEAD: u32 = (APART * STAGES) as u32;
+/// Events that are remembered from their first stage to their last.
+const REMEMBERED: usize = (APART * STAGES).next_power_of_two();
+/// A fabric of so many bytes of ports, or fewer, lies in a core's own cache, where hints only cost.
+const CACHED_BYTES: usize = 1 << 20;
+
+/// Events that were told of, in a circle.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    events: [u64; REMEMBERED],
+    count: usize,
+    /// The bucket of the calendar that was open when it looked last.
+    seen: u64,
+}
+
+impl Ahead {
+    /// For a fabric of so many ports; none if it is too small for it.
+    pub fn new(ports: usize) -> Option<Box<Ahead>> {
+        (ports * size_of::<Port>() > CACHED_BYTES).then(|| {
+            Box::new(Ahead {
+                events: [u64::MAX; REMEMBERED],
+                count: 0,
+                seen: u64::MAX,
+            })
+        })
+    }
+}
+
+/// What events are about.
+struct View<'a> {
+    ports: &'a [Port],
+    lanes: &'a [Lane],
+    flights: &'a [(Frame, Time)],
+    switches: &'a [Switch],
+    adapters: &'a [Adapter],
+    by_lid: &'a [u32],
+    delivered: &'a [super::Delivered],
+    data_vls: usize,
+}
+
+/// An event at a port: a packet comes, or it is asked for one.
+#[derive(Clone, Copy)]
+struct Event(u64);
+
+impl Event {
+    fn port(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    fn flight(self) -> Option<usize> {
+        (self.0 >> KIND_SHIFT == ARRIVE).then_some((self.0 >> 32) as usize & FLIGHTS)
+    }
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    fn look(&self, stage: usize, event: Event) {
+        match stage {
+            0 => self.first(event),
+            1 => self.second(event),
+            2 => self.third(event),
+            3 => self.fourth(event),
+            4 => self.fifth(event),
+            _ => self.sixth(event),
+        }
+    }
+
+    /// The port, its first two lines, and the packet.
+    fn first(&self, event: Event) {
+        if let Some(port) = self.ports.get(event.port()) {
+            lines(port, 2);
+        }
+        element(self.lanes, event.port() * self.data_vls);
+        if let Some(flight) = event.flight() {
+            element(self.flights, flight);
+        }
+    }
+
+    /// The port's machine, and whether the other end of its link waits for credits.
+    fn second(&self, event: Event) {
+        let Some(port) = self.ports.get(event.port()) else {
+            return;
+        };
+        element(self.ports, port.peer as usize);
+        match port.machine {
+            Machine::Switch(index) => {
+                if let Some(switch) = self.switches.get(index as usize) {
+                    lines(switch, 3);
+                }
+            }
+            Machine::Adapter(index) => {
+                if let Some(adapter) = self.adapters.get(index as usize) {
+                    lines(adapter, 3);
+                }
+            }
+        }
+    }
+
+    /// Where a packet goes, what waits at an output, what a host sends.
+    fn third(&self, event: Event) {
+        let Some(port) = self.ports.get(event.port()) else {
+            return;
+        };
+        match port.machine {
+            Machine::Switch(index) => {
+                let Some(switch) = self.switches.get(index as usize) else {
+                    return;
+                };
+                match self.frame(event) {
+                    Some(frame) => {
+                        switch.expect_frame(port.number, frame);
+                        element(self.by_lid, frame.slid as usize);
+                    }
+                    None => switch.expect_output(port.number),
+                }
+            }
+            Machine::Adapter(index) => {
+                if let Some(adapter) = self.adapters.get(index as usize) {
+                    adapter.expect();
+                }
+            }
+        }
+    }
+
+    /// The output of a packet; the input that an output will serve.
+    fn fourth(&self, event: Event) {
+        let Some((port, switch)) = self.at_switch(event) else {
+            return;
+        };
+        let other = match self.frame(event) {
+            Some(frame) => switch.way_of(frame).inspect(|out| {
+                switch.expect_output(*out);
+                switch.expect_queue(port.number, *out);
+            }),
+            None => switch
+                .likely_input(port.number)
+                .inspect(|input| switch.expect_queue(*input, port.number)),
+        };
+        if let Some(other) = other {
+            let at = port.base as usize + usize::from(other);
+            if let Some(port) = self.ports.get(at) {
+                lines(port, 2);
+            }
+            element(self.lanes, at * self.data_vls);
+        }
+    }
+
+    /// The other end of the output's link; what waits at the input.
+    fn fifth(&self, event: Event) {
+        if let Some(at) = self.after_output(event) {
+            if let Some(port) = self.ports.get(at) {
+                lines(port, 3);
+            }
+            element(self.lanes, at * self.data_vls);
+            return;
+        }
+        let Some((port, switch)) = self.at_switch(event) else {
+            return;
+        };
+        if let Some(input) = switch.likely_input(port.number) {
+            switch.expect_head(input, port.number);
+            let input = self.ports.get(port.base as usize + usize::from(input));
+            element(self.ports, input.map_or(usize::MAX, |p| p.peer as usize));
+        }
+    }
+
+    /// The host behind the output, and the count of what has come from the packet's sender.
+    fn sixth(&self, event: Event) {
+        if let Some(at) = self.after_output(event)
+            && let Some(port) = self.ports.get(at)
+            && let Machine::Adapter(index) = port.machine
+            && let Some(adapter) = self.adapters.get(index as usize)
+            && let Some(frame) = self.frame(event)
+        {
+            lines(adapter, 3);
+            if let Some(source) = self.by_lid.get(frame.slid as usize) {
+                element(self.delivered, *source as usize);
+            }
+        }
+    }
+
+    fn frame(&self, event: Event) -> Option<&'a Frame> {
+        let (frame, _) = self.flights.get(event.flight()?)?;
+        Some(frame)
+    }
+
+    fn at_switch(&self, event: Event) -> Option<(&'a Port, &'a Switch)> {
+        let port = self.ports.get(event.port())?;
+        match port.machine {
+            Machine::Switch(index) => Some((port, self.switches.get(index as usize)?)),
+            Machine::Adapter(_) => None,
+        }
+    }
+
+    /// The port at the other end of the link by which a packet leaves its switch.
+    fn after_output(&self, event: Event) -> Option<usize> {
+        let frame = self.frame(event)?;
+        let (port, switch) = self.at_switch(event)?;
+        let out = port.base as usize + usize::from(switch.way_of(frame)?);
+        Some(self.ports.get(out)?.peer as usize)
+    }
+}
+
+impl Net {
+    /// Asks for what the next events look at.
+    #[inline]
+    pub(super) fn look_ahead(&mut self) {
+        let Some(ahead) = &mut self.ahead_of else {
+            return;
+        };
+        if ahead.seen == self.queue.opened() {
+            return;
+        }
+        ahead.seen = self.queue.opened();
+        let view = View {
+            ports: &self.ports,
+            lanes: &self.lanes,
+            flights: &self.flights,
+            switches: &self.switches,
+            adapters: &self.adapters,
+            by_lid: &self.by_lid,
+            delivered: &self.delivered,
+            data_vls: self.data_vls,
+        };
+        self.queue.look_ahead(AHEAD, |what| {
+            ahead.events[ahead.count % REMEMBERED] = what;
+            for stage in 0..STAGES {
+                let what = ahead.events[ahead.count.wrapping_sub(stage * APART) % REMEMBERED];
+                if what >> KIND_SHIFT <= WAKE {
+                    view.look(stage, Event(what));
+                }
+            }
+            ahead.count = ahead.count.wrapping_add(1);
+        });
+    }
+}
