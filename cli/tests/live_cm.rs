@@ -105,6 +105,43 @@ fn who_asks_where_nobody_is_hears_it_at_once() {
     assert!(said.contains("RDMA_CM_EVENT_ROUTE_ERROR"), "{said}");
 }
 
+/// While a manager re-routes there is no way for a while; a program that asked with a patience of two seconds (rping's) is told of none only after that.
+#[test]
+fn who_asks_for_a_path_while_there_is_none_gets_it_as_soon_as_there_is_one() {
+    if !is_there("rping", "rdmacm-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let on = |host: &str| format!("{}/{host}", fabric.name);
+    let mut server = ferriband(&["run", "--host", &on(&hosts[0].name), "--"])
+        .args(["rping", "-s", "-P"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    let ask = ["rping", "-c", "-C", "3", "-a", &hosts[0].address];
+    let from = on(&hosts[2].name);
+    let asked = [&["run", "--host", &from, "--"][..], &ask].concat();
+    eventually("the server listens", || output(&asked).status.success());
+    for broken in [&hosts[0], &hosts[2]] {
+        fabric.say(&["link", &broken.name, "1", "down"]);
+        let client = ferriband(&asked)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ferriband runs");
+        // until it has asked: without a way nothing of the fabric's says so
+        std::thread::sleep(Duration::from_millis(700));
+        fabric.say(&["link", &broken.name, "1", "up"]);
+        let said = client.wait_with_output().expect("our child");
+        assert!(said.status.success(), "{}: {said:?}", broken.name);
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
 #[test]
 fn a_host_has_its_own_name_and_knows_the_others() {
     let fabric = Fabric::up("ring:3:1", &[]);

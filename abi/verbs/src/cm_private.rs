@@ -13,6 +13,7 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 use std::ffi::{c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The signatures are those that the face calls: a difference is an error here.
 const _: abi::CmFunctions = abi::CmFunctions {
@@ -39,6 +40,9 @@ const _: abi::CmFunctions = abi::CmFunctions {
     migrate: ferriband_cm_migrate,
     get_event: ferriband_cm_get_event,
 };
+
+/// A path is looked for at the most so long.
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// 0 or an errno, which stays out of the thread's `errno`.
 #[repr(transparent)]
@@ -364,8 +368,15 @@ pub unsafe extern "C" fn ferriband_cm_resolve_addr(
 
 /// `ferriband_cm_resolve_route`.
 #[unsafe(no_mangle)]
-pub extern "C" fn ferriband_cm_resolve_route(id: u32, _timeout_ms: c_int) -> c_int {
-    with_engine(|engine| engine.cm().resolve_route(engine, id).map_err(errno))
+pub extern "C" fn ferriband_cm_resolve_route(id: u32, timeout_ms: c_int) -> c_int {
+    // the kernel reads a negative time as a very long one
+    let patience = u64::try_from(timeout_ms).map_or(MOST_PATIENCE, Duration::from_millis);
+    call(|| {
+        let engine = Engine::get().map_err(|error| error.errno())?;
+        let cm = engine.cm();
+        cm.resolve_route(&engine, id, patience.min(MOST_PATIENCE))
+            .map_err(errno)
+    })
 }
 
 /// `ferriband_cm_listen`.

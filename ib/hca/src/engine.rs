@@ -38,7 +38,7 @@ use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
 use crate::{fork, limits, lock};
-pub(crate) use progress::after;
+pub(crate) use progress::{after, spawn_silently};
 
 pub(crate) const MSG_DOORBELL: u8 = 1;
 pub(crate) const MSG_HELLO: u8 = 2;

@@ -15,7 +15,7 @@ use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::lock;
 pub(crate) use group::{InGroup, join_group};
-pub(crate) use way::{Way, gid_at, is_own, own_address, way_to};
+pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 
 /// How old what is known of the port may be.
 const FRESH_NS: u64 = 250_000_000;

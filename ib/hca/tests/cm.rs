@@ -12,6 +12,8 @@ use ferriband_hca::cm::{CmAddress, CmChannel, ConnWish, News, NewsKind};
 use ferriband_hca::engine::Engine;
 use ferriband_transport::types::{QpState, QpType};
 
+/// How long a path may be looked for.
+const PATH_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 const TCP: u16 = 0x0106;
 const UDP: u16 = 0x0111;
 
@@ -50,14 +52,14 @@ fn accept_all(channel: Channel) {
 }
 
 /// Identifiers on the way to a port of this host, their routes resolved.
-fn resolve_many(engine: &Engine, here: &Arc<CmChannel>, port: u16, count: u64) -> Vec<u32> {
+fn resolve_many(engine: &Arc<Engine>, here: &Arc<CmChannel>, port: u16, count: u64) -> Vec<u32> {
     let cm = engine.cm();
     let to = SocketAddr::from(([127, 0, 0, 1], port));
     let make = |user| {
         let id = cm.create_id(here, user, TCP, QpType::Rc).unwrap();
         cm.resolve_addr(engine, id, None, to).unwrap();
         expect(here, NewsKind::AddrResolved);
-        cm.resolve_route(engine, id).unwrap();
+        cm.resolve_route(engine, id, PATH_PATIENCE).unwrap();
         expect(here, NewsKind::RouteResolved);
         id
     };
@@ -220,7 +222,7 @@ fn native_addresses_need_no_ip() {
     let to = CmAddress::native(gid, SPACE | u64::from(port), ALL);
     cm.resolve_addr(&engine, active, None, to).unwrap();
     expect(&here, NewsKind::AddrResolved);
-    cm.resolve_route(&engine, active).unwrap();
+    cm.resolve_route(&engine, active, PATH_PATIENCE).unwrap();
     expect(&here, NewsKind::RouteResolved);
     let data = [0x5a; 92];
     cm.connect(&engine, active, &wish(0x500_000, &data))
@@ -305,7 +307,7 @@ fn resolved(space: u16, qp_type: QpType) -> Sides {
     let active = cm.create_id(&here, 9, space, qp_type).unwrap();
     cm.resolve_addr(&engine, active, None, at).unwrap();
     expect(&here, NewsKind::AddrResolved);
-    cm.resolve_route(&engine, active).unwrap();
+    cm.resolve_route(&engine, active, PATH_PATIENCE).unwrap();
     expect(&here, NewsKind::RouteResolved);
     Sides {
         engine,

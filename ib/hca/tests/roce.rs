@@ -713,6 +713,8 @@ fn readable(fd: i32) -> bool {
 }
 
 /// Port space of TCP.
+/// How long a path may be looked for.
+const PATH_PATIENCE: Duration = Duration::from_secs(2);
 const TCP: u16 = 0x0106;
 
 fn wish(qp_num: u32) -> cm::ConnWish<'static> {
@@ -748,13 +750,13 @@ fn bound(engine: &engine::Engine, channel: &Arc<cm::CmChannel>) -> (u32, u16) {
 }
 
 /// An identifier with a path to a port of this host.
-fn on_the_way(engine: &engine::Engine, channel: &Arc<cm::CmChannel>, port: u16) -> u32 {
+fn on_the_way(engine: &Arc<engine::Engine>, channel: &Arc<cm::CmChannel>, port: u16) -> u32 {
     let cm = engine.cm();
     let id = cm.create_id(channel, 1, TCP, QpType::Rc).unwrap();
     let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     cm.resolve_addr(engine, id, None, to).unwrap();
     told(channel, cm::NewsKind::AddrResolved);
-    cm.resolve_route(engine, id).unwrap();
+    cm.resolve_route(engine, id, PATH_PATIENCE).unwrap();
     told(channel, cm::NewsKind::RouteResolved);
     id
 }

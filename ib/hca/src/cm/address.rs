@@ -3,6 +3,8 @@
 //! Owns the claim of a port in the host's registry. Which device an address belongs to is [`route`]'s matter.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ferriband_cm::{ListenParams, UserId};
 use ferriband_memory::host::{SERVICE_LISTENS, SERVICE_ONE_FAMILY, Service};
@@ -88,30 +90,54 @@ impl Cm {
         })
     }
 
-    /// Finds the path; ROUTE_RESOLVED follows, or ROUTE_ERROR. On a host of a fabric its administration is waited for.
+    /// Finds the path; ROUTE_RESOLVED follows, or ROUTE_ERROR. On a host of a fabric its administration is asked, and asked again while it has no way, for as long as `patience`.
     ///
     /// # Errors
-    /// `Invalid` before an address is resolved.
-    pub fn resolve_route(&self, engine: &Engine, id: u32) -> Result<(), Error> {
+    /// `Invalid` before an address is resolved, and while the path is looked for.
+    pub fn resolve_route(
+        &self,
+        engine: &Arc<Engine>,
+        id: u32,
+        patience: Duration,
+    ) -> Result<(), Error> {
         let unresolved = Error::Invalid("the address is not resolved");
         let far = self.with(engine, id, |_, found| {
             let place = found.place.as_ref().filter(|_| found.dst.is_some());
             let place = place.ok_or(unresolved)?;
-            Ok(Some(found.dgid).filter(|dgid| place.is_far(*dgid) && !dgid.is_multicast()))
-        })?;
-        // the administration may take its time, and must not be waited for under the lock
-        let way = far.map(fabric::way_to).transpose();
-        self.with(engine, id, |_, found| {
-            match way {
-                Ok(way) => {
-                    found.way = way;
-                    found.routed = true;
-                    found.tell(id, NewsKind::RouteResolved, 0);
-                }
-                Err(errno) => found.tell(id, NewsKind::RouteError, -errno),
+            if found.seeking {
+                return Err(Error::Invalid("the path is looked for already"));
             }
-            Ok(())
-        })
+            let far = place.is_far(found.dgid) && !found.dgid.is_multicast();
+            found.seeking = far;
+            if !far {
+                found.way = None;
+                found.routed = true;
+                found.tell(id, NewsKind::RouteResolved, 0);
+            }
+            Ok(far.then_some(found.dgid))
+        })?;
+        let Some(dgid) = far else { return Ok(()) };
+        // the administration may take its time: neither the lock nor the caller waits
+        let engine = Arc::downgrade(engine);
+        fabric::seek_way(dgid, patience, move |way| {
+            let Some(engine) = engine.upgrade() else {
+                return;
+            };
+            // who has been destroyed meanwhile is told nothing
+            let _ = engine.cm().with(&engine, id, |_, found| {
+                found.seeking = false;
+                match way {
+                    Ok(way) => {
+                        found.way = Some(way);
+                        found.routed = true;
+                        found.tell(id, NewsKind::RouteResolved, 0);
+                    }
+                    Err(errno) => found.tell(id, NewsKind::RouteError, -errno),
+                }
+                Ok(())
+            });
+        });
+        Ok(())
     }
 
     /// Listens.

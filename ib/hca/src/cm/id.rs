@@ -130,6 +130,8 @@ pub(super) struct Id {
     /// Through a fabric: how one gets to the other end.
     pub way: Option<Way>,
     pub routed: bool,
+    /// Its path is looked for.
+    pub seeking: bool,
     pub claim: Option<ServiceClaim>,
     pub listening: bool,
     pub comm: Option<CommId>,
@@ -164,6 +166,7 @@ impl Id {
             dgid: Gid::default(),
             way: None,
             routed: false,
+            seeking: false,
             claim: None,
             listening: false,
             comm: None,

@@ -615,6 +615,20 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Starts a thread beside the progress thread, for what must wait. It blocks all signals too.
+pub(crate) fn spawn_silently(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(256 << 10);
+    let mask = block_signals();
+    let spawned = builder.spawn(body);
+    restore_signals(mask);
+    spawned.map(|_| ())
+}
+
 fn block_signals() -> libc::sigset_t {
     // SAFETY: plain data, filled before use.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };

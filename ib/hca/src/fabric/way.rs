@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{self, MadHead};
@@ -21,9 +22,12 @@ use ferriband_wire::{Gid, Guid, Header, Lid, Mtu, Sl, TimeCode};
 use super::{FRESH_NS, PORT, adapter, host, port};
 use crate::lock;
 
-/// Subnet administration is asked for so long, and so often again (rdma_cm's figures are the caller's; these are ib_sa's usual ones).
-const ANSWER_MS: u32 = 1000;
-const RETRIES: u32 = 3;
+/// Subnet administration has so long for an answer; then it is asked again, where it is by then.
+const ANSWER: Duration = Duration::from_secs(1);
+/// While there is no way, the next question comes after this: the manager may be at work.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Ways that are looked for at a time, each by a thread of its own; who wants one more looks himself.
+const MOST_SEEKERS: usize = 64;
 /// Version of the class SubnAdm.
 const SUBN_ADM_VERSION: u8 = 2;
 
@@ -97,9 +101,53 @@ pub(crate) fn gid_at(ip: IpAddr) -> Option<Gid> {
     Some(gid)
 }
 
-/// The way to a port, from subnet administration. The error is an errno: ENETDOWN while the own port has no link or no manager, ETIMEDOUT if nobody answers,
-/// EHOSTUNREACH if there is no way.
-pub(crate) fn way_to(gid: Gid) -> Result<Way, i32> {
+/// Looks for the way to a port as long as `patience`, and tells it to `told`: from a thread of its own. The error is an errno: ENETDOWN while the own port has no
+/// link or no manager, ETIMEDOUT if nobody answers, EHOSTUNREACH if there is no way. None of them is final before the time is up: while a manager re-routes,
+/// or another takes over, there is no way to hosts that were reached before and will be again.
+pub(crate) fn seek_way(
+    gid: Gid,
+    patience: Duration,
+    told: impl FnOnce(Result<Way, i32>) + Send + 'static,
+) {
+    static SEEKERS: AtomicUsize = AtomicUsize::new(0);
+    let until = Instant::now() + patience;
+    if SEEKERS.fetch_add(1, Ordering::Relaxed) >= MOST_SEEKERS {
+        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+        return told(way_until(gid, until));
+    }
+    // a thread that cannot be started drops what it was to run: it lies where it can be taken back
+    let told = Arc::new(Mutex::new(Some(told)));
+    let theirs = told.clone();
+    let started = crate::engine::spawn_silently("ferriband-way", move || {
+        let way = way_until(gid, until);
+        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+        if let Some(told) = lock(&*theirs).take() {
+            told(way);
+        }
+    });
+    if started.is_err() {
+        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+        if let Some(told) = lock(&*told).take() {
+            told(way_until(gid, until));
+        }
+    }
+}
+
+fn way_until(gid: Gid, until: Instant) -> Result<Way, i32> {
+    loop {
+        let way = way_to(gid, until.saturating_duration_since(Instant::now()));
+        let left = until.saturating_duration_since(Instant::now());
+        match way {
+            Err(libc::ENETDOWN | libc::ETIMEDOUT | libc::EHOSTUNREACH) if left > PAUSE => {
+                std::thread::sleep(PAUSE);
+            }
+            way => return way,
+        }
+    }
+}
+
+/// The way to a port, asked for once; within `patience` if that is less than [`ANSWER`], but not less than a tenth of it.
+fn way_to(gid: Gid, patience: Duration) -> Result<Way, i32> {
     let own = port().ok_or(libc::ENETDOWN)?;
     if own.state != PortState::ACTIVE.0 || own.sm_lid == 0 {
         return Err(libc::ENETDOWN);
@@ -127,8 +175,7 @@ pub(crate) fn way_to(gid: Gid) -> Result<Way, i32> {
         qkey: GSI_QKEY,
         lid: Lid(own.sm_lid),
         sl: Sl(own.sm_sl & 0xf),
-        timeout_ms: ANSWER_MS,
-        retries: RETRIES,
+        timeout_ms: patience.clamp(ANSWER / 10, ANSWER).as_millis() as u32,
         ..MadHead::default()
     };
     let answer = ask(&to, &question)?;
@@ -178,7 +225,7 @@ fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
     link.send(&MadHead { agent, ..*to }.message(&bytes), patience)
         .map_err(errno)?;
     // what is given up is told by the fabric's process: it alone counts the time
-    let patience = patience * (to.retries + 2);
+    let patience = patience * 2;
     let message = link.receive(Some(patience)).map_err(errno)?;
     let message = message.ok_or(libc::ETIMEDOUT)?;
     let (head, bytes) = mad::parse(&message).map_err(|_| libc::EPROTO)?;
