@@ -194,6 +194,9 @@ pub struct FabricUpArgs {
     /// Protect ports by a random management key, which is kept in this file for the fabric's other managers (opensm -F FILE); a file that is there already is used.
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
+    /// How fast data passes links: their own rates times this number, such as 0.01 for 100 MB/s where a link has 10 GB/s [default: a packet takes no time].
+    #[arg(long, value_name = "SCALE", value_parser = scale)]
+    pub rate_scale: Option<f64>,
     /// LIDs of a host's port: 2 to the power of this.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub lmc: u8,
@@ -232,6 +235,15 @@ pub struct LinkArgs {
     /// Which fabric.
     #[command(flatten)]
     pub named: NamedArgs,
+}
+
+/// What rates are multiplied by: a number above 0, and not so small that a packet takes hours.
+fn scale(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    match (1e-6..=1e6).contains(&number) {
+        true => Ok(number),
+        false => Err("a scale is a number of 0.000001 to 1000000".to_owned()),
+    }
 }
 
 /// A share: a number of 0 to 1.

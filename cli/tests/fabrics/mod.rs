@@ -202,18 +202,23 @@ pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) ->
     ask.push(address);
     // until the server listens its client is refused
     let until = Instant::now() + PATIENCE;
+    let mut longest = String::new();
     let said = loop {
         let output = output(&ask);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
         if output.status.success() {
             break said;
         }
+        // who got furthest says most of what went wrong
+        if said.len() > longest.len() {
+            longest.clone_from(&said);
+        }
         if Instant::now() > until {
             // it may have met a client that went wrong, and would wait for ever
             let _ = server.kill();
             let server = server.wait_with_output().map(|output| text(&output.stdout));
             panic!(
-                "{words:?} not within {PATIENCE:?}; the last client: {said}\nthe server: {server:?}"
+                "{words:?} not within {PATIENCE:?}; a client: {longest}\nthe last one: {said}\nthe server: {server:?}"
             );
         }
         std::thread::sleep(Duration::from_millis(20));

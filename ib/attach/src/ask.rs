@@ -177,6 +177,8 @@ pub struct Adapter {
     pub port_count: u8,
     /// Its place among the hosts of the fabric, from 0; what its addresses are made of.
     pub number: u32,
+    /// Its links take time.
+    pub paced: bool,
     /// Its ports: of a switch port 0 alone.
     pub ports: Vec<AdapterPort>,
 }
@@ -245,12 +247,29 @@ pub struct Status {
     pub mads: [u64; 2],
     /// Data packets that came to their end, and those that were let go of.
     pub packets: [u64; 2],
+    /// How fast links are: "unpaced", or a share of their rates.
+    pub pace: String,
+    /// How the credits of links stand.
+    pub credits: CreditsLine,
     /// Those who are attached.
     pub attached: Vec<Attached>,
     /// What is cut or switched off, as people say it.
     pub broken: Vec<String>,
     /// Names of the hosts with their LIDs and addresses.
     pub host_list: Vec<HostLine>,
+}
+
+/// The credits of all links, each lane of each direction for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CreditsLine {
+    /// Lanes that have carried packets since their link came up.
+    pub lanes: u64,
+    /// Blocks of 64 bytes of their buffers that are taken.
+    pub taken_blocks: u64,
+    /// Packets that wait for a wire or for credits.
+    pub waiting_packets: u64,
+    /// Lanes whose sender has not as many credits as there is room for at the other end: none, or the fabric has a defect.
+    pub wrong_lanes: u64,
 }
 
 /// Somebody who is attached.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{
     AddressFamily, MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, connect, listen, recv, sendmmsg, sendmsg, socket_with,
+    SocketType, accept_with, bind, connect, listen, recv, sendmmsg, sendmsg, socket_with, sockopt,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -220,6 +220,16 @@ impl Link {
     /// The process at the other end; 0 if it cannot be seen from here.
     pub fn peer(&self) -> u32 {
         credentials(self.fd.as_fd()).map_or(0, |who| who.pid)
+    }
+
+    /// So many bytes may wait for the other end to take them, about: a message goes when there is room at all.
+    ///
+    /// # Errors
+    /// `System`.
+    pub fn keep_short(&self, bytes: usize) -> Result<(), AttachError> {
+        // the kernel doubles it, for what it keeps beside the bytes
+        sockopt::set_socket_send_buffer_size(&self.fd, bytes / 2)
+            .map_err(AttachError::system("setsockopt"))
     }
 
     /// Sends a message, waiting for room as long as `patience`.

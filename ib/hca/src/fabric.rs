@@ -21,8 +21,10 @@ pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 const FRESH_NS: u64 = 250_000_000;
 /// The port of a host that is used: adapters have one device here, and it has one port.
 const PORT: u8 = 1;
-/// How long a packet waits for room: the fabric's process may have no core for a while.
-const ROOM_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a packet waits for room: the fabric's process may have no core for a while, and its links may be slow, or have no credits.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+/// Where links take time, bytes of packets that wait in the socket: they have been sent as far as their queue pairs know, whose time-outs run.
+const PACED_BYTES: usize = 64 << 10;
 /// Bytes of packets in a message, so that it is one piece and no other thread's comes between.
 const MESSAGE_BYTES: usize = 24 << 10;
 
@@ -113,6 +115,10 @@ impl Wire {
             port: PORT,
         };
         link.ask(&ask).ok()?;
+        if adapter().is_some_and(|adapter| adapter.paced) {
+            // with the usual buffer it would wait longer, no more
+            let _ = link.keep_short(PACED_BYTES);
+        }
         Some(Wire {
             link: Mutex::new(Some(Arc::new(link))),
             coming: Mutex::default(),

@@ -15,7 +15,7 @@ use super::load;
 use crate::args::{ErrorsArgs, FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
 use crate::failure::Failure;
 use crate::text::{Table, print_json, print_line};
-use ferriband_attach::ask::{Answer, Ask, Status};
+use ferriband_attach::ask::{Answer, Ask, CreditsLine, Status};
 use ferriband_attach::{AttachError, HostName, Link, address, is_fabric_name};
 use ferriband_subnet::routing::{ENGINES, Engine};
 use std::io::Write;
@@ -179,6 +179,23 @@ pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
     print_line(&format!(
         "management packets {} ({} that nobody wanted), data packets {} ({} let go of)",
         status.mads[0], status.mads[1], status.packets[0], status.packets[1]
+    ))?;
+    let pace = match status.pace.as_str() {
+        "unpaced" => "links take no time".to_owned(),
+        scale => format!("links at {scale} of their rates"),
+    };
+    let CreditsLine {
+        lanes,
+        taken_blocks,
+        waiting_packets,
+        wrong_lanes,
+    } = status.credits;
+    let wrong = match wrong_lanes {
+        0 => String::new(),
+        some => format!("; credits of {some} lanes are wrong: a defect, please report it"),
+    };
+    print_line(&format!(
+        "{pace}; {lanes} lanes in use, {taken_blocks} blocks of their buffers taken, {waiting_packets} packets wait{wrong}"
     ))?;
     for broken in &status.broken {
         print_line(broken)?;

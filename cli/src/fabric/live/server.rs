@@ -2,28 +2,29 @@
 //!
 //! Owns the connections and who is behind each. What packets do is the fabric's business.
 
-use super::deputy;
+mod client;
+mod packets;
+mod status;
+
 use super::joins::Joins;
 use super::keys;
 use super::manager::Own;
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
 use crate::failure::Failure;
-use ferriband_attach::ask::{
-    self, Adapter, AdapterPort, Answer, Ask, Attached, HostLine, Registration, Status,
-};
-use ferriband_attach::{AttachError, Link, Listener, Piece, address, mad, packet, pieces, tap};
+use client::{Client, Role};
+use ferriband_attach::ask::{self, Answer, Ask, Registration};
+use ferriband_attach::{AttachError, Listener, Piece, mad, tap};
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Refused, Wanted};
-use ferriband_fabric::live::{Fabric, state_name};
+use ferriband_fabric::live::Fabric;
 use ferriband_fabric::manage::Place;
 use ferriband_subnet::manager::Config;
 use ferriband_subnet::routing::{Engine, Options};
-use ferriband_topology::{NodeId, NodeKind, PortId, Speed, Topology, Width};
-use ferriband_wire::attributes::PortState;
+use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
 use ferriband_wire::mad::ManagementClass;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,75 +41,6 @@ const MOST_AGENTS: usize = 32;
 const TURN: usize = 64;
 /// Bytes of room that is kept for the next message of a connection.
 const MOST_KEPT: usize = 128 << 10;
-/// Pieces that go to a connection by one call.
-const BATCH: usize = 64;
-
-/// What somebody does by his connection.
-#[derive(Debug)]
-enum Role {
-    /// Asks.
-    Asks,
-    /// Sends and gets management packets at a place; by his numbers, the agents.
-    Mads(Place, Vec<Option<AgentId>>),
-    /// Sends and gets data packets at a place.
-    Packets(Place),
-    /// Is in a multicast group.
-    InGroup,
-    /// Looks at the cable of a port; so many packets were lost to him since the last that he got.
-    Looks(PortId, usize, u32),
-}
-
-/// Somebody who is attached.
-#[derive(Debug)]
-struct Client {
-    link: Link,
-    pid: u32,
-    role: Role,
-    /// A message whose end has not come.
-    coming: Vec<u8>,
-    going: VecDeque<Vec<u8>>,
-    going_bytes: usize,
-    /// Data packets that go together.
-    packets: Vec<u8>,
-    /// He gets what waits, and that is the end.
-    last: bool,
-    gone: bool,
-}
-
-impl Client {
-    fn send(&mut self, message: &[u8]) {
-        self.send_later(message);
-        self.flush();
-    }
-
-    /// The same with the next ones, by [`Self::flush`].
-    fn send_later(&mut self, message: &[u8]) {
-        for piece in pieces(message) {
-            self.going_bytes += piece.len();
-            self.going.push_back(piece);
-        }
-    }
-
-    fn flush(&mut self) {
-        while !self.going.is_empty() {
-            let pieces = self.going.iter().take(BATCH).map(Vec::as_slice);
-            match self.link.send_pieces(pieces) {
-                Ok(went) => {
-                    for piece in self.going.drain(..went) {
-                        self.going_bytes -= piece.len();
-                    }
-                    if went == 0 {
-                        return;
-                    }
-                }
-                Err(_) => {
-                    self.gone = true;
-                    return;
-                }
-            }
-        }
-    }
-}
 
 /// The process.
 pub struct Server {
@@ -127,8 +59,14 @@ pub struct Server {
     /// Hosts in the order of the description: their number.
     numbers: BTreeMap<NodeId, u32>,
     joins: Joins,
+    pace: String,
+    paced: bool,
     /// Those for whom something waits that was not tried to be sent.
     touched: Vec<u64>,
+    /// Those who have more packets waiting than their adapter keeps.
+    behind: BTreeSet<u64>,
+    /// Packets that came to a host and were let go of there: nobody took them.
+    untaken: u64,
     /// Since somebody said that it is enough.
     down: Option<Instant>,
 }
@@ -153,6 +91,10 @@ impl Server {
         let hosts = topology.ids_of(NodeKind::Ca);
         let numbers = hosts.zip(0..).collect();
         let mut fabric = Fabric::new(topology);
+        fabric.set_rate_scale(args.rate_scale);
+        let pace = args
+            .rate_scale
+            .map_or("unpaced".to_owned(), |scale| scale.to_string());
         let own = match args.manager {
             ManagerChoice::None => None,
             ManagerChoice::Ours => {
@@ -183,7 +125,11 @@ impl Server {
             takers: BTreeMap::new(),
             numbers,
             joins: Joins::default(),
+            pace,
+            paced: args.rate_scale.is_some(),
             touched: Vec::new(),
+            behind: BTreeSet::new(),
+            untaken: 0,
             down: None,
         })
     }
@@ -236,6 +182,9 @@ impl Server {
                 break;
             }
         }
+        self.carry_packets();
+        self.look_after_those_behind();
+        self.send_packets();
         self.show_links();
         // what came of one turn goes together
         for number in std::mem::take(&mut self.touched) {
@@ -253,13 +202,14 @@ impl Server {
         while let Some(tapped) = self.fabric.poll_tapped() {
             any = true;
             for client in self.clients.values_mut() {
+                let waiting = client.waiting();
                 let Role::Looks(port, cable, lost) = &mut client.role else {
                     continue;
                 };
                 if *cable != tapped.cable {
                     continue;
                 }
-                if client.going_bytes + client.packets.len() > MOST_WAITING {
+                if waiting > MOST_WAITING {
                     *lost += 1;
                     continue;
                 }
@@ -339,7 +289,7 @@ impl Server {
     fn wait(&mut self) -> Result<(), Failure> {
         let due = self.fabric.poll_timeout().map(|due| due.0 / 1000);
         let own = self.own.as_ref().and_then(Own::due);
-        let due = due.into_iter().chain(own).min();
+        let due = due.into_iter().chain(own).chain(self.behind_due()).min();
         let left = due.map(|due| due.saturating_sub(self.now_ns()).saturating_add(1000));
         let left = match self.down {
             Some(_) => Some(left.unwrap_or(u64::MAX).min(10_000_000)),
@@ -352,7 +302,10 @@ impl Server {
         let mut order = Vec::with_capacity(self.clients.len());
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         for (number, client) in &self.clients {
-            let mut wanted = PollFlags::IN;
+            let mut wanted = match self.may_send(&client.role) {
+                true => PollFlags::IN,
+                false => PollFlags::empty(),
+            };
             if !client.going.is_empty() {
                 wanted |= PollFlags::OUT;
             }
@@ -381,7 +334,8 @@ impl Server {
                 client.flush();
             }
             if !(*ready - PollFlags::OUT).is_empty() {
-                self.listen(number);
+                let is_gone = ready.intersects(PollFlags::HUP | PollFlags::ERR);
+                self.listen(number, is_gone);
             }
             let over = self
                 .clients
@@ -399,25 +353,18 @@ impl Server {
         while self.clients.len() < MOST_CLIENTS
             && let Ok(Some(link)) = self.listener.accept()
         {
-            let client = Client {
-                pid: link.peer(),
-                link,
-                role: Role::Asks,
-                coming: Vec::new(),
-                going: VecDeque::new(),
-                going_bytes: 0,
-                packets: Vec::new(),
-                last: false,
-                gone: false,
-            };
-            self.clients.insert(self.next_client, client);
+            self.clients.insert(self.next_client, Client::new(link));
             self.next_client += 1;
         }
     }
 
-    /// Takes what somebody has sent.
-    fn listen(&mut self, number: u64) {
+    /// Takes what somebody has sent. Of one who is gone everything: he is waited for no longer.
+    fn listen(&mut self, number: u64, is_gone: bool) {
         for _ in 0..TURN {
+            let room = self.clients.get(&number);
+            if !is_gone && room.is_some_and(|client| !self.may_send(&client.role)) {
+                break;
+            }
             let Some(client) = self.clients.get_mut(&number) else {
                 return;
             };
@@ -497,56 +444,13 @@ impl Server {
             .send(now, at, agent, to, bytes, timeout, head.retries.min(1000));
     }
 
-    /// Carries the packets of an adapter.
-    fn take_packets(&mut self, at: Place, message: &[u8]) -> Result<(), AttachError> {
-        let mut ends = Vec::new();
-        for bytes in packet::packets(message)? {
-            let mut bytes = bytes.to_vec();
-            ends.clear();
-            self.fabric.send_packet(at, &mut bytes, &mut ends, |_| {});
-            for end in &ends {
-                if !self.give_packet(*end, &bytes)
-                    && let Some(mut answer) = deputy::answer(&bytes)
-                {
-                    let mut back = Vec::new();
-                    self.fabric
-                        .send_packet(*end, &mut answer, &mut back, |_| {});
-                    for end in back {
-                        self.give_packet(end, &answer);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts a packet with what goes to those who take packets at a place. False if there are none.
-    fn give_packet(&mut self, at: Place, bytes: &[u8]) -> bool {
-        let takers = self.takers.get(&at).map_or(&[][..], Vec::as_slice);
-        for taker in takers {
-            if let Some(client) = self.clients.get_mut(taker)
-                && client.going_bytes <= MOST_WAITING
-            {
-                packet::push(&mut client.packets, bytes);
-            }
-        }
-        !takers.is_empty()
-    }
-
-    /// Sends on what was put together.
-    fn send_packets(&mut self) {
-        for client in self.clients.values_mut() {
-            if !client.packets.is_empty() {
-                let message = std::mem::take(&mut client.packets);
-                client.send(&message);
-            }
-        }
-    }
-
     fn forget(&mut self, number: u64) {
         let Some(client) = self.clients.remove(&number) else {
             return;
         };
+        for room in client.rooms {
+            self.fabric.taken(room);
+        }
         match client.role {
             Role::Asks => {}
             Role::Looks(..) => self.renew_taps(),
@@ -697,52 +601,6 @@ impl Server {
         Ok(Place { node, port })
     }
 
-    fn adapter(&self, node: NodeId) -> Adapter {
-        let plane = self.fabric.plane();
-        let own = plane.node(node);
-        let (node_type, ports) = match own.kind {
-            NodeKind::Ca => (1, 1..=own.port_count()),
-            NodeKind::Switch => (2, 0..=0),
-            NodeKind::Router => (3, 1..=own.port_count()),
-        };
-        Adapter {
-            host: plane.topology().node(node).name.clone(),
-            node_type,
-            node_guid: own.guid.0,
-            port_count: own.port_count(),
-            number: self.numbers.get(&node).copied().unwrap_or(0),
-            ports: ports.map(|port| self.adapter_port(node, port)).collect(),
-        }
-    }
-
-    fn adapter_port(&self, node: NodeId, port: u8) -> AdapterPort {
-        let own = self.fabric.plane().node(node);
-        let state = &own.ports[usize::from(port)];
-        let info = &state.info;
-        AdapterPort {
-            port,
-            guid: own.guid_of_port(port).0,
-            prefix: info.gid_prefix,
-            lid: info.lid.0,
-            lmc: info.lmc,
-            sm_lid: info.master_sm_lid.0,
-            sm_sl: info.master_sm_sl.0,
-            state: info.state.0,
-            phys_state: info.phys_state.0,
-            rate_mbps: rate_mbps(
-                info.link_width_active,
-                info.link_speed_active,
-                info.link_speed_ext_active,
-            ),
-            width: info.link_width_active,
-            speed: info.link_speed_active,
-            speed_ext: info.link_speed_ext_active,
-            mtu: info.neighbor_mtu,
-            capabilities: info.capabilities.bits(),
-            pkeys: state.pkeys.iter().map(|key| key.0).collect(),
-        }
-    }
-
     fn register(&mut self, token: u64, wanted: &Registration) -> Answer {
         let Some(Client {
             role: Role::Mads(at, agents),
@@ -820,118 +678,4 @@ impl Server {
         self.fabric.set_cable(now, cable, up);
         Answer::Done
     }
-
-    fn status(&self) -> Status {
-        let plane = self.fabric.plane();
-        let topology = plane.topology();
-        let count = |kind| {
-            let all = topology.ids_of(kind);
-            let (on, off): (Vec<_>, Vec<_>) = all.partition(|id| !plane.is_off(*id));
-            [(on.len() + off.len()) as u32, on.len() as u32]
-        };
-        let state = |end: &PortId| {
-            let node = plane.node(end.node);
-            node.ports[usize::from(end.port)].info.state
-        };
-        let cables = topology.cables().iter();
-        let both = |wanted: fn(PortState) -> bool| {
-            let cables = cables.clone();
-            let up = cables.filter(|cable| cable.ends.iter().all(|end| wanted(state(end))));
-            up.count() as u32
-        };
-        let name_of = |end: &PortId| format!("{} port {}", topology.node(end.node).name, end.port);
-        let cut = topology.cables().iter().enumerate();
-        let cut = cut.filter(|(cable, _)| plane.is_cut(*cable));
-        let cut = cut.map(|(_, cable)| {
-            let [a, b] = &cable.ends;
-            format!("cut: {} to {}", name_of(a), name_of(b))
-        });
-        let spoils = plane.spoils().map(|(cable, share)| {
-            let [a, b] = &topology.cables()[cable].ends;
-            let share = f64::from(share) / 1e4;
-            format!(
-                "spoils {share} % of packets: {} to {}",
-                name_of(a),
-                name_of(b)
-            )
-        });
-        let off = topology.ids().filter(|id| plane.is_off(*id));
-        let off = off.map(|id| format!("switched off: {}", topology.node(id).name));
-        let attached = self.clients.values().filter_map(|client| {
-            let (at, how) = match &client.role {
-                Role::Asks | Role::InGroup | Role::Looks(..) => return None,
-                Role::Mads(at, _) => (at, "mads"),
-                Role::Packets(at) => (at, "packets"),
-            };
-            Some(Attached {
-                host: topology.node(at.node).name.clone(),
-                how: how.to_owned(),
-                pid: client.pid,
-            })
-        });
-        let hosts = topology.ids_of(NodeKind::Ca).map(|id| {
-            let port = &plane.node(id).ports[1];
-            HostLine {
-                name: topology.node(id).name.clone(),
-                lid: port.info.lid.0,
-                state: state_name(port).to_owned(),
-                address: address(self.numbers.get(&id).copied().unwrap_or(0)).to_string(),
-            }
-        });
-        Status {
-            name: self.name.clone(),
-            source: self.source.clone(),
-            pid: std::process::id(),
-            up_s: self.begun.elapsed().as_secs(),
-            switches: count(NodeKind::Switch),
-            hosts: count(NodeKind::Ca),
-            links: [
-                topology.cables().len() as u32,
-                both(|state| state != PortState::DOWN),
-                both(|state| state == PortState::ACTIVE),
-            ],
-            manager: if self.own.is_some() { "ours" } else { "none" }.to_owned(),
-            manager_says: match &self.own {
-                Some(own) => own.says.clone(),
-                None => "it has no manager of its own".to_owned(),
-            },
-            sweeps: self.own.as_ref().map_or(0, |own| own.sweeps),
-            mads: [self.fabric.mads, self.fabric.unwanted()],
-            packets: self.fabric.packets,
-            attached: attached.collect(),
-            broken: cut.chain(spoils).chain(off).collect(),
-            host_list: hosts.collect(),
-        }
-    }
-}
-
-/// What a link carries, from the codes of PortInfo.
-fn rate_mbps(width: u8, speed: u8, extended: u8) -> u32 {
-    let width = Width::ALL.into_iter().find(|own| own.bit() == width);
-    let speed = match (speed, extended) {
-        (_, 8) => Speed::Ndr,
-        (_, 4) => Speed::Hdr,
-        (_, 2) => Speed::Edr,
-        (_, 1) => Speed::Fdr,
-        (4, _) => Speed::Qdr,
-        (2, _) => Speed::Ddr,
-        _ => Speed::Sdr,
-    };
-    let lanes = width.map_or(1, |width| match width {
-        Width::X1 => 1,
-        Width::X2 => 2,
-        Width::X4 => 4,
-        Width::X8 => 8,
-        Width::X12 => 12,
-    });
-    let each = match speed {
-        Speed::Sdr => 2_500,
-        Speed::Ddr => 5_000,
-        Speed::Qdr | Speed::Fdr10 => 10_000,
-        Speed::Fdr => 14_000,
-        Speed::Edr => 25_000,
-        Speed::Hdr => 50_000,
-        Speed::Ndr => 100_000,
-    };
-    lanes * each
 }

@@ -1,18 +1,21 @@
 //! A fabric that programs are attached to: the management side of its nodes, the interfaces of those ports that somebody manages at, and packets with data.
 //!
-//! Owns no bytes of anybody and no time. Management packets are carried to their ends within the call that sends them; what programs get is handed out by
-//! [`Fabric::poll_deliver`]. Must not know sockets, nor who the programs are.
+//! Owns no time. Management packets are carried to their ends within the call that sends them, and what programs get is handed out by [`Fabric::poll_deliver`]; packets with data wait for wires
+//! and credits ([`links`]), and are handed out by [`Fabric::poll_packet`]. Must not know sockets, nor who the programs are.
 
+mod links;
 mod taps;
 #[cfg(test)]
 mod tests;
 
+use links::Links;
+pub use links::{Arrived, Credits, Room};
 pub use taps::Tapped;
 use taps::Taps;
 
 use crate::Time;
 use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
-use crate::manage::{self, Hop, Load, Place, Plane};
+use crate::manage::{self, Load, Place, Plane};
 use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
 use ferriband_wire::attributes::{PortCapabilities, PortState};
 use ferriband_wire::mad::{
@@ -55,8 +58,9 @@ pub struct Fabric {
     traps: u64,
     /// Management packets that were carried.
     pub mads: u64,
-    /// Packets with data that came to an end, and that did not.
-    pub packets: [u64; 2],
+    links: Links,
+    /// Packets with data that were handed out: a copy for each end.
+    came: u64,
 }
 
 impl Fabric {
@@ -71,7 +75,8 @@ impl Fabric {
             taps: Taps::default(),
             traps: 0,
             mads: 0,
-            packets: [0; 2],
+            links: Links::default(),
+            came: 0,
         }
     }
 
@@ -224,6 +229,7 @@ impl Fabric {
     fn carry_smp(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, come: &mut Vec<Come>) {
         let mut ends = Vec::new();
         self.plane.send(now, from, smp, dlid, &mut ends);
+        self.renew_links();
         if !self.taps.is_idle() {
             self.taps.managed(self.plane.take_passed());
         }
@@ -315,38 +321,47 @@ impl Fabric {
         self.pump(now);
     }
 
-    /// Carries a whole packet, LRH to VCRC, from an adapter's port; the ends are put into `ends`. On each link it has that link's lane: as it is on the last one it
-    /// is left in `packet`. False if it is none, or was let go of. `seen` gets each link that it passes.
-    pub fn send_packet(
-        &mut self,
-        from: Place,
-        packet: &mut [u8],
-        ends: &mut Vec<Place>,
-        mut seen: impl FnMut(Hop),
-    ) -> bool {
-        let before = ends.len();
-        let (mut last, mut hops) = (None, Vec::new());
-        let looked_at = !self.taps.is_idle();
-        if let Some(load) = load_of(packet) {
-            self.plane.carry(from, load, ends, |hop| {
-                last = Some(hop.vl);
-                if looked_at {
-                    hops.push(hop);
-                }
-                seen(hop);
-            });
-        }
-        self.taps.passed(self.plane.topology(), &hops, |vl| {
-            let mut there = packet.to_vec();
-            set_lane(&mut there, vl);
-            Some(there)
-        });
-        let came = ends.len() > before;
-        self.packets[usize::from(!came)] += 1;
-        if let Some(vl) = last {
-            set_lane(packet, vl);
-        }
-        came
+    /// How fast links are, of their own rates: a number above 0. None: a packet takes no time on a link. For a fabric that has carried nothing yet.
+    pub fn set_rate_scale(&mut self, scale: Option<f64>) {
+        self.links.set_scale(scale);
+    }
+
+    /// Sends a whole packet, LRH to VCRC, from a port. It waits there until there are credits for it; where it comes to is told by [`Self::poll_packet`]. False if it is no packet.
+    pub fn send_packet(&mut self, now: Time, from: Place, packet: Vec<u8>) -> bool {
+        self.links.send(now, &mut self.plane, from, packet)
+    }
+
+    /// True if a port has room for more packets to send: they are bounded as long as this is asked.
+    pub fn has_room(&self, from: Place) -> bool {
+        self.links.has_room(&self.plane, from)
+    }
+
+    /// The next packet that has come to an end by `now`. On each link it had that link's lane: it is here as it was on the last one.
+    pub fn poll_packet(&mut self, now: Time) -> Option<Arrived> {
+        let arrived = self.links.poll(now, &mut self.plane, &mut self.taps);
+        self.came += u64::from(arrived.is_some());
+        arrived
+    }
+
+    /// What came out of [`Self::poll_packet`] was taken: the room that it had in its port's buffer is free, and its link has credits again. To be called once for each.
+    pub fn taken(&mut self, room: Room) {
+        self.links.taken(room);
+    }
+
+    /// Packets with data that came to an end, and that were let go of.
+    pub fn packets(&self) -> [u64; 2] {
+        [self.came, self.links.dropped]
+    }
+
+    /// How the credits of all links stand.
+    pub fn credits(&mut self) -> Credits {
+        self.links.credits()
+    }
+
+    /// Links that went down or came up anew have lost what was on them.
+    fn renew_links(&mut self) {
+        let renewed = self.plane.take_renewed();
+        self.links.renew(&mut self.plane, renewed.into_iter());
     }
 
     /// From now on these cables are looked at: what passes them is told by [`Self::poll_tapped`].
@@ -365,10 +380,10 @@ impl Fabric {
         self.deliver.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// When [`Self::handle_timeout`] is due, or [`Self::poll_packet`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.interfaces.values().filter_map(Interface::poll_timeout);
-        due.min()
+        due.chain(self.links.next()).min()
     }
 
     /// Requests that nobody answered go again, or are given up.
@@ -385,6 +400,7 @@ impl Fabric {
     /// Cuts a cable, or joins it again; switches at its ends tell their manager.
     pub fn set_cable(&mut self, now: Time, cable: usize, whole: bool) {
         self.plane.set_cable(cable, whole);
+        self.renew_links();
         let ends = self.plane.topology().cables()[cable].ends;
         self.tell(now, ends.into_iter().map(|end| end.node));
     }
@@ -392,6 +408,7 @@ impl Fabric {
     /// Switches a node off or on; switches at the other ends of its cables tell their manager.
     pub fn set_power(&mut self, now: Time, node: NodeId, on: bool) {
         self.plane.set_power(node, on);
+        self.renew_links();
         let topology = self.plane.topology();
         let peer = |port| topology.peer(PortId { node, port });
         let ports = 1..=topology.node(node).ports;

@@ -32,6 +32,26 @@ pub struct Hop {
     pub vl: Vl,
 }
 
+/// What becomes of a packet on a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Crossing {
+    /// It was let go of at the port that it was to leave by.
+    Gone,
+    /// It left, and was spoilt on the way.
+    Spoilt(Hop),
+    /// It came to the other end.
+    Over(Hop),
+}
+
+/// Where a switch sends a packet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Onward {
+    /// The ports that it leaves by.
+    pub leave: Vec<u8>,
+    /// It is for the switch itself.
+    pub here: bool,
+}
+
 /// A packet at a port that it is to leave by.
 struct Leaving {
     by: PortId,
@@ -75,7 +95,7 @@ impl Plane {
             });
         }
         while let Some(next) = leaving.pop() {
-            let Some(hop) = self.cross(&next, load) else {
+            let Crossing::Over(hop) = self.cross(next.by, next.came_by, load) else {
                 continue;
             };
             seen(hop);
@@ -149,49 +169,78 @@ impl Plane {
         }
     }
 
-    /// Over a cable, if both its ends are up.
-    fn cross(&mut self, leaving: &Leaving, load: Load) -> Option<Hop> {
-        let by = leaving.by;
-        let multicast = u64::from(is_group(load.dlid));
-        let at = by.node.0 as usize;
-        let input = usize::from(leaving.came_by);
-        let port = self.nodes[at].ports.get_mut(usize::from(by.port))?;
+    /// Where a switch sends a packet that came by a port (0: from itself) after so many hops; what it lets go of it counts.
+    pub(crate) fn onward(&mut self, at: PortId, load: Load, hops: usize) -> Onward {
+        let (mut leaving, mut ends) = (Vec::new(), Vec::new());
+        self.at_switch(at.node, at.port, load, hops, &mut leaving, &mut ends);
+        Onward {
+            leave: leaving.iter().map(|next| next.by.port).collect(),
+            here: !ends.is_empty(),
+        }
+    }
+
+    /// The lane that a packet of a service level takes on the link of a port, by the port that it came by (0: from the node itself).
+    pub(crate) fn lane(&self, by: PortId, came_by: u8, sl: Sl) -> Vl {
+        let node = &self.nodes[by.node.0 as usize];
+        let Some(port) = node.ports.get(usize::from(by.port)) else {
+            return Vl(15);
+        };
         let rows = &port.sl_to_vl;
-        let row = rows.get(input).or_else(|| rows.first());
-        let vl = row.map_or(Vl(0), |row| row[usize::from(load.sl.0 & 15)]);
-        let up = port.info.state == PortState::ACTIVE;
-        let peer = self.topology.peer(by).filter(|_| up);
-        let far = peer.filter(|far| {
-            let port = &self.nodes[far.node.0 as usize].ports[usize::from(far.port)];
-            !self.off[far.node.0 as usize]
-                && matches!(port.info.state, PortState::ARMED | PortState::ACTIVE)
-        });
+        let row = rows.get(usize::from(came_by)).or_else(|| rows.first());
+        row.map_or(Vl(0), |row| row[usize::from(sl.0 & 15)])
+    }
+
+    /// The port at the other end of a port's link, if both carry data.
+    pub(crate) fn data_peer(&self, by: PortId) -> Option<PortId> {
+        let near = self.nodes[by.node.0 as usize]
+            .ports
+            .get(usize::from(by.port))?;
+        let peer = self.topology.peer(by)?;
+        let far = &self.nodes[peer.node.0 as usize].ports[usize::from(peer.port)];
+        let cable = self.topology.cable_at(by)?;
+        (near.info.state == PortState::ACTIVE
+            && !self.cut[cable]
+            && !self.off[by.node.0 as usize]
+            && !self.off[peer.node.0 as usize]
+            && matches!(far.info.state, PortState::ARMED | PortState::ACTIVE))
+        .then_some(peer)
+    }
+
+    /// Over a cable, if both its ends are up.
+    pub(crate) fn cross(&mut self, by: PortId, came_by: u8, load: Load) -> Crossing {
+        let multicast = u64::from(is_group(load.dlid));
+        let vl = self.lane(by, came_by, load.sl);
+        let far = self.data_peer(by);
         let cable = self.topology.cable_at(by);
-        let whole = cable.is_some_and(|cable| !self.cut[cable]);
-        let near = &mut self.nodes[at].ports[usize::from(by.port)].counters;
+        let node = &mut self.nodes[by.node.0 as usize];
+        let Some(port) = node.ports.get_mut(usize::from(by.port)) else {
+            return Crossing::Gone;
+        };
+        let near = &mut port.counters;
         // lane 15 is not for data: an SL without a lane of its own is let go of (IBA 7.6.6)
-        let Some(far) = far.filter(|_| whole && vl.0 != 15) else {
+        let Some(far) = far.filter(|_| vl.0 != 15) else {
             near.xmit_discards += 1;
-            return None;
+            return Crossing::Gone;
         };
         near.xmit_packets += 1;
         near.xmit_bytes += u64::from(load.length);
         near.multicast_xmit += multicast;
+        let hop = Hop {
+            from: by,
+            to: far,
+            vl,
+        };
         if cable.is_some_and(|cable| self.is_spoilt(cable, far)) {
-            return None;
+            return Crossing::Spoilt(hop);
         }
         let there = &mut self.nodes[far.node.0 as usize].ports[usize::from(far.port)].counters;
         there.rcv_packets += 1;
         there.rcv_bytes += u64::from(load.length);
         there.multicast_rcv += multicast;
-        Some(Hop {
-            from: by,
-            to: far,
-            vl,
-        })
+        Crossing::Over(hop)
     }
 }
 
-fn is_group(lid: Lid) -> bool {
+pub(crate) fn is_group(lid: Lid) -> bool {
     lid.0 >= super::node::FIRST_MULTICAST && lid != Lid::PERMISSIVE
 }

@@ -12,6 +12,7 @@ mod plane;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use carry::{Crossing, is_group};
 pub use carry::{Hop, Load};
 pub use node::{Node, Port, SwitchTables};
 pub use perf::Counters;

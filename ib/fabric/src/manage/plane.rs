@@ -66,6 +66,8 @@ pub struct Plane {
     passed: Vec<Passed>,
     /// Packets with a wrong management key, and where they came to: a trap is due for each.
     wrong_keys: Vec<Delivery>,
+    /// Cables whose link went down, or was trained anew.
+    renewed: BTreeSet<usize>,
     chance: Random,
 }
 
@@ -121,6 +123,7 @@ impl Plane {
             watched: BTreeSet::new(),
             passed: Vec::new(),
             wrong_keys: Vec::new(),
+            renewed: BTreeSet::new(),
             chance: Random::new(SEED, 0),
             topology,
         }
@@ -207,6 +210,7 @@ impl Plane {
 
     /// Both ends of a cable find out whether it joins them.
     fn see_cable(&mut self, cable: usize) {
+        self.renewed.insert(cable);
         let ends = self.topology.cables()[cable].ends;
         let able = |end: &PortId| {
             let at = end.node.0 as usize;
@@ -232,6 +236,11 @@ impl Plane {
     /// Packets with a wrong management key since this was last asked, and where they came to.
     pub fn take_wrong_keys(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.wrong_keys)
+    }
+
+    /// Cables whose link went down or was trained anew since this was last asked: what lay in their buffers is gone, and all credits are new.
+    pub fn take_renewed(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.renewed)
     }
 
     /// Sends a packet from a place, by its own route or, if it has none, to `dlid`; and carries it, and what an agent answers, to

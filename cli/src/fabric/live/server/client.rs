@@ -1,0 +1,147 @@
+//! Somebody who is attached, and what waits for him.
+
+use ferriband_attach::{Link, PIECE_BYTES, packet, pieces};
+use ferriband_fabric::interface::AgentId;
+use ferriband_fabric::live::Room;
+use ferriband_fabric::manage::Place;
+use ferriband_topology::PortId;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What somebody does by his connection.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Asks.
+    Asks,
+    /// Sends and gets management packets at a place; by his numbers, the agents.
+    Mads(Place, Vec<Option<AgentId>>),
+    /// Sends and gets data packets at a place.
+    Packets(Place),
+    /// Is in a multicast group.
+    InGroup,
+    /// Looks at the cable of a port; so many packets were lost to him since the last that he got.
+    Looks(PortId, usize, u32),
+}
+
+/// Somebody who is attached.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub link: Link,
+    pub pid: u32,
+    pub role: Role,
+    /// A message whose end has not come.
+    pub coming: Vec<u8>,
+    pub going: VecDeque<Vec<u8>>,
+    pub going_bytes: usize,
+    /// Data packets that go together.
+    pub packets: Vec<u8>,
+    /// Room in the buffer of his adapter's port that is given back when he has taken more.
+    pub rooms: Vec<Room>,
+    /// When he took something last.
+    pub took: Instant,
+    /// He takes nothing for long: his adapter lets go of what is for him.
+    pub stopped: bool,
+    /// He gets what waits, and that is the end.
+    pub last: bool,
+    pub gone: bool,
+}
+
+/// Pieces that go to a connection by one call.
+const BATCH: usize = 64;
+/// Data packets that go together, in bytes: the message is one piece.
+const MESSAGE_BYTES: usize = 24 << 10;
+const _: () = assert!(MESSAGE_BYTES + packet::PACKET_BYTES + 2 < PIECE_BYTES);
+
+impl Client {
+    pub fn new(link: Link) -> Client {
+        Client {
+            pid: link.peer(),
+            link,
+            role: Role::Asks,
+            coming: Vec::new(),
+            going: VecDeque::new(),
+            going_bytes: 0,
+            packets: Vec::new(),
+            rooms: Vec::new(),
+            took: Instant::now(),
+            stopped: false,
+            last: false,
+            gone: false,
+        }
+    }
+
+    /// Bytes that wait for him.
+    pub fn waiting(&self) -> usize {
+        self.going_bytes + self.packets.len()
+    }
+
+    /// A data packet for him.
+    pub fn push_packet(&mut self, bytes: &[u8]) {
+        packet::push(&mut self.packets, bytes);
+        if self.packets.len() >= MESSAGE_BYTES {
+            let message = std::mem::take(&mut self.packets);
+            self.send_later(&message);
+        }
+    }
+
+    /// Sends on what was put together.
+    pub fn send_packets(&mut self) {
+        if !self.packets.is_empty() {
+            let message = std::mem::take(&mut self.packets);
+            self.send_later(&message);
+        }
+        self.flush();
+    }
+
+    /// Lets go of what waits for him, but for one piece that shows when he takes something again. How many packets that were.
+    pub fn stop(&mut self) -> u64 {
+        self.stopped = true;
+        let mut lost = 0;
+        let mut count = |message: &[u8]| {
+            lost += packet::packets(message).map_or(0, Iterator::count) as u64;
+        };
+        while self.going.len() > 1 {
+            if let Some(piece) = self.going.pop_back() {
+                self.going_bytes -= piece.len();
+                // behind the byte that says that it is a whole message
+                count(piece.get(1..).unwrap_or_default());
+            }
+        }
+        count(&std::mem::take(&mut self.packets));
+        lost
+    }
+
+    pub fn send(&mut self, message: &[u8]) {
+        self.send_later(message);
+        self.flush();
+    }
+
+    /// The same with the next ones, by [`Self::flush`].
+    pub fn send_later(&mut self, message: &[u8]) {
+        for piece in pieces(message) {
+            self.going_bytes += piece.len();
+            self.going.push_back(piece);
+        }
+    }
+
+    pub fn flush(&mut self) {
+        while !self.going.is_empty() {
+            let pieces = self.going.iter().take(BATCH).map(Vec::as_slice);
+            match self.link.send_pieces(pieces) {
+                Ok(went) => {
+                    for piece in self.going.drain(..went) {
+                        self.going_bytes -= piece.len();
+                    }
+                    if went == 0 {
+                        return;
+                    }
+                    (self.took, self.stopped) = (Instant::now(), false);
+                }
+                Err(_) => {
+                    self.gone = true;
+                    return;
+                }
+            }
+        }
+    }
+}
