@@ -28,7 +28,8 @@ fn the_tutorials_congestion_gives_what_is_worked_out_by_hand() {
     let (status, steps) = said(&["--example", "congestion"]);
     assert_eq!(status, Some(0));
     let steps = steps.as_array().unwrap();
-    assert_eq!(steps.len(), 9);
+    assert_eq!(steps.len(), 10);
+    assert_eq!(steps[9]["slow_lane"], true);
     for step in steps {
         let within = if step["congestion_control"] == true {
             0.1
@@ -96,6 +97,74 @@ fn the_same_words_are_the_same_run_and_load_that_fits_is_delivered() {
     );
     assert_eq!(said["packets_discarded"], 0);
     assert!(said["packet_latency"]["p99_ns"].as_f64() >= said["packet_latency"]["p50_ns"].as_f64());
+}
+
+#[test]
+fn a_hot_spots_flows_go_to_the_slow_lane_and_others_are_faster_for_it() {
+    let words = [
+        "fat-tree:4x4x2",
+        "--engine",
+        "updn",
+        "--traffic",
+        "hot-spot:0.3",
+        "--load",
+        "0.3",
+        "--duration",
+        "20ms",
+        "--warm-up",
+        "2ms",
+    ];
+    let (status, plain) = said(&words);
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        (&plain["lanes"], &plain["slow_lane_ns"]),
+        (&1.into(), &Value::Null)
+    );
+    let (status, slow) = said(&[&words[..], &["--slow-lane=50us"]].concat());
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        (&slow["lanes"], &slow["slow_lane_ns"]),
+        (&2.into(), &50_000.0.into())
+    );
+    let there = slow["slow_hosts"].as_array().unwrap();
+    assert_eq!(there.len(), 1, "{there:?}");
+    let half = |of: &Value| of["packet_latency"]["p50_ns"].as_f64().unwrap();
+    assert!(
+        half(&slow) * 2.0 < half(&plain),
+        "{} {}",
+        half(&slow),
+        half(&plain)
+    );
+    let delivered = |of: &Value| of["throughput"]["delivered"].as_f64().unwrap();
+    assert!(
+        delivered(&slow) > delivered(&plain),
+        "{} {}",
+        delivered(&slow),
+        delivered(&plain)
+    );
+
+    // lanes for deadlock freedom are doubled, more than there are is refused, and so is nonsense
+    let (status, said) = said(&[
+        "torus:5x5:1",
+        "--engine",
+        "lash",
+        "--slow-lane",
+        "--load",
+        "0.2",
+    ]);
+    assert_eq!((status, said["lanes"].as_u64().unwrap() % 2), (Some(0), 0));
+    let words = ["torus:10x10:1", "--engine", "lash"];
+    let refused = sim(&[&words[..], &["--slow-lane"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        why.contains("a slow lane for each would make more than 15"),
+        "{why}"
+    );
+    assert_eq!(
+        sim(&["ring:4:1", "--slow-lane=soon"]).status.code(),
+        Some(2)
+    );
 }
 
 #[test]

@@ -124,6 +124,16 @@ pub struct FabricSimArgs {
     /// The time in which a sender forgets one notification [default: 120 packets of the slowest host's link].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub recover: Option<Time>,
+    /// A manager reads the counters of hosts' links so often, and has flows to congested hosts use lanes of their own: twice as many lanes, of which the engine may use 7.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "100us",
+        value_parser = parse_interval
+    )]
+    pub slow_lane: Option<Time>,
     /// How switches are built.
     #[arg(long, value_enum, default_value = "voq")]
     pub switch: SwitchKind,
@@ -252,6 +262,15 @@ fn parse_time(text: &str) -> Result<Time, String> {
     }
 }
 
+/// A time that is more than none.
+fn parse_interval(text: &str) -> Result<Time, String> {
+    let time = parse_time(text)?;
+    match time.0 >= 1_000_000 {
+        true => Ok(time),
+        false => Err(format!("'{text}' is too often: 1us at the least")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +293,8 @@ mod tests {
         for text in ["", "5", "-1us", "us", "1e9s"] {
             assert!(parse_time(text).is_err(), "{text}");
         }
+        assert_eq!(parse_interval("1us"), Ok(Time(1_000_000)));
+        assert!(parse_interval("999ns").is_err() && parse_interval("soon").is_err());
         assert_eq!(parse_buffer("32K"), Ok(512));
         assert!(parse_buffer("4K").is_err() && parse_path_mtu("1500").is_err());
     }

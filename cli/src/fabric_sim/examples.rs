@@ -24,10 +24,18 @@ struct Step {
     senders: &'static str,
     switch: SwitchKind,
     pick: PickKind,
-    control: bool,
+    remedy: Remedy,
     /// What comes out by hand, of A, B, C and P.
     wanted: [f64; 4],
     by_hand: &'static str,
+}
+
+/// What is done about the congestion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remedy {
+    None,
+    CongestionControl,
+    SlowLane,
 }
 
 const THIRD: f64 = 1.0 / 3.0;
@@ -82,8 +90,9 @@ const STEPS: &[Step] = &[
         [THIRD / 2.0, THIRD, THIRD, THIRD / 2.0],
         "A, P 1/6; B, C 1/3: as the tutorial says",
     ),
-    controlled(SwitchKind::Voq),
-    controlled(SwitchKind::Fifo),
+    remedied(SwitchKind::Voq, Remedy::CongestionControl),
+    remedied(SwitchKind::Fifo, Remedy::CongestionControl),
+    remedied(SwitchKind::Voq, Remedy::SlowLane),
 ];
 
 const fn step(
@@ -97,15 +106,15 @@ const fn step(
         senders,
         switch,
         pick,
-        control: false,
+        remedy: Remedy::None,
         wanted,
         by_hand,
     }
 }
 
-const fn controlled(switch: SwitchKind) -> Step {
+const fn remedied(switch: SwitchKind, remedy: Remedy) -> Step {
     Step {
-        control: true,
+        remedy,
         by_hand: "P 1/2 again; A, B, C 1/3",
         ..step(
             "ABCP",
@@ -123,6 +132,7 @@ struct Shares {
     senders: &'static str,
     switch: &'static str,
     congestion_control: bool,
+    slow_lane: bool,
     /// Of A, B, C and P.
     shares: [f64; 4],
     by_hand: [f64; 4],
@@ -134,7 +144,9 @@ fn congestion(args: &FabricSimArgs) -> Result<ExitCode, Failure> {
         let args = FabricSimArgs {
             switch: step.switch,
             pick: step.pick,
-            congestion_control: step.control,
+            congestion_control: step.remedy == Remedy::CongestionControl,
+            slow_lane: (step.remedy == Remedy::SlowLane)
+                .then_some(args.slow_lane.unwrap_or(Time::from_us(100))),
             // four senders notice each other's packets soon enough if every fourth is marked
             mark_gap: 3,
             recover: args.recover.or(Some(Time::from_us(60))),
@@ -150,7 +162,8 @@ fn congestion(args: &FabricSimArgs) -> Result<ExitCode, Failure> {
                 (SwitchKind::Fifo, PickKind::Random) => "FIFOs, at random",
                 (SwitchKind::Capped, _) => "one packet at a time",
             },
-            congestion_control: step.control,
+            congestion_control: step.remedy == Remedy::CongestionControl,
+            slow_lane: step.remedy == Remedy::SlowLane,
             shares,
             by_hand: step.wanted,
         });
@@ -163,8 +176,10 @@ fn congestion(args: &FabricSimArgs) -> Result<ExitCode, Failure> {
         "Two switches, joined from port x to port y. A and P are at the first switch, B and C at the second; A, B and C send to R (behind port r), P to Q.\n\
          A and P offer half of a link, B and C as much as goes. Shares of a link that arrive:\n",
     )?;
-    let mut table = Table::new(["senders", "switches", "CC", "A", "B", "C", "P", "by hand"])
-        .right_align(&[3, 4, 5, 6]);
+    let mut table = Table::new([
+        "senders", "switches", "remedy", "A", "B", "C", "P", "by hand",
+    ])
+    .right_align(&[3, 4, 5, 6]);
     for (step, got) in STEPS.iter().zip(&all) {
         let share = |at: usize, name: char| match step.senders.contains(name) {
             true => format!("{:.3}", got.shares[at]),
@@ -173,7 +188,12 @@ fn congestion(args: &FabricSimArgs) -> Result<ExitCode, Failure> {
         table.row([
             step.senders.into(),
             got.switch.into(),
-            if step.control { "on" } else { "off" }.into(),
+            match step.remedy {
+                Remedy::None => "none",
+                Remedy::CongestionControl => "congestion control",
+                Remedy::SlowLane => "slow lane",
+            }
+            .into(),
             share(0, 'A'),
             share(1, 'B'),
             share(2, 'C'),
@@ -185,7 +205,8 @@ fn congestion(args: &FabricSimArgs) -> Result<ExitCode, Failure> {
     print_line(
         "\nPort r serves its three inputs in turn, so y brings a third through it. P's packets stand behind A's in x's and y's buffers, and while r serves B and C they leave y by q: \
          so P has as much as A, a third. The tutorial's sixth comes out only if all that leaves y together is held to y's third of r, which a crossbar does not do. With congestion control \
-         port r marks A, B and C, the queue at x goes away, and P has what it offers.",
+         port r marks A, B and C, the queue at x goes away, and P has what it offers. With a slow lane a manager sees that R's link is full while senders wait for credits, and has flows to R use a \
+         lane of their own: P's packets stand behind A's no more.",
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -205,6 +226,10 @@ fn shares(world: &mut World, step: &Step, mtu: u16) -> Result<[f64; 4], Failure>
         let to = if name == "P" { "Q" } else { "R" };
         let (_, lid, _) = find(world, to)?;
         let pace = match name {
+            // in step with r's turns a lane of its own may never be free when its turn comes
+            "A" | "P" if step.remedy == Remedy::SlowLane => {
+                Pace::About(FlowSpec::gap(&rate, length_bytes, 0.5))
+            }
             "A" | "P" => Pace::Every(FlowSpec::gap(&rate, length_bytes, 0.5)),
             _ => Pace::Saturated,
         };
@@ -220,9 +245,9 @@ fn shares(world: &mut World, step: &Step, mtu: u16) -> Result<[f64; 4], Failure>
         world.net.add_flow(node, spec);
     }
     // packets of a 4x SDR link last two microseconds, and congestion control looks for its balance for some hundreds of them
-    let (warm_up, span) = match step.control {
-        true => (6_000, 30_000),
-        false => (500, 6_000),
+    let (warm_up, span) = match step.remedy {
+        Remedy::None => (500, 6_000),
+        Remedy::CongestionControl | Remedy::SlowLane => (6_000, 30_000),
     };
     world.net.run_until(Time::from_us(warm_up));
     world.net.begin();

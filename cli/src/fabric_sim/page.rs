@@ -38,14 +38,10 @@ pub fn write(report: &Report, results: &Results) -> String {
     row(
         "switches",
         format!(
-            "{}, {} KiB for each lane of a port, congestion control {}",
+            "{}, {} KiB for each lane of a port, {}",
             report.switch,
             report.buffer_bytes / 1024,
-            if report.congestion_control {
-                "on"
-            } else {
-                "off"
-            }
+            report.remedies()
         ),
     );
     let offered = report.throughput.offered;

@@ -28,6 +28,8 @@ pub struct Report {
     pub message_bytes: Option<u32>,
     pub switch: String,
     pub congestion_control: bool,
+    /// How often a manager looked for congested hosts.
+    pub slow_lane_ns: Option<f64>,
     pub buffer_bytes: u32,
     pub seed: u64,
     pub warm_up_ns: f64,
@@ -50,6 +52,9 @@ pub struct Report {
     pub messages_local: u64,
     pub utilisation_mean: f64,
     pub packets_marked: u64,
+    /// How often a host's flows changed to the slow lane or back, and the hosts whose flows are there at the end.
+    pub slow_lane_moves: u64,
+    pub slow_hosts: Vec<String>,
     pub packets_discarded: u64,
     pub packets_lost: u64,
     pub locked_up: bool,
@@ -123,6 +128,16 @@ pub fn ns(time: Time) -> f64 {
     time.0 as f64 / 1e3
 }
 
+/// The hosts whose flows are in the slow lane, by name.
+fn slow_hosts(results: &Results) -> Vec<String> {
+    let world = &results.world;
+    let slow = world.net.slow_hosts();
+    let there = world.hosts.iter().filter(|host| slow.contains(&host.lid));
+    there
+        .map(|host| world.names[host.node as usize].clone())
+        .collect()
+}
+
 fn quantiles(of: &Latencies) -> Quantiles {
     let at = |share| ns(of.quantile(share));
     Quantiles {
@@ -183,6 +198,7 @@ impl Report {
             },
             switch: switch(args).to_owned(),
             congestion_control: args.congestion_control,
+            slow_lane_ns: args.slow_lane.map(ns),
             buffer_bytes: u32::from(args.buffer) * 64,
             seed: args.seed,
             warm_up_ns: ns(results.warm_up),
@@ -209,6 +225,8 @@ impl Report {
             messages_local: results.offered.local,
             utilisation_mean: used / (results.links.len() as f64).max(1.0),
             packets_marked: sum(|link| link.counters.marked),
+            slow_lane_moves: world.net.slow_moves(),
+            slow_hosts: slow_hosts(results),
             packets_discarded: sum(|link| link.counters.xmit_discards + link.counters.rcv_discards),
             packets_lost: world.net.lost(),
             locked_up: results.locked_up,
@@ -307,10 +325,10 @@ impl Report {
             (None, None) => self.traffic.clone(),
         };
         print_line(&format!(
-            "{what}, packets of {} bytes of data, {}, congestion control {}; {} counted after {}",
+            "{what}, packets of {} bytes of data, {}, {}; {} counted after {}",
             self.mtu,
             self.switch,
-            if self.congestion_control { "on" } else { "off" },
+            self.remedies(),
             duration(self.duration_ns),
             duration(self.warm_up_ns)
         ))?;
@@ -328,7 +346,23 @@ impl Report {
                 self.packets_discarded, self.packets_lost
             ))?;
         }
+        if self.slow_lane_ns.is_some() {
+            print_line(&format!(
+                "slow lane: flows moved for congested hosts (or back) {} times; hosts congested at the end: {}",
+                self.slow_lane_moves,
+                self.slow_hosts.len()
+            ))?;
+        }
         print_line("")
+    }
+
+    /// What is done about congestion.
+    pub fn remedies(&self) -> String {
+        let control = if self.congestion_control { "on" } else { "off" };
+        let slow = self.slow_lane_ns.map_or(String::new(), |interval| {
+            format!(", slow lane by looks every {}", duration(interval))
+        });
+        format!("congestion control {control}{slow}")
     }
 
     fn print_trees(&self) -> Result<(), Failure> {

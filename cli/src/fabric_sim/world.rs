@@ -4,8 +4,9 @@ use crate::args::{FabricSimArgs, PickKind, SwitchKind};
 use crate::fabric::{engine, load, root};
 use crate::failure::Failure;
 use ferriband_fabric::congestion::{Marking, Scope, Throttle};
-use ferriband_fabric::host::PACKET_OVERHEAD;
-use ferriband_fabric::net::{Net, Plan, PlanLink, PlanNode, Settings};
+use ferriband_fabric::credit::MOST_DATA_VLS;
+use ferriband_fabric::host::{PACKET_OVERHEAD, SLOW};
+use ferriband_fabric::net::{Net, Plan, PlanLink, PlanNode, Settings, SlowLane};
 use ferriband_fabric::switch::{Buffering, Crossbar, Pick, SwitchModel};
 use ferriband_fabric::{LinkRate, Time};
 use ferriband_subnet::graph::{Graph, GraphError, TOP_LID};
@@ -77,7 +78,20 @@ pub fn make(args: &FabricSimArgs, fabric: &str) -> Result<World, Failure> {
         .map_err(|error| Failure::new(format!("{fabric}: {error}")))?;
     let made = Placed::new(&topology, &graph, args);
     let mut world = made.world(args, &graph, &routing)?;
-    program(&mut world.net, &made, &graph, routing);
+    let fast_lanes = args.slow_lane.map(|_| world.lanes / 2);
+    if program(&mut world.net, &made, &graph, routing, fast_lanes) >= SLOW && fast_lanes.is_some() {
+        return Err(Failure::new(format!(
+            "{} uses service levels of {SLOW} and more, which are the slow lane's",
+            args.engine
+        ))
+        .remedy("choose another engine, or --congestion-control"));
+    }
+    if let Some(interval) = args.slow_lane {
+        world.net.set_slow_lane(SlowLane {
+            interval,
+            ..SlowLane::default()
+        });
+    }
     if args.congestion_control {
         control(&mut world, args);
     }
@@ -188,6 +202,17 @@ impl Placed {
             Lanes::Modulo(lanes) => (*lanes).max(1),
             Lanes::Table(_) => routing.lanes_needed.max(1),
         };
+        let lanes = match args.slow_lane {
+            None => lanes,
+            Some(_) if 2 * lanes <= MOST_DATA_VLS => 2 * lanes,
+            Some(_) => {
+                return Err(Failure::new(format!(
+                    "{} uses {lanes} lanes here, and a slow lane for each would make more than {MOST_DATA_VLS}",
+                    args.engine
+                ))
+                .remedy("--lanes 7 lets it use fewer, if it can"));
+            }
+        };
         let settings = Settings {
             seed: args.seed,
             buffer_blocks: args.buffer,
@@ -232,19 +257,34 @@ impl Placed {
     }
 }
 
-/// Tables, lanes and levels, as a manager programs them.
-fn program(net: &mut Net, placed: &Placed, graph: &Graph, routing: Routing) {
+/// Tables, lanes and levels, as a manager programs them; the highest service level. With slow lanes the levels with their bit have the lanes behind so many fast ones.
+fn program(
+    net: &mut Net,
+    placed: &Placed,
+    graph: &Graph,
+    routing: Routing,
+    fast_lanes: Option<u8>,
+) -> u8 {
+    let map_of = |lane_of: &dyn Fn(u8) -> u8| -> [u8; 16] {
+        std::array::from_fn(|sl| {
+            let sl = sl as u8;
+            match fast_lanes {
+                Some(fast) if sl >= SLOW => fast + lane_of(sl - SLOW),
+                _ => lane_of(sl),
+            }
+        })
+    };
+    let mut highest = 0;
     for (index, &node) in (0_u32..).zip(&placed.switches) {
         let Some(switch) = net.switch_mut(node) else {
             continue;
         };
         switch.set_linear(routing.tables.row(index).to_vec());
         let ports = switch.ports();
-        if let Lanes::Table(_) = routing.lanes {
+        if fast_lanes.is_some() || matches!(routing.lanes, Lanes::Table(_)) {
             for input in 0..=ports {
                 for output in 1..=ports {
-                    let map =
-                        std::array::from_fn(|sl| routing.lanes.at(index, input, output, sl as u8));
+                    let map = map_of(&|sl| routing.lanes.at(index, input, output, sl));
                     switch.set_sl2vl(input, output, map);
                 }
             }
@@ -261,8 +301,7 @@ fn program(net: &mut Net, placed: &Placed, graph: &Graph, routing: Routing) {
         let Some(adapter) = net.adapter_mut(host.node) else {
             continue;
         };
-        let map = std::array::from_fn(|sl| routing.lanes.of_host(sl as u8));
-        adapter.set_sl2vl(map);
+        adapter.set_sl2vl(map_of(&|sl| routing.lanes.of_host(sl)));
         if matches!(routing.levels, ServiceLevels::Same(0)) {
             continue;
         }
@@ -271,8 +310,10 @@ fn program(net: &mut Net, placed: &Placed, graph: &Graph, routing: Routing) {
                 .map(|lid| routing.level(graph, at, lid))
                 .collect()
         });
+        highest = made.iter().copied().fold(highest, u8::max);
         adapter.set_path_levels(made);
     }
+    highest
 }
 
 /// Congestion control at all senders.

@@ -104,6 +104,9 @@ impl FlowSpec {
     }
 }
 
+/// The bit of a service level that says: slow lane. Levels below it are the fast lanes'.
+pub const SLOW: u8 = 8;
+
 /// A message cut into packets.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
@@ -227,6 +230,8 @@ pub struct Adapter {
     sl2vl: [u8; 16],
     /// The service level for each destination, by LID; empty: each flow has its own for all.
     path_levels: Arc<[u8]>,
+    /// By LID: flows to it go in the slow lane.
+    slow: Arc<[bool]>,
     /// The flow that sent last.
     last: usize,
     /// By SL, if indices are per SL.
@@ -243,6 +248,7 @@ impl Adapter {
             data_vls,
             sl2vl: std::array::from_fn(|sl| (sl as u8).min(data_vls - 1)),
             path_levels: Arc::new([]),
+            slow: Arc::new([]),
             arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
             throttle: None,
             levels: Vec::new(),
@@ -267,6 +273,12 @@ impl Adapter {
         self.set_lanes();
     }
 
+    /// Packets to these LIDs go at their service level with [`SLOW`] from now on, and to others at their own.
+    pub fn set_slow(&mut self, slow: &Arc<[bool]>) {
+        self.slow = slow.clone();
+        self.set_lanes();
+    }
+
     fn set_lanes(&mut self) {
         for at in 0..self.flows.len() {
             self.set_lane(at);
@@ -279,6 +291,9 @@ impl Adapter {
         let flow = &mut self.flows[at];
         let level = self.path_levels.get(flow.dlid as usize);
         flow.sl = level.map_or(flow.spec.sl, |level| *level) & 15;
+        if self.slow.get(flow.dlid as usize) == Some(&true) {
+            flow.sl |= SLOW;
+        }
         flow.vl = self.sl2vl[usize::from(flow.sl)];
     }
 

@@ -10,6 +10,7 @@
 mod ahead;
 mod links;
 mod short;
+mod slow_lane;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::switch::{
 use crate::time::{LinkRate, Time};
 use ahead::Ahead;
 use short::Short;
+pub use slow_lane::SlowLane;
 
 const NONE: u32 = u32::MAX;
 
@@ -252,6 +254,7 @@ const TELL: u64 = 3;
 const HEAR: u64 = 4;
 const REFRESH: u64 = 5;
 const SETTLE: u64 = 6;
+const SLOW_LANE: u64 = 7;
 
 /// A fabric.
 #[derive(Debug)]
@@ -292,6 +295,7 @@ pub struct Net {
     events: u64,
     lost: u64,
     ahead_of: Option<Box<Ahead>>,
+    looks: Option<Box<slow_lane::Looks>>,
 }
 
 /// A node's links, as its machine sees them.
@@ -362,6 +366,7 @@ impl Net {
             events: 0,
             lost: 0,
             ahead_of: Ahead::new(count as usize),
+            looks: None,
         };
         let peers = net.join(plan, count as usize)?;
         net.ahead = !net.strict && settings.credits == Credits::Lazy;
@@ -574,6 +579,9 @@ impl Net {
         }
         self.latencies = Latencies::default();
         self.messages = Latencies::default();
+        if let Some(looks) = self.looks.take() {
+            self.looks = Some(self.noted(looks));
+        }
     }
 
     /// How long it counts.
@@ -697,6 +705,7 @@ impl Net {
             TELL => self.tell(port),
             HEAR => self.hear(port),
             REFRESH => self.refresh(port),
+            SLOW_LANE => self.look_at_hosts(),
             _ => self.resynchronise(port),
         }
     }

@@ -116,6 +116,11 @@ impl Queue {
         self.busy[bucket / 64] |= 1 << (bucket % 64);
     }
 
+    /// Nothing is to come.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The time of the next event.
     #[inline]
     pub fn next_time(&mut self) -> Option<Time> {

@@ -204,6 +204,89 @@ fn figure_13_congestion_control_sets_the_victim_free() {
     }
 }
 
+/// Two lanes on the tutorial's example: the second is the slow one.
+fn with_slow_lane(buffering: Buffering) -> Net {
+    let settings = Settings {
+        switch: SwitchModel {
+            data_vls: 2,
+            ..model(buffering, Pick::RoundRobin)
+        },
+        ..Settings::default()
+    };
+    let mut net = net(&figure_12(), settings);
+    for node in [A, B, C, P] {
+        let map = std::array::from_fn(|sl| u8::from(sl >= 8));
+        net.adapter_mut(node).unwrap().set_sl2vl(map);
+    }
+    net.set_slow_lane(SlowLane::default());
+    net
+}
+
+#[test]
+fn figure_13_a_slow_lane_sets_the_victim_free() {
+    for buffering in BOTH {
+        let mut net = with_slow_lane(buffering);
+        // At random times: r's turns and packets that come at exactly half of the link's rate would fall into step.
+        for (node, lid) in [(A, LID_R), (P, LID_Q)] {
+            let spec = FlowSpec {
+                pace: Pace::About(FlowSpec::gap(&SDR, LENGTH, 0.5)),
+                ..half(lid)
+            };
+            net.add_flow(node, spec);
+        }
+        net.add_flow(B, saturated(LID_R));
+        net.add_flow(C, saturated(LID_R));
+        net.run_until(Time::from_us(1_000));
+        assert_eq!(net.slow_hosts(), [LID_R], "{buffering:?}");
+        net.begin();
+        net.run_until(Time::from_us(41_000));
+        let [a, b, c, p] = [A, B, C, P].map(|node| net.share(node, 0));
+        println!("{buffering:?}: {a:.3} {b:.3} {c:.3} {p:.3}");
+        close("P", p, 0.5, 0.02);
+        close("R", a + b + c, 1.0, 0.01);
+        match buffering {
+            Buffering::VirtualOutput => close("A", a, 1.0 / 3.0, 0.01),
+            // While y's input lets one of P's packets through, r passes A over: of turns that are A's, B, C's, A has half.
+            Buffering::Fifo => close("A", a, 0.5 / 2.5, 0.15),
+        }
+        assert_eq!((net.slow_hosts(), net.slow_moves()), (vec![LID_R], 1));
+    }
+}
+
+#[test]
+fn a_host_leaves_the_slow_lane_when_it_is_congested_no_more() {
+    let mut net = with_slow_lane(Buffering::VirtualOutput);
+    net.add_flow(A, half(LID_R));
+    for node in [B, C] {
+        let spec = FlowSpec {
+            packets: Some(500),
+            ..saturated(LID_R)
+        };
+        net.add_flow(node, spec);
+    }
+    net.run_until(Time::from_us(800));
+    assert_eq!(net.slow_hosts(), [LID_R]);
+    // their packets take three milliseconds
+    net.run_until(Time::from_us(5_000));
+    assert_eq!((net.slow_hosts(), net.slow_moves()), (vec![], 2));
+    net.begin();
+    net.run_until(Time::from_us(6_000));
+    close("A", net.share(A, 0), 0.5, 0.01);
+}
+
+#[test]
+fn a_full_link_that_nobody_waits_for_is_no_congestion_and_the_manager_keeps_no_fabric_alive() {
+    let mut net = with_slow_lane(Buffering::VirtualOutput);
+    let spec = FlowSpec {
+        packets: Some(1_000),
+        ..saturated(LID_R)
+    };
+    net.add_flow(B, spec);
+    assert!(net.run_until(Time::from_us(1_000)));
+    assert_eq!(net.slow_moves(), 0);
+    assert!(!net.run_until(Time::from_us(100_000)));
+}
+
 /// `n` senders, `n` receivers, one switch: what share of the outputs is used when every sender always has packets for anybody.
 fn crossbar(n: u32, buffering: Buffering) -> f64 {
     let mut plan = Plan {
