@@ -45,7 +45,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -115,7 +115,7 @@ pub mod line {
 
 /// Communicators with more ranks than this do collectives by messages.
 pub const MAX_SHARING: u32 = 128;
-/// Bytes of one of the two halves of a rank's slot for collectives.
+/// Bytes of one of the parts of a rank's slot for collectives, which are used in turn.
 pub const HALF: u32 = 16384;
 
 /// The memory of a communicator's collectives: a line for all, a line of words for each of its ranks, their slots. Each rank has some such parts, which it gives away as
@@ -155,10 +155,22 @@ pub mod group {
         line(ranks) + (u64::from(rank) * u64::from(CELLS) + u64::from(index)) * LINE
     }
 
-    /// Where a half of its slot begins, of `ranks` ranks.
-    pub fn slot(ranks: u32, rank: u32, half: u32) -> u64 {
+    /// Parts of a rank's slot for what is short: few, because it is found sooner where the lines are near.
+    pub const NEAR: u32 = 2;
+
+    /// Parts of a rank's slot for what is long, where `ranks` ranks share the segment: a power of two. Many where ranks are few, for the same reason as blocks are large there; they
+    /// are to be more than the caches of a core hold.
+    pub fn far(ranks: u32) -> u32 {
+        match super::slot(ranks) {
+            slot if slot > 2 * HALF => 4 * slot / HALF,
+            _ => 2,
+        }
+    }
+
+    /// Where a part of its slot begins, of `ranks` ranks with `far` such parts for what is long: first those for what is short.
+    pub fn slot(ranks: u32, far: u32, rank: u32, part: u32) -> u64 {
         let lines = cell(ranks, ranks, 0).next_multiple_of(4096);
-        lines + (u64::from(rank) * 2 + u64::from(half)) * u64::from(HALF)
+        lines + (u64::from(rank) * u64::from(NEAR + far) + u64::from(part)) * u64::from(HALF)
     }
 }
 
@@ -273,7 +285,7 @@ impl Layout {
 
     /// Bytes of a part: it has room for all ranks of the host.
     fn group_bytes(self) -> u64 {
-        group::slot(self.ranks, self.ranks, 0)
+        group::slot(self.ranks, group::far(self.ranks), self.ranks, 0)
     }
 
     /// Where a rank's area begins.
@@ -332,8 +344,10 @@ mod tests {
                         for index in 0..group::CELLS {
                             places.push((part + group::cell(ranks, rank, index), 64));
                         }
-                        for half in [0, 1] {
-                            places.push((part + group::slot(ranks, rank, half), HALF.into()));
+                        let far = group::far(ranks);
+                        for index in 0..group::NEAR + far {
+                            let slot = group::slot(ranks, far, rank, index);
+                            places.push((part + slot, HALF.into()));
                         }
                     }
                 }

@@ -29,6 +29,7 @@ pub mod nearby;
 pub mod net;
 pub mod operation;
 pub mod p2p;
+pub mod pace;
 pub mod process;
 pub mod progress;
 pub mod request;

@@ -15,6 +15,7 @@ use crate::handle::{Kind, Slab};
 use crate::host::{Awaited, Host, Inlet, Outlet, Source};
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
+use crate::pace::Pace;
 use crate::process::process;
 use crate::request::buffered::Buffers;
 use crate::request::{Request, Work};
@@ -145,6 +146,8 @@ pub struct Peer {
     pub by_verbs: bool,
     /// The channel to it.
     pub outlet: Option<Outlet>,
+    /// How fast long messages are copied into it.
+    pub pace: Pace,
     /// It has died, and the others go on.
     pub lost: bool,
     /// Whether who sends to it must fence before looking whether it sleeps.

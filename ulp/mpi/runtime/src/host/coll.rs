@@ -1,6 +1,6 @@
 //! The memory by which ranks of one host do collectives together: for each rank a line of flags that it alone sets, and a slot that it alone fills.
 //!
-//! Flags hold the number of the collective that they were set for, so none is ever taken back. A slot has two halves, used in turn: one is filled again
+//! Flags hold the number of the collective that they were set for, so none is ever taken back. A slot has parts that are used in turn: one is filled again
 //! when every rank has passed the collective that used it last. Who waits for a flag long enough to sleep leaves its bit in the line of the flag, and who sets
 //! a flag rings those; the order of the two is that of [`super::bell`]. What is shorter than a line lies in a cell, beside the number that says so, and
 //! needs no flag: one line goes from core to core, not two.
@@ -10,6 +10,9 @@ use super::{Host, Segment};
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+/// No more bytes than this are short: a part of the slot that was used just now is found sooner than one that was forgotten.
+const NEAR_BYTES: usize = 4096;
 
 /// A line of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +77,10 @@ pub struct Area {
     me: u32,
     /// The world's ranks.
     ranks: Box<[u32]>,
-    /// Bytes of each half of the own slot that there is memory behind.
-    backed: u32,
+    /// Parts of each rank's slot for what is long.
+    far: u32,
+    /// Bytes of each part of the own slot that there is memory behind.
+    backed: Box<[u32]>,
     /// The collective under way.
     number: u32,
     /// For each rank the last collective that it is known to have passed.
@@ -105,6 +110,7 @@ impl Area {
         me: u32,
     ) -> Option<Self> {
         let at = segment.layout().group(leader, index)?;
+        let far = group::far(segment.layout().ranks());
         let fits = ranks.len() as u32 <= segment.layout().ranks() && me < ranks.len() as u32;
         fits.then(|| Self {
             base: segment.address(at),
@@ -112,7 +118,8 @@ impl Area {
             me,
             passed: vec![0; ranks.len()].into(),
             ranks,
-            backed: 0,
+            far,
+            backed: vec![0; (group::NEAR + far) as usize].into(),
             number: 0,
             turns: 0,
             fenced: true,
@@ -137,12 +144,28 @@ impl Area {
     }
 
     #[inline]
-    fn slot(&self, rank: u32, at: usize, length: usize) -> NonNull<u8> {
+    fn slot(&self, rank: u32, part: u32, at: usize, length: usize) -> NonNull<u8> {
         let fits = at <= HALF as usize && length <= HALF as usize - at;
-        assert!(fits && (rank as usize) < self.ranks.len());
-        let slot = group::slot(self.ranks.len() as u32, rank, self.number & 1) as usize;
+        assert!(fits && (rank as usize) < self.ranks.len() && part < group::NEAR + self.far);
+        let slot = group::slot(self.ranks.len() as u32, self.far, rank, part) as usize;
         // SAFETY: within the group.
         unsafe { self.base.add(slot + at) }
+    }
+
+    /// Which part of the slots this collective uses for what is long.
+    #[inline]
+    fn far_part(&self) -> u32 {
+        group::NEAR + (self.number & (self.far - 1))
+    }
+
+    /// In which part of the slots so many bytes are told.
+    #[inline]
+    fn part(&self, length: usize) -> u32 {
+        if length <= NEAR_BYTES {
+            self.number & (group::NEAR - 1)
+        } else {
+            self.far_part()
+        }
     }
 
     #[inline]
@@ -157,10 +180,16 @@ impl Area {
     #[inline]
     fn told(&self, rank: u32, length: usize) -> NonNull<u8> {
         if length > group::CELL_BYTES {
-            return self.slot(rank, 0, length);
+            return self.told_at_length(rank, length);
         }
         // SAFETY: within the cell.
         unsafe { self.cell(rank).0.add(group::CELL_BODY as usize) }
+    }
+
+    /// The same in the slot. Like what follows here, a function of its own, so that what is short stays short.
+    #[inline(never)]
+    fn told_at_length(&self, rank: u32, length: usize) -> NonNull<u8> {
+        self.slot(rank, self.part(length), 0, length)
     }
 
     /// Which rank this is among them, and how many they are.
@@ -171,10 +200,18 @@ impl Area {
     /// What to wait for before `length` bytes may be told in this collective.
     #[inline]
     pub fn hindrance(&mut self, length: usize) -> Option<Awaited> {
-        let uses = if length > group::CELL_BYTES {
-            2
+        if length > group::CELL_BYTES {
+            return self.hindrance_at_length(length);
+        }
+        self.reader(self.number.wrapping_sub(group::CELLS))
+    }
+
+    #[inline(never)]
+    fn hindrance_at_length(&mut self, length: usize) -> Option<Awaited> {
+        let uses = if length <= NEAR_BYTES {
+            group::NEAR
         } else {
-            group::CELLS
+            self.far
         };
         self.reader(self.number.wrapping_sub(uses))
     }
@@ -183,7 +220,7 @@ impl Area {
     #[inline]
     pub fn telling(&mut self, host: &Host, length: usize) -> std::io::Result<Sink> {
         if length > group::CELL_BYTES {
-            return self.sink(host, 0, length);
+            return self.filled(host, self.part(length), 0, length);
         }
         // SAFETY: in the segment, and nobody reads there: see `hindrance`.
         Ok(unsafe { Sink::new(self.told(self.me, length).as_ptr(), length) })
@@ -231,28 +268,49 @@ impl Area {
     /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on, as its flag says.
     pub fn source(&self, rank: u32, at: usize, length: usize) -> Source {
         // SAFETY: in the segment, which stays mapped; the rank fills it again only when this one has passed.
-        unsafe { Source::new(self.slot(rank, at, length).as_ptr(), length) }
+        unsafe {
+            Source::new(
+                self.slot(rank, self.far_part(), at, length).as_ptr(),
+                length,
+            )
+        }
     }
 
     /// Bytes of the own slot, to be filled. An error is an errno.
     pub fn sink(&mut self, host: &Host, at: usize, length: usize) -> std::io::Result<Sink> {
-        let place = self.slot(self.me, at, length);
+        self.filled(host, self.far_part(), at, length)
+    }
+
+    #[inline(never)]
+    fn filled(
+        &mut self,
+        host: &Host,
+        part: u32,
+        at: usize,
+        length: usize,
+    ) -> std::io::Result<Sink> {
+        let place = self.slot(self.me, part, at, length);
         let end = (at + length) as u32;
-        if end > self.backed {
-            let wanted = end.next_multiple_of(4096).min(HALF);
-            for half in [0, 1] {
-                let slot = group::slot(self.ranks.len() as u32, self.me, half);
-                host.segment.allocate(self.at + slot, wanted)?;
-            }
-            self.backed = wanted;
+        if end > self.backed[part as usize] {
+            self.back(host, part, end)?;
         }
-        // SAFETY: in the segment, and nobody reads there: see `free`.
+        // SAFETY: in the segment, and nobody reads there: see `hindrance`.
         Ok(unsafe { Sink::new(place.as_ptr(), length) })
+    }
+
+    /// Sees to it that there is memory behind `end` bytes of an own part.
+    #[cold]
+    fn back(&mut self, host: &Host, part: u32, end: u32) -> std::io::Result<()> {
+        let wanted = end.next_multiple_of(4096).min(HALF);
+        let slot = group::slot(self.ranks.len() as u32, self.far, self.me, part);
+        host.segment.allocate(self.at + slot, wanted)?;
+        self.backed[part as usize] = wanted;
+        Ok(())
     }
 
     /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
     pub fn slot_reader(&mut self) -> Option<Awaited> {
-        self.reader(self.number.wrapping_sub(2))
+        self.reader(self.number.wrapping_sub(self.far))
     }
 
     /// What to wait for until all have passed the collective `needed`.

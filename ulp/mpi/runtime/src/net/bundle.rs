@@ -62,13 +62,9 @@ fn item(message: &Queued) -> Option<usize> {
 }
 
 impl Runtime {
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked: by memory that both share, where blocks are large
-    /// enough; by packets of our adapter, once it is known what the peer's receive buffers hold.
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked: by packets of our adapter, once it is known what the
+    /// peer's receive buffers hold.
     pub fn goes_unasked(&self, peer: u32, length: usize) -> bool {
-        if !self.peers[peer as usize].by_verbs {
-            let longest = self.host.as_ref().map_or(0, |host| host.longest());
-            return length <= self.settings.eager_near.min(longest);
-        }
         let Some(net) = &self.net else {
             return false;
         };
