@@ -163,7 +163,8 @@ fn opensms_own_test_of_administration_passes_against_ours() {
     if !is_there("osmtest", "opensm") || !is_there("saquery", "infiniband-diags") {
         return;
     }
-    let fabric = Fabric::up("torus:3x3:2", &[]);
+    // it shows OpenSM's usual key, and cannot be told another
+    let fabric = Fabric::up("torus:3x3:2", &["--keys", "none"]);
     fabric.wait_for_links();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
     std::fs::create_dir_all(&dir).expect("writable");
@@ -191,18 +192,7 @@ fn opensm_manages_the_fabric_and_answers_for_it() {
         return;
     }
     let fabric = Fabric::up("torus:3x3:2", &["--manager", "none"]);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
-    std::fs::create_dir_all(&dir).expect("writable");
-    let host = format!("{}/H0_0_0", fabric.name);
-    let log = dir.join("log");
-    let mut opensm = ferriband(&["run", "--host", &host, "--", "opensm", "-f"])
-        .arg(&log)
-        .env("OSM_TMP_DIR", &dir)
-        .env("OSM_CACHE_DIR", &dir)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("ferriband runs");
+    let mut opensm = fabric.opensm("H0_0_0", &[]);
     fabric.wait_for_links();
     eventually("OpenSM is master", || {
         fabric.run("H0_1_1", &["sminfo"]).contains("SMINFO_MASTER")
@@ -218,14 +208,14 @@ fn opensm_manages_the_fabric_and_answers_for_it() {
     let path = fabric.run("H1_1_0", &["saquery", "-p", "--src-to-dst", "1:5"]);
     assert!(path.contains("dlid....................5"), "{path}");
     // it ends in good order: its receiving thread is cancelled where it waits
-    let told = Command::new("kill").arg(opensm.id().to_string()).status();
+    let pid = opensm.process.id().to_string();
+    let told = Command::new("kill").arg(pid).status();
     assert!(told.expect("kill runs").success());
     let mut ended = None;
     eventually("OpenSM ends", || {
-        ended = opensm.try_wait().expect("our child");
+        ended = opensm.process.try_wait().expect("our child");
         ended.is_some()
     });
-    let _ = std::fs::remove_dir_all(&dir);
 }
 
 #[test]
@@ -297,21 +287,12 @@ fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
     }
     let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
-    std::fs::create_dir_all(&dir).expect("writable");
+    let (keys, _) = fabric.key("sm_key");
     let host = |number: usize| fabric.hosts()[number].name.clone();
     let (asks, other) = (host(1), host(5));
     let master = || fabric.run(&asks, &["sminfo"]);
     assert!(master().contains("priority 1 state 3"), "{}", master());
-    let mut opensm = ferriband(&["run", "--host", &format!("{}/{other}", fabric.name), "--"])
-        .args(["opensm", "-p", "10", "-f"])
-        .arg(dir.join("log"))
-        .env("OSM_TMP_DIR", &dir)
-        .env("OSM_CACHE_DIR", &dir)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("ferriband runs");
+    let opensm = fabric.opensm(&other, &["-p", "10", "-F", &keys]);
     eventually("OpenSM is the master", || {
         master().contains("priority 10 state 3")
     });
@@ -339,8 +320,7 @@ fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
         sweeps,
         "ours sweeps no more"
     );
-    let _ = opensm.kill();
-    let _ = opensm.wait();
+    drop(opensm);
     eventually("ours has taken over", || {
         let said = output(&[
             "run",
@@ -360,7 +340,6 @@ fn the_subnet_is_handed_over_to_opensm_and_comes_back() {
             &["ibv_rc_pingpong", "-n", "20"],
         );
     }
-    let _ = std::fs::remove_dir_all(&dir);
 }
 
 #[test]

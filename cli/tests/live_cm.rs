@@ -238,11 +238,12 @@ fn datagrams_to_a_group_reach_its_members_alone() {
         fabric.run(&hosts[1].name, &all).matches(what).count()
     };
     assert_eq!(groups(&["MCMR"], "MCMember Record dump"), 0);
+    let (_, key) = fabric.key("sm_key");
     // two hosts hear, one of them with two programs, and one that has not joined does not
     let hears = ["mckey", "-m", "224.9.9.9", "-C", "20"];
     let members: Vec<_> = [4, 8, 8].map(|host| on(host, &hears)).into();
     eventually("the manager knows both hosts", || {
-        groups(&["--smkey", "1", "MCMR"], "PortGid.................fe80::") == 2
+        groups(&["--smkey", &key, "MCMR"], "PortGid.................fe80::") == 2
     });
     assert_eq!(groups(&["-g"], "Mlid....................0xC000"), 1);
     // memberships and trees live through a sweep, and through a cable that is cut

@@ -116,21 +116,16 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
 
 #[test]
 fn ports_are_protected_by_a_key_that_managers_share() {
+    use std::os::unix::fs::PermissionsExt;
     if !is_there("ibportstate", "infiniband-diags") || !is_there("opensm", "opensm") {
         return;
     }
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keys-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("writable");
-    let file = dir.join("keys");
-    let keys = file.to_str().expect("text");
-    let fabric = Fabric::up("ring:3:2", &["--keys", keys]);
+    let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
     let hosts = fabric.hosts();
-    let said = std::fs::read_to_string(&file).expect("it is written");
-    let key = said
-        .lines()
-        .find_map(|line| line.strip_prefix("m_key "))
-        .expect("a key");
+    let (file, key) = fabric.key("m_key");
+    let mode = std::fs::metadata(&file).expect("it is there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600, "{file}");
     // to look is free, to change is not, and who tries is told nothing
     let stranger = |more: &[&str]| {
         let host = format!("{}/{}", fabric.name, hosts[1].name);
@@ -151,33 +146,25 @@ fn ports_are_protected_by_a_key_that_managers_share() {
         looked.contains("LinkState:.......................Active"),
         "{looked}"
     );
-    assert!(!looked.contains(key), "the key is hidden");
-    assert!(!stranger(&["0,1", "3", "disable"]).status.success());
+    assert!(!looked.contains(&key), "the key is hidden");
+    for wrong in [&[][..], &["-y", "0x1234"]] {
+        let tried = stranger(&[wrong, &["0,1", "3", "disable"]].concat());
+        assert!(!tried.status.success(), "{wrong:?}");
+    }
     let links = fabric.status()["links"].clone();
     assert_eq!(links[2], links[0], "nothing has changed");
     // with the key it is
-    let done = stranger(&["-y", key, "0,1", "3", "disable"]);
+    let done = stranger(&["-y", &key, "0,1", "3", "disable"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     eventually("the port is down", || {
         let links = fabric.status()["links"].clone();
         links[2] != links[0]
     });
-    let done = stranger(&["-y", key, "0,1", "3", "enable"]);
+    let done = stranger(&["-y", &key, "0,1", "3", "enable"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     fabric.wait_for_links();
     // another manager has the same file, and takes over
-    let host = format!("{}/{}", fabric.name, hosts[5].name);
-    let mut opensm = ferriband(&[
-        "run", "--host", &host, "--", "opensm", "-p", "10", "-F", keys,
-    ])
-    .arg("-f")
-    .arg(dir.join("log"))
-    .env("OSM_TMP_DIR", &dir)
-    .env("OSM_CACHE_DIR", &dir)
-    .stdout(Stdio::null())
-    .stderr(Stdio::null())
-    .spawn()
-    .expect("ferriband runs");
+    let opensm = fabric.opensm(&hosts[5].name, &["-p", "10", "-F", &file]);
     eventually("OpenSM is the master", || {
         let said = fabric.run(&hosts[1].name, &["sminfo"]);
         said.contains("priority 10 state 3")
@@ -185,7 +172,43 @@ fn ports_are_protected_by_a_key_that_managers_share() {
     fabric.say(&["link", &hosts[2].name, "1", "down"]);
     fabric.say(&["link", &hosts[2].name, "1", "up"]);
     fabric.wait_for_links();
-    let _ = opensm.kill();
-    let _ = opensm.wait();
-    let _ = std::fs::remove_dir_all(&dir);
+    drop(opensm);
+    // the file goes with a fabric that ends in good order
+    fabric.say(&["down"]);
+    assert!(!Path::new(&file).exists(), "{file}");
+}
+
+/// An OpenSM that has not the keys takes itself for a master, and may do what it likes: nothing changes.
+#[test]
+fn a_manager_without_the_keys_changes_nothing() {
+    if !is_there("opensm", "opensm") || !is_there("sminfo", "infiniband-diags") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:2", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let asks = &hosts[1].name;
+    let tables = || fabric.run(asks, &["dump_lfts"]);
+    let state = |fabric: &Fabric| {
+        let said = fabric.run(asks, &["smpquery", "-D", "portinfo", "0,1", "3"]);
+        let lids: Vec<u64> = fabric.hosts().iter().map(|host| host.lid).collect();
+        (said, lids, tables())
+    };
+    let before = state(&fabric);
+    let opensm = fabric.opensm(&hosts[5].name, &["-p", "15", "-t", "50"]);
+    eventually("it has tried and was not heard", || {
+        opensm.log().contains("Set") && opensm.log().contains("ERR")
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let said = fabric.run(asks, &["sminfo"]);
+    assert!(said.contains("priority 1 state 3"), "{said}");
+    assert_eq!(state(&fabric), before);
+    drop(opensm);
+    // without protection the stranger is the better manager
+    let open = Fabric::up("ring:3:2", &["--keys", "none"]);
+    open.wait_for_links();
+    let _opensm = open.opensm(&hosts[5].name, &["-p", "15"]);
+    eventually("OpenSM is the master", || {
+        open.run(asks, &["sminfo"]).contains("priority 15 state 3")
+    });
 }

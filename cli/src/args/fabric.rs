@@ -191,8 +191,9 @@ pub struct FabricUpArgs {
     /// The manager's priority among managers: it hands over to one of a higher priority, and takes over when that is gone.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub priority: u8,
-    /// Protect ports by a random management key, which is kept in this file for the fabric's other managers (opensm -F FILE); a file that is there already is used.
-    #[arg(long, value_name = "FILE")]
+    /// Keep the keys by which ports are protected and managers know each other in this file, for the fabric's other managers (opensm -F FILE); a file that is there already is used; "none":
+    /// ports are not protected [default: random keys in a file that `fabric status` names, and that goes with the fabric].
+    #[arg(long, value_name = "FILE|none")]
     pub keys: Option<PathBuf>,
     /// How fast data passes links: their own rates times this number, such as 0.01 for 100 MB/s where a link has 10 GB/s [default: a packet takes no time].
     #[arg(long, value_name = "SCALE", value_parser = scale)]

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 use crate::libraries::library_dir;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,9 @@ pub fn good(words: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// Where fabrics of tests keep their keys.
+const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+
 /// A fabric of a test's own, which goes with it.
 pub struct Fabric {
     pub name: String,
@@ -111,6 +115,7 @@ impl Fabric {
         let name = format!("test-{}-{count}", std::process::id());
         let process = ferriband(&["fabric", "up", shape, "--name", &name])
             .args(more)
+            .env("XDG_STATE_HOME", STATE)
             .stderr(Stdio::null())
             .spawn()
             .expect("ferriband runs");
@@ -162,6 +167,36 @@ impl Fabric {
         });
     }
 
+    /// The file with the fabric's keys, and one of them as it stands there.
+    pub fn key(&self, which: &str) -> (String, String) {
+        let file = self.status()["keys"].as_str().expect("a file").to_owned();
+        let said = std::fs::read_to_string(&file).expect("it is there");
+        let mut lines = said.lines().map(str::split_whitespace);
+        let key = lines.find_map(|mut words| {
+            let found = words.next() == Some(which);
+            found.then(|| words.next().expect("a key").to_owned())
+        });
+        (file, key.expect("it has that key"))
+    }
+
+    /// Starts OpenSM on a host.
+    pub fn opensm(&self, host: &str, more: &[&str]) -> OpenSm {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{host}", self.name));
+        std::fs::create_dir_all(&dir).expect("writable");
+        let host = format!("{}/{host}", self.name);
+        let process = ferriband(&["run", "--host", &host, "--", "opensm"])
+            .args(more)
+            .arg("-f")
+            .arg(dir.join("log"))
+            .env("OSM_TMP_DIR", &dir)
+            .env("OSM_CACHE_DIR", &dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ferriband runs");
+        OpenSm { process, dir }
+    }
+
     /// Runs a program on a host; what it says.
     pub fn run(&self, host: &str, words: &[&str]) -> String {
         let host = format!("{}/{host}", self.name);
@@ -175,6 +210,29 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let keys = format!("{STATE}/ferriband/fabrics/{}.keys", self.name);
+        let _ = std::fs::remove_file(keys);
+    }
+}
+
+/// An OpenSM on a host of a fabric; it goes with the test.
+pub struct OpenSm {
+    pub process: Child,
+    dir: PathBuf,
+}
+
+impl OpenSm {
+    /// What it has written to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for OpenSm {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

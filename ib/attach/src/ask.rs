@@ -249,6 +249,8 @@ pub struct Status {
     pub packets: [u64; 2],
     /// How fast links are: "unpaced", or a share of their rates.
     pub pace: String,
+    /// Its ports are protected by a management key, and this file has it (empty: no file has); None: they are not, or another manages and has his own.
+    pub keys: Option<String>,
     /// How the credits of links stand.
     pub credits: CreditsLine,
     /// Those who are attached.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::manager::Instant;
 
-/// The key that managers of one subnet share, and by which administration trusts who asks: the conventional one. OpenSM heeds no manager that shows another.
+/// The key that managers of one subnet share, and by which administration trusts who asks, where nobody has chosen another: OpenSM's. OpenSM heeds no manager that shows another than its own.
 pub const SM_KEY: SmKey = SmKey(1);
 /// A standby asks the master so often, and an answer may take so long, in nanoseconds.
 const POLL_NS: u64 = 1_000_000_000;
@@ -61,6 +61,8 @@ pub struct Election {
     state: SmState,
     /// The key by which Sets are let in.
     mkey: MKey,
+    /// The key that managers of this subnet know each other by.
+    sm_key: SmKey,
     master: Lid,
     missed: u8,
     poll_at: Option<Instant>,
@@ -71,12 +73,13 @@ pub struct Election {
 
 impl Election {
     /// A master that has met nobody. `seed` makes its transactions differ from those of others.
-    pub fn new(guid: Guid, priority: u8, mkey: MKey, seed: u32) -> Election {
+    pub fn new(guid: Guid, priority: u8, mkey: MKey, sm_key: SmKey, seed: u32) -> Election {
         Election {
             guid,
             priority: priority & 0xf,
             state: SmState::MASTER,
             mkey,
+            sm_key,
             master: Lid(0),
             missed: 0,
             poll_at: None,
@@ -103,8 +106,13 @@ impl Election {
             activity,
             priority: self.priority,
             state: self.state,
-            sm_key: SM_KEY,
+            sm_key: self.sm_key,
         }
+    }
+
+    /// True for what a manager of this subnet says: it shows the key, or none, as OpenSM does to whom it does not take for the master (IBA 14.4.4).
+    fn is_one_of_us(&self, other: &SmInfo) -> bool {
+        other.sm_key == self.sm_key || other.sm_key == SmKey(0)
     }
 
     /// True if another manager comes before this one.
@@ -224,7 +232,9 @@ impl Election {
             return Became::Same;
         };
         match question {
-            Question::Who if self.is_master() && self.yields_to(&info) => {
+            Question::Who
+                if self.is_master() && self.is_one_of_us(&info) && self.yields_to(&info) =>
+            {
                 // a manager that only discovers is asked by the next sweep again
                 if info.state == SmState::STANDBY || info.state == SmState::MASTER {
                     self.ask(now, from, Question::HandOver, Method::SET, HANDOVER);
@@ -244,10 +254,14 @@ impl Election {
         }
     }
 
-    /// Another manager tells this one something.
+    /// Another manager tells this one something. Who has not the key of the ports is told nothing (IBA 14.2.4).
     fn controlled(&mut self, now: Instant, from: Lid, smp: &Smp, activity: u32) -> Became {
+        if smp.mkey != self.mkey && self.mkey != MKey(0) {
+            return Became::Same;
+        }
         let known = smp.data_as::<SmInfo>().ok();
-        let Some(other) = known.filter(|other| other.guid != self.guid) else {
+        let known = known.filter(|other| other.guid != self.guid && self.is_one_of_us(other));
+        let Some(other) = known else {
             self.answer(from, smp, MadStatus::INVALID_FIELD, activity);
             return Became::Same;
         };
@@ -288,7 +302,11 @@ impl Election {
         if let Route::Directed(route) = &mut answer.route {
             route.direction = Direction::Returning;
         }
-        if answer.set_data(&self.info(activity)).is_ok() {
+        let mut info = self.info(activity);
+        if asked.mkey != self.mkey {
+            info.sm_key = SmKey(0);
+        }
+        if answer.set_data(&info).is_ok() {
             self.transmit.push_back((to, answer));
         }
     }
@@ -310,7 +328,7 @@ mod tests {
         fn new(priorities: [u8; 2]) -> Two {
             let manager = |at: usize| {
                 let guid = Guid(10 + at as u64);
-                Election::new(guid, priorities[at], MKey(0), 7 + at as u32)
+                Election::new(guid, priorities[at], MKey(5), SmKey(6), 7 + at as u32)
             };
             Two {
                 managers: [manager(0), manager(1)],
@@ -410,7 +428,10 @@ mod tests {
     fn what_nobody_asked_for_changes_nothing() {
         let mut two = Two::settled([5, 1]);
         let forged = |method, modifier, guid: u64, priority| {
-            let mut smp = Smp::new(method, attribute::SM_INFO, modifier);
+            let mut smp = Smp {
+                mkey: MKey(5),
+                ..Smp::new(method, attribute::SM_INFO, modifier)
+            };
             let info = SmInfo {
                 guid: Guid(guid),
                 priority,
@@ -439,7 +460,33 @@ mod tests {
             Became::Same
         );
         assert_eq!(status(standby), MadStatus::INVALID_FIELD);
+        // who has not the ports' key, or another than this subnet's managers, disables nobody
         let disable = forged(Method::SET, DISABLE, 99, 15);
+        for key in [0, 4] {
+            let stranger = Smp {
+                mkey: MKey(key),
+                ..disable
+            };
+            assert_eq!(standby.handle(two.now, Lid(9), &stranger, 0), Became::Same);
+            assert!(standby.poll_transmit().is_none(), "he is told nothing");
+            assert_eq!(standby.info(0).state, SmState::STANDBY);
+        }
+        let mut other = disable;
+        let mut info: SmInfo = other.data_as().unwrap();
+        info.sm_key = SmKey(7);
+        other.set_data(&info).unwrap();
+        assert_eq!(standby.handle(two.now, Lid(9), &other, 0), Became::Same);
+        assert_eq!(status(standby), MadStatus::INVALID_FIELD);
+        // the key is shown to whom the port would let in
+        for (mkey, shown) in [(5, 6), (4, 0)] {
+            let ask = Smp {
+                mkey: MKey(mkey),
+                ..Smp::new(Method::GET, attribute::SM_INFO, 0)
+            };
+            assert_eq!(standby.handle(two.now, Lid(9), &ask, 0), Became::Same);
+            let info: SmInfo = standby.poll_transmit().unwrap().1.data_as().unwrap();
+            assert_eq!(info.sm_key, SmKey(shown));
+        }
         assert_eq!(standby.handle(two.now, Lid(9), &disable, 0), Became::Same);
         assert_eq!(status(standby), MadStatus::OK);
         two.alive[0] = false;

@@ -13,7 +13,7 @@ use ferriband_subnet::sa::{Administration, Asker};
 use ferriband_wire::attributes::{Notice, PortCapabilities, trap};
 use ferriband_wire::mad::{GSI_QKEY, MAD_LEN, ManagementClass, Method, SMI_QPN};
 use ferriband_wire::smp::{Route, Smp, attribute};
-use ferriband_wire::{Guid, Header, Lid};
+use ferriband_wire::{Guid, Header, Lid, SmKey};
 
 /// How long nothing more may have changed before it sweeps: links that change together are seen together.
 const SETTLE_NS: u64 = 20_000_000;
@@ -69,7 +69,13 @@ fn wanted(class: ManagementClass) -> Wanted {
 
 impl Own {
     /// At a port of the fabric. None if another manages there.
-    pub fn new(fabric: &mut Fabric, at: Place, config: Config, priority: u8) -> Option<Own> {
+    pub fn new(
+        fabric: &mut Fabric,
+        at: Place,
+        config: Config,
+        priority: u8,
+        sm_key: SmKey,
+    ) -> Option<Own> {
         let by_lid = fabric
             .register(at, wanted(ManagementClass::SUBN_LID_ROUTED))
             .ok()?;
@@ -94,7 +100,7 @@ impl Own {
         };
         let asked = fabric.register(at, asked).ok()?;
         let guid = fabric.plane().node(at.node).guid_of_port(at.port);
-        let election = Election::new(guid, priority, config.mkey, by_lid.0);
+        let election = Election::new(guid, priority, config.mkey, sm_key, by_lid.0);
         Some(Own {
             election,
             // answers find it by the upper half of their transaction

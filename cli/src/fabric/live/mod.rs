@@ -197,6 +197,13 @@ pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
     print_line(&format!(
         "{pace}; {lanes} lanes in use, {taken_blocks} blocks of their buffers taken, {waiting_packets} packets wait{wrong}"
     ))?;
+    match status.keys.as_deref() {
+        None => {}
+        Some("") => print_line("ports are protected by a key that no file has")?,
+        Some(file) => print_line(&format!(
+            "ports are protected by a key; another manager: opensm -F {file}"
+        ))?,
+    }
     for broken in &status.broken {
         print_line(broken)?;
     }

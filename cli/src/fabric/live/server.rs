@@ -7,7 +7,7 @@ mod packets;
 mod status;
 
 use super::joins::Joins;
-use super::keys;
+use super::keys::Keys;
 use super::manager::Own;
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
@@ -61,6 +61,7 @@ pub struct Server {
     joins: Joins,
     pace: String,
     paced: bool,
+    keys: Keys,
     /// Those for whom something waits that was not tried to be sent.
     touched: Vec<u64>,
     /// Those who have more packets waiting than their adapter keeps.
@@ -95,21 +96,25 @@ impl Server {
         let pace = args
             .rate_scale
             .map_or("unpaced".to_owned(), |scale| scale.to_string());
+        let usual = Config::new(at.port, *engine);
+        let keys = match args.manager {
+            // whoever manages chooses his own
+            ManagerChoice::None => Keys::none(),
+            ManagerChoice::Ours => {
+                let lease_s = usual.mkey_lease_s;
+                Keys::new(args.keys.as_deref(), &args.named.name, lease_s)?
+            }
+        };
         let own = match args.manager {
             ManagerChoice::None => None,
             ManagerChoice::Ours => {
-                let usual = Config::new(at.port, *engine);
-                let mkey = match &args.keys {
-                    Some(path) => keys::shared(path, usual.mkey_lease_s)?,
-                    None => usual.mkey,
-                };
                 let config = Config {
                     lmc: args.lmc,
                     options: Options::default(),
-                    mkey,
+                    mkey: keys.mkey,
                     ..usual
                 };
-                Own::new(&mut fabric, at, config, args.priority)
+                Own::new(&mut fabric, at, config, args.priority, keys.sm_key)
             }
         };
         Ok(Server {
@@ -127,6 +132,7 @@ impl Server {
             joins: Joins::default(),
             pace,
             paced: args.rate_scale.is_some(),
+            keys,
             touched: Vec::new(),
             behind: BTreeSet::new(),
             untaken: 0,

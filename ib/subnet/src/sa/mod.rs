@@ -19,12 +19,13 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
+use crate::election::SM_KEY;
 use crate::manager::{Instant, Subnet};
 use crate::routing::multicast::Ports;
 use ferriband_wire::attributes::{ClassPortInfo, Notice, NoticeType, SmInfo, producer, trap};
 use ferriband_wire::mad::{MAD_LEN, MadHeader, MadStatus, ManagementClass, Method};
 use ferriband_wire::sa::{SA_DATA_LEN, SaMad, attribute, status};
-use ferriband_wire::{Gid, Header, Lid, Qpn, Rmpp, RmppFlags, TimeCode};
+use ferriband_wire::{Gid, Header, Lid, Qpn, Rmpp, RmppFlags, SmKey, TimeCode};
 
 use groups::Groups;
 use services::Services;
@@ -52,7 +53,7 @@ pub struct Asker {
 
 /// True if who asks shows the key of the subnet's managers.
 fn is_trusted(asked: &SaMad) -> bool {
-    asked.sm_key == crate::election::SM_KEY
+    asked.sm_key == SM_KEY
 }
 
 /// The administration of a subnet.
@@ -188,7 +189,17 @@ impl Administration {
             header.emit(&mut answer).ok()?;
             return Some(answer);
         };
-        let found = self.do_what_is_asked(now, from, &asked);
+        // rooms below know one key, the conventional one; here it is found out whether it was shown
+        let own = match self.manager.1.sm_key {
+            SmKey(0) => SM_KEY,
+            own => own,
+        };
+        let shown = asked.sm_key;
+        let marked = SaMad {
+            sm_key: if shown == own { SM_KEY } else { SmKey(0) },
+            ..asked
+        };
+        let found = self.do_what_is_asked(now, from, &marked);
         self.tell_of_groups();
         let found = match (asked.method, found) {
             (Method::GET, Ok(found)) if found.count() == 0 => Err(status::NO_RECORDS),

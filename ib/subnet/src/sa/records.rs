@@ -2,14 +2,14 @@
 //!
 //! A question gives some of a record's components, by the bits of its mask; each component is a piece of the record's bytes, so what matches is found by comparing those.
 
-use super::{Administration, Answered, Refused};
+use super::{Administration, Answered, Refused, is_trusted};
 use crate::graph::Peer;
 use crate::manager::{Known, Subnet};
 use ferriband_wire::attributes::{
     NodeDescription, NodeRecord, NodeType, PortInfo, SmInfo, SwitchInfo,
 };
 use ferriband_wire::sa::{SaMad, attribute, status};
-use ferriband_wire::{Gid, Header, Lid, MKey};
+use ferriband_wire::{Gid, Header, Lid, MKey, SmKey};
 use std::collections::BTreeSet;
 
 /// A component: the bit of the mask, where it begins, how many bytes.
@@ -274,7 +274,11 @@ fn tables(own: &Administration, asked: &SaMad) -> Result<Answered, Refused> {
 fn manager(own: &Administration, asked: &SaMad) -> Result<Answered, Refused> {
     let question = Question::new(asked, MANAGER)?;
     let mut found = Answered::of(4 + SmInfo::LEN);
-    let bytes = record(&own.manager.1, &key(own.manager.0, [0; 2]))?;
+    let (lid, mut info) = own.manager;
+    if !is_trusted(asked) {
+        info.sm_key = SmKey(0);
+    }
+    let bytes = record(&info, &key(lid, [0; 2]))?;
     if question.wants(&bytes) {
         found.push(&bytes)?;
     }

@@ -5,6 +5,7 @@ use ferriband_attach::address;
 use ferriband_attach::ask::{Adapter, AdapterPort, Attached, CreditsLine, HostLine, Status};
 use ferriband_fabric::live::state_name;
 use ferriband_topology::{NodeId, NodeKind, PortId, Speed, Width};
+use ferriband_wire::MKey;
 use ferriband_wire::attributes::PortState;
 
 impl Server {
@@ -135,6 +136,11 @@ impl Server {
             mads: [self.fabric.mads, self.fabric.unwanted()],
             packets: [came, let_go + self.untaken],
             pace: self.pace.clone(),
+            keys: match (self.keys.mkey, &self.keys.file) {
+                (MKey(0), _) => None,
+                (_, Some(file)) => Some(file.display().to_string()),
+                (_, None) => Some(String::new()),
+            },
             credits: CreditsLine {
                 lanes: credits.lanes,
                 taken_blocks: credits.taken_blocks,
