@@ -244,6 +244,19 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Until somebody listens for TCP connections at a port of an address of this network namespace, as a host's programs do.
+pub fn wait_for_listener(address: &str, port: u16) {
+    let address: std::net::Ipv4Addr = address.parse().expect("a host's address");
+    let wanted = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
+    eventually("a server listens", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        table.lines().any(|line| {
+            let mut words = line.split_ascii_whitespace().skip(1);
+            words.next() == Some(&wanted) && words.nth(1) == Some("0A")
+        })
+    });
+}
+
 /// A server on one host and its client on another; both must succeed. What they say.
 pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) -> [String; 2] {
     let on = |host: &str| format!("{}/{host}", fabric.name);
