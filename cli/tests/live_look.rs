@@ -204,6 +204,7 @@ fn a_manager_without_the_keys_changes_nothing() {
     assert!(said.contains("priority 1 state 3"), "{said}");
     assert_eq!(state(&fabric), before);
     drop(opensm);
+    drop(fabric);
     // without protection the stranger is the better manager
     let open = Fabric::up("ring:3:2", &["--keys", "none"]);
     open.wait_for_links();

@@ -94,10 +94,12 @@ pub fn good(words: &[&str]) -> String {
 /// Where fabrics of tests keep their keys.
 const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
 
-/// A fabric of a test's own, which goes with it.
+/// A fabric of a test's own, which goes with it. One at a time: the hosts of all fabrics of a network namespace have the same addresses, and programs the
+/// same ports.
 pub struct Fabric {
     pub name: String,
     process: Child,
+    _alone: std::sync::MutexGuard<'static, ()>,
 }
 
 /// A host, as the status of its fabric has it.
@@ -111,6 +113,11 @@ pub struct Host {
 impl Fabric {
     pub fn up(shape: &str, more: &[&str]) -> Fabric {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        // a test that failed has let go of it too
+        let alone = ALONE
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("test-{}-{count}", std::process::id());
         let process = ferriband(&["fabric", "up", shape, "--name", &name])
@@ -119,7 +126,11 @@ impl Fabric {
             .stderr(Stdio::null())
             .spawn()
             .expect("ferriband runs");
-        let fabric = Fabric { name, process };
+        let fabric = Fabric {
+            name,
+            process,
+            _alone: alone,
+        };
         eventually("the fabric is there", || {
             ferriband(&["fabric", "status", "--name", &fabric.name])
                 .output()

@@ -14,6 +14,8 @@ const WINDOW: u32 = 64;
 pub(super) const PATIENCE: Time = Time::from_ns(2_000_000_000);
 /// How often the sender begins again without getting on.
 const TRIES: u8 = 5;
+/// How long a receiver remembers a message that it has handed over: as long as its sender may begin again for want of the last acknowledgement, and once more.
+const REMEMBERED: Time = Time(PATIENCE.0 * (TRIES as u64 + 1));
 
 /// True for classes whose packets have an RMPP header.
 pub(super) fn has_header(class: ManagementClass) -> bool {
@@ -192,6 +194,9 @@ impl Coming {
         };
         self.due = now + PATIENCE;
         if rmpp.segment != self.last + 1 || self.over {
+            if self.over {
+                self.due = now + REMEMBERED;
+            }
             // again what it has: the answer was lost; anything else comes again
             let old = rmpp.segment <= self.last;
             return (old.then(|| self.acknowledge(mad)), Step::Waits);
@@ -217,6 +222,7 @@ impl Coming {
             .extend_from_slice(&mad[self.head..self.head + length]);
         if rmpp.flags.contains(RmppFlags::LAST) {
             self.over = true;
+            self.due = now + REMEMBERED;
             let answer = self.acknowledge(mad);
             return (Some(answer), Step::Whole(std::mem::take(&mut self.bytes)));
         }
