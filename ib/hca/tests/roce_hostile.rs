@@ -382,6 +382,7 @@ on_both_families!(
             // nobody's queue pair, in this process's block; what is nobody's at all comes to anybody
             let block = live.qpn & !0xff;
             let strangers: Vec<_> = (block + 200..block + 220)
+                .filter(|qpn| *qpn != live.qpn)
                 .map(|qpn| with_bth(&|bth| bth.dest_qpn = Qpn(qpn)))
                 .collect();
             throw("strangers", &strangers, send, port(Counter::UnknownQp));
