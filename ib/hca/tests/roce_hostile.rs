@@ -288,6 +288,7 @@ on_both_families!(
         let (mut dice, attacker) = (Dice(1), Attacker::peer());
         let elsewhere = Attacker::elsewhere();
         let send = |packet: &[u8]| attacker.send(packet);
+        let ours = traffic.targets().map(|(live, _)| live.qpn);
         for (live, qp) in traffic.targets() {
             let (headers, payload) = write(&live, PAST_PSN);
             let whole = emitted(headers, &payload);
@@ -379,10 +380,10 @@ on_both_families!(
                 .to_vec();
             throw("partitions", &pkeys, send, refused(&qp, Drop::PKey));
 
-            // nobody's queue pair, in this process's block; what is nobody's at all comes to anybody
+            // nobody's queue pair, in this process's block (its own begin at a random number); what is nobody's at all comes to anybody
             let block = live.qpn & !0xff;
-            let strangers: Vec<_> = (block + 200..block + 220)
-                .filter(|qpn| *qpn != live.qpn)
+            let strangers: Vec<_> = (block + 100..block + 124)
+                .filter(|qpn| ours.iter().all(|own| own != qpn))
                 .map(|qpn| with_bth(&|bth| bth.dest_qpn = Qpn(qpn)))
                 .collect();
             throw("strangers", &strangers, send, port(Counter::UnknownQp));
