@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use ferriband_cm::{CmError, CmLimits, Machine, UserId};
-use ferriband_memory::host::{SERVICE_ONE_FAMILY, SERVICE_SHARED};
+use ferriband_memory::host::{ProcessRef, SERVICE_ONE_FAMILY, SERVICE_SHARED};
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
@@ -107,8 +107,22 @@ struct State {
     unheard: Unheard,
     /// Processes of this host whose last message came as a packet, by slot.
     by_packets: BTreeSet<u32>,
-    /// Processes of this host that have ended, by slot: the last one's generation.
-    gone: BTreeMap<u32, u32>,
+    gone: Gone,
+}
+
+/// Processes of this host that have ended, by slot: the last one's generation. The registry may list what they had for a moment longer.
+#[derive(Debug, Default)]
+struct Gone(BTreeMap<u32, u32>);
+
+impl Gone {
+    /// Notes an end. False if it was known.
+    fn note(&mut self, process: ProcessRef) -> bool {
+        self.0.insert(process.slot, process.generation) != Some(process.generation)
+    }
+
+    fn has(&self, process: ProcessRef) -> bool {
+        self.0.get(&process.slot) == Some(&process.generation)
+    }
 }
 
 /// The connection manager. One per process.
@@ -157,7 +171,7 @@ impl Cm {
                 local: VecDeque::new(),
                 unheard: Unheard::default(),
                 by_packets: BTreeSet::new(),
-                gone: BTreeMap::new(),
+                gone: Gone::default(),
             }),
             outbox: Mutex::default(),
         }

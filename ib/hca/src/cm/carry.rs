@@ -16,7 +16,7 @@ use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
 use super::route::{self, Place};
 use super::unheard::{Packet, Time, Unheard, Waiting};
-use super::{Cm, HOP_LIMIT, State};
+use super::{Cm, Gone, HOP_LIMIT, State};
 use crate::device::{Device, gid_of};
 use crate::engine::Engine;
 use crate::fabric::Way;
@@ -53,6 +53,7 @@ impl Ports for HostPorts {
 /// Where a request for a service at an address goes: to a process of this host, whose services are known, or to the other port.
 pub(super) fn route_to(
     engine: &Engine,
+    gone: &Gone,
     place: &Place,
     (dgid, way): (Gid, Option<Way>),
     service: ServiceId,
@@ -71,7 +72,7 @@ pub(super) fn route_to(
     if here() {
         let listener = engine
             .registry
-            .service_find(service.0, &route::gid_at(address));
+            .service_find_of(service.0, &route::gid_at(address), |owner| !gone.has(owner));
         return listener.map_or(NOBODY, |entry| Route::Host {
             slot: entry.process.slot,
         });
@@ -119,6 +120,10 @@ impl Cm {
                         let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
                         if !(shown && engine.send_mad_in_packet(slot, &mad)) {
                             engine.hand_to(slot, &mad_head(), &mad);
+                        }
+                        if engine.registry.member_in(slot).is_none() {
+                            // it ended since the route was chosen, and nobody is left whose end could be told
+                            state.lose_process(slot);
                         }
                     }
                     Route::Gsi {
@@ -215,13 +220,11 @@ impl Cm {
     /// A process of this host is gone.
     pub(crate) fn process_gone(&self, engine: &Engine, process: ProcessRef) {
         let mut state = lock(&self.state);
-        // told once: the slot may be another's by the second time
-        let known = state.gone.insert(process.slot, process.generation);
-        if known != Some(process.generation) {
-            let _ =
-                state
-                    .machine
-                    .handle(Engine::now(), Input::ProcessGone(process.slot), &HostPorts);
+        let first = state.gone.note(process);
+        // Told again of what was asked of the dead while the registry still listed it; unless the slot is another's by now.
+        let successor = engine.registry.member_in(process.slot);
+        if first || successor.is_none_or(|member| member.process == process) {
+            state.lose_process(process.slot);
         }
         self.pump(engine, &mut state);
     }
@@ -253,6 +256,12 @@ impl Cm {
 }
 
 impl State {
+    /// Connections with the process in a slot are no more.
+    fn lose_process(&mut self, slot: u32) {
+        let input = Input::ProcessGone(slot);
+        let _ = self.machine.handle(Engine::now(), input, &HostPorts);
+    }
+
     /// True if a message to another process of this host is about a connection of the InfiniBand device; about what is not known any
     /// more it is as the last one that came from there.
     fn is_native(&self, slot: u32, mad: &[u8; MAD]) -> bool {
@@ -286,7 +295,8 @@ impl State {
                 continue;
             }
             let service = id.service(dst.port());
-            let route = match route_to(engine, place, (id.dgid, id.way), service, &dst) {
+            let (to, gone) = ((id.dgid, id.way), &self.gone);
+            let route = match route_to(engine, gone, place, to, service, &dst) {
                 NOBODY if Unheard::time(until, now) == Time::Left => {
                     self.unheard.ask_on(until, number, now);
                     continue;

@@ -53,7 +53,8 @@ impl Cm {
                 return Err(Error::Connected);
             }
             let service_id = found.service(dst.port());
-            let remote = carry::route_to(engine, place, (found.dgid, found.way), service_id, &dst);
+            let (to, gone) = ((found.dgid, found.way), &state.gone);
+            let remote = carry::route_to(engine, gone, place, to, service_id, &dst);
             let comm = if found.is_datagram() {
                 let data = private_data::<216>(found, wish.private_data)?;
                 machine.sidr_request(

@@ -201,11 +201,24 @@ impl Registry {
 
     /// Who listens on a service at one of the host's GIDs. An entry for just this address comes before one for all.
     pub fn service_find(&self, id: u64, gid: &Gid) -> Option<ServiceEntry> {
+        self.service_find_of(id, gid, |_| true)
+    }
+
+    /// The same among the services of some processes.
+    pub fn service_find_of(
+        &self,
+        id: u64,
+        gid: &Gid,
+        counts: impl Fn(ProcessRef) -> bool,
+    ) -> Option<ServiceEntry> {
         self.services()
             .into_iter()
             .filter(|entry| {
                 let service = &entry.service;
-                service.id == id && service.flags & SERVICE_LISTENS != 0 && covers(service, gid)
+                service.id == id
+                    && service.flags & SERVICE_LISTENS != 0
+                    && covers(service, gid)
+                    && counts(entry.process)
             })
             .min_by_key(|entry| (entry.service.gid != *gid, is_any(&entry.service.gid)))
     }
