@@ -70,9 +70,10 @@ pub(super) fn route_to(
                     || route::place_of_gid(&dgid, Lid(0)).is_some())
     };
     if here() {
-        let listener = engine
-            .registry
-            .service_find_of(service.0, &route::gid_at(address), |owner| !gone.has(owner));
+        let listener =
+            engine
+                .registry
+                .service_find_of(service.0, &route::gid_at(address), |owner| !gone.has(owner));
         return listener.map_or(NOBODY, |entry| Route::Host {
             slot: entry.process.slot,
         });
