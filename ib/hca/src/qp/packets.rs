@@ -23,7 +23,7 @@ use crate::device::address_of;
 use crate::incident;
 use crate::roce::Roce;
 use crate::roce::env::PacketEnv;
-use crate::roce::tx::{self, Run, TxPath};
+use crate::roce::tx::{self, Run, Spread, TxPath};
 
 pub(crate) mod pace;
 mod report;
@@ -331,8 +331,8 @@ impl Qp {
                 &self.ctx.device,
                 &roce.ports,
                 &new.av,
-                self.qpn,
-                new.dest_qpn.0,
+                (self.qpn, new.dest_qpn.0),
+                Spread::One,
             )?;
             side.sources[0] = Some(path.target());
             side.path = Some(path);
@@ -732,7 +732,8 @@ impl Qp {
 
     fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
         let roce = engine.opened_roce()?;
-        TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, self.qpn, to.qpn.0).ok()
+        let numbers = (self.qpn, to.qpn.0);
+        TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, numbers, Spread::Many).ok()
     }
 
     /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.

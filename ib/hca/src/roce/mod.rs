@@ -38,7 +38,7 @@ use hooks::Hooks;
 use join::{SETTLED, SharedPort};
 use local::LocalPort;
 use rx::{RxCounters, RxSide};
-use tx::{PortPool, TxPath};
+use tx::{PortPool, Spread, TxPath};
 
 /// Says how the wire of a queue pair is chosen: with `roce` Ethernet devices send packets to peers of the same host, too; with `packets`
 /// the InfiniBand device does as well.
@@ -211,7 +211,7 @@ impl Roce {
 
     /// Sends a management datagram from queue pair 1 to queue pair 1.
     pub(crate) fn send_mad(&self, device: &Device, av: &AddressVector, mad: &[u8; MAD]) {
-        if let Ok(path) = TxPath::resolve(device, &self.ports, av, GSI.0, GSI.0) {
+        if let Ok(path) = TxPath::resolve(device, &self.ports, av, (GSI.0, GSI.0), Spread::Many) {
             self.send_mad_by(&path, mad);
         }
     }

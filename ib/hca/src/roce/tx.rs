@@ -34,6 +34,8 @@ const PACKET_ROOM: usize = ferriband_transport::MAX_PACKET_BYTES + ICRC_BYTES;
 pub(super) const ICRC_BYTES: usize = 4;
 /// Ports of a process, each a socket; beyond it flows share.
 const MOST_PORTS: usize = 64;
+/// Those of them that have one destination.
+const MOST_FOR_ONE: usize = 32;
 /// Source ports lie above this (annex A17 and the kernel: flow label to port).
 const FIRST_PORT: u16 = 0xC000;
 /// Ports that are tried when one is taken, and how far apart: programs tend to take neighbours.
@@ -42,8 +44,17 @@ const PORT_STRIDE: u16 = 1009;
 /// ECT(0): this sender reacts to congestion marks.
 const ECT0: u8 = 2;
 
-/// What tells sending sockets apart: source address, interface, port, traffic class, hop limit.
-type PortKey = (IpAddr, u32, u16, u8, u8);
+/// What tells sending sockets apart: source address, interface, port, traffic class, hop limit, and the destination of those that have one.
+type PortKey = (IpAddr, u32, u16, u8, u8, Option<SocketAddr>);
+
+/// How the packets of a path are spread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spread {
+    /// A connection's: all to one place, for long.
+    One,
+    /// Datagrams to many.
+    Many,
+}
 
 /// The sockets that send, and what stands in the way of packets.
 #[derive(Debug)]
@@ -66,36 +77,66 @@ impl PortPool {
         }
     }
 
-    fn get(&self, how: &TxOptions) -> Result<Arc<TxPort>, Error> {
+    fn get(&self, how: &TxOptions, to: &SocketAddr, spread: Spread) -> Result<Arc<TxPort>, Error> {
         let mut ports = lock(&self.ports);
-        let key = (how.source, how.ifindex, how.port, how.tos, how.hop_limit);
-        if let Some(port) = ports.get(&key) {
+        let key = |to| {
+            (
+                how.source,
+                how.ifindex,
+                how.port,
+                how.tos,
+                how.hop_limit,
+                to,
+            )
+        };
+        if spread == Spread::One {
+            if let Some(port) = ports.get(&key(Some(*to))) {
+                return Ok(port.clone());
+            }
+            let for_one =
+                |ports: &BTreeMap<PortKey, _>| ports.keys().filter(|key| key.5.is_some()).count();
+            if for_one(&ports) >= MOST_FOR_ONE {
+                // those of connections that have ended
+                ports.retain(|key, port| key.5.is_none() || Arc::strong_count(port) > 1);
+            }
+            if for_one(&ports) < MOST_FOR_ONE && ports.len() < MOST_PORTS {
+                let port = Arc::new(bind_near(how, |how| TxPort::bind_for(how, to))?);
+                ports.insert(key(Some(*to)), port.clone());
+                return Ok(port);
+            }
+        }
+        if let Some(port) = ports.get(&key(None)) {
             return Ok(port.clone());
         }
         if ports.len() >= MOST_PORTS {
-            let alike = ports.iter().find(|((source, ifindex, _, tos, hops), _)| {
-                (*source, *ifindex, *tos, *hops)
-                    == (how.source, how.ifindex, how.tos, how.hop_limit)
-            });
+            let alike = ports
+                .iter()
+                .find(|((source, ifindex, _, tos, hops, _), _)| {
+                    (*source, *ifindex, *tos, *hops)
+                        == (how.source, how.ifindex, how.tos, how.hop_limit)
+                });
             if let Some((_, port)) = alike {
                 return Ok(port.clone());
             }
         }
-        let port = Arc::new(bind_near(how)?);
-        ports.insert(key, port.clone());
+        let port = Arc::new(bind_near(how, TxPort::bind)?);
+        ports.insert(key(None), port.clone());
         Ok(port)
     }
 }
 
 /// Another process may have the port: the next one tells flows apart as well, and so does any that the kernel has left.
-fn bind_near(how: &TxOptions) -> Result<TxPort, Error> {
+fn bind_near(
+    how: &TxOptions,
+    bind: impl Fn(&TxOptions) -> Result<TxPort, ferriband_memory::Error>,
+) -> Result<TxPort, Error> {
     let near = (1..NEAR_PORTS).map(|step| FIRST_PORT | how.port.wrapping_add(step * PORT_STRIDE));
-    let mut result = TxPort::bind(how);
+    let mut result = bind(how);
     for port in near.chain([0]) {
         if !matches!(&result, Err(error) if error.errno() == libc::EADDRINUSE) {
             break;
         }
-        result = TxPort::bind(&TxOptions { port, ..*how });
+        result = bind(&TxOptions { port, ..*how });
     }
     Ok(result?)
 }
@@ -147,12 +188,12 @@ impl TxPath {
         device: &Device,
         pool: &PortPool,
         av: &AddressVector,
-        local_qpn: u32,
-        remote_qpn: u32,
+        (local_qpn, remote_qpn): (u32, u32),
+        spread: Spread,
     ) -> Result<Self, Error> {
         let carrier = match &pool.local {
             _ if device.is_ethernet() => {
-                Self::resolve_udp(device, pool, av, local_qpn, remote_qpn)?
+                Self::resolve_udp(device, pool, av, (local_qpn, remote_qpn), spread)?
             }
             local => {
                 let port = local
@@ -186,8 +227,8 @@ impl TxPath {
         device: &Device,
         pool: &PortPool,
         av: &AddressVector,
-        local_qpn: u32,
-        remote_qpn: u32,
+        (local_qpn, remote_qpn): (u32, u32),
+        spread: Spread,
     ) -> Result<Carrier, Error> {
         if !av.is_global {
             return Err(Error::Invalid("a path over Ethernet needs a GID"));
@@ -209,13 +250,20 @@ impl TxPath {
             (0, Some(dscp)) => dscp << 2,
             (class, _) => class,
         };
-        let port = pool.get(&TxOptions {
+        let to = match target {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
+                SocketAddrV6::new(v6, ROCE_PORT, 0, device.info.ifindex).into()
+            }
+            other => SocketAddr::new(other, ROCE_PORT),
+        };
+        let how = TxOptions {
             source,
             ifindex: device.info.ifindex,
             port: wanted,
             tos: class & !3 | ECT0,
             hop_limit,
-        })?;
+        };
+        let port = pool.get(&how, &to, spread)?;
         let plain = match (source, target) {
             (IpAddr::V4(from), IpAddr::V4(to)) => RoceIp::v4(from, to, 0),
             (IpAddr::V6(from), IpAddr::V6(to)) => RoceIp::v6(from, to),
@@ -228,12 +276,6 @@ impl TxPath {
                 ..ip
             }),
             RoceIp::V6(ip) => RoceIp::V6(Grh { hop_limit, ..ip }),
-        };
-        let to = match target {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
-                SocketAddrV6::new(v6, ROCE_PORT, 0, device.info.ifindex).into()
-            }
-            other => SocketAddr::new(other, ROCE_PORT),
         };
         let headers = RoceHeaders {
             ip,
@@ -464,7 +506,9 @@ mod tests {
             tos: 0,
             hop_limit: 64,
         };
-        let bound: Vec<TxPort> = (0..12).map(|_| bind_near(&how).unwrap()).collect();
+        let bound: Vec<TxPort> = (0..12)
+            .map(|_| bind_near(&how, TxPort::bind).unwrap())
+            .collect();
         let mut ports: Vec<u16> = bound.iter().map(TxPort::port).collect();
         ports.sort_unstable();
         ports.dedup();
@@ -477,7 +521,7 @@ mod tests {
             port: taken,
             ..how
         };
-        assert_ne!(bind_near(&near).unwrap().port(), taken);
+        assert_ne!(bind_near(&near, TxPort::bind).unwrap().port(), taken);
     }
 
     #[test]

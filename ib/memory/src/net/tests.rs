@@ -117,6 +117,50 @@ fn a_datagram_brings_who_sent_it_and_how() {
 }
 
 #[test]
+fn a_socket_for_one_destination_sends_there_and_elsewhere_and_without_a_way_to_it() {
+    in_namespace(|_, alone| {
+        for local in [V4, V6] {
+            let sockets = [(); 2].map(|()| RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap());
+            let places = sockets
+                .each_ref()
+                .map(|socket| SocketAddr::new(local, socket.port().unwrap()));
+            let from = TxPort::bind_for(&options_of(local), &places[0]).unwrap();
+            for (socket, place) in sockets.iter().zip(&places) {
+                from.send(place, b"single", 0).unwrap();
+                from.send(place, &[7; 100], 40).unwrap();
+                let got = receive(socket, 2);
+                assert_eq!((got[0].1.as_slice(), got[0].0.segment), (&b"single"[..], 6));
+                assert_eq!((got[1].1.as_slice(), got[1].0.segment), (&[7; 100][..], 40));
+                assert!(got.iter().all(|(meta, _)| meta.source_port == from.port()));
+            }
+            // whatever became of its destination, the other gets its own
+            let [gone, stays] = sockets;
+            drop(gone);
+            for _ in 0..3 {
+                let _ = from.send(&places[0], b"to nobody", 0);
+                from.send(&places[1], b"still", 0).unwrap();
+                assert_eq!(receive(&stays, 1)[0].1, b"still");
+            }
+            if alone {
+                let far = if local.is_ipv6() {
+                    "[2001:db8::1]:9"
+                } else {
+                    "192.0.2.1:9"
+                };
+                let far = far.parse().unwrap();
+                let from = TxPort::bind_for(&options_of(local), &far).unwrap();
+                assert!(matches!(
+                    from.send(&far, b"x", 0),
+                    Err(SendError::Unreachable(_))
+                ));
+                from.send(&places[1], b"still", 0).unwrap();
+                assert_eq!(receive(&stays, 1)[0].1, b"still");
+            }
+        }
+    });
+}
+
+#[test]
 fn what_icmp_says_is_kept_and_costs_no_datagram() {
     in_namespace(|_, _| {
         for local in [V4, V6] {

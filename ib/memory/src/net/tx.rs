@@ -53,6 +53,8 @@ pub enum SendError {
 pub struct TxPort {
     fd: ForkFd,
     port: u16,
+    /// The one destination that the socket is connected to: the kernel looks for the way there once.
+    peer: Option<SocketAddr>,
     troubles: Troubles,
 }
 
@@ -85,7 +87,22 @@ impl TxPort {
         Ok(TxPort {
             fd,
             port,
+            peer: None,
             troubles: Troubles::default(),
+        })
+    }
+
+    /// The same for what is sent to `to` more than elsewhere: the kernel keeps the way there, which saves looking for it with each
+    /// datagram, and looks anew when its tables change. If there is no way at present, it is as without.
+    ///
+    /// # Errors
+    /// As [`TxPort::bind`].
+    pub fn bind_for(how: &TxOptions, to: &SocketAddr) -> Result<TxPort, Error> {
+        let port = TxPort::bind(how)?;
+        let connected = rustix::net::connect(port.as_fd(), to).is_ok();
+        Ok(TxPort {
+            peer: connected.then_some(*to),
+            ..port
         })
     }
 
@@ -131,9 +148,13 @@ impl TxPort {
     }
 
     fn send_one(&self, to: &SocketAddr, bytes: &[u8]) -> Result<(), i32> {
-        rustix::net::sendto(self.as_fd(), bytes, FLAGS, to)
-            .map(|_| ())
-            .map_err(|e| e.raw_os_error())
+        if self.peer.as_ref() == Some(to) {
+            rustix::net::send(self.as_fd(), bytes, FLAGS)
+        } else {
+            rustix::net::sendto(self.as_fd(), bytes, FLAGS, to)
+        }
+        .map(|_| ())
+        .map_err(|e| e.raw_os_error())
     }
 
     fn send_batch(&self, to: &SocketAddr, bytes: &[u8], segment: u16) -> Result<(), i32> {
@@ -151,7 +172,9 @@ impl TxPort {
         ];
         // SAFETY: all-zero is a value: null pointers and lengths of 0.
         let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
-        (head.msg_name, head.msg_namelen) = name.raw();
+        if self.peer.as_ref() != Some(to) {
+            (head.msg_name, head.msg_namelen) = name.raw();
+        }
         head.msg_iov = &raw mut part;
         head.msg_iovlen = 1;
         head.msg_control = (&raw mut control).cast();
