@@ -6,7 +6,8 @@
 //! [1]     "H-000000000010000c"[1](10000d)   # "H3_0" lid 12 4xSDR
 //! ```
 //!
-//! LIDs in it are what somebody else's subnet manager gave; they are passed over. What ibsim does while it reads (`module`, `include`, `do`,
+//! LIDs in it are what somebody else's subnet manager gave; they are passed over, and so are the headings by which `ibnetdiscover -g` groups
+//! the parts of a chassis, and complaints of the diagnostics' libraries that stand in the same file. What ibsim does while it reads (`module`, `include`, `do`,
 //! aliases with `@`) is refused: it would be lost silently. Source of the syntax: ibsim's net-examples and ibnetdiscover(8).
 
 use crate::link::{Link, Speed, Width};
@@ -47,6 +48,8 @@ struct Plug<'a> {
     remote_port: u32,
     width: Option<Width>,
     speed: Option<Speed>,
+    /// Whether width and speed are what ibnetdiscover saw, not what somebody wished.
+    seen: bool,
 }
 
 /// What lines before a block say of it.
@@ -92,6 +95,7 @@ pub fn parse(text: &str) -> Result<Topology, NetlistError> {
                     blocks.push(block(line, number, &given).map_err(wrong)?);
                     open = true;
                 }
+                _ if of_no_node(line) => {}
                 _ => set(line, &mut heading).map_err(wrong)?,
             },
         }
@@ -103,6 +107,17 @@ pub fn parse(text: &str) -> Result<Topology, NetlistError> {
 fn word(line: &str) -> &str {
     let end = line.find(|c: char| !c.is_ascii_alphanumeric());
     &line[..end.unwrap_or(line.len())]
+}
+
+/// What stands in files of ibnetdiscover and says nothing of a node: `-g` groups chassis by headings, and libibmad and libibnetdisc complain in
+/// between where both outputs went to one file.
+fn of_no_node(line: &str) -> bool {
+    let complaint = line.starts_with("ibwarn: [")
+        || (line.starts_with("src/") || line.starts_with("./")) && line.contains(".c:");
+    complaint
+        || line == "Non-Chassis Nodes"
+        || line.starts_with("Chassis ")
+        || line.starts_with("Hostname: ")
 }
 
 /// `name=value` before a block.
@@ -119,7 +134,9 @@ fn set(line: &str, heading: &mut Heading) -> Result<(), String> {
             "\"{line}\" is neither a node, a port nor a setting"
         ));
     };
-    let value = value.trim();
+    // a chassis' parts: sysimgguid=0x2c90000000001 # Chassis 1 slot 3; a vendor's adapters: caguid=0x1397000000001 (scp)
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let value = value.strip_suffix("(scp)").unwrap_or(value).trim_end();
     match name {
         // ibsim counts on from a base that it calls ...guids; ibnetdiscover names one node
         "switchguid" | "caguid" | "rtguid" | "switchguids" | "hcaguids" | "caguids" => {
@@ -223,6 +240,7 @@ fn plug<'a>(
     heading: &Heading,
 ) -> Result<Plug<'a>, String> {
     let (port, rest) = bracketed(line, '[', ']').ok_or("a port is written [1]")?;
+    let rest = past_outer_name(rest);
     let (guid, rest) = match bracketed(rest, '(', ')') {
         Some((guid, rest)) => (Some(hex(guid)?), rest),
         None => (None, rest),
@@ -235,6 +253,7 @@ fn plug<'a>(
         Some((port, rest)) => (number(port)?, rest),
         None => (1, rest),
     };
+    let rest = past_outer_name(rest);
     let mut plug = Plug {
         line: number_,
         port: number(port)?,
@@ -243,6 +262,7 @@ fn plug<'a>(
         remote_port,
         width: heading.width,
         speed: heading.speed,
+        seen: false,
     };
     let (options, comment) = rest.split_once('#').unwrap_or((rest, ""));
     for option in options.split_whitespace() {
@@ -264,8 +284,17 @@ fn plug<'a>(
         .find_map(|word| rate(word.trim_end_matches(',')))
     {
         (plug.width, plug.speed) = (Some(width), Some(speed));
+        plug.seen = true;
     }
     Ok(plug)
+}
+
+/// `[ext 12]`: what is written beside a chassis' port, after its number within the chip.
+fn past_outer_name(rest: &str) -> &str {
+    match bracketed(rest, '[', ']') {
+        Some((name, after)) if name.starts_with("ext ") => after,
+        _ => rest,
+    }
 }
 
 /// `[1]` at the beginning: what is inside, and what comes after.
@@ -333,6 +362,7 @@ struct End {
     peer: PortId,
     width: Option<Width>,
     speed: Option<Speed>,
+    seen: bool,
 }
 
 fn join(
@@ -362,6 +392,7 @@ fn join(
                 peer,
                 width: plug.width,
                 speed: plug.speed,
+                seen: plug.seen,
             };
             if ends.insert(here, end).is_some() {
                 return Err(wrong(twice()));
@@ -389,23 +420,18 @@ fn join(
                 end.peer.port, back.line
             )));
         }
-        let differ =
-            |a: Option<String>, b: Option<String>| matches!((a, b), (Some(a), Some(b)) if a != b);
         let (width, speed) = back.map_or((None, None), |back| (back.width, back.speed));
-        if differ(
-            end.width.map(|w| w.to_string()),
-            width.map(|w| w.to_string()),
-        ) || differ(
-            end.speed.map(|s| s.to_string()),
-            speed.map(|s| s.to_string()),
-        ) {
+        let differ = end.width.zip(width).is_some_and(|(a, b)| a != b)
+            || end.speed.zip(speed).is_some_and(|(a, b)| a != b);
+        // two that were seen at different times: a link comes up with what both of its ends can (IBA 14.2.5.6)
+        if differ && !(end.seen && back.is_some_and(|back| back.seen)) {
             return Err(wrong(
                 "the two ends of the cable differ in width or speed".into(),
             ));
         }
         let link = Link {
-            width: end.width.or(width).unwrap_or_default(),
-            speed: end.speed.or(speed).unwrap_or_default(),
+            width: end.width.into_iter().chain(width).min().unwrap_or_default(),
+            speed: end.speed.into_iter().chain(speed).min().unwrap_or_default(),
             ..Link::default()
         };
         new.cable(here, end.peer, link);
@@ -502,6 +528,61 @@ Ca	2 "H-000000000010000c"		# "h3 mlx5_0"
         let link = read.cables()[read.cable_at(at).unwrap()].link;
         assert_eq!((link.width, link.speed), (Width::X12, Speed::Fdr10));
         assert_eq!(read.cables().len(), 2);
+    }
+
+    /// As `ibnetdiscover -g` prints a chassis, with every ornament that its code has.
+    const GROUPED: &str = r#"src/query_smp.c:195; umad (DR path slid 0; dlid 0; 0,1,1,31 Attr 0x11:0) bad status 110; Connection timed out
+ibwarn: [4711] get_node: Node GUID mismatch; got 0x1, expected 0x2
+
+Chassis 1 (guid 0x8f104003f1e28)
+Hostname: spine-17
+
+# Spine Nodes
+vendid=0x8f1
+devid=0x5a31
+sysimgguid=0x8f104003f1e28		# Chassis 1 (a name) slot 2
+switchguid=0x8f104003f1e29(8f104003f1e29)	# Spine 1 Chip 1 
+Switch	24 "S-0008f104003f1e29"		# "spine" base port 0 lid 2 lmc 0
+[7]	"S-0008f10400411a08"[13]		# "leaf" lid 14 4xSDR s=1 w=2 v=3
+
+# Line Nodes
+switchguid=0x8f10400411a08(8f10400411a08)	# Line 3 Chip 2 
+Switch	24 "S-0008f10400411a08"		# "leaf" base port 0 lid 14 lmc 0
+[24][ext 12]	"H-0002c902002227b8"[1](2c902002227b9) 		# "host HCA-1" lid 3 4xDDR
+[23][ext 11]	"S-00000000000000aa"[5][ext 4]		# "other" lid 5 4xDDR
+[13]	"S-0008f104003f1e29"[7]		# "spine" lid 2 1xSDR
+
+Non-Chassis Nodes
+
+switchguid=0xaa(aa)
+Switch	24 "S-00000000000000aa"		# "other" base port 0 lid 5 lmc 0
+[5][ext 4]	"S-0008f10400411a08"[23][ext 11]		# "leaf" lid 14 4xDDR
+
+caguid=0x2c902002227b8 (scp)
+Ca	2 "H-0002c902002227b8"		# "host HCA-1"
+[1](2c902002227b9) 	"S-0008f10400411a08"[24][ext 12]		# lid 3 lmc 1 "leaf" lid 14 4xDDR
+"#;
+
+    #[test]
+    fn chassis_are_read_past_their_ornaments() {
+        let read = parse(GROUPED).unwrap();
+        let names: Vec<_> = read.nodes().iter().map(|node| &node.name[..]).collect();
+        assert_eq!(names, ["spine", "leaf", "other", "host HCA-1"]);
+        assert_eq!(read.nodes()[0].guid, Guid(0x8_f104_003f_1e29));
+        assert_eq!(read.nodes()[3].guid, Guid(0x2_c902_0022_27b8));
+        let link = |name: &str, port: u8| {
+            let node = read.find(name).unwrap();
+            let at = PortId { node, port };
+            let peer = read.peer(at).unwrap();
+            let link = read.cables()[read.cable_at(at).unwrap()].link;
+            let peer = (&read.node(peer.node).name[..], peer.port);
+            (peer, format!("{}{}", link.width, link.speed))
+        };
+        assert_eq!(read.cables().len(), 3);
+        assert_eq!(link("leaf", 24), (("host HCA-1", 1), "4xDDR".into()));
+        assert_eq!(link("leaf", 23), (("other", 5), "4xDDR".into()));
+        let slower = (("leaf", 13), "1xSDR".to_owned());
+        assert_eq!(link("spine", 7), slower, "seen at both ends, by turns");
     }
 
     #[test]
