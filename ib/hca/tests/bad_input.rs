@@ -403,6 +403,27 @@ fn a_receive_into_memory_that_is_not_the_domains_fails_on_both_sides() {
 }
 
 #[test]
+fn a_receive_that_goes_on_beyond_its_region_takes_messages_that_do_not() {
+    let region = Setup::default().len;
+    for long in [65, 5000] {
+        everywhere(|a, b| {
+            let mut pair = Pair::alike(a, b, Setup::default());
+            pair.b.recv(&pair.bi, 49, region - 64, 8192);
+            pair.b.recv(&pair.bi, 50, region - 64, 8192);
+            let ask = Ask::new(SendOpcode::Send, 64, &pair.bi);
+            pair.a.post(&pair.ai, &ask.id(7));
+            pair.a.expect(&pair.ai, 7, WcStatus::Success);
+            let got = pair.b.wait(&pair.bi);
+            assert_eq!((got.wr_id, got.status, got.len), (49, 0, 64));
+            // one that does
+            let ask = Ask::new(SendOpcode::Send, long, &pair.bi);
+            ends_with(&mut pair, ask, WcStatus::RemOpErr);
+            pair.b.expect(&pair.bi, 50, WcStatus::LocProtErr);
+        });
+    }
+}
+
+#[test]
 fn without_a_receive_the_sender_gives_up_after_its_rnr_retries() {
     // timer code 20 is 10.24 ms
     for (retries, at_least_ms) in [(0, 0), (1, 10), (3, 30)] {

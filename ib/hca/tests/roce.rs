@@ -530,6 +530,30 @@ on_all_packets!(
 );
 
 on_all_packets!(
+    a_receive_that_goes_on_beyond_its_region_takes_messages_that_do_not,
+    {
+        everywhere(|mut a, mut b| {
+            for long in [65, 5000] {
+                let mut pair = Pair::alike(a, b, PATIENT);
+                pair.b.recv(&pair.bi, 49, PATIENT.len - 64, 8192);
+                pair.b.recv(&pair.bi, 50, PATIENT.len - 64, 8192);
+                pair.a
+                    .post(&pair.ai, &Ask::new(SendOpcode::Send, 64, &pair.bi).id(1));
+                pair.a.expect(&pair.ai, 1, WcStatus::Success);
+                let got = pair.b.wait(&pair.bi);
+                assert_eq!((got.wr_id, got.status, got.len), (49, 0, 64));
+                // one that does
+                pair.a
+                    .post(&pair.ai, &Ask::new(SendOpcode::Send, long, &pair.bi).id(2));
+                pair.a.expect(&pair.ai, 2, WcStatus::RemOpErr);
+                pair.b.expect(&pair.bi, 50, WcStatus::LocProtErr);
+                (a, b) = (pair.a, pair.b);
+            }
+        });
+    }
+);
+
+on_all_packets!(
     a_wrong_key_is_refused_by_the_responder_and_both_sides_fail,
     {
         everywhere(|mut a, mut b| {

@@ -74,6 +74,45 @@ fn a_target_outlives_its_creator_and_reaches_every_shared_receive_queue_of_its_d
 }
 
 #[test]
+fn a_long_message_is_fetched_by_whoever_owns_the_queue() {
+    let file = (0xfe77_0004, u64::from(std::process::id()) << 20 | 4);
+    let ctx = Context::open(0).unwrap();
+    let mut initiator = Initiator::new(&ctx);
+    let (creator, owner) = (Child::spawn("member"), Child::spawn("member"));
+    for child in [&creator, &owner] {
+        child.channel.send(&[file.0, file.1]);
+    }
+    creator.channel.send(&[1, u64::from(initiator.qp.qpn)]);
+    let target = creator.channel.recv()[0];
+    owner.channel.send(&[2]);
+    let queue = owner.channel.recv();
+    initiator.connect(target as u32);
+    // from what goes through the channel to what takes several turns
+    for (round, words) in [1usize, 1000, 2048, 2049, 8000, 39_000]
+        .into_iter()
+        .enumerate()
+    {
+        for (at, word) in initiator.memory[..words].iter_mut().enumerate() {
+            *word = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round as u64;
+        }
+        let sum = initiator.memory[..words]
+            .iter()
+            .fold(0, |sum, word| sum ^ word);
+        assert_eq!(
+            initiator.post_words(SendOpcode::Send, words, 7, &queue),
+            WcStatus::Success,
+            "{words} words"
+        );
+        owner.channel.send(&[4]);
+        let got = owner.channel.recv();
+        assert_eq!(got[..3], [round as u64, 0, 8 * words as u64]);
+        assert_eq!(got[3], initiator.memory[0]);
+        // each message is longer than the one before, so the rest of the memory is zero still
+        assert_eq!(got[5], sum, "{words} words");
+    }
+}
+
+#[test]
 fn a_request_for_a_queue_outside_the_domain_is_invalid_and_ends_the_connection() {
     let pid = u64::from(std::process::id()) << 20;
     let ctx = Context::open(0).unwrap();

@@ -80,9 +80,11 @@ impl Qp {
         report
     }
 
-    /// What is known of the peer's process, if that is of this host.
+    /// What is known of the peer's process, if that is of this host. An extended target is no process's: whoever owns the shared receive
+    /// queue that a request names answers it.
     pub(super) fn add_peer(&self, report: &mut QpReport, attr: &QpAttr) {
-        if report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
+        let of_a_process = self.qp_type != QpType::XrcSend;
+        if of_a_process && report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
             let slot = lock(&self.recv).peer_slot;
             let mut peer = self.ctx.engine.peer_report(attr.dest_qpn, slot);
             if self.is_on_packets() && peer.state == PeerState::NotReceiving {

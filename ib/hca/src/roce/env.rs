@@ -77,10 +77,10 @@ impl PacketEnv<'_> {
                 break;
             }
             let piece = ((length - skip) as usize).min(len - done);
-            let addr = keys::local(&self.engine.own, pd, sge, need).ok_or(MemoryError::Key)?;
+            let addr = self.piece_at(pd, sge, skip, piece, need)?;
             each(
                 Sge {
-                    addr: addr.wrapping_add(skip),
+                    addr,
                     length: piece as u32,
                     lkey: 0,
                 },
@@ -108,12 +108,36 @@ impl PacketEnv<'_> {
         if offset as usize + len > sge.length as usize {
             return Err(MemoryError::Range);
         }
-        let addr = keys::local(&self.engine.own, pd, sge, need).ok_or(MemoryError::Key)?;
+        let addr = self.piece_at(pd, sge, offset.into(), len, need)?;
         Ok(Sge {
-            addr: addr.wrapping_add(offset.into()),
+            addr,
             length: len as u32,
             lkey: 0,
         })
+    }
+
+    /// The process address of `len` bytes from `skip` of an element. What is sent is checked as a whole, so that nothing of it goes out if it
+    /// reaches beyond its region; of what is written to, the part that data reaches: an adapter looks at nothing else.
+    #[inline]
+    fn piece_at(
+        &self,
+        pd: u32,
+        sge: &Sge,
+        skip: u64,
+        len: usize,
+        need: Access,
+    ) -> Result<u64, MemoryError> {
+        let own = &self.engine.own;
+        let part = Sge {
+            addr: sge.addr.wrapping_add(skip),
+            length: len as u32,
+            lkey: sge.lkey,
+        };
+        let addr = match need.contains(Access::LOCAL_WRITE) {
+            true => keys::local(own, pd, &part, need),
+            false => keys::local(own, pd, sge, need).map(|addr| addr.wrapping_add(skip)),
+        };
+        addr.ok_or(MemoryError::Key)
     }
 
     /// The process address behind a remote key.

@@ -17,6 +17,9 @@ const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_ATOMIC);
 
+/// Words of a party's memory: more than a message that is copied through the channel.
+const WORDS: usize = 40_000;
+
 /// Opens the domain of a file.
 pub fn domain(ctx: &Arc<Context>, file: (u64, u64)) -> Arc<Xrcd> {
     ctx.open_xrcd(XrcFile::Of(file.0, file.1, XrcOpen::OrCreate))
@@ -89,12 +92,12 @@ pub fn receiver(ctx: &Arc<Context>, xrcd: &Arc<Xrcd>) -> Receiver {
         xrc: Some((xrcd.clone(), cq.clone())),
     };
     let srq = pd.create_srq(init).unwrap();
-    let memory = vec![0u64; 1024];
+    let memory = vec![0u64; WORDS];
     let addr = memory.as_ptr() as u64;
     let mr = pd
         .reg_mr(MrInit {
             addr,
-            length: 8192,
+            length: 8 * WORDS as u64,
             iova: addr,
             access: ACCESS,
         })
@@ -104,7 +107,7 @@ pub fn receiver(ctx: &Arc<Context>, xrcd: &Arc<Xrcd>) -> Receiver {
             wr_id,
             &[Sge {
                 addr: addr + 4096,
-                length: 64,
+                length: 8 * WORDS as u32 - 4096,
                 lkey: mr.key(),
             }],
         )
@@ -157,6 +160,7 @@ pub fn member_role(channel: Channel) {
                     u64::from(got.byte_len),
                     made.memory[512],
                     made.memory[0],
+                    made.memory[512..].iter().fold(0, |sum, word| sum ^ word),
                 ]);
             }
             5 => {
@@ -212,12 +216,12 @@ impl Initiator {
             signal_all: true,
         };
         let qp = pd.create_qp(init).unwrap();
-        let memory = vec![0u64; 8];
+        let memory = vec![0u64; WORDS];
         let addr = memory.as_ptr() as u64;
         let mr = pd
             .reg_mr(MrInit {
                 addr,
-                length: 64,
+                length: 8 * WORDS as u64,
                 iova: addr,
                 access: ACCESS,
             })
@@ -242,11 +246,23 @@ impl Initiator {
         self.qp.modify(&attr, mask).unwrap();
     }
 
+    /// Posts eight bytes, and waits for their end.
     pub fn post(&mut self, opcode: SendOpcode, value: u64, to: &[u64]) -> WcStatus {
         self.memory[0] = value;
+        self.post_words(opcode, 1, value, to)
+    }
+
+    /// Posts the first `words` of the memory, and waits for their end.
+    pub fn post_words(
+        &mut self,
+        opcode: SendOpcode,
+        words: usize,
+        value: u64,
+        to: &[u64],
+    ) -> WcStatus {
         let sges = [Sge {
             addr: self.mr.extent().0,
-            length: 8,
+            length: 8 * words as u32,
             lkey: self.mr.key(),
         }];
         self.qp
