@@ -6,7 +6,7 @@
 
 enum { LENGTH = 96 << 10, ROUNDS = 240, WAYS = 6 };
 
-/* New memory at `at`, where nothing is; of a file every other time, so that an old mapping of it would still be readable. */
+/* New memory at `at`, in the place of what is there; of a file every other time, so that an old mapping of it would still be readable. */
 static void map_at(void *at, int round)
 {
 	int file = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -20,31 +20,48 @@ static void map_at(void *at, int round)
 		close(file);
 }
 
-/* Takes away what lies at `at`, one way or the other, and puts other memory there. */
-static void change(void *at, void *aside, int round)
+/* Where memory was taken away, so that nobody else's comes there: any thread of this process may map something. True if nobody's has. */
+static int hold_place(void *at, size_t length)
 {
+	void *got = mmap(at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	return got == at;
+}
+
+/* Takes away what lies at `*at`, one way or the other, and puts other memory there; somewhere else if somebody was faster. */
+static void change(unsigned char **at, void *aside, int round)
+{
+	unsigned char *place = *at;
+	int ours = 1;
 	switch (round % WAYS) {
 	case 0:
-		CHECK(munmap(at, LENGTH) == 0);
+		CHECK(munmap(place, LENGTH) == 0);
+		ours = hold_place(place, LENGTH);
 		break;
 	case 1:
 		break; /* the new mapping replaces it */
 	case 2:
-		CHECK(mremap(at, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, aside) == aside);
+		CHECK(mremap(place, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, aside) == aside);
+		ours = hold_place(place, LENGTH);
 		break;
 	case 3:
-		CHECK(madvise(at, LENGTH, MADV_DONTNEED) == 0);
+		CHECK(madvise(place, LENGTH, MADV_DONTNEED) == 0);
 		if (round % 4 == 3)
 			return; /* the same mapping: empty now, or, of a file, as it was */
 		break;
 	case 4:
-		CHECK(munmap((char *)at + LENGTH / 2, LENGTH / 2) == 0);
+		CHECK(munmap(place + LENGTH / 2, LENGTH / 2) == 0);
+		ours = hold_place(place + LENGTH / 2, LENGTH / 2);
 		break;
 	default:
-		CHECK(mremap(at, LENGTH, LENGTH / 4, 0) == at);
+		CHECK(mremap(place, LENGTH, LENGTH / 4, 0) == place);
+		ours = hold_place(place + LENGTH / 4, LENGTH - LENGTH / 4);
 		break;
 	}
-	map_at(at, round);
+	if (!ours) {
+		*at = mmap(NULL, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(*at != MAP_FAILED);
+	}
+	map_at(*at, round);
 }
 
 int main(int argc, char **argv)
@@ -63,7 +80,7 @@ int main(int argc, char **argv)
 			MPI_Recv(at, LENGTH, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 			CHECK(holds(at, LENGTH, round));
 		}
-		change(at, aside, round);
+		change(&at, aside, round);
 	}
 	/* The heap's end comes and goes. */
 	for (int round = 0; round < 20 && other < size; round++) {
