@@ -452,7 +452,6 @@ on_all_packets!(queue_pairs_that_share_receives_take_them_in_order, {
 on_all_packets!(
     a_peer_that_is_killed_ends_requests_with_status_12_after_their_retries,
     {
-        // 4.096 us << 12, four times: 67 ms; but no try waits less than 100 ms
         let timed = Setup {
             timeout: 12,
             retry: 3,
@@ -487,10 +486,9 @@ on_all_packets!(
                 "{op:?} {flow:?}"
             );
             assert_eq!(flow.flushed, 7, "{op:?} {flow:?}");
-            assert!(
-                after > Duration::from_millis(350),
-                "{op:?}: too early: {after:?}"
-            );
+            // the first and three repetitions; the clock does not tell, as a victim may have stood still before it was shot
+            let counters = agent.end(pair.ai.at).qp.packet_counters().unwrap();
+            assert!(counters.timeouts >= 4, "{op:?}: too early: {counters:?}");
             assert!(
                 after < Duration::from_secs(10),
                 "{op:?}: too late: {after:?}"
