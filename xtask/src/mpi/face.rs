@@ -88,7 +88,11 @@ pub fn private_symbols(tables: &Tables) -> String {
         .iter()
         .map(|(name, _)| format!("{name}@@FERRIBAND_MPI_PRIVATE_1\n"))
         .collect();
-    for own in ["ferriband_mpi_unsupported", "ferriband_mpi_stats"] {
+    for own in [
+        "ferriband_mpi_unsupported",
+        "ferriband_mpi_stats",
+        "ferriband_mpi_switch",
+    ] {
         writeln!(out, "{own}@@FERRIBAND_MPI_PRIVATE_1").expect("a string takes it");
     }
     out

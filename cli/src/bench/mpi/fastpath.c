@@ -1,18 +1,26 @@
 /*
  * What `ferriband bench --mpi --fastpath` measures: what acknowledgements, idle channels and the designs of the fast path cost. Compiled by our mpicc.
+ * What is compared takes turns within one run: two runs of one program differ by more than what is looked for.
  *
  * Prints lines "NAME/NUMBER FIGURE" as compare.c does.
  */
+#define _GNU_SOURCE
 #include <ferriband_mpi.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 201, LONGEST = 4096, WINDOW = 32, BURST = 16 };
+/* APART: 0.98 times the root of SEGMENTS, so far from the middle lies the end of a median's 95 % interval. */
+enum { SEGMENTS = 400, APART = 20, LONGEST = 4096, WINDOW = 32, BURST = 16 };
 
 static int rank, size;
+/* Of the two ranks that talk, the first one. */
+static int first;
 static char out[WINDOW][LONGEST], in[WINDOW][LONGEST];
+/* Without and with, each segment's figure. */
+static double sides[2][SEGMENTS], ratios[SEGMENTS];
 
 static int by_value(const void *one, const void *other)
 {
@@ -28,15 +36,15 @@ static void say(const char *name, int number, double figure)
 	}
 }
 
-/* The first two ranks; all others sleep meanwhile. */
 static void ping_pong(int length, int times)
 {
+	int other = 2 * first + 1 - rank;
 	for (int i = 0; i < times; i++) {
-		if (rank == 0)
-			MPI_Send(out[0], length, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
-		MPI_Recv(in[0], length, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		if (rank == 1)
-			MPI_Send(out[0], length, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+		if (rank == first)
+			MPI_Send(out[0], length, MPI_BYTE, other, 1, MPI_COMM_WORLD);
+		MPI_Recv(in[0], length, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		if (rank != first)
+			MPI_Send(out[0], length, MPI_BYTE, other, 1, MPI_COMM_WORLD);
 	}
 }
 
@@ -56,46 +64,150 @@ static void stream(int length, int times)
 	}
 }
 
-/* Seconds of one repetition, the median of batches. */
-static double median(void (*work)(int, int), int length, int times)
+/* Medians of both sides and of the ratios of neighbours, with that median's 95 % interval: as many ratios lie below it as coins fall on one side. */
+static void tell(const char *name, int number)
 {
-	static double took[BATCHES];
-	work(length, times);
-	for (int i = 0; i < BATCHES; i++) {
-		double start = MPI_Wtime();
-		work(length, times);
-		took[i] = (MPI_Wtime() - start) / times;
+	static const char *const what[] = { "with", "without", "ratio", "low", "high" };
+	int middle = SEGMENTS / 2;
+
+	for (int i = 0; i < SEGMENTS; i++)
+		ratios[i] = sides[1][i] / sides[0][i];
+	qsort(sides[0], SEGMENTS, sizeof **sides, by_value);
+	qsort(sides[1], SEGMENTS, sizeof **sides, by_value);
+	qsort(ratios, SEGMENTS, sizeof *ratios, by_value);
+	double figures[] = { sides[1][middle], sides[0][middle], ratios[middle], ratios[middle - APART], ratios[middle + APART] };
+	for (int i = 0; i < 5; i++) {
+		char key[64];
+		snprintf(key, sizeof key, "%s-%s", name, what[i]);
+		say(key, number, figures[i]);
 	}
-	qsort(took, BATCHES, sizeof *took, by_value);
-	return took[BATCHES / 2];
 }
 
-static void pairs(void)
+/* Repetitions that take about a millisecond: the first rank measures, and tells the other one. */
+static int repetitions(void (*work)(int, int), int length)
 {
-	static const int lengths[] = { 8, 1024, 4096 };
-	for (int i = 0; i < 3; i++)
-		say("latency", lengths[i], median(ping_pong, lengths[i], 200) / 2);
-	for (int i = 0; i < 3; i++)
-		say("message", lengths[i], median(stream, lengths[i], 10) / WINDOW);
+	enum { TRIED = 20, MOST = 2000 };
+	int times = TRIED;
+	double start;
+
+	work(length, TRIED);
+	start = MPI_Wtime();
+	work(length, TRIED);
+	if (rank == first) {
+		times = 1e-3 * TRIED / (MPI_Wtime() - start) + 1;
+		times = times < MOST ? times : MOST;
+		MPI_Send(&times, 1, MPI_INT, first + 1, 8, MPI_COMM_WORLD);
+	} else {
+		MPI_Recv(&times, 1, MPI_INT, first, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	return times;
 }
 
-/* The others send to both, so often that each has a channel, or so seldom that none has; then they sleep. */
+/* Seconds of one repetition. What a segment begins with is not told: channels come back, caches fill. */
+static double segment(void (*work)(int, int), int length, int times)
+{
+	double start;
+
+	ping_pong(8, 64);
+	work(length, times / 4 + 1);
+	start = MPI_Wtime();
+	work(length, times);
+	return (MPI_Wtime() - start) / times;
+}
+
+/* Two sides take turns in segments of about a millisecond within one run of the same processes; each goes first in every second pair of segments. */
+static void compare(void (*turn)(int), const char *name, void (*work)(int, int), int length, double share)
+{
+	int times;
+
+	turn(0);
+	times = repetitions(work, length);
+	for (int i = 0; i < SEGMENTS; i++)
+		for (int j = 0; j < 2; j++) {
+			int side = (i + j) % 2;
+			turn(side);
+			sides[side][i] = segment(work, length, times) * share;
+		}
+	tell(name, length);
+}
+
+static void switch_setting(const char *name, const char *value)
+{
+	if (ferriband_mpi_switch_setting(name, value) != 0)
+		MPI_Abort(MPI_COMM_WORLD, 5);
+}
+
+static void acks(int with)
+{
+	switch_setting("acks", with ? "1" : "0");
+}
+
+static void veloblock(int with)
+{
+	switch_setting("design", with ? "variable-bottom" : "fixed-top");
+}
+
+static const int lengths[] = { 8, 1024, 4096 };
+
+static void latencies(void (*turn)(int))
+{
+	for (int i = 0; i < 3; i++)
+		compare(turn, "latency", ping_pong, lengths[i], 0.5);
+}
+
+static void windows(void (*turn)(int))
+{
+	for (int i = 0; i < 3; i++)
+		compare(turn, "message", stream, lengths[i], 1.0 / WINDOW);
+}
+
+/* Two pairs of ranks talk in turns, each on the same two cores. To the first pair all ranks behind both have sent so often that each has a channel; to the second one so
+ * seldom, `before` times, that none has. All others sleep. */
 static void idle(int before)
 {
 	char word[8] = "";
-	for (int i = 0; i < before; i++)
-		for (int to = 0; to < 2; to++)
-			if (rank >= 2)
+	int pair = rank / 2, times;
+	double *own = sides[pair == 0];
+	cpu_set_t set;
+
+	for (int to = 0; to < 4; to++)
+		for (int i = 0; i < (to < 2 ? 40 : before); i++)
+			if (rank >= 4)
 				MPI_Send(word, 8, MPI_BYTE, to, 3, MPI_COMM_WORLD);
 			else
-				for (int from = 2; rank == to && from < size; from++)
+				for (int from = 4; rank == to && from < size; from++)
 					MPI_Recv(word, 8, MPI_BYTE, from, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-	if (rank >= 2) {
+	if (rank >= 4) {
 		MPI_Recv(word, 8, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		return;
 	}
-	say("latency", 8, median(ping_pong, 8, 200) / 2);
-	for (int to = 2; rank == 0 && to < size; to++)
+	first = 2 * pair;
+	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= 2) {
+		int skip = rank % 2;
+		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+			if (CPU_ISSET(cpu, &set) && skip-- == 0) {
+				CPU_ZERO(&set);
+				CPU_SET(cpu, &set);
+				sched_setaffinity(0, sizeof set, &set);
+				break;
+			}
+	}
+	times = repetitions(ping_pong, 8);
+	for (int i = 0; i < SEGMENTS; i++) {
+		/* The first ranks of both pairs hand the turn on. */
+		if (rank == 2 || (rank == 0 && i > 0))
+			MPI_Recv(word, 8, MPI_BYTE, 2 - rank, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		own[i] = segment(ping_pong, 8, times) / 2;
+		if (rank == 0 || (rank == 2 && i < SEGMENTS - 1))
+			MPI_Send(word, 8, MPI_BYTE, 2 - rank, 6, MPI_COMM_WORLD);
+	}
+	if (rank == 2)
+		MPI_Send(own, SEGMENTS, MPI_DOUBLE, 0, 7, MPI_COMM_WORLD);
+	if (rank != 0)
+		return;
+	MPI_Recv(sides[0], SEGMENTS, MPI_DOUBLE, 2, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	tell("latency", 8);
+	for (int to = 4; to < size; to++)
 		MPI_Send(word, 8, MPI_BYTE, to, 4, MPI_COMM_WORLD);
 }
 
@@ -145,14 +257,15 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	if (strcmp(what, "pairs") == 0 && size == 2)
-		pairs();
-	else if (strcmp(what, "none") == 0 && size > 2)
-		idle(0);
-	else if (strcmp(what, "idle") == 0 && size > 2)
+	if (strcmp(what, "acks") == 0 && size == 2) {
+		latencies(acks);
+		windows(acks);
+	} else if (strcmp(what, "design") == 0 && size == 2)
+		latencies(veloblock);
+	else if (strcmp(what, "idle") == 0 && size > 4)
 		idle(4);
-	else if (strcmp(what, "channels") == 0 && size > 2)
-		idle(40);
+	else if (strcmp(what, "idle-near") == 0 && size > 4)
+		idle(0);
 	else if (strcmp(what, "share") == 0)
 		share();
 	else

@@ -1,7 +1,8 @@
 //! `ferriband bench --mpi --fastpath`: what the parts of Ferriband's own MPI cost, each with and without.
 //!
-//! Owns: the list of comparisons and their verdicts. Both sides of a comparison are runs of one program (`fastpath.c`) that differ in settings alone; each round runs both,
-//! the other one first each time, and a ratio is the median of the rounds' ratios. Must not know: how the program is started (`peers`).
+//! Owns: the list of comparisons and their verdicts. Times are compared within one run of `fastpath.c`, whose sides take turns every millisecond (two runs differ by 5 to 10 %,
+//! more than what is looked for): a run says the median of the ratios of neighbours and its 95 % interval. Memory and share are those of two runs that differ in
+//! settings alone. Must not know: how the program is started (`peers`).
 
 use super::peers::{self, Implementation};
 use crate::args::BenchArgs;
@@ -17,21 +18,28 @@ use std::process::ExitCode;
 const SOURCE: &str = include_str!("fastpath.c");
 /// By the device, not by memory that ranks share.
 const BY_VERBS: &[&str] = &["--same-host", "verbs"];
-/// Ranks that sleep beside two that talk.
-const IDLE: u32 = 64;
+/// Ranks that sleep beside those that talk.
+const IDLE_RANKS: u32 = 64;
+/// Two pairs that talk in turns.
+const TALKERS: u32 = 4;
 
-/// Two runs that differ in one thing.
+/// What is compared with what.
 struct Pair {
     /// What the lines begin with.
     about: &'static str,
     ranks: u32,
-    /// Options of both.
-    common: &'static [&'static str],
-    /// Options and the program's argument with it.
-    with: (&'static [&'static str], &'static str),
-    /// The same without.
-    without: (&'static [&'static str], &'static str),
+    /// Options of all runs.
+    options: &'static [&'static str],
+    runs: Runs,
     figures: &'static [Figure],
+}
+
+/// How both sides are run.
+enum Runs {
+    /// In turns, within one run of the program with this argument.
+    One(&'static str),
+    /// By one run each, with and without, that differ in these options.
+    Two(&'static str, [&'static [&'static str]; 2]),
 }
 
 /// One figure of the runs: what the program calls it.
@@ -42,7 +50,7 @@ struct Figure {
     kind: Kind,
 }
 
-/// What a figure is, and what it must be beside the other run's.
+/// What a figure is, and what it must be beside the other one.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Seconds: at most so many times.
@@ -76,54 +84,55 @@ const DESIGN: &[Figure] = &[
     seconds("latency/1024", "1 KiB, one way", 1.05),
     seconds("latency/4096", "4 KiB, one way", 1.05),
 ];
+const IDLE: &[Figure] = &[seconds("latency/8", "8 B, one way", 1.1)];
 
 const PAIRS: [Pair; 6] = [
     Pair {
-        about: "acknowledgements, shared memory",
+        about: "acknowledgements, shared memory (they are off: nothing is to be seen)",
         ranks: 2,
-        common: &[],
-        with: (&["--set", "acks=1"], "pairs"),
-        without: (&["--set", "acks=0"], "pairs"),
+        options: &[],
+        runs: Runs::One("acks"),
         figures: ACKS,
     },
     Pair {
         about: "acknowledgements, by verbs",
         ranks: 2,
-        common: BY_VERBS,
-        with: (&["--set", "acks=1"], "pairs"),
-        without: (&["--set", "acks=0"], "pairs"),
+        options: BY_VERBS,
+        runs: Runs::One("acks"),
         figures: ACKS,
     },
     Pair {
         about: "64 idle channels, shared memory",
-        ranks: IDLE + 2,
-        common: &[],
-        with: (&[], "channels"),
-        without: (&[], "none"),
-        figures: &[seconds("latency/8", "8 B, one way", 1.1)],
+        ranks: TALKERS + IDLE_RANKS,
+        options: &[],
+        runs: Runs::One("idle-near"),
+        figures: IDLE,
     },
     Pair {
         about: "64 idle channels, by verbs",
-        ranks: IDLE + 2,
-        common: BY_VERBS,
-        with: (&[], "channels"),
-        without: (&[], "idle"),
-        figures: &[seconds("latency/8", "8 B, one way", 1.1)],
+        ranks: TALKERS + IDLE_RANKS,
+        options: BY_VERBS,
+        runs: Runs::One("idle"),
+        figures: IDLE,
     },
     Pair {
         about: "Veloblock beside fixed top-fill",
         ranks: 2,
-        common: BY_VERBS,
-        with: (&["--set", "design=variable-bottom"], "pairs"),
-        without: (&["--set", "design=fixed-top"], "pairs"),
+        options: BY_VERBS,
+        runs: Runs::One("design"),
         figures: DESIGN,
     },
     Pair {
         about: "Veloblock beside fixed top-fill",
         ranks: 4,
-        common: BY_VERBS,
-        with: (&["--set", "design=variable-bottom"], "share"),
-        without: (&["--set", "design=fixed-top"], "share"),
+        options: BY_VERBS,
+        runs: Runs::Two(
+            "share",
+            [
+                &["--set", "design=variable-bottom"],
+                &["--set", "design=fixed-top"],
+            ],
+        ),
         figures: &[
             Figure {
                 key: "channel/4",
@@ -189,14 +198,25 @@ struct Outcome {
     with: Option<f64>,
     without: Option<f64>,
     compared: Option<f64>,
+    /// Where the ratio lies that is compared: the interval of one run's median, of several runs the least and the greatest median.
+    interval: Option<(f64, f64)>,
     demand: String,
     verdict: &'static str,
     #[serde(skip)]
     kind: Kind,
 }
 
-/// Figures of one run; none where it failed.
-type Figures = Option<BTreeMap<String, f64>>;
+/// What one round found of a figure.
+#[derive(Clone, Copy)]
+struct Sample {
+    with: f64,
+    without: f64,
+    compared: f64,
+    interval: Option<(f64, f64)>,
+}
+
+/// Figures of one run by name.
+type Figures = BTreeMap<String, f64>;
 
 /// `ferriband bench --mpi --fastpath`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
@@ -216,12 +236,21 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let own = peers::own(SOURCE, "fastpath")?;
     let rounds = args.rounds();
     let scratch = Scratch::make()?;
-    let progress = Progress::new((rounds * pairs.len() * 2) as u64);
+    let runs = |pair: &&Pair| match pair.runs {
+        Runs::One(_) => 1,
+        Runs::Two(..) => 2,
+    };
+    let steps: usize = pairs.iter().map(runs).sum();
+    let progress = Progress::new((rounds * steps) as u64);
     let mut problems = Vec::new();
     let mut outcomes = Vec::new();
     for pair in pairs {
-        let samples = measure((&own, &scratch), pair, rounds, &progress, &mut problems)?;
+        let found = measure((&own, &scratch), pair, rounds, &progress, &mut problems)?;
         for figure in pair.figures.iter().filter(|figure| wanted(pair, figure)) {
+            let samples: Vec<Sample> = found
+                .iter()
+                .filter_map(|runs| sample(runs, figure))
+                .collect();
             outcomes.push(judge(name(pair, figure), figure, &samples));
         }
     }
@@ -235,46 +264,83 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// All rounds of a pair: with and without.
+/// All rounds of a pair: the run of both sides, or that with and that without. Rounds that failed are left out.
 fn measure(
     (own, scratch): (&Implementation, &Scratch),
     pair: &Pair,
     rounds: usize,
     progress: &Progress,
     problems: &mut Vec<String>,
-) -> Result<Vec<[Figures; 2]>, Failure> {
-    let mut samples = Vec::new();
+) -> Result<Vec<Vec<Figures>>, Failure> {
+    let mut all = Vec::new();
     for round in 0..rounds {
-        let mut both: [Figures; 2] = [None, None];
-        for turn in 0..2 {
-            let side = (round + turn) % 2;
-            let (options, what) = [pair.with, pair.without][side];
+        let (what, sides): (&str, &[&[&str]]) = match &pair.runs {
+            Runs::One(what) => (what, &[&[]]),
+            Runs::Two(what, sides) => (what, sides),
+        };
+        let mut found = vec![None; sides.len()];
+        for turn in 0..sides.len() {
+            // The other one first each time.
+            let side = (round + turn) % sides.len();
             progress.step(&format!("round {}/{rounds}: {}", round + 1, pair.about));
-            let options: Vec<&str> = pair.common.iter().chain(options).copied().collect();
-            let found = own.run_with(&options, what, pair.ranks, scratch);
+            let options = pair.options.iter().chain(sides[side]);
+            let options: Vec<&str> = options.copied().collect();
+            let run = own.run_with(&options, what, pair.ranks, scratch);
             scratch.stopped()?;
-            match found {
-                Ok((figures, _)) => both[side] = Some(figures),
+            match run {
+                Ok((figures, _)) => found[side] = Some(figures),
                 Err(why) => problems.push(format!("{} ({}): {why}", pair.about, options.join(" "))),
             }
         }
-        samples.push(both);
+        all.extend(found.into_iter().collect::<Option<Vec<Figures>>>());
     }
-    Ok(samples)
+    Ok(all)
 }
 
-fn judge(target: String, figure: &Figure, samples: &[[Figures; 2]]) -> Outcome {
-    let of = |figures: &Figures| figures.as_ref()?.get(figure.key).copied();
-    let side = |side: usize| median(samples.iter().filter_map(|both| of(&both[side])).collect());
-    let compared = samples
-        .iter()
-        .filter_map(|[with, without]| Some(figure.kind.compare(of(with)?, of(without)?)));
-    let compared = median(compared.collect());
+/// What a round says of a figure.
+fn sample(runs: &[Figures], figure: &Figure) -> Option<Sample> {
+    match runs {
+        [both] => {
+            let (name, number) = figure.key.split_once('/')?;
+            let get = |what: &str| both.get(&format!("{name}-{what}/{number}")).copied();
+            Some(Sample {
+                with: get("with")?,
+                without: get("without")?,
+                compared: get("ratio")?,
+                interval: Some((get("low")?, get("high")?)),
+            })
+        }
+        [with, without] => {
+            let (with, without) = (*with.get(figure.key)?, *without.get(figure.key)?);
+            Some(Sample {
+                with,
+                without,
+                compared: figure.kind.compare(with, without),
+                interval: None,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn judge(target: String, figure: &Figure, samples: &[Sample]) -> Outcome {
+    let middle = |of: fn(&Sample) -> f64| median(samples.iter().map(of).collect());
+    let compared = middle(|sample| sample.compared);
+    let all = || samples.iter().map(|sample| sample.compared);
+    let interval = match samples {
+        [] => None,
+        [one] => one.interval,
+        _ => Some((
+            all().fold(f64::INFINITY, f64::min),
+            all().fold(f64::NEG_INFINITY, f64::max),
+        )),
+    };
     Outcome {
         target,
-        with: side(0),
-        without: side(1),
+        with: middle(|sample| sample.with),
+        without: middle(|sample| sample.without),
         compared,
+        interval: interval.filter(|_| matches!(figure.kind, Kind::Seconds(_))),
         demand: figure.kind.demand(),
         verdict: if compared.is_some_and(|compared| figure.kind.is_met(compared)) {
             "PASS"
@@ -298,14 +364,23 @@ fn report(
             "lines": outcomes,
         }));
     }
-    let header = ["target", "with", "without", "compared", "demand", "verdict"];
-    let mut table = Table::new(header).right_align(&[1, 2, 3]);
+    let header = [
+        "target", "with", "without", "compared", "from", "to", "demand", "verdict",
+    ];
+    let mut table = Table::new(header).right_align(&[1, 2, 3, 4, 5]);
     for outcome in outcomes {
+        let end = |of: fn((f64, f64)) -> f64| {
+            outcome
+                .interval
+                .map_or(String::new(), |interval| format!("{:.3}", of(interval)))
+        };
         table.row([
             outcome.target.clone(),
             outcome.kind.show(outcome.with),
             outcome.kind.show(outcome.without),
             outcome.kind.show_compared(outcome.compared),
+            end(|(low, _)| low),
+            end(|(_, high)| high),
             outcome.demand.clone(),
             outcome.verdict.to_owned(),
         ]);
@@ -316,7 +391,7 @@ fn report(
     }
     let met = outcomes.iter().filter(|line| line.verdict == "PASS");
     print_line(&format!(
-        "\n{} of {} targets met; medians of {rounds} rounds, compared round by round",
+        "\n{} of {} targets met; medians of {rounds} rounds; times: medians of 400 ratios of segments in turns",
         met.count(),
         outcomes.len()
     ))
@@ -326,22 +401,37 @@ fn report(
 mod tests {
     use super::*;
 
-    fn run(key: &str, figure: f64) -> Figures {
-        Some(BTreeMap::from([(key.to_owned(), figure)]))
+    #[test]
+    fn one_run_says_both_sides_and_the_interval_of_their_ratio() {
+        let figures: Figures = [
+            ("latency-with/8", 1.01),
+            ("latency-without/8", 1.0),
+            ("latency-ratio/8", 1.012),
+            ("latency-low/8", 1.0),
+            ("latency-high/8", 1.02),
+        ]
+        .map(|(key, figure)| (key.to_owned(), figure))
+        .into();
+        let found = sample(&[figures], &ACKS[0]).expect("all is there");
+        let outcome = judge(String::new(), &ACKS[0], &[found]);
+        assert_eq!((outcome.verdict, outcome.compared), ("PASS", Some(1.012)));
+        assert_eq!(outcome.interval, Some((1.0, 1.02)));
+        // Of several rounds the median counts, and the interval is theirs.
+        let others = [1.05, 1.03].map(|compared| Sample { compared, ..found });
+        let samples = [found, others[0], others[1]];
+        let outcome = judge(String::new(), &ACKS[0], &samples);
+        assert_eq!((outcome.verdict, outcome.compared), ("FAIL", Some(1.03)));
+        assert_eq!(outcome.interval, Some((1.012, 1.05)));
+        assert_eq!(judge(String::new(), &ACKS[0], &[]).verdict, "FAIL");
     }
 
     #[test]
-    fn rounds_are_compared_one_by_one() {
-        let figure = &ACKS[0];
-        let samples = [(1.01, 1.0), (10.1, 10.0), (5.0, 1.0)]
-            .map(|(with, without)| [run(figure.key, with), run(figure.key, without)]);
-        let outcome = judge(String::new(), figure, &samples);
-        assert_eq!((outcome.verdict, outcome.with), ("PASS", Some(5.0)));
-        let outcome = judge(String::new(), figure, &[[run(figure.key, 1.02), None]]);
-        assert_eq!(
-            outcome.verdict, "FAIL",
-            "a run without the other is nothing"
-        );
+    fn two_runs_are_compared_round_by_round() {
+        let run = |figure| Figures::from([("share/4".to_owned(), figure)]);
+        let figure = &PAIRS[5].figures[1];
+        let found = sample(&[run(0.95), run(0.97)], figure).expect("both are there");
+        assert!((found.compared + 0.02).abs() < 1e-9);
+        assert!(sample(&[run(0.95), Figures::new()], figure).is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-/* Counters of Ferriband's MPI: what of a rank's traffic took the RDMA fast path, and what memory that costs.
+/* Counters of Ferriband's MPI: what of a rank's traffic took the RDMA fast path, and what memory that costs; and two settings that can be changed while it runs.
  * No part of MPI. Programs that ask so need not be linked with anything, and run with other MPI libraries, which have no such counters. */
 #ifndef FERRIBAND_MPI_H
 #define FERRIBAND_MPI_H
@@ -53,6 +53,19 @@ static inline int ferriband_mpi_get_stats(struct ferriband_mpi_stats *stats)
 		return -1;
 	memcpy(&ask, &found, sizeof ask);
 	return ask((uint64_t *)stats, sizeof *stats) < 0 ? -1 : 0;
+}
+
+/* Changes a setting between MPI_Init and MPI_Finalize, for measurements that compare both values within one run: "acks" ("0", "1") or "design" ("variable-bottom",
+ * "variable-top", "fixed-bottom", "fixed-top"). All ranks call it, when no message is on its way. 0, or -1 if there is no such setting or value, or no Ferriband. */
+static inline int ferriband_mpi_switch_setting(const char *name, const char *value)
+{
+	int (*change)(const char *, const char *);
+	void *found = dlsym(NULL, "ferriband_mpi_switch");
+
+	if (found == NULL)
+		return -1;
+	memcpy(&change, &found, sizeof change);
+	return change(name, value);
 }
 
 #ifdef __cplusplus

@@ -2,25 +2,30 @@
 //! peer's adapter has them. A queue pair that fails can then be made anew, and what lies here be sent again.
 //!
 //! The receiver's word is the number of the last message that it has taken. It rides on every envelope and on every return of credit; [`Owed`] says when it
-//! must go alone.
+//! must go alone. A message that lies in a buffer already, from which the adapter sends it, is not copied: the buffer stays until the acknowledgement has come.
 
 use std::collections::VecDeque;
+use std::mem;
+use std::ops::Range;
 
 /// Bytes of a segment of the log, unless one message needs more.
 const SEGMENT: usize = 16 << 10;
 /// Segments, at most: so many messages may be on their way.
 const SEGMENTS: usize = 16;
-/// An acknowledgement goes alone after so many messages,
-const MESSAGES: u32 = 64;
-/// or so many bytes.
+/// An acknowledgement goes alone after so many messages: where these are short, what returns the credit of a block comes first and carries it,
+const MESSAGES: u32 = 256;
+/// or after so many bytes.
 const BYTES: u32 = 64 << 10;
 
-/// What was sent to one peer and is not acknowledged.
+/// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of the owner's, which it does not use again until they are given back.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// In the order of their numbers; the last one is being filled.
-    segments: VecDeque<Segment>,
+    /// The segment that is being filled.
+    last: Segment,
+    /// Those before it, in the order of their numbers.
+    full: VecDeque<Segment>,
     spare: Vec<Segment>,
+    held: VecDeque<Held>,
     acknowledged: u32,
 }
 
@@ -29,33 +34,115 @@ struct Segment {
     /// Room; what is behind `used` is left from former messages.
     bytes: Vec<u8>,
     used: usize,
-    /// Number of each message and where it ends.
-    ends: Vec<(u32, u32)>,
+    /// Number of the newest message in it, if there is one.
+    newest: u32,
+    copies: Vec<Copied>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    seq: u32,
+    from: u32,
+    to: u32,
+}
+
+/// Messages that lie in a buffer of the owner's, one after the other: all that went together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Number of the last one.
+    pub seq: u32,
+    /// The buffer.
+    pub buffer: u32,
+    /// Where they begin in it.
+    pub at: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// Where a message lies that would be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept<'a> {
+    /// Its bytes.
+    Copy(&'a [u8]),
+    /// In a buffer, with those before it that went together with it.
+    Held(Held),
+}
+
+/// Whether an acknowledgement of all up to `acknowledged` is one of `seq`.
+#[inline]
+fn is_over(seq: u32, acknowledged: u32) -> bool {
+    acknowledged.wrapping_sub(seq) < 1 << 31
 }
 
 impl Segment {
+    #[inline]
     fn fits(&self, length: usize) -> bool {
         self.used + length <= SEGMENT
     }
 
-    /// Takes so many bytes more.
-    fn grow(&mut self, length: usize) -> &mut [u8] {
-        let at = self.used;
-        self.used += length;
-        if self.bytes.len() < self.used {
-            self.bytes
-                .reserve_exact(SEGMENT.max(self.used) - self.bytes.len());
-            self.bytes.resize(SEGMENT.max(self.used), 0);
-        }
-        &mut self.bytes[at..self.used]
+    /// Memory for `length` bytes more.
+    fn grow(&mut self, length: usize) {
+        let size = SEGMENT.max(self.used + length);
+        self.bytes
+            .reserve_exact(size.saturating_sub(self.bytes.len()));
+        self.bytes.resize(size.max(self.bytes.len()), 0);
+    }
+
+    fn clear(&mut self) {
+        self.used = 0;
+        self.copies.clear();
+    }
+
+    /// Whether all of it is acknowledged.
+    #[inline]
+    fn is_over(&self, acknowledged: u32) -> bool {
+        self.used == 0 || is_over(self.newest, acknowledged)
     }
 }
 
 impl Replay {
-    /// Whether a message of `length` bytes can be kept.
+    /// Whether a message of `length` bytes can be copied.
     #[inline]
     pub fn has_room(&self, length: usize) -> bool {
-        self.segments.len() < SEGMENTS || self.segments.back().is_some_and(|last| last.fits(length))
+        self.last.fits(length) || self.last.used == 0 || self.full.len() + 1 < SEGMENTS
+    }
+
+    /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing is kept of it unless [`Replay::commit`] follows.
+    #[inline]
+    pub fn room(&mut self, length: usize) -> Option<&mut [u8]> {
+        let end = self.last.used + length;
+        if end > self.last.bytes.len() {
+            self.grow(length)?;
+        }
+        self.last.bytes.get_mut(self.last.used..)?.get_mut(..length)
+    }
+
+    /// The segment is full, or has no memory yet.
+    #[cold]
+    fn grow(&mut self, length: usize) -> Option<()> {
+        if !self.has_room(length) {
+            return None;
+        }
+        if self.last.used != 0 && !self.last.fits(length) {
+            let next = self.spare.pop().unwrap_or_default();
+            self.full.push_back(mem::replace(&mut self.last, next));
+        }
+        self.last.grow(length);
+        Some(())
+    }
+
+    /// Message `seq` has gone: it lies at `range` of the room that was asked for last.
+    #[inline]
+    pub fn commit(&mut self, seq: u32, range: Range<usize>) {
+        let last = &mut self.last;
+        let from = last.used;
+        last.newest = seq;
+        last.copies.push(Copied {
+            seq,
+            from: (from + range.start) as u32,
+            to: (from + range.end) as u32,
+        });
+        last.used = from + range.end;
     }
 
     /// Keeps message `seq`, for which there is room: `parts` one after the other. What none of them is, `fill` writes behind them: `length` bytes.
@@ -68,19 +155,37 @@ impl Replay {
         fill: impl FnOnce(&mut [u8]),
     ) {
         let whole = parts[0].len() + parts[1].len() + length;
-        if !self.segments.back().is_some_and(|last| last.fits(whole)) {
-            let segment = self.spare.pop().unwrap_or_default();
-            self.segments.push_back(segment);
-        }
-        let Some(last) = self.segments.back_mut() else {
+        let Some(room) = self.room(whole) else {
+            debug_assert!(false, "there is no room");
             return;
         };
-        let (first, rest) = last.grow(whole).split_at_mut(parts[0].len());
+        let (first, rest) = room.split_at_mut(parts[0].len());
         let (second, rest) = rest.split_at_mut(parts[1].len());
         first.copy_from_slice(parts[0]);
         second.copy_from_slice(parts[1]);
         fill(rest);
-        last.ends.push((seq, last.used as u32));
+        self.commit(seq, 0..whole);
+    }
+
+    /// What lies in a buffer has gone: the buffer stays as it is until [`Replay::released`] names it.
+    #[inline]
+    pub fn hold(&mut self, held: Held) {
+        self.held.push_back(held);
+    }
+
+    /// A buffer whose messages are all acknowledged.
+    #[inline]
+    pub fn released(&mut self) -> Option<u32> {
+        let first = self.held.front()?;
+        if !is_over(first.seq, self.acknowledged) {
+            return None;
+        }
+        self.held.pop_front().map(|held| held.buffer)
+    }
+
+    /// Nothing is to be sent again: the buffers that were held.
+    pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
+        mem::take(self).held.into_iter().map(|held| held.buffer)
     }
 
     /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that is news. What is ahead of the truth is nothing.
@@ -91,19 +196,25 @@ impl Replay {
             return false;
         }
         self.acknowledged = seq;
-        while let Some(first) = self.segments.front_mut() {
-            let is_over = first
-                .ends
-                .last()
-                .is_none_or(|(last, _)| seq.wrapping_sub(*last) < 1 << 31);
-            if !is_over {
-                break;
-            }
-            first.used = 0;
-            first.ends.clear();
-            self.spare.extend(self.segments.pop_front());
+        if !self.full.is_empty() {
+            self.reclaim();
+        }
+        if self.last.is_over(seq) {
+            // The next message lies where this one lay, which the cache still has.
+            self.last.clear();
         }
         true
+    }
+
+    #[cold]
+    fn reclaim(&mut self) {
+        while let Some(first) = self.full.front_mut() {
+            if !first.is_over(self.acknowledged) {
+                break;
+            }
+            first.clear();
+            self.spare.extend(self.full.pop_front());
+        }
     }
 
     /// The last number that the peer has acknowledged.
@@ -111,27 +222,27 @@ impl Replay {
         self.acknowledged
     }
 
-    /// What would be sent again: number and bytes of each message, in order.
-    pub fn unacknowledged(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.segments
-            .iter()
-            .flat_map(|segment| {
-                let mut from = 0;
-                segment.ends.iter().map(move |(seq, end)| {
-                    let bytes = &segment.bytes[from as usize..*end as usize];
-                    from = *end;
-                    (*seq, bytes)
-                })
+    /// What would be sent again: number and place of each message, or of the last one of those that went together, in order.
+    pub fn unacknowledged(&self) -> Vec<(u32, Kept<'_>)> {
+        let segments = self.full.iter().chain([&self.last]);
+        let copies = segments.flat_map(|segment| {
+            segment.copies.iter().map(|copy| {
+                let bytes = &segment.bytes[copy.from as usize..copy.to as usize];
+                (copy.seq, Kept::Copy(bytes))
             })
-            .filter(|(seq, _)| {
-                let ahead = seq.wrapping_sub(self.acknowledged);
-                ahead != 0 && ahead < 1 << 31
-            })
+        });
+        let held = self.held.iter().map(|held| (held.seq, Kept::Held(*held)));
+        let mut all: Vec<(u32, Kept<'_>)> = copies
+            .chain(held)
+            .filter(|(seq, _)| !is_over(*seq, self.acknowledged))
+            .collect();
+        all.sort_by_key(|(seq, _)| seq.wrapping_sub(self.acknowledged));
+        all
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory of its own.
     pub fn memory(&self) -> u64 {
-        let all = self.segments.iter().chain(&self.spare);
+        let all = self.full.iter().chain(&self.spare).chain([&self.last]);
         all.map(|segment| segment.bytes.capacity() as u64).sum()
     }
 }
@@ -177,34 +288,67 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_not_acknowledged_is_kept_whole_and_in_order(
-            first in any::<u32>(), steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6), 1..300),
+            first in any::<u32>(),
+            steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6, 0..4), 1..300),
         ) {
             let mut log = Replay {
                 acknowledged: first,
                 ..Replay::default()
             };
             let (mut sent, mut acked) = (first, first);
-            let mut lengths = VecDeque::new();
-            for (length, ack) in steps {
-                if log.has_room(length + 3) {
+            // Numbers and lengths; those that were not copied lie in a buffer of their number.
+            let mut expected: VecDeque<(u32, usize, bool)> = VecDeque::new();
+            let mut buffers = Vec::new();
+            for (length, ack, how) in steps {
+                if how == 0 {
+                    sent = sent.wrapping_add(2);
+                    log.hold(Held { seq: sent, buffer: sent, at: 7, length: length as u32 });
+                    expected.push_back((sent, length, true));
+                } else if log.has_room(length + 3) {
                     sent = sent.wrapping_add(1);
-                    keep(&mut log, sent, length);
-                    lengths.push_back(length);
+                    if how == 1 {
+                        // Laid out with more around it; one that has not gone leaves nothing.
+                        log.room(length + 3).expect("there is room").fill(9);
+                        let room = log.room(length + 3).expect("there is room");
+                        room.fill(sent as u8);
+                        room[..3].copy_from_slice(&[1, 2, 3]);
+                        log.commit(sent, 0..length + 3);
+                    } else {
+                        keep(&mut log, sent, length);
+                    }
+                    expected.push_back((sent, length, false));
                 }
                 let ack = ack.min(sent.wrapping_sub(acked));
                 acked = acked.wrapping_add(ack);
                 prop_assert_eq!(log.acknowledge(acked, sent), ack != 0);
-                lengths.drain(..ack as usize);
-                let kept: Vec<(u32, &[u8])> = log.unacknowledged().collect();
-                prop_assert_eq!(kept.len(), lengths.len());
-                for (at, ((seq, bytes), length)) in kept.into_iter().zip(&lengths).enumerate() {
-                    prop_assert_eq!(seq, acked.wrapping_add(at as u32 + 1));
-                    prop_assert_eq!(&bytes[..3], &[1, 2, 3]);
-                    prop_assert!(bytes.len() == length + 3 && bytes[3..].iter().all(|byte| *byte == seq as u8));
+                while let Some(buffer) = log.released() {
+                    buffers.push(buffer);
+                }
+                while let Some((seq, _, is_held)) = expected.front().copied().filter(|(seq, ..)| is_over(*seq, acked)) {
+                    if is_held {
+                        prop_assert_eq!(buffers.remove(0), seq);
+                    }
+                    expected.pop_front();
+                }
+                prop_assert!(buffers.is_empty());
+                let kept = log.unacknowledged();
+                prop_assert_eq!(kept.len(), expected.len());
+                for ((seq, kept), (number, length, is_held)) in kept.into_iter().zip(&expected) {
+                    prop_assert_eq!(seq, *number);
+                    match kept {
+                        Kept::Held(held) => prop_assert!(*is_held && held.buffer == seq && held.length as usize == *length),
+                        Kept::Copy(bytes) => {
+                            prop_assert!(!is_held);
+                            prop_assert_eq!(&bytes[..3], &[1, 2, 3]);
+                            prop_assert!(bytes.len() == length + 3 && bytes[3..].iter().all(|byte| *byte == seq as u8));
+                        }
+                    }
                 }
                 // Each segment is as long as the longest message that it ever held alone.
                 prop_assert!(log.memory() <= (70_003 * SEGMENTS) as u64);
             }
+            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| *seq).collect();
+            prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
         }
     }
 
@@ -214,9 +358,9 @@ mod tests {
         keep(&mut log, 1, 8);
         assert!(!log.acknowledge(2, 1));
         assert!(!log.acknowledge(u32::MAX, 1));
-        assert_eq!(log.unacknowledged().count(), 1);
+        assert_eq!(log.unacknowledged().len(), 1);
         assert!(log.acknowledge(1, 1) && !log.acknowledge(1, 1));
-        assert_eq!(log.unacknowledged().count(), 0);
+        assert_eq!(log.unacknowledged().len(), 0);
     }
 
     #[test]

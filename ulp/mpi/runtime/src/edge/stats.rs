@@ -1,7 +1,9 @@
-//! The counters of this rank's traffic: no function of MPI, for programs that look for it by name (`ferriband_mpi.h`).
+//! The counters of this rank's traffic, and settings that measurements change: no functions of MPI, for programs that look for them by name (`ferriband_mpi.h`).
 
 use super::state::enter;
 use crate::net::stats::Told;
+use ferriband_mpi_proto::fast::Design;
+use std::ffi::{CStr, c_char, c_int};
 
 /// Writes the first `size` bytes of the counters to `to`, or all of them if that is more; bytes of all of them. -1 outside of MPI.
 #[unsafe(no_mangle)]
@@ -17,4 +19,37 @@ pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize
         unsafe { std::ptr::copy_nonoverlapping(source, to.cast::<u8>(), size.min(whole)) };
     }
     whole as isize
+}
+
+/// Changes the setting `name` to `value` while MPI runs: `acks` (`0`, `1`) or `design` (a name of one), so that a measurement can compare both within one run of the same
+/// processes. All ranks call it, when no message is on its way. 0; -1 outside of MPI, or where there is no such setting or value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const c_char) -> c_int {
+    if name.is_null() || value.is_null() {
+        return -1;
+    }
+    // SAFETY: the program's strings, which end with a zero byte.
+    let (name, value) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(value)) };
+    let Some(mut guard) = enter() else {
+        return -1;
+    };
+    let done = match (name.to_bytes(), value.to_bytes()) {
+        (b"acks", b"0") => {
+            guard.settings.acks = false;
+            Ok(())
+        }
+        (b"acks", b"1") => {
+            guard.settings.acks = true;
+            Ok(())
+        }
+        (b"design", wanted) => {
+            let named = |design: &Design| design.name().as_bytes() == wanted;
+            match Design::ALL.into_iter().find(named) {
+                Some(design) => guard.change_design(design),
+                None => return -1,
+            }
+        }
+        _ => return -1,
+    };
+    if done.is_ok() { 0 } else { -1 }
 }

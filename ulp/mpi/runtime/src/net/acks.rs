@@ -1,14 +1,19 @@
 //! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says that it has taken it.
 //!
+//! A short message is laid out in the log and posted from there; a longer one stays in the staging buffer that the adapter sends it from; where the sender has a mirror of
+//! the block, records lie there. So keeping a message costs a copy only where staging buffers run short.
+//!
 //! The number of the last message taken rides on every envelope and on every return of credit; after many messages or bytes it goes alone, in the return word where
 //! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.
 
 use super::Net;
-use super::channel::State;
+use super::link::What;
+use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::Runtime;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Kind};
+use ferriband_mpi_proto::envelope::Kind;
+use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
 impl Net {
@@ -24,38 +29,13 @@ impl Net {
     #[cold]
     fn has_log_room_now(&mut self, peer: u32, length: usize, sent: u32) -> bool {
         let word = self.returns.word(peer * 8).load(Ordering::Acquire);
+        self.acknowledge(peer, (word >> 32) as u32, sent);
         let link = self.link(peer);
-        link.log.acknowledge((word >> 32) as u32, sent);
         let has_room = link.log.has_room(length);
         let is_news = !has_room && !link.is_log_full;
         link.is_log_full = !has_room;
         self.stats.log_full += u64::from(is_news);
         has_room
-    }
-
-    /// Keeps a message that has gone: its bytes are copied while it is on its way.
-    #[inline]
-    pub(super) fn keep(
-        &mut self,
-        peer: u32,
-        seq: u32,
-        head: &[u8; ENVELOPE],
-        body: &[u8],
-        source: Source,
-    ) {
-        let log = &mut self.link(peer).log;
-        log.keep(seq, [head, body], source.len(), |rest| {
-            source.copy_into(rest);
-        });
-    }
-
-    /// Whether records to `peer` lie in a mirror.
-    #[inline]
-    pub(super) fn is_mirrored(&mut self, peer: u32) -> bool {
-        match &self.link(peer).out.state {
-            State::Open(Some(open)) => open.mirror.is_some(),
-            _ => false,
-        }
     }
 
     /// An envelope has gone, or not.
@@ -69,8 +49,10 @@ impl Net {
     /// `peer` has taken all up to `ack`.
     #[inline]
     pub(super) fn acknowledge(&mut self, peer: u32, ack: u32, sent: u32) {
-        let link = self.link(peer);
-        if link.log.acknowledge(ack, sent) {
+        if let Some(link) = self.links[peer as usize].as_deref_mut()
+            && ack != link.log.acknowledged()
+            && acknowledged(&mut link.log, &mut self.stages, ack, sent)
+        {
             link.is_log_full = false;
         }
     }
@@ -87,6 +69,64 @@ impl Net {
     pub(super) fn waits_for_acks(&self) -> bool {
         self.links.iter().flatten().any(|link| link.is_log_full)
     }
+}
+
+/// The peer of a log has taken all up to `ack`. True if that is news.
+#[inline]
+pub(super) fn acknowledged(log: &mut Replay, stages: &mut Stages, ack: u32, sent: u32) -> bool {
+    let is_news = log.acknowledge(ack, sent);
+    if is_news {
+        while let Some(buffer) = log.released() {
+            stages.give(buffer);
+        }
+    }
+    is_news
+}
+
+/// How a message in a staging buffer is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// It is not.
+    No,
+    /// In that buffer, which belongs to the log from now on.
+    Held,
+    /// By a copy: buffers run short.
+    Copied,
+}
+
+impl Keep {
+    /// How to keep `length` bytes in `buffer`; none if there is no room.
+    #[inline]
+    pub(super) fn choose(
+        log: Option<&Replay>,
+        stages: &Stages,
+        buffer: u32,
+        length: usize,
+    ) -> Option<Self> {
+        match log {
+            None => Some(Self::No),
+            Some(_) if stages.may_hold(buffer) => Some(Self::Held),
+            Some(log) if log.has_room(length) => Some(Self::Copied),
+            Some(_) => None,
+        }
+    }
+
+    /// What the completion of the request is about.
+    #[inline]
+    pub(super) fn completion(self, buffer: u32) -> What {
+        match self {
+            Self::Held => What::Room,
+            _ => What::Buffer(buffer),
+        }
+    }
+}
+
+/// Keeps what lies in a staging buffer and has gone.
+#[cold]
+pub(super) fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
+    log.keep(place.seq, [&[], &[]], place.length as usize, |bytes| {
+        stages.memory.read(place.buffer, place.at, bytes);
+    });
 }
 
 impl Runtime {

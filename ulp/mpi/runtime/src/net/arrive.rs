@@ -227,7 +227,7 @@ impl Runtime {
         if net.link(peer).lost.is_some() {
             return Ok(());
         }
-        let Some(what) = net.link(peer).completed() else {
+        let Some(what) = net.link(peer).queue.completed() else {
             return Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a completion of nothing that was asked for",
@@ -236,7 +236,7 @@ impl Runtime {
         match what {
             What::Room => Ok(()),
             What::Buffer(buffer) => {
-                net.give_stage(buffer);
+                net.stages.give(buffer);
                 Ok(())
             }
             What::Moved {
@@ -244,7 +244,9 @@ impl Runtime {
                 bytes,
                 buffer,
             } => {
-                net.free.extend(buffer);
+                if let Some(buffer) = buffer {
+                    net.stages.give(buffer);
+                }
                 self.moved(peer, transfer, bytes)
             }
         }
@@ -349,7 +351,7 @@ impl Runtime {
             let is_silent = self.net.as_ref().is_some_and(|net| {
                 net.links[peer as usize]
                     .as_ref()
-                    .is_some_and(|link| link.has_silent() && link.lost.is_none())
+                    .is_some_and(|link| link.queue.has_silent() && link.lost.is_none())
             });
             if is_silent {
                 self.queue_note(peer)?;
@@ -424,7 +426,7 @@ impl Runtime {
         }
         net.alive = Instant::now();
         let is_silent = |link: &Link| {
-            link.machine.is_connected() && link.lost.is_none() && !link.awaits_completion()
+            link.machine.is_connected() && link.lost.is_none() && !link.queue.awaits_completion()
         };
         let peers: Vec<u32> = (0..)
             .zip(&net.links)

@@ -14,6 +14,7 @@ use crate::runtime::{Queued, Runtime};
 use crate::trace;
 use ferriband_ibv::{SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
+use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
 const BURSTS: usize = 64;
@@ -111,17 +112,34 @@ impl Runtime {
         if !do_fit || net.is_taking || net.room(peer) == 0 {
             return Ok(false);
         }
-        let Some(buffer) = net.free.pop() else {
+        let Some(buffer) = net.stages.take() else {
             return Ok(false);
         };
-        let (count, length) = self.fill_bundle(peer, buffer, limit);
+        // It is kept where it lies, or each message by a copy.
+        let is_held = self.settings.acks && net.stages.may_hold(buffer);
+        let (count, length) = self.fill_bundle(peer, (buffer, is_held), limit);
         if count == 0 {
             if let Some(net) = &mut self.net {
-                net.free.push(buffer);
+                net.stages.give(buffer);
             }
             return Ok(false);
         }
-        self.send_bundle(peer, buffer, length)?;
+        if is_held && let Some(net) = &mut self.net {
+            let sent = self.peers[peer as usize].sent;
+            let place = Held {
+                seq: sent.wrapping_add(count as u32),
+                buffer,
+                at: ENVELOPE as u32,
+                length: (length - ENVELOPE) as u32,
+            };
+            net.link(peer).log.hold(place);
+        }
+        let what = if is_held {
+            What::Room
+        } else {
+            What::Buffer(buffer)
+        };
+        self.send_bundle(peer, (buffer, length), what)?;
         for _ in 0..count {
             self.bundled(peer);
         }
@@ -129,8 +147,13 @@ impl Runtime {
     }
 
     /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How many, and where they end.
-    fn fill_bundle(&mut self, peer: u32, buffer: u32, limit: usize) -> (usize, usize) {
-        let acks = self.settings.acks;
+    fn fill_bundle(
+        &mut self,
+        peer: u32,
+        (buffer, is_held): (u32, bool),
+        limit: usize,
+    ) -> (usize, usize) {
+        let acks = self.settings.acks && !is_held;
         let Some(net) = &mut self.net else {
             return (0, 0);
         };
@@ -158,14 +181,17 @@ impl Runtime {
             }
             .emit();
             let (body, source) = (message.body.as_slice(), message.source);
-            let stages = &net.stages;
+            let stages = &net.stages.memory;
             stages.write(buffer, at as u32, &(length as u32).to_le_bytes());
             stages.write(buffer, (at + ITEM) as u32, &head);
             stages.write(buffer, (at + ITEM + ENVELOPE) as u32, body);
             at += whole;
             stages.fill(buffer, (at - source.len()) as u32, source);
             if acks {
-                net.keep(peer, seq, &head, body, source);
+                let log = &mut net.link(peer).log;
+                log.keep(seq, [&head, body], source.len(), |rest| {
+                    source.copy_into(rest);
+                });
             }
         }
         let head = Envelope {
@@ -177,18 +203,18 @@ impl Runtime {
             tag: 0,
             context: 0,
         };
-        net.stages.write(buffer, 0, &head.emit());
+        net.stages.memory.write(buffer, 0, &head.emit());
         (count, at)
     }
 
     /// Posts a bundle, for which there is room.
-    fn send_bundle(&mut self, peer: u32, buffer: u32, length: usize) -> Outcome {
+    fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let elements = [net.stages.element(buffer, length as u32)];
+        let elements = [net.stages.memory.element(buffer, length as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
-        let sent = net.submit(peer, request, SendFlags::empty(), What::Buffer(buffer))?;
+        let sent = net.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {
             // What lies in the log has a number already.
             let text = "a queue that has room takes no request";

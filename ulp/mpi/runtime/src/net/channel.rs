@@ -44,8 +44,8 @@ pub struct Outbound {
     /// Messages since the block was last judged, and those that found no room in it.
     judged: (u32, u32),
     is_too_small: bool,
-    /// Mirrors of former lives, from which records may still be on their way.
-    old: Vec<Buffers>,
+    /// Mirrors of former lives, from which records may still be on their way: until the request of that number has completed.
+    old: Vec<(u32, Buffers)>,
 }
 
 /// Whether there is a block.
@@ -56,8 +56,8 @@ pub enum State {
     Closed,
     /// It has been asked for.
     Opening(Plan),
-    /// Yes; what is known of it is taken out while a record is posted.
-    Open(Option<Box<Open>>),
+    /// Yes.
+    Open(Box<Open>),
 }
 
 /// A block of a peer's.
@@ -79,16 +79,17 @@ impl Outbound {
     /// Bytes of the copy of the block, and of those of former blocks.
     pub fn mirror(&self) -> u64 {
         let now = match &self.state {
-            State::Open(Some(open)) => open.mirror.as_ref(),
+            State::Open(open) => open.mirror.as_ref(),
             _ => None,
         };
-        self.old.iter().chain(now).map(Buffers::bytes).sum()
+        let old = self.old.iter().map(|(_, mirror)| mirror);
+        old.chain(now).map(Buffers::bytes).sum()
     }
 
-    /// Gives the block up.
-    fn close(&mut self) {
-        if let State::Open(Some(open)) = std::mem::take(&mut self.state) {
-            self.old.extend(open.mirror);
+    /// Gives the block up; `posted` is the number of the last request.
+    fn close(&mut self, posted: u32) {
+        if let State::Open(open) = std::mem::take(&mut self.state) {
+            self.old.extend(open.mirror.map(|mirror| (posted, mirror)));
         }
     }
 
@@ -139,7 +140,7 @@ impl Net {
             return Err(false);
         }
         // Who receives asks: the answer is about what comes in to its queue pair.
-        let qp = self.link(peer).qp.as_ref().ok_or(false)?;
+        let qp = self.link(peer).queue.qp.as_ref().ok_or(false)?;
         if !qp.in_order(WrOpcode::RdmaWrite).last_byte_last {
             return Err(false);
         }
@@ -264,11 +265,44 @@ impl Runtime {
             out.is_full_grown = true;
             return Ok(());
         };
-        let life = out.life;
-        out.close();
-        out.plan = Some(larger);
-        net.stats.closed += 1;
         net.stats.grown += 1;
+        self.reopen(peer, larger)
+    }
+
+    /// From here on blocks are filled by `design`: those that there are are given up for such ones.
+    pub fn change_design(&mut self, design: Design) -> Outcome {
+        let plan = Plan::usual(design);
+        self.settings.fast.plan = plan;
+        for peer in 0..self.peers.len() as u32 {
+            let link = self
+                .net
+                .as_mut()
+                .and_then(|net| net.links[peer as usize].as_deref_mut());
+            let Some(out) = link.map(|link| &mut link.out) else {
+                continue;
+            };
+            let is_other = out.plan.is_some_and(|old| old.design() != design);
+            if is_other && out.is_open() {
+                self.reopen(peer, plan)?;
+            } else if is_other && matches!(out.state, State::Closed) {
+                out.plan = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the block up for another one.
+    fn reopen(&mut self, peer: u32, plan: Plan) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let link = net.link(peer);
+        let posted = link.queue.last_posted();
+        let out = &mut link.out;
+        let life = out.life;
+        out.close(posted);
+        out.plan = Some(plan);
+        net.stats.closed += 1;
         self.answer(peer, Kind::Closed, phase(life, 0).as_bytes())?;
         self.ask_for_block(peer)
     }
@@ -349,10 +383,10 @@ impl Runtime {
             mirror,
         };
         let link = net.link(peer);
-        if link.is_quiet() {
-            link.out.old.clear();
-        }
-        link.out.state = State::Open(Some(Box::new(open)));
+        let mut old = std::mem::take(&mut link.out.old);
+        old.retain(|(posted, _)| !link.queue.has_completed(*posted));
+        link.out.old = old;
+        link.out.state = State::Open(Box::new(open));
         link.out.judged = (0, 0);
         link.gate.reopen();
         net.stats.opened += 1;
@@ -381,12 +415,14 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let out = &mut net.link(peer).out;
+        let link = net.link(peer);
+        let posted = link.queue.last_posted();
+        let out = &mut link.out;
         if !out.is_open() || out.life != close.epoch.get() {
             // It has been given up already.
             return Ok(());
         }
-        out.close();
+        out.close(posted);
         out.messages = 0;
         out.refusals = out.refusals.max(1);
         net.stats.closed += 1;

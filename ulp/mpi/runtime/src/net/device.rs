@@ -1,11 +1,9 @@
 //! Opening a device, and what is made of it for all peers.
 
 use super::memory::{Buffers, Reach};
+use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::{
-    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, RECORD_STAGES, STAGE, STAGES, failed,
-    refused,
-};
+use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, refused};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Polling;
@@ -131,9 +129,7 @@ impl Net {
             received: 0,
             spent: Vec::new(),
             parked: VecDeque::new(),
-            stages,
-            free: (RECORD_STAGES..STAGES).rev().collect(),
-            free_for_records: (0..RECORD_STAGES).rev().collect(),
+            stages: Stages::new(stages),
             ud,
             datagrams,
             datagrams_under_way: 0,

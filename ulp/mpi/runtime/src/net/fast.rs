@@ -4,20 +4,23 @@
 //! record whose turn has not come stays in the block; a SEND whose turn has not come finds the records before it in the block, because both took the same queue
 //! pair. How channels come and go is in [`super::channel`].
 
-use super::channel::{Open, State};
-use super::link::What;
+use super::acks::{Keep, acknowledged, copy_staged};
+use super::channel::State;
+use super::link::{Queue, What};
 use super::memory::Buffers;
+use super::stages::{STAGES, Stages};
 use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE};
-use crate::constants::MPI_ERR_INTERN;
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::{Place, Runtime};
-use ferriband_ibv::{Element, RKey, SendFlags, SendWr};
+use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::fast::{
     AnyReceiver, Block, Broken, Busy, Plan, Push, Put, Record, Writer,
 };
+use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
 /// Records of one channel that are taken before the others are looked at.
@@ -109,59 +112,118 @@ impl PostInlet {
     }
 }
 
-/// Writes records by requests on the queue pair to a peer.
+/// Writes a record by requests on the queue pair to a peer.
 struct Post<'a> {
-    net: &'a mut Net,
     peer: u32,
+    /// Number of the message.
+    seq: u32,
+    queue: &'a mut Queue,
+    stages: &'a mut Stages,
+    /// What the message is kept in, if it is, and no mirror keeps it.
+    log: Option<&'a mut Replay>,
     block: Place,
     /// A copy of the block, for the designs that need one: records are written from it.
     mirror: Option<&'a Buffers>,
-    failure: Option<MpiError>,
+    /// The end has begun.
+    closing: bool,
+    /// Staging buffers that a record has lain in.
+    staged: &'a mut u128,
+    failure: Option<Failure>,
+}
+
+/// Why a record could not be posted for good.
+enum Failure {
+    Verbs(VerbsError),
+    /// The queue takes no request although it has room.
+    Full,
 }
 
 impl Post<'_> {
     fn submit(&mut self, at: u32, elements: &[Element<'_>], flags: SendFlags, what: What) -> bool {
-        let remote = self.block.address + u64::from(at);
-        let id = Id::Peer(self.peer).code();
-        let request = SendWr::write(id, remote, RKey(self.block.rkey), elements);
-        match self.net.submit(self.peer, request, flags, what) {
-            Ok(posted) => posted,
-            Err(error) => {
-                self.failure = Some(error);
-                false
-            }
-        }
+        let request = write(self.peer, self.block, at, elements);
+        let posted = self.queue.submit(request, flags, what, self.closing);
+        self.outcome(posted)
+    }
+
+    fn outcome(&mut self, posted: Result<bool, VerbsError>) -> bool {
+        posted.unwrap_or_else(|error| {
+            self.failure = Some(Failure::Verbs(error));
+            false
+        })
     }
 
     fn put_inline(&mut self, put: &Put<'_>, payload: Option<Source>) -> bool {
-        let mut bytes = [0_u8; INLINE];
-        put.lay(&mut bytes, |to| {
+        let length = put.whole() as usize;
+        let mut loose;
+        // Who keeps the message lays it out where it is kept.
+        let mut log = self.log.as_deref_mut().filter(|_| payload.is_some());
+        let bytes = match &mut log {
+            Some(log) => match log.room(length) {
+                Some(room) => room,
+                None => return false,
+            },
+            None => {
+                loose = [0_u8; INLINE];
+                &mut loose[..length]
+            }
+        };
+        put.lay(bytes, |to| {
             if let Some(payload) = payload {
                 payload.copy_into(to);
             }
         });
-        let elements = [Element::inline(&bytes[..put.whole() as usize])];
-        self.submit(put.at, &elements, SendFlags::INLINE, What::Room)
+        let elements = [Element::inline(bytes)];
+        let request = write(self.peer, self.block, put.at, &elements);
+        let posted = self
+            .queue
+            .submit(request, SendFlags::INLINE, What::Room, self.closing);
+        if let (Ok(true), Some(log)) = (&posted, log) {
+            let end = put.payload_at() + put.length;
+            log.commit(self.seq, put.head_at() as usize..end as usize);
+        }
+        self.outcome(posted)
     }
 
     fn put_staged(&mut self, put: &Put<'_>, payload: Option<Source>) -> bool {
-        let Some(buffer) = self.net.stage_for_record() else {
+        let Some(buffer) = self.stages.take_for_record() else {
             return false;
         };
-        self.net.stats.staged |= 1 << (buffer % 64);
-        fill(&self.net.stages, buffer, 0, put, payload);
-        let elements = [self.net.stages.element(buffer, put.whole())];
-        let what = What::Buffer(buffer);
-        let posted = self.submit(put.at, &elements, SendFlags::empty(), what);
+        let length = put.head.len() as u32 + put.length;
+        let log = self.log.as_deref().filter(|_| payload.is_some());
+        let Some(keep) = Keep::choose(log, self.stages, buffer, length as usize) else {
+            self.stages.give(buffer);
+            return false;
+        };
+        *self.staged |= 1 << (buffer % STAGES);
+        fill(&self.stages.memory, buffer, 0, put, payload);
+        let elements = [self.stages.memory.element(buffer, put.whole())];
+        let request = write(self.peer, self.block, put.at, &elements);
+        let what = keep.completion(buffer);
+        let posted = self
+            .queue
+            .submit(request, SendFlags::empty(), what, self.closing);
+        let posted = self.outcome(posted);
         if !posted {
-            self.net.give_stage(buffer);
+            self.stages.give(buffer);
+        } else if let Some(log) = self.log.as_deref_mut() {
+            let place = Held {
+                seq: self.seq,
+                buffer,
+                at: put.head_at(),
+                length,
+            };
+            match keep {
+                Keep::No => (),
+                Keep::Held => log.hold(place),
+                Keep::Copied => copy_staged(log, self.stages, place),
+            }
         }
         posted
     }
 
     fn put_mirrored(&mut self, mirror: &Buffers, put: &Put<'_>, payload: Option<Source>) -> bool {
         // Once the mirror has changed, the block must.
-        if self.net.room(self.peer) == 0 {
+        if self.queue.room() == 0 {
             return false;
         }
         fill(mirror, 0, put.at, put, payload);
@@ -176,11 +238,17 @@ impl Post<'_> {
             self.submit(put.at, &elements, SendFlags::empty(), What::Room)
         };
         if !posted && self.failure.is_none() {
-            let text = "a queue that has room takes no request";
-            self.failure = Some(MpiError::with(MPI_ERR_INTERN, text));
+            self.failure = Some(Failure::Full);
         }
         posted
     }
+}
+
+/// A request that writes to `at` in the block of `peer`.
+#[inline]
+fn write<'a>(peer: u32, block: Place, at: u32, elements: &'a [Element<'a>]) -> SendWr<'a> {
+    let remote = block.address + u64::from(at);
+    SendWr::write(Id::Peer(peer).code(), remote, RKey(block.rkey), elements)
 }
 
 /// Puts what is written to `at` in a buffer; what has no meaning stays what it is.
@@ -215,13 +283,14 @@ impl Writer for Post<'_> {
 }
 
 impl Net {
-    /// Puts a numbered message into the peer's block; or says why not.
+    /// Puts a numbered message into the peer's block, and keeps it if `acks` says so; or says why not.
     pub(super) fn store(
         &mut self,
         peer: u32,
         head: &[u8],
         seq: u32,
         source: Source,
+        acks: bool,
     ) -> Outcome<Option<Why>> {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(Some(Why::NoChannel));
@@ -235,32 +304,37 @@ impl Net {
         if !link.gate.is_open() {
             return Ok(Some(Why::Paused));
         }
-        // Taken out, because who posts the request looks at the connection.
-        let Some(mut open) = open.take() else {
-            return Ok(Some(Why::NoChannel));
-        };
         let returned = self.returns.word(peer * 8).load(Ordering::Acquire);
         open.machine.credit(returned as u32);
-        link.log
-            .acknowledge((returned >> 32) as u32, seq.wrapping_sub(1));
-        let Open {
-            machine,
-            block,
-            mirror,
-        } = &mut *open;
+        let ack = (returned >> 32) as u32;
+        if ack != link.log.acknowledged() {
+            acknowledged(&mut link.log, &mut self.stages, ack, seq.wrapping_sub(1));
+        }
         let mut post = Post {
-            net: self,
             peer,
-            block: *block,
-            mirror: mirror.as_ref(),
+            seq,
+            queue: &mut link.queue,
+            stages: &mut self.stages,
+            // Where the sender has a mirror of the block, that is the log.
+            log: (acks && open.mirror.is_none()).then_some(&mut link.log),
+            block: open.block,
+            mirror: open.mirror.as_ref(),
+            closing: self.closing,
+            staged: &mut self.stats.staged,
             failure: None,
         };
-        let push = machine.push(head, seq, source.len() as u32, source, &mut post);
+        let length = source.len() as u32;
+        let push = open.machine.push(head, seq, length, source, &mut post);
         let failure = post.failure;
-        let out = &mut self.link(peer).out;
-        out.state = State::Open(Some(open));
-        if let Some(failure) = failure {
-            return Err(failure);
+        match failure {
+            None => (),
+            Some(Failure::Verbs(error)) => {
+                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+            }
+            Some(Failure::Full) => {
+                let text = "a queue that has room takes no request";
+                return Err(MpiError::with(MPI_ERR_INTERN, text));
+            }
         }
         let why = match push {
             Push::Stored => {
@@ -271,7 +345,7 @@ impl Net {
             Push::TooLong => Some(Why::TooLong),
             Push::Busy => Some(Why::Busy),
         };
-        self.link(peer).out.judge(why);
+        link.out.judge(why);
         Ok(why)
     }
 
@@ -279,7 +353,7 @@ impl Net {
     #[inline]
     pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
-            && let State::Open(Some(open)) = &mut link.out.state
+            && let State::Open(open) = &mut link.out.state
         {
             open.machine.credit(consumed);
         }

@@ -1,7 +1,7 @@
 //! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
 
 use super::channel::Outbound;
-use ferriband_ibv::{Ah, Qp};
+use ferriband_ibv::{Ah, ErrorKind, Qp, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::connect::Machine;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{Owed, Replay};
@@ -19,8 +19,6 @@ pub struct Link {
     pub machine: Machine,
     /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
     pub way: Option<(Arc<Ah>, u32)>,
-    /// Its queue pair, once there is need.
-    pub qp: Option<Arc<Qp>>,
     /// The PSN that its sends begin with.
     pub psn: u32,
     /// Whether it is among those that are being set up.
@@ -49,6 +47,15 @@ pub struct Link {
     pub burst: u32,
     /// Bytes of the peer's receive buffers where messages to it go together; else 0.
     pub bundle: u32,
+    /// Its queue pair, once there is need, and what was posted to it.
+    pub queue: Queue,
+}
+
+/// A queue pair and what was posted to it.
+#[derive(Default)]
+pub struct Queue {
+    /// None yet, or no more.
+    pub qp: Option<Arc<Qp>>,
     posted: u32,
     completed: u32,
     unsignaled: u32,
@@ -79,7 +86,6 @@ impl Link {
         Self {
             machine,
             way: None,
-            qp: None,
             psn: 0,
             out: Outbound::default(),
             gate: Gate::default(),
@@ -94,28 +100,68 @@ impl Link {
             reads: 0,
             burst: 0,
             bundle: 0,
-            posted: 0,
-            completed: 0,
-            unsignaled: 0,
-            outstanding: VecDeque::new(),
+            queue: Queue::default(),
         }
     }
 
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.queue.posted == self.queue.completed && self.moving.is_empty()
+    }
+}
+
+impl Queue {
     /// Requests for which there is room.
     #[inline]
     pub fn room(&self) -> u32 {
+        if self.qp.is_none() {
+            return 0;
+        }
+        self.places()
+    }
+
+    #[inline]
+    fn places(&self) -> u32 {
         DEPTH - self.posted.wrapping_sub(self.completed)
+    }
+
+    /// Posts a request about `what`. False if the queue is full, or there is none.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        request: SendWr<'_>,
+        flags: SendFlags,
+        what: What,
+        closing: bool,
+    ) -> Result<bool, VerbsError> {
+        let Some(qp) = self.qp.as_ref().filter(|_| self.places() > 0) else {
+            return Ok(false);
+        };
+        let signaled = self.must_signal(what, closing);
+        let flags = if signaled {
+            flags | SendFlags::SIGNALED
+        } else {
+            flags
+        };
+        match qp.post_send(&mut request.flags(flags)) {
+            Ok(()) => {
+                self.posted(what, signaled);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the next request, about `what`, must ask for a completion.
     #[inline]
-    pub fn must_signal(&self, what: What, closing: bool) -> bool {
+    fn must_signal(&self, what: What, closing: bool) -> bool {
         what != What::Room || closing || self.unsignaled + 1 >= SIGNALED
     }
 
     /// A request has been posted.
     #[inline]
-    pub fn posted(&mut self, what: What, signaled: bool) {
+    fn posted(&mut self, what: What, signaled: bool) {
         self.posted = self.posted.wrapping_add(1);
         if signaled {
             self.unsignaled = 0;
@@ -133,6 +179,16 @@ impl Link {
         Some(what)
     }
 
+    /// The number of the last request that was posted.
+    pub fn last_posted(&self) -> u32 {
+        self.posted
+    }
+
+    /// Whether the request of that number is known to have completed.
+    pub fn has_completed(&self, number: u32) -> bool {
+        self.completed.wrapping_sub(number) < 1 << 31
+    }
+
     /// Whether a completion is to come.
     pub fn awaits_completion(&self) -> bool {
         !self.outstanding.is_empty()
@@ -142,11 +198,6 @@ impl Link {
     pub fn has_silent(&self) -> bool {
         self.unsignaled != 0
     }
-
-    /// Whether nothing is under way.
-    pub fn is_quiet(&self) -> bool {
-        self.posted == self.completed && self.moving.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -155,20 +206,27 @@ mod tests {
 
     #[test]
     fn a_completion_frees_all_before_it() {
-        let mut link = Link::new(Machine::new(0, 1, 2));
+        let mut queue = Queue::default();
         for number in 1..=40 {
-            let signaled = link.must_signal(What::Room, false);
+            let signaled = queue.must_signal(What::Room, false);
             assert_eq!(signaled, number % SIGNALED == 0);
-            link.posted(What::Room, signaled);
+            queue.posted(What::Room, signaled);
         }
-        assert_eq!(link.room(), DEPTH - 40);
-        assert!(link.has_silent());
-        assert!(link.must_signal(What::Buffer(3), false));
-        link.posted(What::Buffer(3), true);
-        assert_eq!(link.completed(), Some(What::Room));
-        assert_eq!(link.room(), DEPTH - 9);
-        assert_eq!(link.completed(), Some(What::Buffer(3)));
-        assert!(link.is_quiet() && !link.has_silent());
-        assert_eq!(link.completed(), None, "a completion that nobody asked for");
+        assert_eq!(queue.places(), DEPTH - 40);
+        assert!(queue.has_silent());
+        assert!(queue.must_signal(What::Buffer(3), false));
+        queue.posted(What::Buffer(3), true);
+        assert_eq!(queue.last_posted(), 41);
+        assert!(!queue.has_completed(32));
+        assert_eq!(queue.completed(), Some(What::Room));
+        assert!(queue.has_completed(32) && !queue.has_completed(33));
+        assert_eq!(queue.places(), DEPTH - 9);
+        assert_eq!(queue.completed(), Some(What::Buffer(3)));
+        assert!(queue.posted == queue.completed && !queue.has_silent());
+        assert_eq!(
+            queue.completed(),
+            None,
+            "a completion that nobody asked for"
+        );
     }
 }

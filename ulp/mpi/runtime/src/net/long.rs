@@ -333,22 +333,22 @@ impl Net {
                 self.submit(peer, request, SendFlags::empty(), what)?
             }
             Direction::Staged(source) => {
-                let Some(buffer) = self.free.pop() else {
+                let Some(buffer) = self.stages.take() else {
                     return Ok(Posted::None);
                 };
                 let bytes = left.min(u64::from(super::RECEIVE)) as u32;
-                self.stages
-                    .fill(buffer, 0, source.part(next as usize, bytes as usize));
+                let part = source.part(next as usize, bytes as usize);
+                self.stages.memory.fill(buffer, 0, part);
                 what = What::Moved {
                     transfer: index,
                     bytes,
                     buffer: Some(buffer),
                 };
-                let elements = [self.stages.element(buffer, bytes)];
+                let elements = [self.stages.memory.element(buffer, bytes)];
                 let request = SendWr::write(id, remote, key, &elements);
                 let posted = self.submit(peer, request, SendFlags::empty(), what)?;
                 if !posted {
-                    self.free.push(buffer);
+                    self.stages.give(buffer);
                 }
                 posted
             }

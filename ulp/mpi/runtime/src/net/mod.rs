@@ -16,6 +16,7 @@ mod long;
 mod maps;
 pub mod memory;
 mod setup;
+mod stages;
 pub mod stats;
 mod watch;
 
@@ -27,18 +28,21 @@ use crate::host::Source;
 use crate::runtime::Polling;
 use crate::runtime::Runtime;
 use crate::trace;
+use acks::Keep;
 use arrive::Arrived;
 use fast::PostInlet;
 use ferriband_ibv::{
-    CompChannel, Context, Cq, DeviceLimits, Element, ErrorKind, Mtu, Pd, Qp, SendFlags, SendWr,
-    Srq, VerbsError,
+    CompChannel, Context, Cq, DeviceLimits, Element, Mtu, Pd, Qp, SendFlags, SendWr, Srq,
+    VerbsError,
 };
 use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::replay::Held;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use link::{Link, What};
 use long::Transfer;
 use memory::{Buffers, Reach, Reachable};
+use stages::Stages;
 use stats::{Stats, Why};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -56,10 +60,6 @@ const RECEIVES: u32 = 64;
 const MOST_RECEIVES: u32 = 1024;
 /// Bytes of a staging buffer: a record of the longest message.
 const STAGE: u32 = 8448;
-/// Staging buffers, for all peers together.
-const STAGES: u32 = 64;
-/// Of these, the ones that records go through alone; they take others where those for SENDs are more than half.
-const RECORD_STAGES: u32 = 8;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
 
@@ -90,11 +90,7 @@ pub struct Net {
     /// Those with messages for which there was no memory, in the order in which they came. While there are some, no other message is taken, and peers find no
     /// receive after a while.
     parked: VecDeque<Arrived>,
-    stages: Buffers,
-    /// Those that nothing is in.
-    free: Vec<u32>,
-    /// Those for records that nothing is in.
-    free_for_records: Vec<u32>,
+    stages: Stages,
     ud: Arc<Qp>,
     datagrams: Buffers,
     datagrams_under_way: u32,
@@ -204,9 +200,7 @@ impl Runtime {
         };
         let acks = self.settings.acks && kind.is_numbered();
         let entry = &mut self.peers[peer as usize];
-        if acks && !net.has_log_room(peer, ENVELOPE + body.len() + source.len(), entry.sent) {
-            return Ok(false);
-        }
+        let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);
         let head = Envelope {
             kind,
@@ -219,21 +213,22 @@ impl Runtime {
         }
         .emit();
         if !kind.is_numbered() {
-            let has_gone = net.send(peer, &head, body, source)?;
+            let has_gone = net.send(peer, &head, body, source, None)?;
             net.told(peer, has_gone);
             return Ok(has_gone);
         }
-        let why = net.store_with(peer, &head, seq, body, source)?;
-        if why.is_some() && !net.send(peer, &head, body, source)? {
+        let keep = acks.then_some(seq);
+        let why = net.store_with(peer, &head, seq, body, source, acks)?;
+        if why.is_some() && !net.send(peer, &head, body, source, keep)? {
+            if acks {
+                // Perhaps for want of room to keep it, which comes without a completion.
+                net.has_log_room(peer, length, entry.sent);
+            }
             return Ok(false);
         }
         entry.sent = seq;
         net.told(peer, true);
         net.count_burst(peer);
-        // Where the sender has a mirror of the block, that is the log.
-        if acks && (why.is_some() || !net.is_mirrored(peer)) {
-            net.keep(peer, seq, &head, body, source);
-        }
         if trace::is_on() {
             trace::sent(peer, kind, seq, tag, context, body, source.len());
         }
@@ -261,24 +256,26 @@ impl Net {
         seq: u32,
         body: &[u8],
         source: Source,
+        acks: bool,
     ) -> Outcome<Option<Why>> {
         if body.is_empty() {
-            return self.store(peer, head, seq, source);
+            return self.store(peer, head, seq, source, acks);
         }
         let mut whole = [0; ENVELOPE + 48];
         let length = ENVELOPE + body.len();
         whole[..ENVELOPE].copy_from_slice(head);
         whole[ENVELOPE..length].copy_from_slice(body);
-        self.store(peer, &whole[..length], seq, source)
+        self.store(peer, &whole[..length], seq, source, acks)
     }
 
-    /// Posts a SEND of envelope, body and payload. False if there is no room.
+    /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if there is no room.
     fn send(
         &mut self,
         peer: u32,
         head: &[u8; ENVELOPE],
         body: &[u8],
         source: Source,
+        keep: Option<u32>,
     ) -> Outcome<bool> {
         let length = ENVELOPE + body.len() + source.len();
         if length > self.longest_send(peer) {
@@ -287,32 +284,108 @@ impl Net {
                 "a message is longer than a receive buffer",
             ));
         }
-        let at = ENVELOPE + body.len();
         let sent = if length <= INLINE {
-            let mut bytes = [0_u8; INLINE];
-            bytes[..ENVELOPE].copy_from_slice(head);
-            bytes[ENVELOPE..at].copy_from_slice(body);
-            source.copy_into(&mut bytes[at..length]);
-            let elements = [Element::inline(&bytes[..length])];
-            let request = SendWr::send(Id::Peer(peer).code(), &elements);
-            self.submit(peer, request, SendFlags::INLINE, What::Room)?
+            self.send_inline(peer, head, body, source, keep)?
         } else {
-            let Some(buffer) = self.free.pop() else {
-                return Ok(false);
-            };
-            self.stages.write(buffer, 0, head);
-            self.stages.write(buffer, ENVELOPE as u32, body);
-            self.stages.fill(buffer, at as u32, source);
-            let elements = [self.stages.element(buffer, length as u32)];
-            let request = SendWr::send(Id::Peer(peer).code(), &elements);
-            let what = What::Buffer(buffer);
-            let sent = self.submit(peer, request, SendFlags::empty(), what)?;
-            if !sent {
-                self.free.push(buffer);
-            }
-            sent
+            self.send_staged(peer, head, body, source, keep)?
         };
         self.stats.sends += u64::from(sent);
+        Ok(sent)
+    }
+
+    #[inline]
+    fn send_inline(
+        &mut self,
+        peer: u32,
+        head: &[u8; ENVELOPE],
+        body: &[u8],
+        source: Source,
+        keep: Option<u32>,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        let at = ENVELOPE + body.len();
+        let length = at + source.len();
+        let mut loose;
+        let bytes = match keep {
+            Some(_) => match link.log.room(length) {
+                Some(room) => room,
+                None => return Ok(false),
+            },
+            None => {
+                loose = [0_u8; INLINE];
+                &mut loose[..length]
+            }
+        };
+        bytes[..ENVELOPE].copy_from_slice(head);
+        bytes[ENVELOPE..at].copy_from_slice(body);
+        source.copy_into(&mut bytes[at..]);
+        let elements = [Element::inline(bytes)];
+        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let flags = SendFlags::INLINE;
+        match link.queue.submit(request, flags, What::Room, self.closing) {
+            Ok(true) => {
+                if let Some(seq) = keep {
+                    link.log.commit(seq, 0..length);
+                }
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+        }
+    }
+
+    fn send_staged(
+        &mut self,
+        peer: u32,
+        head: &[u8; ENVELOPE],
+        body: &[u8],
+        source: Source,
+        keep: Option<u32>,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        let Some(buffer) = self.stages.take() else {
+            return Ok(false);
+        };
+        let at = ENVELOPE + body.len();
+        let length = (at + source.len()) as u32;
+        let log = keep.map(|_| &link.log);
+        let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
+            self.stages.give(buffer);
+            return Ok(false);
+        };
+        let memory = &self.stages.memory;
+        memory.write(buffer, 0, head);
+        memory.write(buffer, ENVELOPE as u32, body);
+        memory.fill(buffer, at as u32, source);
+        let elements = [memory.element(buffer, length)];
+        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let (flags, what) = (SendFlags::empty(), how.completion(buffer));
+        let sent = match link.queue.submit(request, flags, what, self.closing) {
+            Ok(sent) => sent,
+            Err(error) => {
+                self.stages.give(buffer);
+                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+            }
+        };
+        if !sent {
+            self.stages.give(buffer);
+        } else if let Some(seq) = keep {
+            let place = Held {
+                seq,
+                buffer,
+                at: 0,
+                length,
+            };
+            match how {
+                Keep::No => (),
+                Keep::Held => link.log.hold(place),
+                Keep::Copied => acks::copy_staged(&mut link.log, &self.stages, place),
+            }
+        }
         Ok(sent)
     }
 
@@ -325,31 +398,10 @@ impl Net {
         }
     }
 
-    /// A staging buffer for a record: one of its own, or one that SENDs do not need.
-    #[inline]
-    fn stage_for_record(&mut self) -> Option<u32> {
-        if let Some(buffer) = self.free_for_records.pop() {
-            return Some(buffer);
-        }
-        let has_more = self.free.len() > STAGES as usize / 2;
-        if has_more { self.free.pop() } else { None }
-    }
-
-    /// Nothing is in a staging buffer any more.
-    #[inline]
-    fn give_stage(&mut self, buffer: u32) {
-        if buffer < RECORD_STAGES {
-            self.free_for_records.push(buffer);
-        } else {
-            self.free.push(buffer);
-        }
-    }
-
     /// Requests to `peer` for which there is room.
     fn room(&self, peer: u32) -> u32 {
         let link = self.links[peer as usize].as_deref();
-        link.filter(|link| link.qp.is_some())
-            .map_or(0, link::Link::room)
+        link.map_or(0, |link| link.queue.room())
     }
 
     /// Posts a request to a connected peer. False if its queue is full.
@@ -363,21 +415,8 @@ impl Net {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(false);
         };
-        let Some(qp) = link.qp.as_ref().filter(|_| link.room() > 0) else {
-            return Ok(false);
-        };
-        let signaled = link.must_signal(what, self.closing);
-        let flags = if signaled {
-            flags | SendFlags::SIGNALED
-        } else {
-            flags
-        };
-        match qp.post_send(&mut request.flags(flags)) {
-            Ok(()) => {
-                link.posted(what, signaled);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
+        match link.queue.submit(request, flags, what, self.closing) {
+            Ok(posted) => Ok(posted),
             Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
         }
     }
@@ -397,16 +436,20 @@ impl Net {
         let link = self.link(peer);
         link.moving.clear();
         (link.out, link.gate, link.lull) = Default::default();
-        (link.log, link.is_log_full, link.owed) = Default::default();
-        let number = link.qp.take().map(|qp| qp.number().0);
-        while let Some(what) = self.link(peer).completed() {
+        (link.is_log_full, link.owed) = Default::default();
+        let number = link.queue.qp.take().map(|qp| qp.number().0);
+        let held: Vec<u32> = link.log.abandon().collect();
+        for buffer in held {
+            self.stages.give(buffer);
+        }
+        while let Some(what) = self.link(peer).queue.completed() {
             match what {
                 What::Room => (),
                 What::Buffer(buffer)
                 | What::Moved {
                     buffer: Some(buffer),
                     ..
-                } => self.give_stage(buffer),
+                } => self.stages.give(buffer),
                 What::Moved { buffer: None, .. } => (),
             }
         }

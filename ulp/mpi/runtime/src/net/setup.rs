@@ -258,7 +258,7 @@ impl Net {
 
     /// Makes the queue pair for `peer`, unless there is one; its end.
     fn queue_pair(&mut self, peer: u32) -> Result<Endpoint, VerbsError> {
-        if self.link(peer).qp.is_none() {
+        if self.link(peer).queue.qp.is_none() {
             let caps = QpCaps {
                 send_wr: DEPTH,
                 recv_wr: 0,
@@ -280,11 +280,11 @@ impl Net {
             self.by_number.insert(qp.number().0, peer);
             let link = self.link(peer);
             link.psn = psn(qp.number().0);
-            link.qp = Some(qp);
+            link.queue.qp = Some(qp);
         }
         let (card, mtu) = (self.card, self.mtu);
         let link = self.link(peer);
-        let qpn = link.qp.as_ref().map_or(0, |qp| qp.number().0);
+        let qpn = link.queue.qp.as_ref().map_or(0, |qp| qp.number().0);
         Ok(Endpoint {
             qpn,
             psn: link.psn,
@@ -305,7 +305,7 @@ impl Net {
         );
         let timeout = self.timeout;
         let link = self.link(peer);
-        let (Some(qp), psn) = (link.qp.clone(), link.psn) else {
+        let (Some(qp), psn) = (link.queue.qp.clone(), link.psn) else {
             return Ok(());
         };
         qp.ready_to_receive(&Rtr {

@@ -46,7 +46,7 @@ pub struct Stats {
     /// The most bytes of blocks and mirrors that there were at one time.
     pub most: u64,
     /// Staging buffers that a record has lain in, a bit for each.
-    pub staged: u64,
+    pub staged: u128,
 }
 
 impl Stats {
