@@ -302,7 +302,7 @@ fn the_same_messages_go_by_verbs() {
 
 /// What `fast` says after a run of three ranks, or as many as it wants, with these settings beside those that it always has; and the counters.
 fn run_fast(program: &Program, argument: &str, settings: &[&str]) -> String {
-    let ranks = if matches!(argument, "pause" | "grow") {
+    let ranks = if matches!(argument, "pause" | "grow" | "flood") {
         2
     } else {
         3
@@ -352,6 +352,16 @@ fn the_fast_path_holds_in_all_designs() {
         ],
     );
     run_fast(&program, "grow", &["FERRIBAND_MPI_BLOCK=auto"]);
+}
+
+#[test]
+fn what_is_kept_stays_whole_while_settings_change_and_buffers_run_short() {
+    let program = Program::new("fast");
+    run_fast(&program, "switch", &[]);
+    for acks in ["FERRIBAND_MPI_ACKS=1", "FERRIBAND_MPI_ACKS=0"] {
+        run_fast(&program, "flood", &[acks]);
+        run_fast(&program, "flood", &[acks, "FERRIBAND_MPI_FAST_CHANNELS=0"]);
+    }
 }
 
 /// Whether two hosts can be made here.

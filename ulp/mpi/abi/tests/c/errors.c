@@ -1,6 +1,45 @@
 /* Wrong arguments under MPI_ERRORS_RETURN: the standard's class comes back, and work goes on. */
 #include "check.h"
 
+/* What is sent may not lie where something is received, unless MPI_IN_PLACE says so, or there is nothing of it, or the elements lie between one another. */
+static void aliased(MPI_Comm comm)
+{
+	int *both = calloc(2 * size, sizeof *both), other = 1, four[4] = { 1, 2, 3, 4 };
+	MPI_Datatype even, odd;
+	MPI_Request request;
+
+	CHECK(class_of(MPI_Allreduce(both, both, 1, MPI_INT, MPI_SUM, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Allreduce(both, both, 2 * size, MPI_INT, MPI_SUM, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Iallreduce(both, both, 1, MPI_INT, MPI_SUM, comm, &request)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Scan(both, both, 1, MPI_INT, MPI_SUM, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Reduce_scatter_block(both, both, 1, MPI_INT, MPI_SUM, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Alltoall(both, 1, MPI_INT, both, 1, MPI_INT, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Allgather(&both[rank], 1, MPI_INT, both, 1, MPI_INT, comm)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Iallgather(both, 1, MPI_INT, both, 1, MPI_INT, comm, &request)) == MPI_ERR_BUFFER);
+	if (rank == 0) {
+		CHECK(class_of(MPI_Reduce(both, both, 1, MPI_INT, MPI_SUM, 0, comm)) == MPI_ERR_BUFFER);
+		CHECK(class_of(MPI_Gather(both, 1, MPI_INT, both, 1, MPI_INT, 0, comm)) == MPI_ERR_BUFFER);
+		CHECK(class_of(MPI_Scatter(both, 1, MPI_INT, both, 1, MPI_INT, 0, comm)) == MPI_ERR_BUFFER);
+	}
+	CHECK(class_of(MPI_Reduce_local(both, both, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Reduce_local(MPI_IN_PLACE, both, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+	CHECK(class_of(MPI_Reduce_local(both, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM)) == MPI_ERR_BUFFER);
+
+	CHECK(MPI_Allreduce(both, both, 0, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS);
+	CHECK(MPI_Reduce_local(both, both, 0, MPI_INT, MPI_SUM) == MPI_SUCCESS);
+	CHECK(MPI_Allreduce(&other, both, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS && both[0] == size);
+	CHECK(MPI_Allreduce(MPI_IN_PLACE, both, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS && both[0] == size * size);
+	CHECK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_INT, both, 1, MPI_INT, comm) == MPI_SUCCESS);
+	CHECK(MPI_Type_vector(2, 1, 2, MPI_INT, &even) == MPI_SUCCESS);
+	CHECK(MPI_Type_create_indexed_block(2, 1, (int[]){ 1, 3 }, MPI_INT, &odd) == MPI_SUCCESS);
+	CHECK(MPI_Type_commit(&even) == MPI_SUCCESS && MPI_Type_commit(&odd) == MPI_SUCCESS);
+	CHECK(MPI_Alltoall(four, 1, even, four, 1, odd, MPI_COMM_SELF) == MPI_SUCCESS);
+	CHECK(four[0] == 1 && four[1] == 1 && four[2] == 3 && four[3] == 3);
+	MPI_Type_free(&even);
+	MPI_Type_free(&odd);
+	free(both);
+}
+
 int main(int argc, char **argv)
 {
 	int value = 0, class, length, flag;
@@ -41,5 +80,6 @@ int main(int argc, char **argv)
 	request = MPI_REQUEST_NULL;
 	CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	CHECK(MPI_Test(&request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag);
+	aliased(comm);
 	return end("errors");
 }

@@ -1,5 +1,6 @@
 /* The RDMA fast path by verbs: messages of all lengths both ways and one way, and what its counters say. With an argument: until a receiver has
- * asked its sender to pause, a block has been taken back for another sender, or a block has grown. */
+ * asked its sender to pause, a block has been taken back for another sender, or a block has grown; or with settings that change meanwhile, or more messages than are kept
+ * where they are sent from. */
 #include "check.h"
 #include <ferriband_mpi.h>
 #include <unistd.h>
@@ -142,6 +143,66 @@ static void grows(void)
 	} while (!word);
 }
 
+/* Until each rank has a channel to each other one. */
+static void open_all(void)
+{
+	int mine, all;
+	do {
+		crowd(1);
+		mine = stats().channels_out == (uint64_t)size - 1;
+		MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+	} while (!all);
+}
+
+/* Designs and acknowledgements change while messages go on: each time all blocks are given up for others. */
+static void switches(void)
+{
+	static const char *const designs[] = { "fixed-top", "variable-bottom", "variable-top", "fixed-bottom", "fixed-top", "variable-bottom" };
+	enum { STEPS = sizeof designs / sizeof *designs };
+
+	CHECK(ferriband_mpi_switch_setting("acks", "2") == -1 && ferriband_mpi_switch_setting("design", "best") == -1);
+	CHECK(ferriband_mpi_switch_setting("eager", "1") == -1);
+	open_all();
+	for (int step = 0; step < STEPS; step++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		CHECK(stats().closed == (uint64_t)step * (size - 1));
+		CHECK(ferriband_mpi_switch_setting("acks", step % 2 ? "1" : "0") == 0);
+		CHECK(ferriband_mpi_switch_setting("design", designs[step]) == 0);
+		open_all();
+		stream(400);
+	}
+	CHECK(stats().closed == (uint64_t)STEPS * (size - 1) && stats().log > 0);
+}
+
+/* More messages than there are staging buffers, to a rank that is not in MPI and acknowledges nothing; then the other way. */
+static void floods(void)
+{
+	enum { COUNT = 600 };
+	static unsigned char sent[COUNT][2000];
+	static MPI_Request requests[COUNT];
+
+	for (int turn = 0; turn < 2; turn++) {
+		int word = 0;
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == turn) {
+			for (int i = 0; i < COUNT; i++) {
+				fill(sent[i], 1 + i * 3, i);
+				MPI_Isend(sent[i], 1 + i * 3, MPI_BYTE, 1 - turn, 7, MPI_COMM_WORLD, &requests[i]);
+			}
+			MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE);
+			MPI_Recv(&word, 1, MPI_INT, 1 - turn, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			CHECK(word == COUNT);
+		} else {
+			usleep(30000);
+			for (; word < COUNT; word++) {
+				MPI_Recv(in, MOST, MPI_BYTE, turn, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+				CHECK(holds(in, 1 + word * 3, word));
+			}
+			MPI_Send(&word, 1, MPI_INT, turn, 8, MPI_COMM_WORLD);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	begin(&argc, &argv);
@@ -153,6 +214,10 @@ int main(int argc, char **argv)
 		closes();
 	else if (!strcmp(what, "grow"))
 		grows();
+	else if (!strcmp(what, "switch"))
+		switches();
+	else if (!strcmp(what, "flood"))
+		floods();
 	else {
 		crowd(12);
 		stream(1500);

@@ -3,7 +3,7 @@
 use super::inter;
 use super::op::Reduction;
 use super::state::Guard;
-use super::values::{bytes, extent, is_in_place, rank_of, sink, source};
+use super::values::{aliased, are_distinct, bytes, extent, is_in_place, rank_of, sink, source};
 use crate::abi::Array;
 use crate::collective::exec::{Buffers, Combine, Prepared};
 use crate::collective::shared;
@@ -151,6 +151,27 @@ impl Uneven {
     }
 }
 
+/// One buffer does not begin where the other one, of a block for each rank, does, nor where this rank's block does.
+fn send_aside(own: &Source, blocks: &[Sink], rank: u32) -> Outcome {
+    for block in [blocks.first(), blocks.get(rank as usize)]
+        .into_iter()
+        .flatten()
+    {
+        are_distinct(own, block)?;
+    }
+    Ok(())
+}
+
+/// Neither do two buffers of blocks, by their first ones and those of this rank.
+fn all_aside(send: &[Sink], recv: &[Sink], rank: u32) -> Outcome {
+    for at in [0, rank as usize] {
+        if let (Some(send), Some(recv)) = (send.get(at), recv.get(at)) {
+            are_distinct(&send.source(), recv)?;
+        }
+    }
+    Ok(())
+}
+
 /// Blocks to be read.
 pub(super) fn sources(blocks: &[Sink]) -> Vec<Source> {
     blocks.iter().map(Sink::source).collect()
@@ -191,6 +212,9 @@ pub(super) unsafe fn gather(
                 .transpose()?,
         )
     };
+    if let (Some((_, blocks)), Some(send)) = (&recv, &send) {
+        send_aside(send, blocks, rank)?;
+    }
     let each = match (&recv, &send) {
         (Some((each, _)), _) => *each,
         (None, own) => own.map_or(0, |own| own.len() as u64),
@@ -246,6 +270,9 @@ pub(super) unsafe fn gatherv(
                 .transpose()?,
         )
     };
+    if let (Some((_, blocks)), Some(send)) = (&blocks, &send) {
+        send_aside(send, blocks, rank)?;
+    }
     // Who is not the root knows its own length, and that is all it needs.
     let own = send.map_or(0, |own| own.len() as u64);
     let (lengths, recv) = blocks.unwrap_or_else(|| (vec![own; size], Vec::new()));
@@ -299,6 +326,9 @@ pub(super) unsafe fn scatter(
                 .transpose()?,
         )
     };
+    if let (Some((_, blocks)), Some(recv)) = (&send, &recv) {
+        send_aside(&recv.source(), blocks, rank)?;
+    }
     let each = match (&send, &recv) {
         (Some((each, _)), _) => *each,
         (None, own) => own.map_or(0, |own| own.len() as u64),
@@ -356,6 +386,9 @@ pub(super) unsafe fn scatterv(
                 .transpose()?,
         )
     };
+    if let (Some((_, blocks)), Some(recv)) = (&blocks, &recv) {
+        send_aside(&recv.source(), blocks, rank)?;
+    }
     let own = recv.map_or(0, |own| own.len() as u64);
     let (lengths, send) = blocks.unwrap_or_else(|| (vec![own; size], Vec::new()));
     let collective = Collective::Scatter {
@@ -392,7 +425,7 @@ pub(super) unsafe fn allgather(
             )
         };
     }
-    let (_, size) = shape(guard, comm);
+    let (rank, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers.
     let ((each, recv), send) = unsafe {
@@ -403,6 +436,9 @@ pub(super) unsafe fn allgather(
                 .transpose()?,
         )
     };
+    if let Some(send) = &send {
+        send_aside(send, &recv, rank)?;
+    }
     let collective = Collective::Allgather {
         blocks: Blocks::Equal(each),
         in_place,
@@ -436,7 +472,7 @@ pub(super) unsafe fn allgatherv(
             )
         };
     }
-    let (_, size) = shape(guard, comm);
+    let (rank, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers and arrays.
     let ((lengths, recv), send) = unsafe {
@@ -447,6 +483,9 @@ pub(super) unsafe fn allgatherv(
                 .transpose()?,
         )
     };
+    if let Some(send) = &send {
+        send_aside(send, &recv, rank)?;
+    }
     let mean = lengths
         .iter()
         .fold(0_u64, |sum, length| sum.saturating_add(*length))
@@ -484,7 +523,7 @@ pub(super) unsafe fn alltoall(
             )
         };
     }
-    let (_, size) = shape(guard, comm);
+    let (rank, size) = shape(guard, comm);
     let in_place = is_in_place(sendbuf);
     // SAFETY: the program's buffers.
     let ((each, recv), send) = unsafe {
@@ -495,6 +534,9 @@ pub(super) unsafe fn alltoall(
                 .transpose()?,
         )
     };
+    if let Some((_, send)) = &send {
+        all_aside(send, &recv, rank)?;
+    }
     let blocks = Blocks::Equal(each);
     let collective = Collective::Alltoall {
         send: blocks,
@@ -519,7 +561,7 @@ pub(super) unsafe fn alltoallv(
         // SAFETY: the caller's promise.
         return unsafe { inter::alltoallv(guard, comm, send, recv) };
     }
-    let (_, size) = shape(guard, comm);
+    let (rank, size) = shape(guard, comm);
     let in_place = is_in_place(send.buffer);
     // SAFETY: the program's buffers and arrays.
     let ((lengths, recv), send) = unsafe {
@@ -528,6 +570,9 @@ pub(super) unsafe fn alltoallv(
             (!in_place).then(|| send.blocks(guard, size)).transpose()?,
         )
     };
+    if let Some((_, send)) = &send {
+        all_aside(send, &recv, rank)?;
+    }
     let (out, send) = send.unwrap_or_default();
     let collective = Collective::Alltoall {
         send: if in_place {
@@ -576,6 +621,13 @@ impl Elements {
                 let room = if in_place { sent } else { received };
                 recv.push(how.sink(guard, self.recvbuf, room)?);
             }
+        }
+        // Both are of one datatype, so elements with gaps are no exception.
+        if let ([send], [_]) = (&send[..], &recv[..])
+            && !send.is_empty()
+            && self.sendbuf.addr() == self.recvbuf.addr()
+        {
+            return Err(aliased());
         }
         let bytes = (how.unit as u64).saturating_mul(sent.max(0).cast_unsigned());
         let collective = collective(how.commutes, in_place);

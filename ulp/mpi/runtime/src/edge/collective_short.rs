@@ -3,7 +3,7 @@
 //! Each says whether it has done it. Where it has not, nothing has begun; and all ranks come to the same answer, which depends on what MPI wants to be the same everywhere.
 
 use super::state::Guard;
-use super::values::{bytes, is_in_place, rank_of, sink, source};
+use super::values::{are_distinct, bytes, is_in_place, rank_of, sink, source};
 use crate::collective::direct::{self, Kind};
 use crate::constants::MPI_ERR_ROOT;
 use crate::datatype::named;
@@ -69,7 +69,9 @@ pub(super) unsafe fn allreduce(
         recv.source()
     } else {
         // SAFETY: as above.
-        unsafe { source(guard, sendbuf, count, datatype) }?
+        let send = unsafe { source(guard, sendbuf, count, datatype) }?;
+        are_distinct(&send, &recv)?;
+        send
     };
     let unit = unit as usize;
     direct::allreduce(guard, comm, unit, (send, recv), |left, right| {
@@ -105,7 +107,9 @@ pub(super) unsafe fn alltoall(
         recv.source()
     } else {
         // SAFETY: as above.
-        unsafe { source(guard, sendbuf, sendcount.saturating_mul(size), sendtype) }?
+        let send = unsafe { source(guard, sendbuf, sendcount.saturating_mul(size), sendtype) }?;
+        are_distinct(&send, &recv)?;
+        send
     };
     if send.len() != recv.len() {
         // The program is wrong, and is told so by who looks at each block.

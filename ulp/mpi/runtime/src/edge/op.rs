@@ -2,7 +2,7 @@
 
 use super::raise::on_self;
 use super::state::Guard;
-use super::values::put;
+use super::values::{aliased, is_in_place, put};
 use crate::collective::exec::{Combine, Program};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
@@ -77,6 +77,10 @@ pub unsafe extern "C" fn ferriband_mpi_reduce_local(
 ) -> c_int {
     on_self("MPI_Reduce_local", |guard| {
         let how = Reduction::new(guard, op, datatype)?;
+        if is_in_place(inbuf) || is_in_place(inoutbuf) {
+            let text = "MPI_IN_PLACE, which means nothing here";
+            return Err(MpiError::with(MPI_ERR_BUFFER, text));
+        }
         // SAFETY: the program's buffers.
         let (left, right) = unsafe {
             (
@@ -84,6 +88,9 @@ pub unsafe extern "C" fn ferriband_mpi_reduce_local(
                 how.sink(guard, inoutbuf, count)?,
             )
         };
+        if inbuf.addr() == inoutbuf.addr() && !left.is_empty() {
+            return Err(aliased());
+        }
         match how.combine {
             Combine::Own(combine) => combine(left, right),
             Combine::Program(program) => {

@@ -147,6 +147,29 @@ pub fn is_in_place(buffer: *const c_void) -> bool {
     buffer.addr() == MPI_IN_PLACE
 }
 
+/// What is sent and what is received begin in different places, unless there is nothing of one. MPI forbids a collective's buffers to overlap (MPI 5.0, 6.1 and 6.2.1: "no aliasing");
+/// that they begin at the same byte, as where MPI_IN_PLACE was meant, is what is found out. Elements with gaps may lie between one another, so nothing is said of them.
+#[inline]
+pub fn are_distinct(send: &Source, recv: &Sink) -> Outcome {
+    if send.is_empty() || recv.is_empty() {
+        return Ok(());
+    }
+    let same = send.address().is_some_and(|address| {
+        recv.pointer()
+            .is_some_and(|start| start.addr() as u64 == address)
+    });
+    if same { Err(aliased()) } else { Ok(()) }
+}
+
+/// The error that says so.
+#[cold]
+pub fn aliased() -> MpiError {
+    MpiError::with(
+        MPI_ERR_BUFFER,
+        "what is sent lies where something is received: MPI_IN_PLACE says that it does, where that is allowed",
+    )
+}
+
 /// The tag of a send.
 #[inline(always)]
 pub fn send_tag(tag: c_int) -> Outcome<i32> {
