@@ -84,12 +84,30 @@ enum End {
     Ours,
 }
 
-/// Runs a server and a client. Nothing tells when a server listens, so a client that was refused right away tries again.
+/// Waits until a server waits for events in the kernel, which it does once it listens, or has ended. Who asks before may have one of its
+/// connections refused and another accepted, and then both ends wait for ever. Where the system tells nobody what a process does, a moment has to do.
+fn wait_for_server(server: &Child) {
+    let until = Instant::now() + STARTING;
+    let does = format!("/proc/{}/syscall", server.id());
+    let mut looks = 0;
+    while looks < 3 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+        let call = std::fs::read_to_string(&does).unwrap_or_default();
+        let number = call.split_ascii_whitespace().next();
+        let number = number.map_or(Ok(-1), str::parse::<i64>);
+        // "running" is no number; a thread that starts another waits for it by futex
+        let waits = number.is_ok_and(|number| number != libc::SYS_futex);
+        looks = if waits { looks + 1 } else { 0 };
+    }
+}
+
+/// Runs a server and a client. A client that was refused right away all the same tries again.
 fn meet(wire: Wire, end: End, server: &[&str], client: &[&str]) {
     if !is_installed(server[0]) || wire == Wire::Packets && !common::port_is_to_be_had() {
         return;
     }
     let mut serving = start(wire, server);
+    wait_for_server(&serving);
     let begin = Instant::now();
     let (succeeded, said) = loop {
         let (succeeded, said) = finish(start(wire, client), PATIENCE);
