@@ -159,34 +159,6 @@ fn what_is_cut_is_found_and_routed_around() {
 }
 
 #[test]
-fn opensms_own_test_of_administration_passes_against_ours() {
-    if !is_there("osmtest", "opensm") || !is_there("saquery", "infiniband-diags") {
-        return;
-    }
-    // it shows OpenSM's usual key, and cannot be told another
-    let fabric = Fabric::up("torus:3x3:2", &["--keys", "none"]);
-    fabric.wait_for_links();
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
-    std::fs::create_dir_all(&dir).expect("writable");
-    let file = |name: &str| dir.join(name).to_str().expect("text").to_owned();
-    let (inventory, log) = (file("inventory"), file("log"));
-    // an inventory of all records; services that are registered, found, renewed and withdrawn
-    for flow in ["c", "s"] {
-        let words = ["osmtest", "-f", flow, "-i", &inventory, "-l", &log];
-        let said = fabric.run("H0_1_1", &words);
-        let passed = said.contains("PASS") && !said.contains("FAIL");
-        let log = std::fs::read_to_string(&log).unwrap_or_default();
-        assert!(passed, "flow {flow}: {said}\n{log}");
-    }
-    let services = fabric.run("H0_1_1", &["saquery", "-S"]);
-    assert!(
-        !services.contains("ServiceRecord"),
-        "all are withdrawn: {services}"
-    );
-    let _ = std::fs::remove_dir_all(&dir);
-}
-
-#[test]
 fn opensm_manages_the_fabric_and_answers_for_it() {
     if !is_there("opensm", "opensm") || !is_there("saquery", "infiniband-diags") {
         return;

@@ -76,7 +76,7 @@ pub fn bring_up(
         Event::Failed(error) => Err(Failure::new(format!(
             "the subnet does not come up: {error}"
         ))),
-        Event::Same => Err(Failure::new("the manager has not swept")),
+        Event::Same | Event::Read(_) => Err(Failure::new("the manager has not swept")),
     }
 }
 

@@ -228,7 +228,7 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
             way.send(&smp)?;
         }
         match manager.poll_event() {
-            Some(Event::Same) | None => {}
+            Some(Event::Same | Event::Read(_)) | None => {}
             Some(Event::Up(subnet)) => break Ok(subnet),
             Some(Event::Failed(error)) => break Err(error),
         }

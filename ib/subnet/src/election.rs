@@ -67,6 +67,8 @@ pub struct Election {
     missed: u8,
     poll_at: Option<Instant>,
     asked: BTreeMap<u64, (Lid, Question, Instant)>,
+    /// The other managers that the last sweeps have found, by their ports' GUIDs, as they said of themselves.
+    others: BTreeMap<u64, (Lid, SmInfo)>,
     transmit: VecDeque<(Lid, Smp)>,
     next_transaction: u64,
 }
@@ -84,6 +86,7 @@ impl Election {
             missed: 0,
             poll_at: None,
             asked: BTreeMap::new(),
+            others: BTreeMap::new(),
             transmit: VecDeque::new(),
             next_transaction: u64::from(seed) << 32 | 1 << 31,
         }
@@ -143,9 +146,15 @@ impl Election {
 
     /// A sweep of this master has found other managers, by their LIDs: it asks who they are.
     pub fn swept(&mut self, now: Instant, others: &[Lid]) {
+        self.others.retain(|_, (lid, _)| others.contains(lid));
         for lid in others {
             self.ask(now, *lid, Question::Who, Method::GET, 0);
         }
+    }
+
+    /// Those, with what they have said of themselves.
+    pub fn others(&self) -> impl Iterator<Item = (Lid, SmInfo)> + '_ {
+        self.others.values().copied()
     }
 
     /// The next packet, and the LID that it goes to.
@@ -231,6 +240,9 @@ impl Election {
         let Some(info) = info.filter(|_| smp.status == MadStatus::OK) else {
             return Became::Same;
         };
+        if question == Question::Who && self.is_one_of_us(&info) {
+            self.others.insert(info.guid.0, (from, info));
+        }
         match question {
             Question::Who
                 if self.is_master() && self.is_one_of_us(&info) && self.yields_to(&info) =>

@@ -8,12 +8,13 @@ use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
 use ferriband_fabric::live::Fabric;
 use ferriband_fabric::manage::Place;
 use ferriband_subnet::election::{Became, Election};
-use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet};
+use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet, TableRead};
 use ferriband_subnet::sa::{Administration, Asker};
 use ferriband_wire::attributes::{Notice, PortCapabilities, trap};
 use ferriband_wire::mad::{GSI_QKEY, MAD_LEN, ManagementClass, Method, SMI_QPN};
 use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid, SmKey};
+use std::collections::VecDeque;
 
 /// How long nothing more may have changed before it sweeps: links that change together are seen together.
 const SETTLE_NS: u64 = 20_000_000;
@@ -23,6 +24,9 @@ const LOOK_NS: u64 = 10_000_000_000;
 /// How long the answer to a report is waited for, and how often it goes again.
 const REPORT_PATIENCE: Time = Time::from_ns(200_000_000);
 const REPORT_RETRIES: u32 = 3;
+
+/// Questions that wait for tables to be read at the most: who asks more is not answered, and asks again.
+const MOST_WAITING: usize = 64;
 
 /// The manager.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Own {
     asked: AgentId,
     /// Of the subnet as the last sweep left it.
     administration: Option<Administration>,
+    /// Questions about tables that are read for them.
+    waiting: VecDeque<(Far, [u8; MAD_LEN])>,
     /// When it looks at everything anew.
     sweep_at: Option<u64>,
     /// That sweep tells everything, whatever was told before.
@@ -111,6 +117,7 @@ impl Own {
             directed,
             asked,
             administration: None,
+            waiting: VecDeque::new(),
             sweep_at: Some(0),
             all: false,
             begun: std::time::Instant::now(),
@@ -152,7 +159,8 @@ impl Own {
         let sweep = self.sweep_at.filter(|_| free);
         let look = self.look_at.filter(|_| free && self.election.is_master());
         let election = self.election.poll_timeout().map(|due| due.0);
-        let own = sweep.into_iter().chain(look);
+        let read = (free && !self.waiting.is_empty()).then_some(0);
+        let own = sweep.into_iter().chain(look).chain(read);
         timeout.into_iter().chain(own).chain(election).min()
     }
 
@@ -171,6 +179,9 @@ impl Own {
                 let from = delivery.far.lid;
                 let became = self.election.handle(now, from, &smp, self.activity);
                 self.now_is(now_ns, became);
+                if let Some(administration) = &mut self.administration {
+                    administration.others_are(self.election.others());
+                }
                 self.talk(fabric, now_ns);
             }
             Method::GET_RESP => {
@@ -247,17 +258,69 @@ impl Own {
         mad: &[u8; MAD_LEN],
     ) {
         let master = self.election.is_master();
-        let administration = self.administration.as_mut().filter(|_| master);
-        let to = delivery.far;
+        let administration = self.administration.as_ref().filter(|_| master);
+        let needs = administration.and_then(|own| own.needs(mad));
+        if needs.is_some() {
+            // who asks again is still waiting
+            let asked = (delivery.far, *mad);
+            if !self.waiting.contains(&asked) && self.waiting.len() < MOST_WAITING {
+                self.waiting.push_back(asked);
+            }
+            return;
+        }
+        if master {
+            self.answer(fabric, now_ns, delivery.far, mad);
+        }
+    }
+
+    fn answer(&mut self, fabric: &mut Fabric, now_ns: u64, to: Far, mad: &[u8; MAD_LEN]) {
         let from = Asker {
             lid: to.lid,
             qpn: to.qpn,
         };
         let now = Instant(now_ns);
+        let administration = self.administration.as_mut();
         if let Some(answer) = administration.and_then(|own| own.answer(now, from, mad)) {
             let now = Time::from_ns(now_ns);
             // what cannot be sent is as good as lost
             let _ = fabric.send(now, self.at, self.asked, to, &answer, Time(0), 0);
+        }
+    }
+
+    /// Begins to read what the first question needs that waits for tables.
+    fn read_on(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        while !self.machine.is_sweeping()
+            && let Some(administration) = &self.administration
+            && let Some((to, mad)) = self.waiting.front().copied()
+        {
+            match administration.needs(&mad) {
+                Some(what) => return self.machine.read(administration.subnet(), what),
+                // groups that were asked for are gone
+                None => {
+                    self.waiting.pop_front();
+                    self.answer(fabric, now_ns, to, &mad);
+                }
+            }
+        }
+    }
+
+    /// A table was read: those who asked for it are answered.
+    fn has_read(&mut self, fabric: &mut Fabric, now_ns: u64, tables: TableRead) {
+        let what = tables.what;
+        let Some(administration) = &mut self.administration else {
+            return;
+        };
+        administration.learned(Some(tables));
+        let waiting = std::mem::take(&mut self.waiting);
+        for (to, mad) in waiting {
+            let needs = self.administration.as_ref().and_then(|own| own.needs(&mad));
+            match needs {
+                Some(other) if other != what => self.waiting.push_back((to, mad)),
+                _ => self.answer(fabric, now_ns, to, &mad),
+            }
+        }
+        if let Some(administration) = &mut self.administration {
+            administration.learned(None);
         }
     }
 
@@ -272,6 +335,7 @@ impl Own {
             Became::Standby => {
                 self.machine.give_up();
                 (self.sweep_at, self.look_at) = (None, None);
+                self.waiting.clear();
                 self.says = format!(
                     "it stands by: the manager at LID {} is the master",
                     self.election.master().0
@@ -345,6 +409,8 @@ impl Own {
                 self.sweep_and_tell(fabric, now_ns);
             }
         }
+        self.read_on(fabric, now_ns);
+        self.sweep_and_tell(fabric, now_ns);
     }
 
     fn sweep_and_tell(&mut self, fabric: &mut Fabric, now_ns: u64) {
@@ -370,10 +436,15 @@ impl Own {
             self.send(fabric, now_ns, self.directed, Lid::PERMISSIVE, &smp);
         }
         while let Some(event) = self.machine.poll_event() {
+            if let Event::Read(tables) = event {
+                self.has_read(fabric, now_ns, *tables);
+                self.look_at.get_or_insert(now_ns + LOOK_NS);
+                continue;
+            }
             self.look_at = Some(now_ns + LOOK_NS);
             self.sweeps += u64::from(event != Event::Same);
             match event {
-                Event::Same => {}
+                Event::Same | Event::Read(_) => {}
                 Event::Up(subnet) => {
                     self.says = if subnet.trouble.is_empty() {
                         format!(

@@ -10,6 +10,7 @@
 mod discovery;
 mod groups;
 mod program;
+mod read;
 mod told;
 
 use crate::graph::{Graph, GraphError, give_lids};
@@ -17,8 +18,9 @@ use crate::routing::{Engine, Options, RouteError, Routing, Tables};
 use discovery::{Discovery, Finding};
 use ferriband_wire::attributes::{NodeDescription, NodeInfo, PortInfo, SwitchInfo};
 use ferriband_wire::mad::{MadStatus, Method};
-use ferriband_wire::smp::{Route, Smp, attribute};
+use ferriband_wire::smp::{Route, SMP_DATA_LEN, Smp, attribute};
 use ferriband_wire::{Guid, MKey, TransactionId};
+pub use read::{Block, Reading, Table, TableRead};
 use std::collections::{BTreeMap, VecDeque};
 use told::Told;
 
@@ -89,6 +91,8 @@ pub enum Event {
     Same,
     /// It could not be brought up.
     Failed(SweepError),
+    /// A table was read ([`Manager::read`]).
+    Read(Box<TableRead>),
 }
 
 /// What a node has said of itself, in the last answer about each thing.
@@ -145,6 +149,8 @@ enum Purpose {
     Tell(Guid),
     /// Asks a switch whether a port of its has changed.
     Look,
+    /// Asks for a block of a table.
+    Read(read::Place),
 }
 
 /// A request that waits for its answer.
@@ -165,6 +171,8 @@ enum Stage {
     Telling(VecDeque<Vec<(Guid, Smp)>>, Box<Subnet>),
     /// Switches are asked whether anything is other; true once one has said so, or says nothing.
     Looking(bool),
+    /// A table is read: what has come of it.
+    Reading(Reading, BTreeMap<read::Place, [u8; SMP_DATA_LEN]>),
 }
 
 /// The manager.
@@ -269,7 +277,7 @@ impl Manager {
         self.stage = Stage::Idle;
     }
 
-    /// True from [`Self::sweep`] until its event.
+    /// True from [`Self::sweep`], [`Self::look`] or [`Self::read`] until its event.
     pub fn is_sweeping(&self) -> bool {
         !matches!(self.stage, Stage::Idle)
     }
@@ -386,6 +394,9 @@ impl Manager {
                 *other |=
                     smp.status != MadStatus::OK || info.is_ok_and(|info| info.port_state_change);
             }
+            (Purpose::Read(place), Stage::Reading(_, blocks)) if smp.status == MadStatus::OK => {
+                blocks.insert(place, smp.data);
+            }
             _ => {}
         }
         self.go_on();
@@ -408,6 +419,7 @@ impl Manager {
                 *other = true;
                 return;
             }
+            (Purpose::Read(_), _) => return,
             _ => None,
         };
         self.trouble.push((guid, MadStatus::BUSY));
@@ -420,6 +432,10 @@ impl Manager {
                 Stage::Idle => return,
                 Stage::Looking(false) => self.events.push_back(Event::Same),
                 Stage::Looking(true) => self.sweep(),
+                Stage::Reading(what, blocks) => {
+                    let tables = Box::new(read::tables(what, blocks));
+                    self.events.push_back(Event::Read(tables));
+                }
                 Stage::Discovery(discovery) => match self.plan(&discovery) {
                     Ok((groups, subnet)) => self.stage = Stage::Telling(groups, Box::new(subnet)),
                     Err(error) => self.events.push_back(Event::Failed(error)),

@@ -14,7 +14,7 @@ use ferriband_wire::attributes::{
 };
 use ferriband_wire::mad::DEFAULT_PKEY;
 use ferriband_wire::sa::{SaMad, status};
-use ferriband_wire::{Gid, Header, Lid, PKey, SmKey};
+use ferriband_wire::{Gid, Header, Lid, Mtu, PKey, QKey, SmKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first LID of a group.
@@ -40,16 +40,49 @@ const RECEIVES: JoinState = JoinState::FULL_MEMBER.union(JoinState::NON_MEMBER);
 /// How one may be a member that keeps the group.
 const KEEPS: JoinState = JoinState::FULL_MEMBER.union(JoinState::SEND_ONLY_FULL_MEMBER);
 
+/// What groups' GIDs that a manager chooses begin with, behind flags and scope.
+const MANAGERS_NAME: [u8; 2] = [0xa0, 0x1b];
+/// Q_Key of IP over InfiniBand's groups where nobody says another.
+const IPOIB_QKEY: QKey = QKey(0xb1b);
+/// Code of 10 Gbit/s.
+const IPOIB_RATE: u8 = 3;
+/// Codes of MTUs and rates have six bits.
+const MOST_CODE: u8 = 63;
+
 /// A group.
 #[derive(Clone, PartialEq, Debug)]
 struct Group {
     /// All but the member's part.
     record: McMemberRecord,
     members: BTreeMap<[u8; 16], JoinState>,
+    /// It is there whether it has members or not.
+    stays: bool,
+}
+
+/// The group that all of IP over InfiniBand's hosts of the default partition join (RFC 4391, section 4): a manager makes it, of the least that any port can do with 2 KiB packets.
+fn broadcast() -> Group {
+    let mut mgid = [0; 16];
+    mgid[..6].copy_from_slice(&[0xff, 0x12, 0x40, 0x1b, 0xff, 0xff]);
+    mgid[12..].fill(0xff);
+    Group {
+        record: McMemberRecord {
+            mgid: Gid(mgid),
+            qkey: IPOIB_QKEY,
+            mlid: Lid(FIRST_MLID),
+            mtu: Selected::exactly(Mtu::M2048 as u8),
+            rate: Selected::exactly(IPOIB_RATE),
+            packet_lifetime: Selected::exactly(LIFETIME),
+            pkey: DEFAULT_PKEY,
+            scope: LINK_SCOPE,
+            ..McMemberRecord::default()
+        },
+        members: BTreeMap::new(),
+        stays: true,
+    }
 }
 
 /// The groups, by LID.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Groups {
     all: BTreeMap<u16, Group>,
     /// LIDs of groups whose trees may be others since they were last asked for.
@@ -94,6 +127,27 @@ fn suits(own: u32, asked: Selected, value: u32) -> bool {
     }
 }
 
+/// Whether who makes a group may choose this GID (IBA o15-0.1.6): reserved flags are 0, and a manager's own names are not the link's. IP over InfiniBand has rules of its own.
+fn may_be_named(mgid: Gid) -> bool {
+    let [_, flags_and_scope, signature @ ..] = mgid.0;
+    match [signature[0], signature[1]] {
+        [0x40 | 0x60, 0x1b] => true,
+        MANAGERS_NAME if flags_and_scope & 0xf == LINK_SCOPE => false,
+        _ => flags_and_scope & 0xe0 == 0,
+    }
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups {
+            all: BTreeMap::from([(FIRST_MLID, broadcast())]),
+            changed: BTreeSet::new(),
+            news: Vec::new(),
+            named: 0,
+        }
+    }
+}
+
 impl Groups {
     fn by_gid(&self, mgid: Gid) -> Option<u16> {
         let mut all = self.all.iter();
@@ -114,7 +168,7 @@ impl Groups {
         let port = port_of(subnet, wish.port_gid).ok_or(status::INVALID_GID)?;
         let named = mask.contains(Mask::MGID) && wish.mgid != Gid([0; 16]);
         if named && !wish.mgid.is_multicast() {
-            return Err(status::INVALID_GID);
+            return Err(status::REQUEST_INVALID);
         }
         let members: usize = self.all.values().map(|group| group.members.len()).sum();
         if members >= MOST_MEMBERS {
@@ -152,6 +206,9 @@ impl Groups {
         if !mask.contains(MAKING) {
             return Err(status::INSUFFICIENT_COMPONENTS);
         }
+        if named && !may_be_named(wish.mgid) {
+            return Err(status::REQUEST_INVALID);
+        }
         let partition = |key: PKey| key.0 & 0x7fff;
         if !wish.join_state.intersects(KEEPS) || partition(wish.pkey) != partition(DEFAULT_PKEY) {
             return Err(status::REQUEST_INVALID);
@@ -161,13 +218,17 @@ impl Groups {
             if mask.contains(bit) && asked.selector != Selector::Best && of(asked.value) == 0 {
                 return Err(status::REQUEST_INVALID);
             }
-            let exactly = mask.contains(bit) && asked.selector == Selector::Exactly;
-            let chosen = if exactly { asked.value } else { own };
-            let right = !mask.contains(bit) || suits(of(chosen), asked, of(asked.value));
-            match right && of(chosen) <= of(own) {
-                true => Ok(Selected::exactly(chosen)),
-                false => Err(status::REQUEST_INVALID),
-            }
+            // the best that the port has of what is asked for
+            let right = |code: &u8| {
+                of(*code) > 0
+                    && of(*code) <= of(own)
+                    && (!mask.contains(bit) || suits(of(*code), asked, of(asked.value)))
+            };
+            let best = (0..=MOST_CODE)
+                .filter(right)
+                .max_by_key(|code| (of(*code), *code == own));
+            let chosen = best.ok_or(status::REQUEST_INVALID)?;
+            Ok(Selected::exactly(chosen))
         };
         let mtu = value(Mask::MTU, wish.mtu, port.neighbor_mtu, &mtu_of)?;
         let rate = value(Mask::RATE, wish.rate, rate_code(rate(port)), &rate_of)?;
@@ -193,7 +254,12 @@ impl Groups {
         };
         let members = BTreeMap::new();
         self.news.push((trap::GROUP_MADE, mgid));
-        self.all.insert(mlid, Group { record, members });
+        let group = Group {
+            record,
+            members,
+            stays: false,
+        };
+        self.all.insert(mlid, group);
         Ok(mlid)
     }
 
@@ -204,7 +270,7 @@ impl Groups {
             let mut gid = [0; 16];
             // transient, of the link's scope, and marked as a manager's
             (gid[0], gid[1]) = (0xff, 0x10 | LINK_SCOPE);
-            (gid[2], gid[3]) = (0xa0, 0x1b);
+            [gid[2], gid[3]] = MANAGERS_NAME;
             gid[4..12].copy_from_slice(&prefix.to_be_bytes());
             gid[12..].copy_from_slice(&self.named.to_be_bytes());
             if self.by_gid(Gid(gid)).is_none() {
@@ -224,7 +290,8 @@ impl Groups {
         let group = self.all.get_mut(&mlid).ok_or(status::REQUEST_INVALID)?;
         let state = group.members.get_mut(&wish.port_gid.0);
         let state = state.ok_or(status::REQUEST_INVALID)?;
-        if !state.intersects(wish.join_state) {
+        // all that it names, and something (IBA o15-0.1.14)
+        if wish.join_state.is_empty() || !state.contains(wish.join_state) {
             return Err(status::REQUEST_INVALID);
         }
         *state = state.difference(wish.join_state);
@@ -251,7 +318,9 @@ impl Groups {
                 self.changed.insert(*mlid);
             }
         }
-        let kept = |group: &Group| group.members.values().any(|state| state.intersects(KEEPS));
+        let kept = |group: &Group| {
+            group.stays || group.members.values().any(|state| state.intersects(KEEPS))
+        };
         let news = &mut self.news;
         self.all.retain(|_, group| {
             let kept = kept(group);
@@ -303,6 +372,11 @@ impl Groups {
             }
         }
         Ok(found)
+    }
+
+    /// The highest LID of a group.
+    pub fn top(&self) -> Option<u16> {
+        self.all.keys().max().copied()
     }
 
     /// Groups whose trees may be others since this was last asked: LID, and for each switch its row; empty rows for a group that is gone.

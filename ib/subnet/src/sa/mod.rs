@@ -8,7 +8,10 @@
 //! Services ([`services`]) and subscriptions ([`subscriptions`]) are kept as they are told; who has subscribed gets reports, by [`Administration::poll_report`]: of ports that come and
 //! go and of groups, which administration sees itself, and of the traps that are given to [`Administration::tell`].
 //!
-//! Not offered, and answered so: TraceRecord, tables of multicast forwarding, lanes, arbitration, partitions and GUIDs.
+//! Tables that no sweep asks for ([`tables`]: GUIDs, partition keys, lanes, arbiters, multicast forwarding) are read when somebody asks: [`Administration::needs`] says what, and
+//! [`Administration::learned`] takes it.
+//!
+//! Not offered, and answered so: TraceRecord, ServiceAssociationRecord, GUIDs that administration would give away.
 
 mod groups;
 mod multipath;
@@ -16,14 +19,19 @@ mod paths;
 mod records;
 mod services;
 mod subscriptions;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 use crate::election::SM_KEY;
-use crate::manager::{Instant, Subnet};
+use crate::manager::{Instant, Reading, Subnet, TableRead};
 use crate::routing::multicast::Ports;
-use ferriband_wire::attributes::{ClassPortInfo, Notice, NoticeType, SmInfo, producer, trap};
-use ferriband_wire::mad::{MAD_LEN, MadHeader, MadStatus, ManagementClass, Method};
+use ferriband_wire::attributes::{
+    Agent, ClassPortInfo, Notice, NoticeType, SmInfo, producer, trap,
+};
+use ferriband_wire::mad::{
+    GSI_QKEY, GSI_QPN, MAD_LEN, MadHeader, MadStatus, ManagementClass, Method,
+};
 use ferriband_wire::sa::{SA_DATA_LEN, SaMad, attribute, status};
 use ferriband_wire::{Gid, Header, Lid, Qpn, Rmpp, RmppFlags, SmKey, TimeCode};
 
@@ -38,6 +46,18 @@ const HEAD_BYTES: usize = MAD_LEN - SA_DATA_LEN;
 const MOST_BYTES: usize = 24 << 20;
 /// Of ClassPortInfo: the administration answers within 4.096 us * 2^18, a second.
 const RESPONSE_TIME: TimeCode = TimeCode(18);
+
+/// Of ClassPortInfo: multicast groups, MultiPathRecord, ports by some of their capabilities (IBA 15.2.5, its table of CapabilityMask).
+const CAPABILITIES: u16 = 1 << 9 | 1 << 10 | 1 << 13;
+
+/// Where it is reached: where it was.
+fn general_agent() -> Agent {
+    Agent {
+        qpn: GSI_QPN,
+        qkey: GSI_QKEY,
+        ..Agent::default()
+    }
+}
 
 /// Why a question gets no records.
 type Refused = MadStatus;
@@ -62,9 +82,13 @@ pub struct Administration {
     subnet: Subnet,
     /// The manager's LID, and what it says of itself.
     manager: (Lid, SmInfo),
+    /// The same of the managers that stand by.
+    others: Vec<(Lid, SmInfo)>,
     groups: Groups,
     services: Services,
     subscriptions: Subscriptions,
+    /// What was read for the questions at hand.
+    tables: Option<TableRead>,
 }
 
 /// Records of one kind, each as long as the first, padded to 8 bytes.
@@ -106,10 +130,33 @@ impl Administration {
         Administration {
             subnet,
             manager: (lid, manager),
+            others: Vec::new(),
             groups: Groups::default(),
             services: Services::default(),
             subscriptions: Subscriptions::default(),
+            tables: None,
         }
+    }
+
+    /// The subnet's other managers, and what they say of themselves.
+    pub fn others_are(&mut self, others: impl Iterator<Item = (Lid, SmInfo)>) {
+        self.others = others.collect();
+    }
+
+    /// What is to be read before a question can be answered; None: nothing, or it is no question. Without it [`Self::answer`] says that it is busy.
+    pub fn needs(&self, question: &[u8; MAD_LEN]) -> Option<Reading> {
+        let asked = SaMad::parse_mad(question).ok()?;
+        let wrong = asked.sm_key != SmKey(0) && asked.sm_key != self.key();
+        let asked = self.marked(&asked);
+        if wrong {
+            return None;
+        }
+        tables::needs(self, &asked)
+    }
+
+    /// What was read. None: what was is forgotten, for it is as old as that.
+    pub fn learned(&mut self, tables: Option<TableRead>) {
+        self.tables = tables;
     }
 
     /// Another sweep has found the subnet like this. Groups and subscriptions live on, without ports that are gone; who has subscribed hears of ports that have come or gone.
@@ -166,7 +213,7 @@ impl Administration {
         &self.subnet
     }
 
-    /// Answers a question, a whole MAD. The answer is a MAD, or a long message with an RMPP header that says so. None for what is no question.
+    /// Answers a question, a whole MAD. The answer is a MAD, or a long message with an RMPP header that says so. None for what is no question, or shows a wrong key.
     pub fn answer(
         &mut self,
         now: Instant,
@@ -189,16 +236,11 @@ impl Administration {
             header.emit(&mut answer).ok()?;
             return Some(answer);
         };
-        // rooms below know one key, the conventional one; here it is found out whether it was shown
-        let own = match self.manager.1.sm_key {
-            SmKey(0) => SM_KEY,
-            own => own,
-        };
-        let shown = asked.sm_key;
-        let marked = SaMad {
-            sm_key: if shown == own { SM_KEY } else { SmKey(0) },
-            ..asked
-        };
+        // who shows a wrong key is told nothing at all (IBA 15.4.1)
+        if asked.sm_key != SmKey(0) && asked.sm_key != self.key() {
+            return None;
+        }
+        let marked = self.marked(&asked);
         let found = self.do_what_is_asked(now, from, &marked);
         self.tell_of_groups();
         let found = match (asked.method, found) {
@@ -236,6 +278,22 @@ impl Administration {
         }
     }
 
+    fn key(&self) -> SmKey {
+        match self.manager.1.sm_key {
+            SmKey(0) => SM_KEY,
+            own => own,
+        }
+    }
+
+    /// Rooms below know one key, the conventional one; here it is found out whether it was shown.
+    fn marked(&self, asked: &SaMad) -> SaMad {
+        let trusted = asked.sm_key == self.key();
+        SaMad {
+            sm_key: if trusted { SM_KEY } else { SmKey(0) },
+            ..*asked
+        }
+    }
+
     fn do_what_is_asked(
         &mut self,
         now: Instant,
@@ -269,7 +327,9 @@ impl Administration {
                 let info = ClassPortInfo {
                     base_version: 1,
                     class_version: 2,
+                    capability_mask: CAPABILITIES,
                     response_time: RESPONSE_TIME,
+                    redirect: general_agent(),
                     ..ClassPortInfo::default()
                 };
                 let mut found = Answered::of(ClassPortInfo::LEN);
@@ -280,6 +340,11 @@ impl Administration {
             attribute::MC_MEMBER => self.groups.find(asked),
             attribute::SERVICE => self.services.find(now, asked),
             attribute::INFORM_INFO_RECORD => self.subscriptions.find(asked),
+            attribute::GUID_INFO
+            | attribute::PKEY_TABLE
+            | attribute::SL_TO_VL
+            | attribute::VL_ARBITRATION
+            | attribute::MULTICAST_FORWARDING => tables::find(self, asked),
             _ => records::find(self, asked),
         }
     }

@@ -7,7 +7,7 @@ use crate::manager::{Known, Subnet};
 use ferriband_wire::attributes::{
     PathRecord, PathRecordMask as Mask, PortInfo, Selected, Selector,
 };
-use ferriband_wire::mad::DEFAULT_PKEY;
+use ferriband_wire::mad::{DEFAULT_PKEY, Method};
 use ferriband_wire::sa::{SaMad, status};
 use ferriband_wire::{Gid, Guid, Header, Lid, Mtu, Sl};
 use std::collections::BTreeMap;
@@ -252,10 +252,10 @@ pub(super) fn find(subnet: &Subnet, asked: &SaMad) -> Result<Answered, Refused> 
         given(Mask::DGID, question.dgid),
         mask.contains(Mask::DLID).then_some(question.dlid),
     );
-    let wanted = match mask.contains(Mask::PATHS_WANTED) {
-        true => usize::from(question.paths_wanted.max(1)),
-        false if asked.method == ferriband_wire::mad::Method::GET => 1,
-        false => usize::MAX,
+    // NumbPath bounds the paths of each pair (IBA 15.2.5.16), and of each there is one
+    let wanted = match asked.method {
+        Method::GET => 1,
+        _ => usize::MAX,
     };
     let key = given_key(mask, &question);
     let mut found = Answered::of(PathRecord::LEN);
@@ -297,7 +297,11 @@ pub(super) fn find(subnet: &Subnet, asked: &SaMad) -> Result<Answered, Refused> 
                 sl: Sl(level),
                 mtu: Selected::exactly(mtu_code),
                 rate: Selected::exactly(rate_code(rate)),
-                packet_lifetime: Selected::exactly(LIFETIME),
+                packet_lifetime: Selected::exactly(match from.info.lid == to.info.lid {
+                    // it passes no switch
+                    true => 0,
+                    false => LIFETIME,
+                }),
                 ..PathRecord::default()
             };
             super::records::push(&mut found, &record, &[])?;

@@ -13,7 +13,7 @@ use ferriband_wire::{Gid, Header, Lid, MKey, SmKey};
 use std::collections::BTreeSet;
 
 /// A component: the bit of the mask, where it begins, how many bytes.
-type Component = (u32, usize, usize);
+pub(super) type Component = (u32, usize, usize);
 
 const NODE: &[Component] = &[
     (0, 0, 2),
@@ -43,21 +43,30 @@ const PORT: &[Component] = &[
 const SWITCH: &[Component] = &[(0, 0, 2)];
 const LINK: &[Component] = &[(0, 0, 2), (1, 2, 1), (2, 3, 1), (3, 4, 2)];
 const TABLE: &[Component] = &[(0, 0, 2), (1, 2, 2)];
-const MANAGER: &[Component] = &[(0, 0, 2), (2, 4, 8)];
+/// Priority and state share a byte, and are looked at apart.
+const MANAGER: &[Component] = &[
+    (0, 0, 2),
+    (2, 4, 8),
+    (4, 20, 4),
+    (PRIORITY, 24, 0),
+    (STATE, 24, 0),
+];
+const PRIORITY: u32 = 5;
+const STATE: u32 = 6;
 
 /// The component of PortInfoRecord that may be asked for as "these bits at least", by the modifier's top bit (IBA 15.2.5.3).
 const CAPABILITIES: Component = (7, 24, 4);
 const MATCH_BITS: u32 = 1 << 31;
 
 /// What a question says of a record.
-struct Question<'a> {
+pub(super) struct Question<'a> {
     asked: &'a SaMad,
     components: &'static [Component],
 }
 
 impl<'a> Question<'a> {
     /// Refuses components that are not known here.
-    fn new(asked: &'a SaMad, components: &'static [Component]) -> Result<Self, Refused> {
+    pub fn new(asked: &'a SaMad, components: &'static [Component]) -> Result<Self, Refused> {
         let known = components
             .iter()
             .fold(0_u64, |mask, (bit, ..)| mask | 1 << bit);
@@ -67,7 +76,7 @@ impl<'a> Question<'a> {
         Ok(Question { asked, components })
     }
 
-    fn wants(&self, record: &[u8]) -> bool {
+    pub fn wants(&self, record: &[u8]) -> bool {
         let given = self.components.iter();
         let mut given = given.filter(|(bit, ..)| self.asked.component_mask >> bit & 1 != 0);
         given.all(|component| {
@@ -274,13 +283,19 @@ fn tables(own: &Administration, asked: &SaMad) -> Result<Answered, Refused> {
 fn manager(own: &Administration, asked: &SaMad) -> Result<Answered, Refused> {
     let question = Question::new(asked, MANAGER)?;
     let mut found = Answered::of(4 + SmInfo::LEN);
-    let (lid, mut info) = own.manager;
-    if !is_trusted(asked) {
-        info.sm_key = SmKey(0);
-    }
-    let bytes = record(&info, &key(lid, [0; 2]))?;
-    if question.wants(&bytes) {
-        found.push(&bytes)?;
+    let given = |bit: u32| asked.component_mask >> bit & 1 != 0;
+    let wanted = asked.data[24];
+    for (lid, mut info) in std::iter::once(&own.manager).chain(&own.others).copied() {
+        if !is_trusted(asked) {
+            info.sm_key = SmKey(0);
+        }
+        let bytes = record(&info, &key(lid, [0; 2]))?;
+        let both = bytes[24];
+        let right = (!given(PRIORITY) || both >> 4 == wanted >> 4)
+            && (!given(STATE) || both & 0xf == wanted & 0xf);
+        if right && question.wants(&bytes) {
+            found.push(&bytes)?;
+        }
     }
     Ok(found)
 }

@@ -1,7 +1,7 @@
 //! Questions to the administration of a small subnet that the manager has brought up over the agents of `ib/fabric`.
 
 use super::*;
-use crate::manager::{Config, Event, Instant, Manager};
+use crate::manager::{Block, Config, Event, Instant, Manager, Reading, TableRead};
 use crate::routing::Engine;
 use ferriband_fabric::Time;
 use ferriband_fabric::manage::{Place, Plane};
@@ -35,7 +35,7 @@ fn administration(shape: &str) -> Administration {
                 return Administration::new(*subnet, Lid(1), SmInfo::default());
             }
             Some(Event::Failed(error)) => panic!("{error}"),
-            Some(Event::Same) | None => {}
+            Some(Event::Same | Event::Read(_)) | None => {}
         }
     }
 }
@@ -256,7 +256,8 @@ fn groups_are_made_joined_left_and_gone() {
         status::INSUFFICIENT_COMPONENTS
     );
     let (ok, made) = join(&mut own, 0, full);
-    assert_eq!((ok, made.mlid), (MadStatus::OK, Lid(0xc000)));
+    // the first LID is that of IP over InfiniBand's broadcasts
+    assert_eq!((ok, made.mlid), (MadStatus::OK, Lid(0xc001)));
     assert_eq!(
         made.mtu.selector,
         ferriband_wire::attributes::Selector::Exactly
@@ -288,7 +289,7 @@ fn groups_are_made_joined_left_and_gone() {
     assert_ne!(rows[switch as usize], [0; 4], "its switch knows the way");
     assert!(own.take_trees().is_empty(), "nothing has changed since");
     // members are told to who is trusted alone
-    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 1);
+    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 2);
     let trusted = SaMad {
         sm_key: ferriband_wire::SmKey(1),
         ..table(attribute::MC_MEMBER)
@@ -301,9 +302,9 @@ fn groups_are_made_joined_left_and_gone() {
     };
     assert_eq!(leave(&mut own, 1, full), status::REQUEST_INVALID);
     assert_eq!(leave(&mut own, 0, full), MadStatus::OK);
-    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 1);
+    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 2);
     assert_eq!(leave(&mut own, 3, full), MadStatus::OK);
-    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 0);
+    assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 1);
     let trees = own.take_trees();
     assert!(trees[0].1.iter().all(|row| *row == [0; 4]));
 }
@@ -593,4 +594,66 @@ fn many_paths_are_asked_for_at_once() {
         (asked.data[15], asked.data[16]) = counts;
         assert_eq!(ask(&mut own, &asked).0.status, status::REQUEST_INVALID);
     }
+}
+
+#[test]
+fn tables_are_read_when_somebody_asks_and_not_before() {
+    let mut own = administration("ring:3:2");
+    let bytes = |asked: &SaMad| {
+        let mut mad = [0; MAD_LEN];
+        asked.emit(&mut mad).unwrap();
+        mad
+    };
+    let mut lanes = table(attribute::SL_TO_VL);
+    lanes.component_mask = 0b111;
+    lanes.data[..4].copy_from_slice(&[0, 2, 3, 4]);
+    let needs = own.needs(&bytes(&lanes)).unwrap();
+    assert_eq!(
+        (needs.lid, needs.input, needs.port),
+        (Some(Lid(2)), Some(3), Some(4))
+    );
+    // until they were read it is busy, and a read of something else does not do
+    assert_eq!(ask(&mut own, &lanes).0.status, MadStatus::BUSY);
+    own.learned(Some(TableRead {
+        what: Reading { lid: None, ..needs },
+        blocks: Vec::new(),
+    }));
+    assert_eq!(ask(&mut own, &lanes).0.status, MadStatus::BUSY);
+    let block = |port, of_switch| Block {
+        lid: Lid(2),
+        port,
+        of_switch,
+        modifier: 3 << 8 | u32::from(port),
+        data: [0x11; 64],
+    };
+    own.learned(Some(TableRead {
+        what: needs,
+        blocks: vec![block(4, true), block(5, true), block(1, false)],
+    }));
+    let (head, bytes) = ask(&mut own, &lanes);
+    assert_eq!(head.status, MadStatus::OK);
+    // that of the switch's port 4, and the adapter's, of which ports are no components
+    let records: Vec<_> = bytes[HEAD_BYTES..].chunks(16).collect();
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0][..4], [0, 2, 3, 4]);
+    assert_eq!(records[0][8..], [0x11; 8]);
+}
+
+#[test]
+fn partition_keys_are_for_the_trusted_and_a_wrong_key_is_not_answered() {
+    let mut own = administration("ring:3:2");
+    let mut asked = table(attribute::PKEY_TABLE);
+    let bytes = |asked: &SaMad| {
+        let mut mad = [0; MAD_LEN];
+        asked.emit(&mut mad).unwrap();
+        mad
+    };
+    assert_eq!(own.needs(&bytes(&asked)), None);
+    assert_eq!(ask(&mut own, &asked).0.status, status::REQUEST_INVALID);
+    asked.sm_key = SmKey(1);
+    assert!(own.needs(&bytes(&asked)).is_some());
+    asked.sm_key = SmKey(2);
+    assert_eq!(own.needs(&bytes(&asked)), None);
+    let answer = own.answer(Instant(0), Asker::default(), &bytes(&asked));
+    assert_eq!(answer, None);
 }
