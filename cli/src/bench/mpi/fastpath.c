@@ -260,7 +260,9 @@ int main(int argc, char **argv)
 	if (strcmp(what, "acks") == 0 && size == 2) {
 		latencies(acks);
 		windows(acks);
-	} else if (strcmp(what, "design") == 0 && size == 2)
+	} else if (strcmp(what, "control") == 0 && size == 2)
+		compare(acks, "latency", ping_pong, 8, 0.5);
+	else if (strcmp(what, "design") == 0 && size == 2)
 		latencies(veloblock);
 	else if (strcmp(what, "idle") == 0 && size > 4)
 		idle(4);
