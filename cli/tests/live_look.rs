@@ -111,6 +111,7 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
     for words in [&["perfquery", "-x", &lid][..], &["perfquery", &lid]] {
         let said = fabric.run(asks, words);
         assert!(said.contains(&format!("Lid {lid} port")), "{said}");
+        assert!(said.contains("PortXmitWait:"), "{words:?}: {said}");
     }
 }
 

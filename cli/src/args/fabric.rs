@@ -198,6 +198,10 @@ pub struct FabricUpArgs {
     /// How fast data passes links: their own rates times this number, such as 0.01 for 100 MB/s where a link has 10 GB/s [default: a packet takes no time].
     #[arg(long, value_name = "SCALE", value_parser = scale)]
     pub rate_scale: Option<f64>,
+    /// The manager has switches mark packets that meet congestion, and adapters slow down what they send that way (where links are paced: others are never congested for long). A manager of
+    /// another make does as it is configured, such as opensm with congestion_control TRUE.
+    #[arg(long)]
+    pub congestion_control: bool,
     /// LIDs of a host's port: 2 to the power of this.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub lmc: u8,

@@ -11,7 +11,9 @@ use ferriband_subnet::election::{Became, Election};
 use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet, TableRead};
 use ferriband_subnet::sa::{Administration, Asker};
 use ferriband_wire::attributes::{Notice, PortCapabilities, trap};
-use ferriband_wire::mad::{GSI_QKEY, MAD_LEN, ManagementClass, Method, SMI_QPN};
+use ferriband_wire::mad::{
+    GSI_QKEY, GSI_QPN, MAD_LEN, MadHeader, MadStatus, ManagementClass, Method, SMI_QPN,
+};
 use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid, SmKey};
 use std::collections::VecDeque;
@@ -40,6 +42,11 @@ pub struct Own {
     directed: AgentId,
     /// Of those who ask its administration.
     asked: AgentId,
+    /// It tells nodes about congestion, and their answers come here.
+    congestion: Option<AgentId>,
+    /// Requests about congestion that were sent, and that were not done.
+    told: u32,
+    refused: u32,
     /// Of the subnet as the last sweep left it.
     administration: Option<Administration>,
     /// Questions about tables that are read for them.
@@ -116,6 +123,9 @@ impl Own {
             by_lid,
             directed,
             asked,
+            congestion: None,
+            told: 0,
+            refused: 0,
             administration: None,
             waiting: VecDeque::new(),
             sweep_at: Some(0),
@@ -129,9 +139,51 @@ impl Own {
         })
     }
 
+    /// It tells switches and adapters about congestion too. Unchanged if another does at this port.
+    pub fn with_congestion_control(mut self, fabric: &mut Fabric) -> Own {
+        let wanted = Wanted {
+            version: 2,
+            // it only asks
+            methods: 0,
+            ..wanted(ManagementClass::CONG_CTRL)
+        };
+        self.congestion = fabric.register(self.at, wanted).ok();
+        self
+    }
+
     /// True for what is delivered to it.
     pub fn is_for(&self, at: Place, agent: AgentId) -> bool {
-        at == self.at && [self.by_lid, self.directed, self.asked].contains(&agent)
+        let own = [self.by_lid, self.directed, self.asked];
+        at == self.at && (own.contains(&agent) || self.congestion == Some(agent))
+    }
+
+    /// Tells all nodes what they are to do about congestion.
+    fn tell_of_congestion(&mut self, fabric: &mut Fabric, now_ns: u64) {
+        let (Some(agent), Some(administration)) = (self.congestion, &self.administration) else {
+            return;
+        };
+        for (lid, mut mad) in super::congestion::requests(administration.subnet()) {
+            self.told = self.told.wrapping_add(1);
+            mad[8..12].copy_from_slice(&agent.0.to_be_bytes());
+            mad[12..16].copy_from_slice(&self.told.to_be_bytes());
+            let to = Far {
+                lid,
+                qpn: GSI_QPN,
+                qkey: GSI_QKEY,
+                ..Far::default()
+            };
+            let now = Time::from_ns(now_ns);
+            let sent = fabric.send(
+                now,
+                self.at,
+                agent,
+                to,
+                &mad,
+                REPORT_PATIENCE,
+                REPORT_RETRIES,
+            );
+            self.refused += u32::from(sent.is_err());
+        }
     }
 
     /// Everything is looked at anew, soon.
@@ -171,6 +223,14 @@ impl Own {
         };
         if delivery.agent == self.asked {
             return self.answer_question(fabric, now_ns, delivery, mad);
+        }
+        if self.congestion == Some(delivery.agent) {
+            // an answer, or the request itself that nobody has answered
+            let done = MadHeader::parse(mad).is_ok_and(|(said, _)| {
+                said.method == Method::GET_RESP && said.status == MadStatus::OK
+            });
+            self.refused += u32::from(!done);
+            return;
         }
         let Ok(smp) = Smp::parse_mad(mad) else { return };
         match smp.method {
@@ -471,6 +531,7 @@ impl Own {
                         Some(known) => known.renew(*subnet, lid, info),
                         none => *none = Some(Administration::new(*subnet, lid, info)),
                     }
+                    self.tell_of_congestion(fabric, now_ns);
                 }
                 Event::Failed(error) => {
                     self.says = format!("the subnet does not come up: {error}");

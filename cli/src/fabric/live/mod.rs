@@ -2,6 +2,7 @@
 //!
 //! Owns the words: what is asked, and how an answer reads. The fabric's process is [`server`]'s, its own manager [`manager`]'s.
 
+mod congestion;
 mod deputy;
 mod dump;
 mod joins;

@@ -114,7 +114,11 @@ impl Server {
                     mkey: keys.mkey,
                     ..usual
                 };
-                Own::new(&mut fabric, at, config, args.priority, keys.sm_key)
+                let mut own = Own::new(&mut fabric, at, config, args.priority, keys.sm_key);
+                if args.congestion_control {
+                    own = own.map(|own| own.with_congestion_control(&mut fabric));
+                }
+                own
             }
         };
         Ok(Server {

@@ -4,12 +4,14 @@
 //! tables, states and counters are the [`Plane`]'s. Time is fabric time: a link without a pace takes none, a paced one its rate times the scale. A switch takes a packet whole before it sends it on.
 //! Must not know who takes what has arrived: its blocks are free again when [`Links::taken`] says so.
 
+mod congestion;
 #[cfg(test)]
 mod tests;
 
 use super::taps::Taps;
 use super::{load_of, set_lane};
 use crate::arbiter::{Arbiter, Entry, Tables};
+use crate::congestion::Marker;
 use crate::credit::{BLOCK_BYTES, Flow, LinkEnd};
 use crate::manage::{Crossing, Hop, Load, Place, Plane, is_group};
 use crate::time::{LinkRate, Time};
@@ -118,6 +120,10 @@ struct Output {
     aged: bool,
     /// Something waits and the wire is idle since then.
     blocked: Option<Time>,
+    /// It is asked again then, when a flow that is held back may send.
+    rises: Option<Time>,
+    /// Of each lane: which packets are marked.
+    markers: [Marker; LANES as usize],
 }
 
 impl Output {
@@ -133,6 +139,8 @@ impl Output {
             woken: false,
             aged: false,
             blocked: None,
+            rises: None,
+            markers: Default::default(),
         }
     }
 
@@ -273,6 +281,8 @@ pub(super) struct Links {
     held: Vec<Held>,
     free: Vec<u32>,
     arrived: VecDeque<Arrived>,
+    /// What adapters know of congestion.
+    adapters: congestion::Adapters,
     /// Packets that were let go of on their way.
     pub dropped: u64,
 }
@@ -520,6 +530,7 @@ impl Links {
                 load: packet.load,
             };
             set_lane(&mut packet.bytes, hop.vl);
+            self.hear(plane, hop.to, &packet);
             self.arrives(Place { node, port }, &packet, Some(room));
         } else {
             plane.node_mut(node).ports[usize::from(port)]
@@ -621,6 +632,7 @@ impl Links {
     fn go(&mut self, plane: &mut Plane, taps: &mut Taps, cable: usize, side: usize) {
         let by = plane.topology().cables()[cable].ends[side];
         loop {
+            let held = self.hold_back(by, cable, side);
             let Some(line) = self.lines[cable].as_mut() else {
                 return;
             };
@@ -645,21 +657,76 @@ impl Links {
             let blocks = |lane| head(lane).map_or(0, Waiting::blocks);
             let mut may = |lane: &u8| {
                 let sender = ends[side].sender(*lane);
-                waiting & 1 << lane != 0 && sender.is_some_and(|own| own.may_send(blocks(*lane)))
+                waiting & !held & 1 << lane != 0
+                    && sender.is_some_and(|own| own.may_send(blocks(*lane)))
             };
             let ready = (0..LANES).filter(&mut may);
             let ready = ready.fold(0, |mask, lane| mask | 1 << lane);
             let Some(lane) = output.arbiter.next(ready, blocks) else {
-                output.blocked.get_or_insert(self.clock);
+                if waiting & !held != 0 {
+                    output.blocked.get_or_insert(self.clock);
+                }
                 return self.watch_age(plane, cable, side);
             };
+            let starved = output.blocked.is_some();
             self.note_wait(plane, cable, side);
-            self.leave(plane, taps, cable, side, lane);
+            self.leave(plane, taps, (cable, side), lane, starved);
         }
     }
 
-    /// The first packet of a lane goes.
-    fn leave(&mut self, plane: &mut Plane, taps: &mut Taps, cable: usize, side: usize, lane: u8) {
+    /// Lanes of an adapter all of whose packets are of flows that are held back. Of the others a packet of a flow that may go is brought to the front: none overtakes one of its own flow.
+    fn hold_back(&mut self, by: PortId, cable: usize, side: usize) -> u16 {
+        if self.scale.is_none() || !self.adapters.contains_key(&by) {
+            return 0;
+        }
+        let Some(mut line) = self.lines[cable].take() else {
+            return 0;
+        };
+        let (mut lanes, mut until) = (0, None);
+        let output = &mut line.outputs[side];
+        for (lane, queue) in output.queues.iter_mut().enumerate() {
+            let mut least = None;
+            let free = queue.iter().position(|waiting| {
+                let load = waiting.packet.load;
+                let held = self.held_until(by, load.dlid, load.sl);
+                least = [least, held].into_iter().flatten().min();
+                held.is_none()
+            });
+            match free {
+                Some(at) => {
+                    if at > 0
+                        && let Some(chosen) = queue.remove(at)
+                    {
+                        queue.push_front(chosen);
+                    }
+                }
+                None if queue.is_empty() => {}
+                None => {
+                    lanes |= 1 << lane;
+                    until = [until, least].into_iter().flatten().min();
+                }
+            }
+        }
+        let clock = self.clock;
+        let planned = output.rises.filter(|at| *at > clock);
+        let wakes = until.filter(|at| planned.is_none_or(|planned| *at < planned));
+        output.rises = wakes.or(planned);
+        self.lines[cable] = Some(line);
+        if let Some(at) = wakes {
+            self.plan(at, Event::Wire { cable, side });
+        }
+        lanes
+    }
+
+    /// The first packet of a lane goes; `starved`: it waited for credits.
+    fn leave(
+        &mut self,
+        plane: &mut Plane,
+        taps: &mut Taps,
+        (cable, side): (usize, usize),
+        lane: u8,
+        starved: bool,
+    ) {
         let by = plane.topology().cables()[cable].ends[side];
         let (clock, scale) = (self.clock, self.scale);
         let Some(line) = self.lines[cable].as_mut() else {
@@ -671,6 +738,30 @@ impl Links {
         };
         let length = next.packet.bytes.len();
         output.bytes -= length;
+        let behind = &output.queues[usize::from(lane)];
+        let behind = behind.iter().map(|other| u32::from(other.blocks()));
+        let waited = u32::from(next.blocks()) + behind.sum::<u32>();
+        let mut marker = output.markers[usize::from(lane)];
+        let full_rate = line.rate.wire_time(length as u32);
+        let sent = match plane.node(by.node).kind {
+            NodeKind::Switch => {
+                let waited = (waited, BUFFER_BLOCKS);
+                self.mark(plane, by, &mut marker, &next.packet, waited, starved)
+            }
+            _ => self.send_on(plane, by, &next.packet, full_rate),
+        };
+        let next = match sent {
+            Some(marked) => Waiting {
+                packet: Arc::new(marked),
+                ..next
+            },
+            None => next,
+        };
+        let Some(line) = self.lines[cable].as_mut() else {
+            return;
+        };
+        let output = &mut line.outputs[side];
+        output.markers[usize::from(lane)] = marker;
         // the tables may have changed since it was put there: it goes by the lane that it waited for
         let crossing = plane.cross(by, next.came_by, next.packet.load);
         let (hop, spoilt) = match crossing {
@@ -693,9 +784,7 @@ impl Links {
             set_lane(&mut there, vl);
             Some(there)
         });
-        let lasts = scale.map_or(Time::ZERO, |scale| {
-            scaled(line.rate.wire_time(length as u32), scale)
-        });
+        let lasts = scale.map_or(Time::ZERO, |scale| scaled(full_rate, scale));
         let end = clock + lasts;
         output.wire_free = end;
         if let Some(sender) = line.ends[side].sender(lane) {

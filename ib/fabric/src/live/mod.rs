@@ -223,7 +223,7 @@ impl Fabric {
             }
             return;
         }
-        self.carry_gmp(from, to, mad, come);
+        self.carry_gmp(now, from, to, mad, come);
     }
 
     fn carry_smp(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, come: &mut Vec<Come>) {
@@ -270,8 +270,15 @@ impl Fabric {
         node.ports[usize::from(at.port)].info.lid
     }
 
-    /// A packet to queue pair 1: the node answers for its counters, all else is for programs.
-    fn carry_gmp(&mut self, from: Place, to: Far, mad: &[u8; MAD_LEN], come: &mut Vec<Come>) {
+    /// A packet to queue pair 1: the node answers for its counters and for congestion control, all else is for programs.
+    fn carry_gmp(
+        &mut self,
+        now: Time,
+        from: Place,
+        to: Far,
+        mad: &[u8; MAD_LEN],
+        come: &mut Vec<Come>,
+    ) {
         let load = Load {
             dlid: to.lid,
             sl: to.sl,
@@ -295,14 +302,15 @@ impl Fabric {
             pkey_index: 0,
         };
         for at in ends {
-            let counters = mad[1] == ManagementClass::PERF.0;
-            let answer = match counters {
-                true => self.plane.node_mut(at.node).answer_perf(at.port, mad),
-                false => None,
+            let node = self.plane.node_mut(at.node);
+            let answer = match ManagementClass(mad[1]) {
+                ManagementClass::PERF => node.answer_perf(at.port, mad),
+                ManagementClass::CONG_CTRL => node.answer_congestion(now, at.port, mad),
+                _ => None,
             };
             match answer {
                 // an answer is answered by nobody
-                Some(answer) => self.carry_gmp(at, far, &answer, come),
+                Some(answer) => self.carry_gmp(now, at, far, &answer, come),
                 None => come.push(Come { at, far, mad: *mad }),
             }
         }

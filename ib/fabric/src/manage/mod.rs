@@ -6,6 +6,7 @@
 
 mod agent;
 mod carry;
+mod cc;
 mod node;
 mod perf;
 mod plane;
@@ -14,6 +15,7 @@ mod tests;
 
 pub(crate) use carry::{Crossing, is_group};
 pub use carry::{Hop, Load};
+pub use cc::Congestion;
 pub use node::{Node, Port, SwitchTables};
 pub use perf::Counters;
 pub use plane::{Delivery, Passed, Place, Plane};

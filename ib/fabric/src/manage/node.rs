@@ -141,6 +141,8 @@ pub struct Node {
     pub ports: Vec<Port>,
     /// A switch's tables.
     pub switch: Option<SwitchTables>,
+    /// Its part in congestion control.
+    pub congestion: super::Congestion,
 }
 
 impl Node {
@@ -170,6 +172,7 @@ impl Node {
             guid: node.guid,
             port_guid: node.port_guid,
             ports: ports.collect(),
+            congestion: super::Congestion::new(node.kind, usize::from(node.ports) + 1),
             switch: is_switch.then(|| SwitchTables {
                 info: SwitchInfo {
                     linear_fdb_cap: LINEAR_ENTRIES,

@@ -83,6 +83,7 @@ impl Node {
                     base_version: 1,
                     class_version: 1,
                     capability_mask: mask,
+                    capability_mask2: perf::ADDITIONAL,
                     response_time: TimeCode(18),
                     ..ClassPortInfo::default()
                 };
@@ -114,10 +115,12 @@ impl Node {
                         set_wide(&mut self.ports[port].counters, &wanted);
                     }
                 }
+                let mut sum = self.sum(ports);
                 let shown = PortCountersExtended {
                     port_select: wanted.port_select,
-                    counter_select: 0,
-                    counters: wide(&self.sum(ports)),
+                    counters: wide(&sum),
+                    additional: additional(&mut sum).map(|own| own.map_or(0, |own| *own)),
+                    ..PortCountersExtended::default()
                 };
                 data.fill(0);
                 shown.emit(data).map(|_| ()).map_err(invalid)
@@ -256,6 +259,26 @@ fn wide(own: &Counters) -> [u64; 8] {
     ]
 }
 
+/// The additional counters in the order of PortCountersExtended; None for those of what never happens here.
+fn additional(own: &mut Counters) -> [Option<&mut u64>; 14] {
+    [
+        Some(&mut own.symbol_errors),
+        None,
+        Some(&mut own.link_downed),
+        Some(&mut own.rcv_errors),
+        None,
+        Some(&mut own.rcv_switch_relay_errors),
+        Some(&mut own.xmit_discards),
+        None,
+        None,
+        None,
+        None,
+        None,
+        Some(&mut own.xmit_wait),
+        None,
+    ]
+}
+
 fn set_wide(own: &mut Counters, wanted: &PortCountersExtended) {
     let places: [Option<&mut u64>; 8] = [
         Some(&mut own.xmit_bytes),
@@ -274,6 +297,13 @@ fn set_wide(own: &mut Counters, wanted: &PortCountersExtended) {
             && let Some(place) = place
         {
             *place = wanted.counters[number].saturating_mul(unit);
+        }
+    }
+    for (number, place) in additional(own).into_iter().enumerate() {
+        if wanted.counter_select2 >> number & 1 != 0
+            && let Some(place) = place
+        {
+            *place = wanted.additional[number];
         }
     }
 }

@@ -25,6 +25,8 @@ pub mod perf {
     pub const EXTENDED_WIDTH: u16 = 1 << 9;
     /// PortCounters has PortXmitWait.
     pub const XMIT_WAIT: u16 = 1 << 12;
+    /// Of its second capability mask: PortCountersExtended has the additional counters, of errors and waits.
+    pub const ADDITIONAL: u32 = 1 << 1;
 }
 
 /// A PortCounters as it travels.
@@ -217,6 +219,7 @@ pub struct PortCountersExtendedWire {
     counter_select: U16,
     counter_select2: U32,
     counters: [U64; 8],
+    additional: [U64; 14],
 }
 
 /// Counters of 64 bits. Data are counted in words of four bytes.
@@ -228,6 +231,11 @@ pub struct PortCountersExtended {
     pub counter_select: u16,
     /// Words sent, words received, packets sent, packets received, unicast packets sent and received, multicast packets sent and received.
     pub counters: [u64; 8],
+    /// The same bits for the additional ones.
+    pub counter_select2: u32,
+    /// Symbol errors, recoveries, links that went down, errors received, physical ones, relay errors, packets let go of, constraint errors sent and received, integrity errors, overruns, lane 15's
+    /// and queue pair 1's: the latter last, behind ticks without credits.
+    pub additional: [u64; 14],
 }
 
 impl Header for PortCountersExtended {
@@ -239,6 +247,8 @@ impl Header for PortCountersExtended {
             port_select: wire.port_select,
             counter_select: wire.counter_select.get(),
             counters: wire.counters.map(U64::get),
+            counter_select2: wire.counter_select2.get(),
+            additional: wire.additional.map(U64::get),
         })
     }
 
@@ -247,8 +257,9 @@ impl Header for PortCountersExtended {
             reserved: 0,
             port_select: self.port_select,
             counter_select: U16::new(self.counter_select),
-            counter_select2: U32::ZERO,
+            counter_select2: U32::new(self.counter_select2),
             counters: self.counters.map(U64::new),
+            additional: self.additional.map(U64::new),
         })
     }
 }
@@ -282,10 +293,14 @@ mod tests {
             port_select: 9,
             counter_select: 0xff,
             counters: [1, 2, 3, 4, 5, 6, 7, 8],
+            counter_select2: 0x3fff,
+            additional: [9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22],
         };
-        let mut bytes = [0; 72];
+        let mut bytes = [0; 184];
         wide.emit(&mut bytes).expect("fits");
         assert_eq!((bytes[1], bytes[15], bytes[71]), (9, 1, 8));
+        // the first of the additional ones, and PortXmitWait
+        assert_eq!((bytes[79], bytes[175]), (9, 21));
         assert_eq!(
             PortCountersExtended::parse(&bytes).map(|(c, _)| c),
             Ok(wide)

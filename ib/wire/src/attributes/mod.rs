@@ -2,6 +2,7 @@
 //! only; what a manager does with them is not known here.
 
 mod class_port;
+mod congestion;
 mod counters;
 mod group;
 mod node;
@@ -13,6 +14,7 @@ mod switch;
 mod tables;
 
 pub use class_port::*;
+pub use congestion::*;
 pub use counters::*;
 pub use group::*;
 pub use node::*;

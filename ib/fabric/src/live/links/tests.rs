@@ -9,7 +9,7 @@ use ferriband_wire::{Lid, LinkNext, Lrh, Sl, Vl, vcrc};
 const MS: u64 = 1_000_000_000;
 
 /// A packet of so many bytes from LRH to ICRC, a multiple of four.
-fn packet(from: Place, to: Place, sl: u8, length: usize) -> Vec<u8> {
+pub(super) fn packet(from: Place, to: Place, sl: u8, length: usize) -> Vec<u8> {
     let lid = |place: Place| Lid(place.node.0 as u16 + 1);
     let mut packet = vec![0; length + 2];
     let lrh = Lrh {
