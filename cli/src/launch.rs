@@ -267,6 +267,9 @@ pub fn run(
 pub fn explain(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
     match (error.raw_os_error(), resolve(program)) {
+        (Some(libc::ENOENT), None) if name.starts_with('-') => Failure::new(format!("cannot run {name}: no such option, and no such program"))
+            .remedy("see which options there are with --help")
+            .status(127),
         (Some(libc::ENOENT | libc::ENOTDIR), None) => Failure::new(format!("cannot run {name}: no such program"))
             .remedy("check the spelling, or install it (ibverbs-utils and perftest hold the usual RDMA programs)")
             .status(127),

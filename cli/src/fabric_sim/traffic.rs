@@ -26,17 +26,23 @@ pub struct Offered {
     pub local: u64,
 }
 
+/// How many hosts the subnet has.
+fn at_least_two(world: &World) -> Result<usize, Failure> {
+    match world.hosts.len() {
+        count @ 0..2 => Err(Failure::new(format!(
+            "traffic needs two hosts, and the subnet has {count}: of the description, what the first switch is cabled to"
+        ))
+        .remedy("cable the hosts to a switch; two that are cabled to each other are no subnet here")),
+        count => Ok(count),
+    }
+}
+
 /// Gives the hosts their flows.
 pub fn begin(world: &mut World, args: &FabricSimArgs) -> Result<Offered, Failure> {
     if let Traffic::Trace(path) = &args.traffic {
         return replay(world, path, args);
     }
-    let count = world.hosts.len();
-    if count < 2 {
-        return Err(Failure::new(format!(
-            "traffic needs two hosts, and the subnet has {count}"
-        )));
-    }
+    let count = at_least_two(world)?;
     let all: Arc<[u32]> = world.hosts.iter().map(|host| host.lid).collect();
     let mut flows: Vec<(usize, Target, f64)> = Vec::new();
     let uniform = |from: usize, share: f64| (from, Target::Any(all.clone()), share);
@@ -224,12 +230,7 @@ fn replay(world: &mut World, path: &Path, args: &FabricSimArgs) -> Result<Offere
             "{name} has no message with both its ends"
         )));
     };
-    let hosts = world.hosts.len() as u64;
-    if hosts < 2 {
-        return Err(Failure::new(format!(
-            "traffic needs two hosts, and the subnet has {hosts}"
-        )));
-    }
+    let hosts = at_least_two(world)? as u64;
     let mut posts: Vec<Vec<Post>> = vec![Vec::new(); world.hosts.len()];
     let (mut sent, mut local, mut last) = (0, 0, Time::ZERO);
     for message in messages {
