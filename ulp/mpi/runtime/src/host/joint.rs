@@ -245,7 +245,8 @@ mod tests {
     use super::*;
     use crate::host::{Bells, Segment};
     use ferriband_mpi_proto::segment::{Layout, slot};
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::time::{Duration, Instant};
 
     /// Both ranks of a host in this process, each with a mapping of its own.
     fn two() -> (Host, Host) {
@@ -298,6 +299,17 @@ mod tests {
         assert!(to == bytes, "{} bytes", bytes.len());
     }
 
+    /// Fetches in `rounds` rounds, and on until the sender has taken a chunk: it may get no processor for long.
+    fn until_taken(taken: &AtomicU32, rounds: usize, fetch: impl Fn(usize)) {
+        let begun = Instant::now();
+        let mut round = 0;
+        let patience = Duration::from_secs(120);
+        while round < rounds || taken.load(Ordering::Relaxed) == 0 && begun.elapsed() < patience {
+            fetch(round % rounds);
+            round += 1;
+        }
+    }
+
     #[test]
     fn a_receiver_alone_reads_all() {
         let (receiver, _) = two();
@@ -309,12 +321,11 @@ mod tests {
     #[test]
     fn both_copy_and_each_byte_is_there_when_the_fetch_ends() {
         let (receiver, sender) = two();
-        let over = AtomicBool::new(false);
+        let (over, taken) = (AtomicBool::new(false), AtomicU32::new(0));
         let bytes = message(9 * CHUNK + 17, 5);
-        let (over, all) = (&over, &bytes);
-        let written = std::thread::scope(|scope| {
+        let (over, taken, all) = (&over, &taken, &bytes);
+        std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
-                let mut written = 0;
                 while !over.load(Ordering::Relaxed) {
                     let Some(errand) = sender.errand(0) else {
                         std::hint::spin_loop();
@@ -325,46 +336,44 @@ mod tests {
                     // SAFETY: the message outlives the thread.
                     let source = unsafe { Source::new(all.as_ptr(), length) };
                     let ran = sender.run_errand(0, &errand, &source).expect("written");
-                    written += u32::from(ran);
+                    taken.fetch_add(u32::from(ran), Ordering::Relaxed);
                 }
-                written
             });
-            for round in 0..300 {
+            until_taken(taken, 300, |round| {
                 fetch(&receiver, &bytes[..bytes.len() - round * 1237]);
-            }
+            });
             over.store(true, Ordering::Relaxed);
-            helper.join().expect("the sender ends")
+            helper.join().expect("the sender ends");
         });
-        assert!(written > 0, "the sender never wrote a chunk");
+        let taken = taken.load(Ordering::Relaxed);
+        assert!(taken > 0, "the sender never took a chunk");
     }
 
     #[test]
     fn what_the_sender_could_not_write_is_read() {
         let (receiver, sender) = two();
         let bytes = message(4 * CHUNK, 9);
-        let over = AtomicBool::new(false);
-        let (over, all) = (&over, &bytes);
-        let refused = std::thread::scope(|scope| {
+        let (over, taken) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (over, taken, all) = (&over, &taken, &bytes);
+        std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
-                let mut refused = 0;
                 while !over.load(Ordering::Relaxed) {
                     if let Some(mut errand) = sender.errand(0) {
                         // No process has this page.
                         errand.address = 4096;
                         // SAFETY: the message outlives the thread.
                         let source = unsafe { Source::new(all.as_ptr(), all.len()) };
-                        refused += u32::from(sender.run_errand(0, &errand, &source).is_err());
+                        let ran = sender.run_errand(0, &errand, &source);
+                        taken.fetch_add(u32::from(ran.is_err()), Ordering::Relaxed);
                     }
                 }
-                refused
             });
-            for _ in 0..100 {
-                fetch(&receiver, &bytes);
-            }
+            until_taken(taken, 100, |_| fetch(&receiver, &bytes));
             over.store(true, Ordering::Relaxed);
-            helper.join().expect("the sender ends")
+            helper.join().expect("the sender ends");
         });
-        assert!(refused > 0, "the sender never took a chunk");
+        let taken = taken.load(Ordering::Relaxed);
+        assert!(taken > 0, "the sender never took a chunk");
     }
 
     #[test]
