@@ -89,7 +89,8 @@ impl PortPool {
                 to,
             )
         };
-        if spread == Spread::One {
+        // for IPv4 it would be no different: see TxPort::bind_for
+        if spread == Spread::One && to.is_ipv6() {
             if let Some(port) = ports.get(&key(Some(*to))) {
                 return Ok(port.clone());
             }

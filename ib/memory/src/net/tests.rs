@@ -160,6 +160,32 @@ fn a_socket_for_one_destination_sends_there_and_elsewhere_and_without_a_way_to_i
     });
 }
 
+/// The ICRC covers the identification, so whoever makes it has to know it.
+#[test]
+fn datagrams_of_ipv4_have_the_identification_0_whomever_the_socket_is_for() {
+    in_namespace(|_, alone| {
+        // SAFETY: a new descriptor, or an error; who is alone in a namespace of his own may have it.
+        let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_UDP) };
+        if !alone || raw < 0 {
+            return;
+        }
+        let socket = RxSocket::bind(false, 0, BUFFER).unwrap();
+        let to = SocketAddr::new(V4, socket.port().unwrap());
+        let how = options_of(V4);
+        for from in [TxPort::bind(&how), TxPort::bind_for(&how, &to)] {
+            for _ in 0..3 {
+                from.as_ref().unwrap().send(&to, b"a packet", 0).unwrap();
+                let mut header = [0xff_u8; 64];
+                // SAFETY: a local array of the length that is said.
+                let got = unsafe { libc::recv(raw, header.as_mut_ptr().cast(), 64, 0) };
+                assert_eq!((got, &header[4..6]), (20 + 8 + 8, &[0, 0][..]));
+            }
+        }
+        // SAFETY: ours, and not used after.
+        unsafe { libc::close(raw) };
+    });
+}
+
 #[test]
 fn what_icmp_says_is_kept_and_costs_no_datagram() {
     in_namespace(|_, _| {

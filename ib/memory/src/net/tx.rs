@@ -92,14 +92,15 @@ impl TxPort {
         })
     }
 
-    /// The same for what is sent to `to` more than elsewhere: the kernel keeps the way there, which saves looking for it with each
-    /// datagram, and looks anew when its tables change. If there is no way at present, it is as without.
+    /// The same for what is sent to `to`, an IPv6 address, more than elsewhere: the kernel keeps the way there, which saves looking for it with
+    /// each datagram, and looks anew when its tables change. If there is no way at present, it is as without. For IPv4 it is as
+    /// without, too: datagrams of a connected socket are numbered from a number that nobody is told, and the ICRC covers it.
     ///
     /// # Errors
     /// As [`TxPort::bind`].
     pub fn bind_for(how: &TxOptions, to: &SocketAddr) -> Result<TxPort, Error> {
         let port = TxPort::bind(how)?;
-        let connected = rustix::net::connect(port.as_fd(), to).is_ok();
+        let connected = to.is_ipv6() && rustix::net::connect(port.as_fd(), to).is_ok();
         Ok(TxPort {
             peer: connected.then_some(*to),
             ..port
