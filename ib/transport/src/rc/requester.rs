@@ -25,8 +25,10 @@ const LEAST_RUN: u32 = 8;
 const MOST_AHEAD: u32 = 768;
 /// Packets that are made at once, at the most: a run of them.
 const MOST_MIDDLES: usize = 64;
-/// Of so many packets in a row one asks for an acknowledgement even if nobody waits for any of them.
+/// Of so many messages in a row one asks for an acknowledgement even if nobody waits for any of them.
 const QUIET_MESSAGES: u32 = 8;
+/// Packets of a message that may go without being acknowledged by itself: for longer ones a packet more is little.
+const QUIET_PACKETS: u32 = 8;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +123,9 @@ pub(crate) struct Requester {
     pub urgent: bool,
     /// How many times in a row the peer then lacked the next packet too.
     pub(super) adjacent: u32,
+    /// Packets, and whole messages, since an acknowledgement was asked for.
     since_ack_req: u32,
+    quiet: u32,
     /// In Error: where `next` was before, to explain what was outstanding.
     had_sent: Option<Psn>,
     /// SQD: requests from here on wait.
@@ -169,6 +173,7 @@ impl Requester {
             urgent: false,
             adjacent: 0,
             since_ack_req: 0,
+            quiet: 0,
             had_sent: None,
             drain_limit: None,
             timers: Timers::default(),
@@ -650,6 +655,9 @@ impl Requester {
             return 0;
         }
         self.since_ack_req = since;
+        if asks.contains(&true) {
+            self.quiet = 0;
+        }
         self.counters.requests_sent += u64::from(count);
         self.next = psn.add(count);
         self.cur_packet += count;
@@ -806,7 +814,7 @@ impl Requester {
         } = admitted;
         let ends = self.cur_packet + psns == packets;
         let again = self.ahead(psn) < self.ahead(self.next);
-        let may_wait = !again && packets == 1 && self.is_quiet(ctx);
+        let may_wait = !again && packets <= QUIET_PACKETS && self.is_quiet(ctx);
         let ack_req = ends && !may_wait || data || probing || self.wants_ack(ctx, psn);
         let part = emit::Part {
             request: self.cur,
@@ -823,7 +831,10 @@ impl Requester {
                 return None;
             }
         };
-        self.since_ack_req = if ack_req { 0 } else { self.since_ack_req + 1 };
+        (self.since_ack_req, self.quiet) = match ack_req {
+            true => (0, 0),
+            false => (self.since_ack_req + 1, self.quiet + u32::from(ends)),
+        };
         if probing {
             self.probe = Some(psn);
         }
@@ -853,11 +864,12 @@ impl Requester {
         Some(len)
     }
 
-    /// Nobody waits for the end of the current request, a message of one packet: it has no completion, and there is room for others. Its
-    /// acknowledgement, a packet that costs as much as the message, may come with that of a later one: of one in a few, so that where
+    /// Nobody waits for the end of the current request, a message of few packets: it has no completion, and there is room for others. Its
+    /// acknowledgement, which costs each end as much as sending and receiving the message, may come with that of a later one: of one in a few, so that where
     /// messages come one by one the silence is never long enough for a question. IBA leaves it to the requester when to ask.
     fn is_quiet(&self, ctx: &Context<'_>) -> bool {
-        self.since_ack_req + 1 < QUIET_MESSAGES
+        self.quiet + 1 < QUIET_MESSAGES
+            && self.since_ack_req < QUIET_MESSAGES * QUIET_PACKETS
             && self.silence_ns(ctx).is_some()
             && self.sq.tail() - self.sq.done() <= self.sq.room() / 2
             && !self.sq.is_signaled(self.cur)

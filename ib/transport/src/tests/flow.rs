@@ -350,16 +350,16 @@ fn a_congestion_notification_narrows_the_window() {
     assert_eq!((after[0], after[1]), (before[0] / 2, before[1]));
 }
 
-/// Posts a WRITE of 8 bytes without a completion.
-fn post_quietly(pair: &mut Pair, wr_id: u64) {
-    pair.ends[0].post_with(wr_id, SendOpcode::RdmaWrite, 8, |wr| {
+/// Posts a WRITE without a completion.
+fn post_quietly(pair: &mut Pair, wr_id: u64, bytes: u32) {
+    pair.ends[0].post_with(wr_id, SendOpcode::RdmaWrite, bytes, |wr| {
         wr.flags = SendFlags::empty();
     });
 }
 
 /// The same, and delivers what that sends. How many acknowledgements came.
-fn write_quietly(pair: &mut Pair, wr_id: u64) -> usize {
-    post_quietly(pair, wr_id);
+fn write_quietly(pair: &mut Pair, wr_id: u64, bytes: u32) -> usize {
+    post_quietly(pair, wr_id, bytes);
     let mut acks = 0;
     pair.exchange(&mut |from, _| {
         acks += from;
@@ -368,39 +368,58 @@ fn write_quietly(pair: &mut Pair, wr_id: u64) -> usize {
     acks
 }
 
-#[test]
-fn messages_that_nobody_waits_for_are_acknowledged_now_and_then() {
-    let mut pair = Pair::new(asking());
-    let acks: usize = (0..24).map(|wr_id| write_quietly(&mut pair, wr_id)).sum();
-    assert_eq!((pair.ends[1].memory.writes.len(), acks), (24, 3));
+/// Acknowledgements of 24 messages that nobody waits for; then one is waited for, and one more goes last.
+fn acks_of_quiet_messages(bytes: u32) -> usize {
+    let mut setup = asking();
+    setup.tuning.ack_interval = 128;
+    let mut pair = Pair::new(setup);
+    let acks = (0..24)
+        .map(|wr_id| write_quietly(&mut pair, wr_id, bytes))
+        .sum();
     // the last of them was acknowledged: there is nothing to ask
     pair.run();
     assert_eq!(pair.ends[0].qp.counters().questions, 0);
     // a completion that is waited for comes at once, and says the same of those before
-    assert_eq!(write_quietly(&mut pair, 24), 0);
+    assert_eq!(write_quietly(&mut pair, 24, 8), 0);
     pair.ends[0].post(25, SendOpcode::RdmaWrite, 8);
     pair.exchange(&mut |_, _| 1);
     assert_eq!(pair.ends[0].statuses(), [(25, OK)]);
     // at the end of the traffic a question finds out that all has come
-    assert_eq!(write_quietly(&mut pair, 26), 0);
+    assert_eq!(write_quietly(&mut pair, 26, 8), 0);
     let begun = pair.now;
     pair.run();
     let counters = pair.ends[0].qp.counters();
     assert_eq!((counters.questions, counters.timeouts), (1, 0));
     assert!(pair.now.0 - begun.0 < 1_000_000, "no ack time-out");
+    acks
+}
+
+#[test]
+fn messages_of_few_packets_that_nobody_waits_for_are_acknowledged_now_and_then() {
+    // one packet, two, four and eight of 256 bytes
+    for bytes in [8, 257, 1000, 2048] {
+        assert_eq!(acks_of_quiet_messages(bytes), 3, "of {bytes} bytes");
+    }
+    // of longer ones each is: another packet is little to them
+    assert_eq!(acks_of_quiet_messages(2049), 24);
 }
 
 #[test]
 fn a_message_that_nobody_waits_for_is_sent_again_if_it_is_lost() {
-    let mut pair = Pair::new(asking());
-    post_quietly(&mut pair, 1);
-    let mut sent = 0;
-    pair.settle(&mut |from, _| {
-        sent += 1 - from;
-        usize::from(from == 1 || sent > 1)
-    });
-    assert_eq!(pair.ends[1].memory.writes.len(), 1);
-    assert_eq!(pair.ends[0].qp.counters().timeouts, 0);
+    // all of it, its end, and its beginning
+    for (bytes, lost) in [(8, 0..1), (1000, 0..4), (1000, 3..4), (1000, 0..1)] {
+        let mut pair = Pair::new(asking());
+        post_quietly(&mut pair, 1, bytes);
+        let mut sent = 0;
+        pair.settle(&mut |from, _| {
+            let dropped = from == 0 && lost.contains(&sent);
+            sent += 1 - from;
+            usize::from(!dropped)
+        });
+        let written: usize = pair.ends[1].memory.writes.iter().map(|w| w.1).sum();
+        assert_eq!(written, bytes as usize, "{lost:?} of {bytes} bytes lost");
+        assert_eq!(pair.ends[0].qp.counters().timeouts, 0);
+    }
 }
 
 #[test]
@@ -409,6 +428,6 @@ fn a_queue_that_is_half_full_asks_for_each_acknowledgement() {
         max_send_wr: 2,
         ..asking()
     });
-    assert_eq!(write_quietly(&mut pair, 1), 0);
-    assert_eq!(write_quietly(&mut pair, 2), 1);
+    assert_eq!(write_quietly(&mut pair, 1, 8), 0);
+    assert_eq!(write_quietly(&mut pair, 2, 8), 1);
 }
