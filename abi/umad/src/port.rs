@@ -195,13 +195,25 @@ pub unsafe extern "C-unwind" fn umad_recv(
     length: *mut c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    // before the boundary, which nothing may unwind through
-    if timeout_ms != 0 && !umad.is_null() && !length.is_null() && !has_waiting(fd) {
-        let waited = wait(fd, timeout_ms);
-        if waited != 0 {
-            return waited;
-        }
+    // what is there costs no other call
+    // SAFETY: the caller's promise.
+    let taken = unsafe { take_packet(fd, umad, length) };
+    if taken != -libc::EWOULDBLOCK || timeout_ms == 0 {
+        return taken;
     }
+    // outside of the boundary, which nothing may unwind through
+    match wait(fd, timeout_ms) {
+        // SAFETY: the caller's promise.
+        0 => unsafe { take_packet(fd, umad, length) },
+        waited => waited,
+    }
+}
+
+/// What [`umad_recv`] does if something is there.
+///
+/// # Safety
+/// As there.
+unsafe fn take_packet(fd: c_int, umad: *mut c_void, length: *mut c_int) -> c_int {
     entry(|| {
         // SAFETY: the caller's promise.
         let length = unsafe { length.as_mut() }.ok_or(libc::EINVAL)?;

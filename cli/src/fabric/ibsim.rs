@@ -14,7 +14,7 @@ use rustix::net::{
     SocketType, bind, connect, recv, send, sendmmsg, socket_with,
 };
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Of a question: magic, client, what is asked, bytes, data.
@@ -77,6 +77,51 @@ fn wait(fd: &OwnedFd, what: PollFlags, patience: &Timespec) -> Result<bool, Fail
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(true),
         Err(errno) => Err(failed("wait for", errno)),
+    }
+}
+
+/// Takes up to [`BATCH`] packets by one call, without waiting: how many there were. What has not a packet's length is none, and reads as one that was not delivered.
+fn receive_many(
+    fd: &OwnedFd,
+    packets: &mut [[u8; PACKET_BYTES]; BATCH],
+) -> Result<usize, Failure> {
+    let mut parts = packets.each_mut().map(|packet| libc::iovec {
+        iov_base: packet.as_mut_ptr().cast(),
+        iov_len: PACKET_BYTES,
+    });
+    let mut heads = parts.each_mut().map(|part| {
+        // SAFETY: a C structure of numbers and pointers, all of which may be zero.
+        let mut head: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        (head.msg_hdr.msg_iov, head.msg_hdr.msg_iovlen) = (part, 1);
+        head
+    });
+    loop {
+        // SAFETY: as many heads as are said, each with room for a packet.
+        let came = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                heads.as_mut_ptr(),
+                BATCH as u32,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        match usize::try_from(came) {
+            Ok(came) => {
+                for (packet, head) in packets.iter_mut().zip(&heads[..came]) {
+                    if head.msg_len as usize != PACKET_BYTES {
+                        // its status
+                        packet[16..20].fill(0xff);
+                    }
+                }
+                return Ok(came);
+            }
+            Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
+                Some(Errno::AGAIN) => return Ok(0),
+                Some(Errno::INTR) => {}
+                errno => return Err(failed("hear from", errno.unwrap_or(Errno::IO))),
+            },
+        }
     }
 }
 
@@ -184,15 +229,16 @@ impl Ibsim {
 
     /// Takes what has come. What the simulator could not deliver is lost: who has asked asks again.
     fn take(&mut self) -> Result<(), Failure> {
-        let mut packet = [0; PACKET_BYTES];
+        let mut packets = [[0_u8; PACKET_BYTES]; BATCH];
         loop {
-            match recv(&self.packets, &mut packet[..], RecvFlags::DONTWAIT) {
-                Ok((PACKET_BYTES, _)) if packet[16..20] == [0; 4] => {
+            let came = receive_many(&self.packets, &mut packets)?;
+            for packet in &packets[..came] {
+                if packet[16..20] == [0; 4] {
                     self.coming.extend(Smp::parse_mad(&packet[32..]).ok());
                 }
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(errno) => return Err(failed("hear from", errno)),
+            }
+            if came < BATCH {
+                return Ok(());
             }
         }
     }
@@ -212,7 +258,7 @@ impl Ibsim {
             }
             let waited = begun.elapsed();
             if waited < EAGER {
-                std::thread::yield_now();
+                std::hint::spin_loop();
                 continue;
             }
             let Some(left) = patience.checked_sub(waited) else {
