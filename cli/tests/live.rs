@@ -432,3 +432,41 @@ fn what_is_wrong_is_said() {
             .success()
     );
 }
+
+#[test]
+fn hosts_that_are_cabled_by_their_second_port_use_that() {
+    if !is_there("ibv_rc_pingpong", "ibverbs-utils") || !is_there("rping", "rdmacm-utils") {
+        return;
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("second-port.net");
+    let text = "Switch 8 \"S\"\n[7] \"A\"[2]\n[2] \"B\"[2]\n[3] \"C\"[1]\n[4] \"C\"[2]\n\n\
+                Hca 2 \"A\"\n\nHca 3 \"B\"\n\nHca 2 \"C\"\n";
+    std::fs::write(&path, text).expect("a file of our own");
+    let fabric = Fabric::up(path.to_str().expect("UTF-8"), &[]);
+    fabric.wait_for_links();
+    for [server, client] in [["A", "B"], ["C", "A"]] {
+        let address = fabric.host(server).address;
+        let words = ["ibv_rc_pingpong", "-n", "50"];
+        let [_, said] = pair(&fabric, [server, client], &address, &words);
+        assert!(said.contains("50 iters"), "{said}");
+        let info = fabric.run(server, &["ibv_devinfo"]);
+        let lid = format!("port_lid:\t\t{}", fabric.host(server).lid);
+        assert!(
+            info.contains(&lid) && info.contains("PORT_ACTIVE"),
+            "{info}"
+        );
+    }
+    // the connection manager finds it by its address too
+    let full = format!("{}/B", fabric.name);
+    let mut server = ferriband(&["run", "--host", &full, "--", "rping", "-s", "-C", "3"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    let to = fabric.host("B").address;
+    let full = format!("{}/A", fabric.name);
+    let ask = [
+        "run", "--host", &full, "--", "rping", "-c", "-C", "3", "-a", &to,
+    ];
+    eventually("the client is served", || output(&ask).status.success());
+    assert!(server.wait().expect("our child").success());
+}

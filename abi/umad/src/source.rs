@@ -105,6 +105,7 @@ fn of_sys(name: &str) -> Option<Found> {
             node_type,
             node_guid: guid("node_guid")?,
             port_count: ports.len() as u8,
+            port_used: ports.first().map_or(1, |port| port.port),
             ports,
             ..Adapter::default()
         },

@@ -175,12 +175,21 @@ pub struct Adapter {
     pub node_guid: u64,
     /// External ports.
     pub port_count: u8,
+    /// The port that programs of the host use: the first with a cable, else 1; of a switch 0.
+    pub port_used: u8,
     /// Its place among the hosts of the fabric, from 0; what its addresses are made of.
     pub number: u32,
     /// Its links take time.
     pub paced: bool,
     /// Its ports: of a switch port 0 alone.
     pub ports: Vec<AdapterPort>,
+}
+
+impl Adapter {
+    /// The port that programs of the host use.
+    pub fn used(&self) -> Option<&AdapterPort> {
+        self.ports.iter().find(|port| port.port == self.port_used)
+    }
 }
 
 /// A port, as its host sees it.

@@ -19,8 +19,6 @@ pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 
 /// How old what is known of the port may be.
 const FRESH_NS: u64 = 250_000_000;
-/// The port of a host that is used: adapters have one device here, and it has one port.
-const PORT: u8 = 1;
 /// How long a packet waits for room: the fabric's process may have no core for a while, and its links may be slow, or have no credits.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 /// Where links take time, bytes of packets that wait in the socket: they have been sent as far as their queue pairs know, whose time-outs run.
@@ -77,8 +75,12 @@ fn adapter() -> Option<Adapter> {
 
 /// The port; None on this machine itself, and if the fabric never was there.
 pub(crate) fn port() -> Option<AdapterPort> {
-    let ports = adapter()?.ports;
-    ports.into_iter().find(|port| port.port == PORT)
+    adapter()?.used().cloned()
+}
+
+/// Its number at the adapter, by which the fabric knows it. An adapter is one device with one port here, which programs call 1.
+fn number() -> u8 {
+    adapter().map_or(1, |adapter| adapter.port_used)
 }
 
 /// Node GUID.
@@ -112,7 +114,7 @@ impl Wire {
         let link = Link::dial(&host.fabric).ok()?;
         let ask = Ask::OpenPackets {
             host: host.host.clone(),
-            port: PORT,
+            port: number(),
         };
         link.ask(&ask).ok()?;
         if adapter().is_some_and(|adapter| adapter.paced) {

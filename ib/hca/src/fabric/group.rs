@@ -4,7 +4,7 @@ use ferriband_attach::ask::{Answer, Ask, Membership};
 use ferriband_attach::{AttachError, Link};
 use ferriband_wire::Gid;
 
-use super::{PORT, host};
+use super::{host, number};
 
 /// A membership; its end is the end of this.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) fn join_group(mgid: Gid, qkey: u32) -> Result<InGroup, i32> {
     let host = host().ok_or(libc::ENETDOWN)?;
     let ask = Ask::JoinGroup {
         host: host.host.clone(),
-        port: PORT,
+        port: number(),
         mgid: mgid.0,
         qkey,
     };

@@ -19,7 +19,7 @@ use ferriband_wire::mad::{
 use ferriband_wire::sa::{SaMad, attribute};
 use ferriband_wire::{Gid, Guid, Header, Lid, Mtu, Sl, TimeCode};
 
-use super::{FRESH_NS, PORT, adapter, host, port};
+use super::{FRESH_NS, adapter, host, number, port};
 use crate::lock;
 
 /// Subnet administration has so long for an answer; then it is asked again, where it is by then.
@@ -72,7 +72,7 @@ pub(crate) fn is_own(ip: IpAddr) -> Option<bool> {
     }
 }
 
-/// GID of the first port of the host that has an address; None if none of this fabric has it.
+/// GID of the used port of the host that has an address; None if none of this fabric has it.
 pub(crate) fn gid_at(ip: IpAddr) -> Option<Gid> {
     static KNOWN: Mutex<BTreeMap<Ipv4Addr, (u64, Gid)>> = Mutex::new(BTreeMap::new());
     /// Addresses that are remembered.
@@ -92,7 +92,7 @@ pub(crate) fn gid_at(ip: IpAddr) -> Option<Gid> {
     let Ok(Answer::Adapter(adapter)) = link.ask(&Ask::HostAt { address: ip }) else {
         return None;
     };
-    let port = adapter.ports.first()?;
+    let port = adapter.used()?;
     let gid = Gid::from_prefix_guid(port.prefix, Guid(port.guid));
     if known.len() >= MOST {
         known.clear();
@@ -202,7 +202,7 @@ fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
     let link = Link::dial(&host.fabric).map_err(errno)?;
     let open = Ask::OpenMads {
         host: host.host.clone(),
-        port: PORT,
+        port: number(),
     };
     let Answer::Opened { token } = link.ask(&open).map_err(errno)? else {
         return Err(libc::EPROTO);

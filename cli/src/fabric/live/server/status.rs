@@ -4,7 +4,7 @@ use super::{Role, Server};
 use ferriband_attach::address;
 use ferriband_attach::ask::{Adapter, AdapterPort, Attached, CreditsLine, HostLine, Status};
 use ferriband_fabric::live::state_name;
-use ferriband_topology::{NodeId, NodeKind, PortId, Speed, Width};
+use ferriband_topology::{NodeId, NodeKind, PortId, Speed, Topology, Width};
 use ferriband_wire::MKey;
 use ferriband_wire::attributes::PortState;
 
@@ -22,6 +22,10 @@ impl Server {
             node_type,
             node_guid: own.guid.0,
             port_count: own.port_count(),
+            port_used: match own.kind {
+                NodeKind::Switch => 0,
+                _ => port_used(plane.topology(), node),
+            },
             number: self.numbers.get(&node).copied().unwrap_or(0),
             paced: self.paced,
             ports: ports.map(|port| self.adapter_port(node, port)).collect(),
@@ -107,7 +111,7 @@ impl Server {
             })
         });
         let hosts = topology.ids_of(NodeKind::Ca).map(|id| {
-            let port = &plane.node(id).ports[1];
+            let port = &plane.node(id).ports[usize::from(port_used(topology, id))];
             HostLine {
                 name: topology.node(id).name.clone(),
                 lid: port.info.lid.0,
@@ -183,4 +187,11 @@ fn rate_mbps(width: u8, speed: u8, extended: u8) -> u32 {
         Speed::Ndr => 100_000,
     };
     lanes * each
+}
+
+/// The port of a host that its programs use: the first with a cable.
+fn port_used(topology: &Topology, node: NodeId) -> u8 {
+    let cabled = |port: &u8| topology.cable_at(PortId { node, port: *port }).is_some();
+    let ports = 1..=topology.node(node).ports;
+    ports.into_iter().find(cabled).unwrap_or(1)
 }
