@@ -152,7 +152,7 @@ impl FromStr for Speed {
         found.ok_or_else(|| UnknownName {
             what: "speed",
             got: text.to_owned(),
-            known: "SDR, DDR, QDR, FDR10, FDR, EDR, HDR and NDR",
+            known: "SDR, DDR, QDR, FDR10, FDR, EDR, HDR and NDR (not XDR: PortInfo as this knows it has no place for 200 Gb/s a lane)",
         })
     }
 }
@@ -217,6 +217,8 @@ mod tests {
         for speed in Speed::ALL {
             assert_eq!(speed.to_string().to_lowercase().parse(), Ok(speed));
         }
-        assert!("3x".parse::<Width>().is_err() && "XDR".parse::<Speed>().is_err());
+        assert!("3x".parse::<Width>().is_err());
+        let error = "XDR".parse::<Speed>().expect_err("no place for it").to_string();
+        assert!(error.starts_with("\"XDR\" is no speed") && error.contains("not XDR"));
     }
 }

@@ -196,7 +196,7 @@ fn extended_mask(text: &str) -> Result<Option<Speed>, String> {
         4..=7 => Ok(Some(Speed::Hdr)),
         8..=15 => Ok(Some(Speed::Ndr)),
         mask => Err(format!(
-            "{mask} is no mask of extended speeds (1: FDR, 2: EDR, 4: HDR, 8: NDR)"
+            "{mask} is no mask of extended speeds (1: FDR, 2: EDR, 4: HDR, 8: NDR; what is faster is not known here)"
         )),
     }
 }
