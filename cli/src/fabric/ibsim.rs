@@ -81,10 +81,7 @@ fn wait(fd: &OwnedFd, what: PollFlags, patience: &Timespec) -> Result<bool, Fail
 }
 
 /// Takes up to [`BATCH`] packets by one call, without waiting: how many there were. What has not a packet's length is none, and reads as one that was not delivered.
-fn receive_many(
-    fd: &OwnedFd,
-    packets: &mut [[u8; PACKET_BYTES]; BATCH],
-) -> Result<usize, Failure> {
+fn receive_many(fd: &OwnedFd, packets: &mut [[u8; PACKET_BYTES]; BATCH]) -> Result<usize, Failure> {
     let mut parts = packets.each_mut().map(|packet| libc::iovec {
         iov_base: packet.as_mut_ptr().cast(),
         iov_len: PACKET_BYTES,

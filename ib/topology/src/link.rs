@@ -218,7 +218,10 @@ mod tests {
             assert_eq!(speed.to_string().to_lowercase().parse(), Ok(speed));
         }
         assert!("3x".parse::<Width>().is_err());
-        let error = "XDR".parse::<Speed>().expect_err("no place for it").to_string();
+        let error = "XDR"
+            .parse::<Speed>()
+            .expect_err("no place for it")
+            .to_string();
         assert!(error.starts_with("\"XDR\" is no speed") && error.contains("not XDR"));
     }
 }
