@@ -30,7 +30,7 @@ impl<W: Writer> Carrier for Carried<'_, W> {
     fn write(&mut self, write: &Write<'_>, payload: W::Payload) -> Result<(), Busy> {
         let put = Put {
             at: write.at,
-            front: &[0; 8],
+            front: &write.floor.to_le_bytes(),
             skip: write.pad,
             head: write.head,
             length: write.length,

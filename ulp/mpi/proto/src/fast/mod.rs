@@ -260,12 +260,14 @@ impl Plan {
     }
 }
 
-/// One write: `zeros` (8 bytes), `pad` bytes of no meaning, `head`, a payload, and the trailer, ascending from `at`; the last byte of the trailer last.
+/// One write: `floor` (8 bytes), `pad` bytes of no meaning, `head`, a payload, and the trailer, ascending from `at`; the last byte of the trailer last.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// Address of the eight zero bytes.
+    /// Address of the floor.
     pub at: u32,
-    /// Bytes between those and the head; what they hold does not matter.
+    /// The word below the record, where the next trailer will lie: zero, or at once the mark that says where the block goes on.
+    pub floor: u64,
+    /// Bytes between that and the head; what they hold does not matter.
     pub pad: u32,
     /// Envelope and the body's part that is not the program's.
     pub head: &'a [u8],

@@ -4,6 +4,7 @@
 //! the number (32..55) and, in its last byte, a flag that is never zero. Z is where the next trailer will lie, so the receiver finds 0 there until
 //! the next record has come. Z costs credit, so it never falls on a trailer that is not consumed. Where a record finds no room below, a mark
 //! of eight bytes sends the receiver back to the end of the block; the trailer there is zeroed by the receiver when it consumes that record.
+//! Where the receiver keeps up and another record like this one would find no room, Z is that mark at once: it costs no write of its own.
 
 use super::trailer::{self, FLAG, WORD, WRAP};
 use super::{Block, Broken, Busy, Carrier, Push, Record, Shape, Write};
@@ -61,8 +62,10 @@ impl Sender {
         if self.used() + whole + WORD > self.shape.size {
             return Push::NoCredit;
         }
+        let wraps = self.wraps_below(whole);
         let write = Write {
             at: self.end - whole - WORD,
+            floor: if wraps { WRAP } else { 0 },
             pad: whole - filled,
             head,
             length,
@@ -73,6 +76,9 @@ impl Sender {
             Ok(()) => {
                 self.end -= whole;
                 self.sent = self.sent.wrapping_add(self.shape.granules(whole));
+                if wraps {
+                    self.go_on_at_the_end();
+                }
                 Push::Stored
             }
             Err(Busy) => Push::Busy,
@@ -96,6 +102,20 @@ impl Sender {
         self.sent.wrapping_sub(self.consumed) * self.shape.granule
     }
 
+    /// Whether the block goes on at its end after a record of `whole` bytes: another one would find no room below, and no more than half of the block is in use
+    /// then with what is skipped, so that nothing waits for that. Then the last trailer of the block has been consumed, and with that zeroed.
+    #[inline(always)]
+    fn wraps_below(&self, whole: u32) -> bool {
+        let below = self.end - whole;
+        below < whole + WORD && self.used() + self.end + WORD <= self.shape.size / 2
+    }
+
+    #[inline]
+    fn go_on_at_the_end(&mut self) {
+        self.sent = self.sent.wrapping_add(self.shape.granules(self.end));
+        self.end = self.shape.size;
+    }
+
     #[cold]
     fn wrap<C: Carrier>(&mut self, to: &mut C) -> Result<(), Push> {
         // The word more says that the last trailer of the block has been consumed, and with that zeroed.
@@ -103,8 +123,7 @@ impl Sender {
             return Err(Push::NoCredit);
         }
         to.mark(self.end - WORD, WRAP).map_err(|Busy| Push::Busy)?;
-        self.sent = self.sent.wrapping_add(self.shape.granules(self.end));
-        self.end = self.shape.size;
+        self.go_on_at_the_end();
         Ok(())
     }
 }

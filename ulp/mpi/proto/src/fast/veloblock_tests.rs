@@ -10,6 +10,8 @@ struct Memory {
     /// Bytes that the receiver has not consumed yet.
     alive: Vec<bool>,
     check: bool,
+    /// Marks that cost a write of their own.
+    marks: u32,
 }
 
 impl Memory {
@@ -18,6 +20,7 @@ impl Memory {
             bytes: vec![0; size as usize],
             alive: vec![false; size as usize],
             check: true,
+            marks: 0,
         }
     }
 
@@ -34,7 +37,7 @@ impl Memory {
 impl Carrier for Memory {
     type Payload = u8;
     fn write(&mut self, write: &Write<'_>, payload: u8) -> Result<(), Busy> {
-        self.put(write.at, &[0; 8]);
+        self.put(write.at, &write.floor.to_le_bytes());
         let head = write.at + 8 + write.pad;
         // The pad holds whatever the memory held: here what hurts most.
         self.put(write.at + 8, &vec![0xff; write.pad as usize]);
@@ -49,6 +52,7 @@ impl Carrier for Memory {
     }
     fn mark(&mut self, at: u32, word: u64) -> Result<(), Busy> {
         self.put(at, &word.to_le_bytes());
+        self.marks += 1;
         Ok(())
     }
 }
@@ -149,7 +153,7 @@ proptest! {
     #[test]
     fn any_bytes_in_the_block_are_harmless(bytes in prop::collection::vec(any::<u8>(), 4096)) {
         let shape = Shape::new(4096, 16).expect("a shape");
-        let mut memory = Memory { bytes, alive: Vec::new(), check: false };
+        let mut memory = Memory { bytes, alive: Vec::new(), check: false, marks: 0 };
         let mut receiver = Receiver::new(shape);
         for _ in 0..2000 {
             match receiver.peek(&memory.bytes) {
@@ -192,4 +196,45 @@ fn what_is_too_long_says_so() {
             && Shape::new(4096, 8).is_none()
             && Shape::new(2048, 64).is_none()
     );
+}
+
+#[test]
+fn a_block_goes_on_at_its_end_without_a_write_of_its_own_where_the_receiver_keeps_up() {
+    for length in [8, 1024, 4096, 8000] {
+        let shape = Shape::DEFAULT;
+        let mut memory = Memory::new(shape.size());
+        let mut sender = Sender::new(shape);
+        let mut receiver = Receiver::new(shape);
+        for seq in 1..=2000 {
+            let push = sender.push(&envelope(seq).emit(), seq, length, seq as u8, &mut memory);
+            assert_eq!(push, Push::Stored, "record {seq} of {length} bytes");
+            let record = receiver.peek(&memory.bytes).expect("no broken record");
+            let record = record.expect("the record");
+            let whole = (length + 36).next_multiple_of(shape.granule()) as usize;
+            let end = (record.at + record.length) as usize + 8;
+            memory.alive[end - whole..end].fill(false);
+            receiver.consume(&record, &mut memory.bytes);
+            assert_eq!(receiver.peek(&memory.bytes), Ok(None));
+            sender.credit(receiver.report());
+            assert_eq!(sender.used(), 0, "all is given back, what is skipped too");
+        }
+        assert_eq!(memory.marks, 0, "{length} bytes");
+    }
+}
+
+#[test]
+fn who_sends_ahead_skips_nothing_that_the_next_message_needs() {
+    let shape = Shape::new(4096, 64).expect("a shape");
+    let mut memory = Memory::new(shape.size());
+    let mut sender = Sender::new(shape);
+    // Nothing is consumed: the block takes records until the next one finds no room, and the short one still does.
+    for seq in 1..=3 {
+        let push = sender.push(&envelope(seq).emit(), seq, 900, seq as u8, &mut memory);
+        assert_eq!(push, Push::Stored);
+    }
+    let push = sender.push(&envelope(4).emit(), 4, 900, 4, &mut memory);
+    assert_eq!(push, Push::Stored);
+    let push = sender.push(&envelope(5).emit(), 5, 8, 5, &mut memory);
+    assert_eq!(push, Push::Stored);
+    assert_eq!(memory.marks, 0);
 }

@@ -120,7 +120,7 @@ impl Carrier for Mapped {
         if write.at < self.bare {
             return Err(Busy);
         }
-        self.word(write.at).store(0, Ordering::Relaxed);
+        self.word(write.at).store(write.floor, Ordering::Relaxed);
         let head = write.at + 8 + write.pad;
         let body = head + write.head.len() as u32;
         let place = self.bytes(head, write.head.len() as u32 + write.length);

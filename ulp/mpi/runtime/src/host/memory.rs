@@ -424,7 +424,7 @@ pub(super) fn demote(address: *const u8) {
 
 /// Asks for the line at `address`, which will be read soon.
 #[inline]
-pub(super) fn will_read(address: *const u8) {
+pub fn will_read(address: *const u8) {
     // SAFETY: a hint, which changes no memory and faults at no address.
     unsafe {
         std::arch::asm!("prefetcht0 [{}]", in(reg) address, options(nostack, preserves_flags, readonly))

@@ -20,7 +20,7 @@ pub use channel::{Inlet, Outlet};
 pub use coll::{Area, Awaited};
 pub use joint::{Errand, Offer};
 pub use layout::Layout;
-pub use memory::{Buffer, Sink, Source, read_peer};
+pub use memory::{Buffer, Sink, Source, read_peer, will_read};
 pub use segment::Segment;
 
 use ferriband_mpi_proto::connect::{CARD, Card};

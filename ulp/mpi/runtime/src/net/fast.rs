@@ -23,6 +23,9 @@ use ferriband_mpi_proto::fast::{
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
+/// Bytes of a line of the cache.
+const LINE: u32 = 64;
+
 /// Records of one channel that are taken before the others are looked at.
 const BATCH: u32 = 64;
 
@@ -63,6 +66,12 @@ impl Block for Memory {
 
     fn clear(&mut self, at: u32) {
         self.0.word(at).store(0, Ordering::Relaxed);
+    }
+
+    /// Where the adapter wrote by another core, all lines of a record are asked for at once: else the envelope's would be waited for before those of the body.
+    #[inline]
+    fn expect(&self, at: u32, length: u32) {
+        self.0.expect(at, length);
     }
 }
 
@@ -195,8 +204,10 @@ impl Post<'_> {
             return false;
         };
         *self.staged |= 1 << (buffer % STAGES);
-        fill(&self.stages.memory, buffer, 0, put, payload);
-        let elements = [self.stages.memory.element(buffer, put.whole())];
+        // As in the block, so that who copies it from line to line has both at the same place of theirs.
+        let shift = put.at % LINE;
+        fill(&self.stages.memory, buffer, shift, put, payload);
+        let elements = [self.stages.memory.element_at(buffer, shift, put.whole())];
         let request = write(self.peer, self.block, put.at, &elements);
         let what = keep.completion(buffer);
         let posted = self
@@ -209,7 +220,7 @@ impl Post<'_> {
             let place = Held {
                 seq: self.seq,
                 buffer,
-                at: put.head_at(),
+                at: shift + put.head_at(),
                 length,
             };
             match keep {
@@ -234,7 +245,7 @@ impl Post<'_> {
             let elements = [Element::inline(&bytes[..whole as usize])];
             self.submit(put.at, &elements, SendFlags::INLINE, What::Room)
         } else {
-            let elements = [mirror.element_at(put.at, whole)];
+            let elements = [mirror.element_at(0, put.at, whole)];
             self.submit(put.at, &elements, SendFlags::empty(), What::Room)
         };
         if !posted && self.failure.is_none() {

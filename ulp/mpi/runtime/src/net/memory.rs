@@ -2,13 +2,18 @@
 //! only files of `net` with unsafe code, but for two questions to the system in [`super::cache`].
 
 use super::cache::{self, Cache, Counts, Rights};
-use crate::host::{Sink, Source};
+use crate::host::{Sink, Source, will_read};
 use crate::settings::Registration;
 use ferriband_ibv::{Access, DeviceLimits, Element, LKey, Mr, Pd, Region, VerbsError};
 use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Of a record no more is fetched ahead than this.
+const FETCHED: u32 = 4096;
 
 /// Equal buffers in registered memory of the runtime's own. Untouched ones cost no memory.
 pub struct Buffers {
@@ -41,10 +46,10 @@ impl Buffers {
             .expect("a buffer lies within its region")
     }
 
-    /// `length` bytes at `at` in the first buffer, for a request.
+    /// `length` bytes at `at` in buffer `index`, for a request.
     #[inline]
-    pub fn element_at(&self, at: u32, length: u32) -> Element<'static> {
-        let place = self.place(0, at, length as usize);
+    pub fn element_at(&self, index: u32, at: u32, length: u32) -> Element<'static> {
+        let place = self.place(index, at, length as usize);
         self.mr
             .element(place, length)
             .expect("a buffer lies within its region")
@@ -81,6 +86,15 @@ impl Buffers {
         let place = self.place(index, at, length as usize);
         // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it reads it before the buffer is posted again.
         unsafe { Source::new(self.pointer(place), length as usize) }
+    }
+
+    /// `length` bytes at `at` in the first buffer will be read next: asks for their lines, for no more than a core fetches at once.
+    #[inline]
+    pub fn expect(&self, at: u32, length: u32) {
+        let start = self.place(0, at, length as usize);
+        for line in (0..length.min(FETCHED)).step_by(LINE) {
+            will_read(self.pointer(start + line as usize));
+        }
     }
 
     /// Where they lie, as peers name it.

@@ -58,8 +58,8 @@ const BUNDLE: u32 = 56 << 10;
 const RECEIVES: u32 = 64;
 /// The most that are posted, once they have run short.
 const MOST_RECEIVES: u32 = 1024;
-/// Bytes of a staging buffer: a record of the longest message.
-const STAGE: u32 = 8448;
+/// Bytes of a staging buffer: a record of the longest message, wherever in its line it begins.
+const STAGE: u32 = 8512;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
 
