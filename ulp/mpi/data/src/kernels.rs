@@ -1,6 +1,6 @@
 //! The loops of the predefined operations.
 //!
-//! `inout[i] = in[i] op inout[i]`, as MPI orders the operands (6.9.1). Buffers are the application's: they are read and written
+//! `inout[i] = in[i] op inout[i]`, as MPI orders the operands (6.9.1), or the same with a third place for the result. Buffers are the application's: they are read and written
 //! element by element through pointers that need no alignment, in loops that the compiler turns into vector code; where the
 //! processor has AVX2 a second copy of the hot ones is compiled for it.
 //!
@@ -32,21 +32,42 @@ pub unsafe fn reduce(
     inout: *mut u8,
     count: usize,
 ) -> Result<(), Error> {
+    // SAFETY: the caller's promises, with the right operand where the result goes.
+    unsafe { reduce_into(op, kind, (input, inout), inout, count) }
+}
+
+/// `out[i] = left[i] op right[i]`, for `count` elements of a kind; otherwise as [`reduce`]. One pass over memory where a copy and [`reduce`] would be two.
+///
+/// [`Error::Operation`] if the operation is not defined for the kind; then nothing was written.
+///
+/// # Safety
+///
+/// `count` elements, [`Kind::extent`] bytes apart, can be read at `left` and `right` and written at `out`; `out` overlaps neither of them, or is `right`, and no
+/// other thread writes to them meanwhile.
+pub unsafe fn reduce_into(
+    op: Op,
+    kind: Kind,
+    (left, right): (*const u8, *const u8),
+    out: *mut u8,
+    count: usize,
+) -> Result<(), Error> {
     let range = Range {
-        input,
-        inout,
+        left,
+        right,
+        out,
         count,
     };
     let done = match (op, kind) {
-        (Op::NoOp, _) => true,
-        (Op::Replace, _) => {
+        (Op::NoOp, _) if range.is_in_place() => true,
+        (Op::NoOp | Op::Replace, _) => {
             // Without the padding behind the last element.
             let padding = kind
                 .parts()
                 .map_or(0, |[_, (index, at)]| kind.extent() - at - index.size());
             let bytes = (count * kind.extent() as usize).saturating_sub(padding as usize);
+            let from = if op == Op::NoOp { right } else { left };
             // SAFETY: the caller promises both ranges and that they do not overlap.
-            unsafe { std::ptr::copy_nonoverlapping(input, inout, bytes) };
+            unsafe { std::ptr::copy_nonoverlapping(from, out, bytes) };
             true
         }
         // SAFETY: the caller's promises are those of `Range`.
@@ -61,20 +82,28 @@ pub unsafe fn reduce(
     }
 }
 
-/// The operands of one call: see [`reduce`] for what holds of them.
+/// The operands of one call: see [`reduce_into`] for what holds of them.
 #[derive(Clone, Copy)]
 struct Range {
-    input: *const u8,
-    inout: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    out: *mut u8,
     count: usize,
 }
 
 impl Range {
+    /// Whether the result goes where the right operand lies.
+    #[inline(always)]
+    fn is_in_place(self) -> bool {
+        std::ptr::eq(self.right, self.out)
+    }
+
     /// What lies behind the first `elements`, which have `bytes`.
     fn after(self, bytes: usize, elements: usize) -> Self {
         Self {
-            input: self.input.wrapping_add(bytes),
-            inout: self.inout.wrapping_add(bytes),
+            left: self.left.wrapping_add(bytes),
+            right: self.right.wrapping_add(bytes),
+            out: self.out.wrapping_add(bytes),
             count: self.count - elements,
         }
     }
@@ -359,24 +388,38 @@ impl Element for F128 {
     }
 }
 
-/// `inout[i] = f(input[i], inout[i])`.
+/// `out[i] = f(left[i], right[i])`. Two loops: in place each element is read before it is written, which the compiler cannot tell of two pointers that happen to be the same.
 ///
 /// # Safety
 ///
 /// As [`reduce`], for elements of type `T`.
 #[inline(always)]
 unsafe fn each<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
-    let (input, inout) = (range.input.cast::<T>(), range.inout.cast::<T>());
+    let (left, out) = (range.left.cast::<T>(), range.out.cast::<T>());
+    if range.is_in_place() {
+        for index in 0..range.count {
+            // SAFETY: the index is below the count for which the caller promises both ranges.
+            unsafe {
+                let place = out.add(index);
+                place.write_unaligned(f(left.add(index).read_unaligned(), place.read_unaligned()));
+            }
+        }
+        return;
+    }
+    let right = range.right.cast::<T>();
     for index in 0..range.count {
-        // SAFETY: the index is below the count for which the caller promises both ranges.
+        // SAFETY: as above, of all three.
         unsafe {
-            let place = inout.add(index);
-            place.write_unaligned(f(input.add(index).read_unaligned(), place.read_unaligned()));
+            let result = f(
+                left.add(index).read_unaligned(),
+                right.add(index).read_unaligned(),
+            );
+            out.add(index).write_unaligned(result);
         }
     }
 }
 
-/// As [`each`], eight at a time. The compiler would make a choice between `input` and `inout` a store under a mask, and those are
+/// As [`each`], eight at a time. The compiler would make a choice between `left` and `out` a store under a mask, and those are
 /// slow on pages that were never written; of a block it must store all.
 ///
 /// # Safety
@@ -387,15 +430,14 @@ unsafe fn each_in_blocks<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
     const BLOCK: usize = 8;
     let mut rest = range;
     while rest.count >= BLOCK {
-        let place = rest.inout.cast::<[T; BLOCK]>();
         // SAFETY: so many elements are left of the ranges that the caller promises.
         unsafe {
-            let input = rest.input.cast::<[T; BLOCK]>().read_unaligned();
-            let mut block = place.read_unaligned();
-            for (old, new) in block.iter_mut().zip(input) {
+            let left = rest.left.cast::<[T; BLOCK]>().read_unaligned();
+            let mut block = rest.right.cast::<[T; BLOCK]>().read_unaligned();
+            for (old, new) in block.iter_mut().zip(left) {
                 *old = f(new, *old);
             }
-            place.write_unaligned(block);
+            rest.out.cast::<[T; BLOCK]>().write_unaligned(block);
         }
         rest = rest.after(BLOCK * size_of::<T>(), BLOCK);
     }
@@ -416,10 +458,10 @@ unsafe fn halves(op: Op, range: Range) -> Range {
         while rest.count >= LANES {
             // SAFETY: so many elements are left of the ranges that the caller promises.
             unsafe {
-                let a = _mm256_cvtph_ps(_mm_loadu_si128(rest.input.cast()));
-                let b = _mm256_cvtph_ps(_mm_loadu_si128(rest.inout.cast()));
+                let a = _mm256_cvtph_ps(_mm_loadu_si128(rest.left.cast()));
+                let b = _mm256_cvtph_ps(_mm_loadu_si128(rest.right.cast()));
                 let c = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(f(a, b));
-                _mm_storeu_si128(rest.inout.cast(), c);
+                _mm_storeu_si128(rest.out.cast(), c);
             }
             rest = rest.after(2 * LANES, LANES);
         }
@@ -573,13 +615,15 @@ unsafe fn each_pair<V: Element, I: Element>(range: Range, wins: impl Fn(V, V) ->
     for index in 0..range.count {
         // SAFETY: the index is below the count for which the caller promises both ranges; `Pair` has the layout of C.
         unsafe {
-            let place = range.inout.cast::<Pair<V, I>>().wrapping_add(index);
-            let (value, at) = Pair::read(range.input.cast::<Pair<V, I>>().wrapping_add(index));
-            let (old, old_at) = Pair::read(place);
-            if wins(value, old) {
-                (&raw mut (*place).value).write_unaligned(value);
-                (&raw mut (*place).index).write_unaligned(at);
-            } else if value.same(old) && old_at.more(at) {
+            let place = range.out.cast::<Pair<V, I>>().wrapping_add(index);
+            let (value, at) = Pair::read(range.left.cast::<Pair<V, I>>().wrapping_add(index));
+            let (old, old_at) = Pair::read(range.right.cast::<Pair<V, I>>().wrapping_add(index));
+            let is_left = wins(value, old);
+            if is_left || !range.is_in_place() {
+                (&raw mut (*place).value).write_unaligned(if is_left { value } else { old });
+                (&raw mut (*place).index).write_unaligned(if is_left { at } else { old_at });
+            }
+            if !is_left && value.same(old) && old_at.more(at) {
                 (&raw mut (*place).index).write_unaligned(at);
             }
         }

@@ -21,8 +21,29 @@ fn run<T: Copy + Default>(op: Op, kind: Kind, input: &[T], inout: &[T]) -> Resul
         let (a, b) = (a.as_mut_ptr().add(1), b.as_mut_ptr().add(1));
         a.copy_from_nonoverlapping(input.as_ptr().cast(), bytes);
         b.copy_from_nonoverlapping(inout.as_ptr().cast(), bytes);
-        reduce(op, kind, a, b, input.len())?;
+        // To a third place, and in place: the same.
+        let mut third = vec![0x55_u8; bytes + 1];
+        let into = reduce_into(op, kind, (a, b), third.as_mut_ptr().add(1), input.len());
+        let done = reduce(op, kind, a, b, input.len());
+        assert_eq!(into, done);
+        done?;
         b.copy_to_nonoverlapping(result.as_mut_ptr().cast(), bytes);
+        let members = match kind.parts() {
+            Some(parts) => parts.to_vec(),
+            None => vec![(kind, 0)],
+        };
+        for (at, (member, offset)) in
+            (0..input.len()).flat_map(|i| members.iter().map(move |m| (i * size, *m)))
+        {
+            let from = 1 + at + offset as usize;
+            let to = from
+                + if members.len() == 1 {
+                    size
+                } else {
+                    member.size() as usize
+                };
+            assert_eq!(odd[1][from..to], third[from..to], "{op:?} of {kind:?}");
+        }
     }
     Ok(result)
 }

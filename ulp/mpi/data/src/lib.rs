@@ -46,7 +46,7 @@ pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents, Form};
 pub use error::{Class, Error};
 pub use f90::{F90, TypeClass, match_size, value_index};
-pub use kernels::reduce;
+pub use kernels::{reduce, reduce_into};
 pub use named::{Group, Kind, Named};
 pub use op::{Op, Validity};
 pub use signature::Signature;

@@ -45,7 +45,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -143,8 +143,9 @@ pub mod group {
         (1 + u64::from(rank)) * LINE
     }
 
-    /// Cells of a rank, which it uses in turn: a line each, for what is so short that it lies beside the number which says that it is there.
-    pub const CELLS: u32 = 8;
+    /// Cells of a rank, which it uses in turn: a line each, for what is so short that it lies beside the number which says that it is there. So many, because a root that is always the
+    /// same runs ahead by so many broadcasts; where cores are short, that spares it turns.
+    pub const CELLS: u32 = 32;
     /// Where what is told begins in a cell; word 0 is the number.
     pub const CELL_BODY: u64 = 8;
     /// Bytes that can be told by a cell: up to its sleepers.

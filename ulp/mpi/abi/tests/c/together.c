@@ -2,9 +2,9 @@
  * communicators than there is shared memory for, freed in another order than they were made. */
 #include "check.h"
 
-enum { LONGEST = 6000, ROUNDS = 60 };
+enum { LONGEST = 15000, ROUNDS = 60 };
 
-static int mine[LONGEST * 8], theirs[LONGEST * 8];
+static int mine[LONGEST * 8], theirs[LONGEST * 8], in_place[LONGEST];
 
 static int value(int who, int at, int round)
 {
@@ -37,6 +37,9 @@ static void some(MPI_Comm comm, int length, int round)
 			right += value(who, at, round) % 1000;
 		CHECK(theirs[at] == right);
 	}
+	memcpy(in_place, mine, length * sizeof(int));
+	CHECK(MPI_Allreduce(MPI_IN_PLACE, in_place, length, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS);
+	CHECK(memcmp(in_place, theirs, length * sizeof(int)) == 0);
 	CHECK(MPI_Reduce(me == root ? MPI_IN_PLACE : mine, mine, length, MPI_INT, MPI_SUM, root, comm) == MPI_SUCCESS);
 	if (me == root)
 		CHECK(memcmp(mine, theirs, length * sizeof(int)) == 0);
@@ -79,7 +82,7 @@ int main(int argc, char **argv)
 	MPI_Comm comms[MANY];
 	begin(&argc, &argv);
 	for (int round = 0; round < ROUNDS; round++)
-		some(MPI_COMM_WORLD, round % 10 == 9 ? LONGEST : round * 11 % 500, round);
+		some(MPI_COMM_WORLD, round % 10 == 9 ? LONGEST - round / 10 * 1999 : round * 11 % 500, round);
 	/* One collective after the other by a single root, which runs ahead, and then by another. */
 	for (int round = 0; round < 3 * ROUNDS; round++) {
 		int root = round / ROUNDS % size, word = rank == root ? round : -1;

@@ -126,7 +126,20 @@ fn hear(
 ) -> Outcome<Source> {
     let awaited = area.telling_of(rank);
     reach(guard, comm, awaited)?;
-    Ok(area.heard(rank, length))
+    Ok(area.heard(rank, length, false))
+}
+
+/// The same of the collective before the one under way, where all tell one ahead.
+fn hear_before(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    rank: u32,
+    length: usize,
+) -> Outcome<Source> {
+    let awaited = area.looking_back(|area| area.telling_of(rank));
+    reach(guard, comm, awaited)?;
+    Ok(area.looking_back(|area| area.heard(rank, length, true)))
 }
 
 /// Bytes of a piece of what takes `length` bytes of a slot, for units of `unit` bytes. Where cores are short, what fits goes at once: each piece is a turn on a core.
@@ -167,31 +180,85 @@ pub fn allreduce(
     comm: u32,
     unit: usize,
     (send, recv): (Source, Sink),
-    combine: impl Fn(Source, Sink) -> Outcome,
+    combine: impl Fn([Source; 2], Sink) -> Outcome,
 ) -> Outcome {
     with(guard, comm, |guard, area| {
         let (me, size) = area.place();
         let step = piece(recv.len(), unit, area.crowded);
+        if recv.len() > step && area.may_tell_ahead() {
+            return allreduce_ahead(guard, comm, area, step, (send, recv), combine);
+        }
         for at in (0..recv.len().max(1)).step_by(step) {
             let length = step.min(recv.len() - at);
-            let (own, result) = (send.part(at, length), recv.part(at, length));
+            let (own, place) = (send.part(at, length), recv.part(at, length));
             area.begin();
             tell(guard, comm, area, length, |sink| own.copy_to(sink))?;
             for rank in (0..size).rev() {
                 let theirs = if rank == me {
-                    area.heard(me, length)
+                    area.heard(me, length, false)
                 } else {
                     hear(guard, comm, area, rank, length)?
                 };
                 if rank + 1 == size {
-                    theirs.copy_to(&result);
+                    theirs.copy_to(&place);
                 } else {
-                    combine(theirs, result)?;
+                    combine([theirs, place.source()], place)?;
                 }
             }
         }
         Ok(())
     })
+}
+
+/// The same in pieces of `step` bytes. Each rank tells its next piece before it combines one, so that no piece waits for the others' lines to travel.
+fn allreduce_ahead(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    step: usize,
+    (send, recv): (Source, Sink),
+    combine: impl Fn([Source; 2], Sink) -> Outcome,
+) -> Outcome {
+    let (me, size) = area.place();
+    let piece_at = |at: usize| step.min(recv.len() - at);
+    let tell_next = |guard: &mut Guard, area: &mut Area, at: usize| {
+        area.begin();
+        tell(guard, comm, area, step, |sink| {
+            send.part(at, piece_at(at)).copy_to(sink);
+        })
+    };
+    tell_next(guard, area, 0)?;
+    for at in (0..recv.len()).step_by(step) {
+        if at + step < recv.len() {
+            tell_next(guard, area, at + step)?;
+        } else {
+            // So that the number is one ahead to the end.
+            area.begin();
+        }
+        let place = recv.part(at, piece_at(at));
+        // The last rank's stays where it lies until there is something to combine it with: one pass less than if it were copied first.
+        let mut right = None;
+        for rank in (0..size).rev() {
+            let theirs = if rank == me {
+                area.looking_back(|area| area.heard(me, step, true))
+            } else {
+                hear_before(guard, comm, area, rank, step)?
+            };
+            let theirs = theirs.part(0, place.len());
+            right = match right {
+                None => Some(theirs),
+                Some(right) => {
+                    combine([theirs, right], place)?;
+                    Some(place.source())
+                }
+            };
+        }
+    }
+    // That others have told their last piece does not say that they have read ours.
+    if let Some(host) = &guard.host {
+        area.pass(host);
+    }
+    Ok(())
 }
 
 /// To each rank its own of `each` bytes. `send` and `recv` have them in the order of ranks, and may be the same.

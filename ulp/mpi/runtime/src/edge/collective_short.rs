@@ -74,12 +74,13 @@ pub(super) unsafe fn allreduce(
         send
     };
     let unit = unit as usize;
-    direct::allreduce(guard, comm, unit, (send, recv), |left, right| {
-        let both = left.pointer().zip(right.pointer());
-        let (from, to) = both.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
-        let count = right.len() / unit;
-        // SAFETY: both ranges have that many elements, which have no gaps.
-        Ok(unsafe { ferriband_mpi_data::reduce(op, kind.kind(), from, to, count) }?)
+    direct::allreduce(guard, comm, unit, (send, recv), |[left, right], result| {
+        let operands = left.pointer().zip(right.pointer());
+        let all = operands.zip(result.pointer());
+        let (from, to) = all.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
+        let count = result.len() / unit;
+        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots, or the right one is the result.
+        Ok(unsafe { ferriband_mpi_data::reduce_into(op, kind.kind(), from, to, count) }?)
     })?;
     Ok(true)
 }

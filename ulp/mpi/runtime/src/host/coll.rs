@@ -244,10 +244,26 @@ impl Area {
         }
     }
 
-    /// The `length` bytes that `rank` has told: so it has passed the collective before.
+    /// Whether ranks may tell one collective ahead: who hears that the others tell one knows that they have passed the second one before it, so four parts of a slot are enough, and two
+    /// would wait for each other.
     #[inline]
-    pub fn heard(&mut self, rank: u32, length: usize) -> Source {
-        self.has_passed(rank, self.number.wrapping_sub(1));
+    pub fn may_tell_ahead(&self) -> bool {
+        self.far >= 4
+    }
+
+    /// Runs `body` as if the collective under way were the one before it, of which the others are still to be heard.
+    #[inline]
+    pub fn looking_back<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
+        self.number = self.number.wrapping_sub(1);
+        let outcome = body(self);
+        self.number = self.number.wrapping_add(1);
+        outcome
+    }
+
+    /// The `length` bytes that `rank` has told: so it has passed the collective before, or, where all tell one ahead, the one before that.
+    #[inline]
+    pub fn heard(&mut self, rank: u32, length: usize, ahead: bool) -> Source {
+        self.has_passed(rank, self.number.wrapping_sub(1 + u32::from(ahead)));
         // SAFETY: in the segment, which stays mapped; the rank writes there again only when this one has passed.
         unsafe { Source::new(self.told(rank, length).as_ptr(), length) }
     }
