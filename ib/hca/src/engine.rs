@@ -38,7 +38,8 @@ use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
 use crate::{fork, limits, lock};
-pub(crate) use progress::{after, spawn_silently};
+pub(crate) use progress::after;
+pub(crate) use progress::thread::spawn_silently;
 
 pub(crate) const MSG_DOORBELL: u8 = 1;
 pub(crate) const MSG_HELLO: u8 = 2;
@@ -300,7 +301,7 @@ impl Engine {
             device.opened(engine.lid);
         }
         engine.watch(&engine.self_link);
-        progress::spawn(&engine)?;
+        progress::thread::spawn(&engine)?;
         Ok(engine)
     }
 
