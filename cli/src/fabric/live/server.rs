@@ -300,6 +300,10 @@ impl Server {
         let due = self.fabric.poll_timeout().map(|due| due.0 / 1000);
         let own = self.own.as_ref().and_then(Own::due);
         let due = due.into_iter().chain(own).chain(self.behind_due()).min();
+        let due = match self.fabric.has_deliveries() {
+            true => Some(0),
+            false => due,
+        };
         let left = due.map(|due| due.saturating_sub(self.now_ns()).saturating_add(1000));
         let left = match self.down {
             Some(_) => Some(left.unwrap_or(u64::MAX).min(10_000_000)),
@@ -553,7 +557,8 @@ impl Server {
                 of_a_million,
             } => match self.cable(&node, port) {
                 Ok(cable) => {
-                    self.fabric.set_spoils(cable, of_a_million);
+                    let now = Time::from_ns(self.now_ns());
+                    self.fabric.set_spoils(now, cable, of_a_million);
                     Answer::Done
                 }
                 Err(refused) => refused,

@@ -7,35 +7,28 @@ mod links;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod traps;
 
 use links::Links;
 pub use links::{Arrived, Credits, Room};
 pub use taps::Tapped;
 use taps::Taps;
+use traps::Troubles;
 
 use crate::Time;
 use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
 use crate::manage::{self, Load, Place, Plane};
 use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
-use ferriband_wire::attributes::{PortCapabilities, PortState};
-use ferriband_wire::mad::{
-    AttributeId, GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, Method, SMI_QPN,
-};
-use ferriband_wire::smp::{Route, Smp};
-use ferriband_wire::{Header, Lid, Sl, TransactionId, VCRC_LEN, Vl, vcrc};
+use ferriband_wire::attributes::PortCapabilities;
+use ferriband_wire::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, SMI_QPN};
+use ferriband_wire::smp::Smp;
+use ferriband_wire::{Header, Lid, Sl, VCRC_LEN, Vl, vcrc};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a management packet on a link: LRH, BTH, DETH, MAD, ICRC.
 const MAD_PACKET_BYTES: u32 = 8 + 12 + 8 + 256 + 4;
 /// Packets that one call carries at the most: what is left waits for the next one.
 const MOST_STEPS: usize = 1 << 20;
-/// Trap 128: the state of a link of a switch has changed (IBA 14.2.5.1).
-const TRAP_LINK_STATE: u16 = 128;
-/// Trap 144: the capabilities of a port have changed.
-const TRAP_CAPABILITIES: u16 = 144;
-/// Trap 256: a management key was wrong.
-const TRAP_BAD_MKEY: u16 = 256;
-
 /// A packet to queue pair 0 or 1 that has come to its end.
 #[derive(Clone, Copy, Debug)]
 struct Come {
@@ -55,7 +48,9 @@ pub struct Fabric {
     /// Ports whose capabilities have changed, which their manager is to hear.
     capable: BTreeSet<Place>,
     taps: Taps,
+    /// Traps that were sent.
     traps: u64,
+    troubles: Troubles,
     /// Management packets that were carried.
     pub mads: u64,
     links: Links,
@@ -74,6 +69,7 @@ impl Fabric {
             capable: BTreeSet::new(),
             taps: Taps::default(),
             traps: 0,
+            troubles: Troubles::default(),
             mads: 0,
             links: Links::default(),
             came: 0,
@@ -117,42 +113,6 @@ impl Fabric {
             port.info.capabilities.set(PortCapabilities::IS_SM, manager);
             self.capable.insert(at);
         }
-    }
-
-    /// Ports whose capabilities have changed tell their manager: trap 144. To be called after [`Self::register`] and [`Self::unregister`].
-    pub fn tell_capabilities(&mut self, now: Time) {
-        let mut come = Vec::new();
-        for at in std::mem::take(&mut self.capable) {
-            let node = self.plane.node(at.node);
-            let info = node.ports[usize::from(at.port)].info;
-            let is_switch = node.kind == NodeKind::Switch;
-            let up = is_switch || info.state == PortState::ACTIVE;
-            if !up || self.plane.is_off(at.node) || info.master_sm_lid == Lid(0) {
-                continue;
-            }
-            let data = capability_notice(is_switch, info.lid, info.capabilities.bits());
-            self.trap(now, at, data, &mut come);
-        }
-        for come in come {
-            self.take(now, come);
-        }
-        self.pump(now);
-    }
-
-    /// A trap from a port to the manager that it knows.
-    fn trap(&mut self, now: Time, from: Place, data: [u8; 64], come: &mut Vec<Come>) {
-        let node = self.plane.node(from.node);
-        let info = node.ports[usize::from(from.port)].info;
-        self.traps += 1;
-        let smp = Smp {
-            transaction_id: TransactionId(self.traps),
-            mkey: info.mkey,
-            data,
-            route: Route::Lid,
-            ..Smp::new(Method::TRAP, AttributeId::NOTICE, 0)
-        };
-        self.mads += 1;
-        self.carry_smp(now, from, smp, info.master_sm_lid, come);
     }
 
     /// Sends a management packet, or a long message; see [`Interface::send`].
@@ -233,15 +193,7 @@ impl Fabric {
         if !self.taps.is_idle() {
             self.taps.managed(self.plane.take_passed());
         }
-        for wrong in self.plane.take_wrong_keys() {
-            let node = self.plane.node(wrong.at.node);
-            let info = node.ports[usize::from(wrong.at.port)].info;
-            if info.master_sm_lid != Lid(0) && info.lid != Lid(0) {
-                let data = wrong_key_notice(node.kind == NodeKind::Switch, info.lid, &wrong);
-                // a trap is answered by no agent, so this ends
-                self.trap(now, wrong.at, data, come);
-            }
-        }
+        self.tell_wrong_keys(now, come);
         for end in ends {
             let mut mad = [0; MAD_LEN];
             if end.smp.emit(&mut mad).is_err() {
@@ -301,7 +253,14 @@ impl Fabric {
             sl: to.sl,
             pkey_index: 0,
         };
+        let sent = Far {
+            qkey: to.qkey,
+            ..far
+        };
         for at in ends {
+            if !self.has_right_qkey(at, sent, to.lid) {
+                continue;
+            }
             let node = self.plane.node_mut(at.node);
             let answer = match ManagementClass(mad[1]) {
                 ManagementClass::PERF => node.answer_perf(at.port, mad),
@@ -318,6 +277,10 @@ impl Fabric {
 
     /// A management packet that an adapter sent as a whole packet to queue pair 1, for whoever manages at `at`.
     pub fn receive_gmp(&mut self, now: Time, at: Place, from: Far, mad: &[u8; MAD_LEN]) {
+        let own = self.lid_of(at);
+        if !self.has_right_qkey(at, from, own) {
+            return;
+        }
         self.take(
             now,
             Come {
@@ -346,9 +309,19 @@ impl Fabric {
 
     /// The next packet that has come to an end by `now`. On each link it had that link's lane: it is here as it was on the last one.
     pub fn poll_packet(&mut self, now: Time) -> Option<Arrived> {
-        let arrived = self.links.poll(now, &mut self.plane, &mut self.taps);
-        self.came += u64::from(arrived.is_some());
-        arrived
+        while let Some(arrived) = self.links.poll(now, &mut self.plane, &mut self.taps) {
+            if self.has_right_pkey(arrived.at, &arrived.bytes) {
+                self.came += 1;
+                return Some(arrived);
+            }
+            self.links.dropped += 1;
+            arrived
+                .room
+                .into_iter()
+                .for_each(|room| self.links.taken(room));
+        }
+        self.tell_troubles(now);
+        None
     }
 
     /// What came out of [`Self::poll_packet`] was taken: the room that it had in its port's buffer is free, and its link has credits again. To be called once for each.
@@ -383,6 +356,11 @@ impl Fabric {
         self.taps.poll()
     }
 
+    /// True if [`Self::poll_deliver`] has something: packets with data make traps.
+    pub fn has_deliveries(&self) -> bool {
+        !self.deliver.is_empty()
+    }
+
     /// The next packet for a program, and where it is.
     pub fn poll_deliver(&mut self) -> Option<(Place, Delivery)> {
         self.deliver.pop_front()
@@ -391,7 +369,8 @@ impl Fabric {
     /// When [`Self::handle_timeout`] is due, or [`Self::poll_packet`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.interfaces.values().filter_map(Interface::poll_timeout);
-        due.chain(self.links.next()).min()
+        let links = self.links.next().into_iter();
+        due.chain(links).chain(self.troubles.poll_timeout()).min()
     }
 
     /// Requests that nobody answered go again, or are given up.
@@ -402,6 +381,7 @@ impl Fabric {
                 self.busy.insert(*at);
             }
         }
+        self.see_watchdogs(now);
         self.pump(now);
     }
 
@@ -425,82 +405,11 @@ impl Fabric {
     }
 
     /// From now on a cable spoils so many of a million packets; see [`Plane::set_spoils`].
-    pub fn set_spoils(&mut self, cable: usize, of_a_million: u32) {
+    pub fn set_spoils(&mut self, now: Time, cable: usize, of_a_million: u32) {
         self.plane.set_spoils(cable, of_a_million);
+        let all = of_a_million >= manage::MILLION;
+        self.troubles.spoils_all(now, cable, all);
     }
-
-    /// Switches send trap 128 to the manager that they know.
-    fn tell(&mut self, now: Time, nodes: impl Iterator<Item = NodeId>) {
-        let nodes: BTreeSet<NodeId> = nodes.collect();
-        let mut come = Vec::new();
-        for id in nodes {
-            let node = self.plane.node(id);
-            let info = node.ports[0].info;
-            if node.kind != NodeKind::Switch
-                || self.plane.is_off(id)
-                || info.lid == Lid(0)
-                || info.master_sm_lid == Lid(0)
-            {
-                continue;
-            }
-            let from = Place { node: id, port: 0 };
-            self.trap(now, from, link_state_notice(info.lid), &mut come);
-        }
-        for come in come {
-            self.take(now, come);
-        }
-        self.pump(now);
-    }
-}
-
-/// Notice of trap 144, a port's capabilities have changed: generic, informational, from an adapter or a switch (IBA 14.2.5.1).
-fn capability_notice(is_switch: bool, lid: Lid, capabilities: u32) -> [u8; 64] {
-    let mut data = [0; 64];
-    data[0] = 0x84;
-    data[3] = if is_switch { 2 } else { 1 };
-    data[4..6].copy_from_slice(&TRAP_CAPABILITIES.to_be_bytes());
-    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
-    // its details: two bytes, the LID, two bytes, the new mask
-    data[12..14].copy_from_slice(&lid.0.to_be_bytes());
-    data[16..20].copy_from_slice(&capabilities.to_be_bytes());
-    data
-}
-
-/// Notice of trap 256, a management key was wrong: generic, security, with what the packet was (IBA 14.2.5.1).
-fn wrong_key_notice(is_switch: bool, lid: Lid, wrong: &manage::Delivery) -> [u8; 64] {
-    let mut data = [0; 64];
-    data[0] = 0x82;
-    data[3] = if is_switch { 2 } else { 1 };
-    data[4..6].copy_from_slice(&TRAP_BAD_MKEY.to_be_bytes());
-    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
-    // its details: two bytes, who it was, where its list of ports began, what he wanted, the key, and the way back to him
-    data[12..14].copy_from_slice(&wrong.slid.0.to_be_bytes());
-    data[18..20].copy_from_slice(&wrong.smp.attribute.0.to_be_bytes());
-    data[16] = wrong.smp.method.0;
-    data[20..24].copy_from_slice(&wrong.smp.attribute_modifier.to_be_bytes());
-    data[24..32].copy_from_slice(&wrong.smp.mkey.0.to_be_bytes());
-    if let Route::Directed(route) = &wrong.smp.route {
-        data[14..16].copy_from_slice(&route.dr_slid.0.to_be_bytes());
-        let path = &route.return_path[1..=usize::from(route.hop_count.min(63))];
-        let shown = path.len().min(30);
-        // DRNotice, DRPathTruncated, DRHopCount
-        data[33] = 0x80 | u8::from(shown < path.len()) << 6 | shown as u8;
-        data[34..34 + shown].copy_from_slice(&path[path.len() - shown..]);
-    }
-    data
-}
-
-/// Notice of trap 128: generic, urgent, from a switch (IBA 13.4.8.2).
-fn link_state_notice(lid: Lid) -> [u8; 64] {
-    let mut data = [0; 64];
-    data[0] = 0x81;
-    // producer: switch
-    data[3] = 2;
-    data[4..6].copy_from_slice(&TRAP_LINK_STATE.to_be_bytes());
-    data[6..8].copy_from_slice(&lid.0.to_be_bytes());
-    // its details begin with the switch's LID
-    data[10..12].copy_from_slice(&lid.0.to_be_bytes());
-    data
 }
 
 /// What the fabric looks at in a packet; None if its lengths or its VCRC are wrong.

@@ -2,9 +2,10 @@
 
 use super::*;
 use ferriband_topology::generate::generate;
+use ferriband_wire::TransactionId;
 use ferriband_wire::attributes::{NodeInfo, PortInfo, PortState};
-use ferriband_wire::mad::MadStatus;
-use ferriband_wire::smp::{DirectedRoute, attribute};
+use ferriband_wire::mad::{AttributeId, MadStatus, Method};
+use ferriband_wire::smp::{DirectedRoute, Route, attribute};
 
 pub(super) fn hosts(fabric: &Fabric) -> Vec<Place> {
     let topology = fabric.plane().topology();
@@ -143,6 +144,7 @@ fn what_nobody_answers_comes_back_after_its_retries() {
     let to = Far {
         lid: fabric.lid_of(b),
         qpn: GSI_QPN,
+        qkey: GSI_QKEY,
         ..Far::default()
     };
     let mad = mad_of(ManagementClass(0x20), Method::GET, AttributeId(1));
@@ -169,6 +171,7 @@ fn long_answer(length: usize) {
     let to = Far {
         lid: fabric.lid_of(b),
         qpn: GSI_QPN,
+        qkey: GSI_QKEY,
         ..Far::default()
     };
     let mad = mad_of(class, Method::GET_TABLE, AttributeId(0x11));
@@ -250,6 +253,8 @@ fn packets_pass_by_the_tables_and_are_counted() {
         slid: fabric.lid_of(a),
     };
     lrh.emit(LinkNext::Transport, 44, &mut packet).unwrap();
+    // the default partition
+    packet[10..12].fill(0xff);
     let trailer = vcrc(&packet[..44]);
     packet[44..].copy_from_slice(&trailer.to_le_bytes());
     assert!(!fabric.send_packet(Time(0), a, packet[..45].to_vec()));
@@ -329,6 +334,7 @@ fn a_manager_hears_of_a_link_that_goes_down_and_counters_are_read_over_the_fabri
     let to = Far {
         lid: fabric.lid_of(far),
         qpn: GSI_QPN,
+        qkey: GSI_QKEY,
         ..Far::default()
     };
     fabric

@@ -18,4 +18,4 @@ pub use carry::{Hop, Load};
 pub use cc::Congestion;
 pub use node::{Node, Port, SwitchTables};
 pub use perf::Counters;
-pub use plane::{Delivery, Passed, Place, Plane};
+pub use plane::{Delivery, MILLION, Passed, Place, Plane};

@@ -43,6 +43,8 @@ pub struct Port {
     pub counters: super::Counters,
     /// When the protection of its management key lapses.
     pub(super) lease_ends: Option<Time>,
+    /// Packets with errors of late, less those without that came since.
+    pub(super) recent_errors: u8,
 }
 
 /// The tables of a switch.
@@ -297,6 +299,7 @@ impl Port {
             arbitration: default_arbitration(),
             counters: super::Counters::default(),
             lease_ends: None,
+            recent_errors: 0,
         }
     }
 

@@ -34,6 +34,10 @@ pub struct Counters {
     pub symbol_errors: u64,
     /// The link went down.
     pub link_downed: u64,
+    /// Errors came faster than LocalPhyErrors allows.
+    pub integrity_errors: u64,
+    /// The link was recovered without going down.
+    pub link_recoveries: u64,
     /// Ticks without credits.
     pub xmit_wait: u64,
 }
@@ -158,6 +162,8 @@ impl Node {
             sum.rcv_errors += own.rcv_errors;
             sum.symbol_errors += own.symbol_errors;
             sum.link_downed += own.link_downed;
+            sum.integrity_errors += own.integrity_errors;
+            sum.link_recoveries += own.link_recoveries;
             sum.xmit_wait += own.xmit_wait;
         }
         sum
@@ -174,7 +180,10 @@ fn narrow(own: &Counters, port_select: u8) -> PortCounters {
         port_select,
         symbol_errors: at_most(own.symbol_errors, u16::MAX),
         link_downed: at_most(own.link_downed, u8::MAX),
+        link_error_recovery: at_most(own.link_recoveries, u8::MAX),
         rcv_errors: at_most(own.rcv_errors, u16::MAX),
+        // it has four bits
+        local_link_integrity_errors: own.integrity_errors.min(15) as u8,
         rcv_switch_relay_errors: at_most(own.rcv_switch_relay_errors, u16::MAX),
         xmit_discards: at_most(own.xmit_discards, u16::MAX),
         xmit_data: at_most(own.xmit_bytes / 4, u32::MAX),
@@ -208,6 +217,16 @@ fn set_narrow(own: &mut Counters, wanted: &PortCounters) {
         chosen(Bit::RCV_ERRORS),
         |c| &mut c.rcv_errors,
         wanted.rcv_errors.into(),
+    );
+    put(
+        chosen(Bit::LINK_ERROR_RECOVERY),
+        |c| &mut c.link_recoveries,
+        wanted.link_error_recovery.into(),
+    );
+    put(
+        chosen(Bit::LOCAL_LINK_INTEGRITY_ERRORS),
+        |c| &mut c.integrity_errors,
+        wanted.local_link_integrity_errors.into(),
     );
     put(
         chosen(Bit::RCV_SWITCH_RELAY_ERRORS),
@@ -263,7 +282,7 @@ fn wide(own: &Counters) -> [u64; 8] {
 fn additional(own: &mut Counters) -> [Option<&mut u64>; 14] {
     [
         Some(&mut own.symbol_errors),
-        None,
+        Some(&mut own.link_recoveries),
         Some(&mut own.link_downed),
         Some(&mut own.rcv_errors),
         None,
@@ -271,7 +290,7 @@ fn additional(own: &mut Counters) -> [Option<&mut u64>; 14] {
         Some(&mut own.xmit_discards),
         None,
         None,
-        None,
+        Some(&mut own.integrity_errors),
         None,
         None,
         Some(&mut own.xmit_wait),

@@ -68,6 +68,8 @@ pub struct Plane {
     wrong_keys: Vec<Delivery>,
     /// Cables whose link went down, or was trained anew.
     renewed: BTreeSet<usize>,
+    /// Ports whose link's integrity is bad: a trap is due for each.
+    spoilt_links: BTreeSet<PortId>,
     chance: Random,
 }
 
@@ -124,6 +126,7 @@ impl Plane {
             passed: Vec::new(),
             wrong_keys: Vec::new(),
             renewed: BTreeSet::new(),
+            spoilt_links: BTreeSet::new(),
             chance: Random::new(SEED, 0),
             topology,
         }
@@ -162,17 +165,25 @@ impl Plane {
         self.spoils.iter().map(|(cable, some)| (*cable, *some))
     }
 
-    /// Whether a packet is spoilt on a cable that leads to `far`, which counts it.
+    /// Whether a packet is spoilt on a cable that leads to `far`, which counts it. Each error is made good by a packet without one; more of them than LocalPhyErrors are an error of the link's
+    /// integrity (IBA 7.12.2).
     pub(super) fn is_spoilt(&mut self, cable: usize, far: PortId) -> bool {
         let Some(share) = self.spoils.get(&cable) else {
             return false;
         };
         let spoilt = self.chance.below(MILLION) < *share;
+        let port = &mut self.nodes[far.node.0 as usize].ports[usize::from(far.port)];
         if spoilt {
-            let node = &mut self.nodes[far.node.0 as usize];
-            let counters = &mut node.ports[usize::from(far.port)].counters;
-            counters.symbol_errors += 1;
-            counters.rcv_errors += 1;
+            port.counters.symbol_errors += 1;
+            port.counters.rcv_errors += 1;
+            port.recent_errors += 1;
+            if port.recent_errors > port.info.local_phy_errors {
+                port.recent_errors = 0;
+                port.counters.integrity_errors += 1;
+                self.spoilt_links.insert(far);
+            }
+        } else {
+            port.recent_errors = port.recent_errors.saturating_sub(1);
         }
         spoilt
     }
@@ -236,6 +247,11 @@ impl Plane {
     /// Packets with a wrong management key since this was last asked, and where they came to.
     pub fn take_wrong_keys(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.wrong_keys)
+    }
+
+    /// Ports that had more errors than they allow since this was last asked.
+    pub fn take_spoilt_links(&mut self) -> BTreeSet<PortId> {
+        std::mem::take(&mut self.spoilt_links)
     }
 
     /// Cables whose link went down or was trained anew since this was last asked: what lay in their buffers is gone, and all credits are new.

@@ -19,6 +19,8 @@ pub(super) fn packet(from: Place, to: Place, sl: u8, length: usize) -> Vec<u8> {
         slid: lid(from),
     };
     lrh.emit(LinkNext::Transport, length, &mut packet).unwrap();
+    // the default partition
+    packet[10..12].fill(0xff);
     let trailer = vcrc(&packet[..length]);
     packet[length..].copy_from_slice(&trailer.to_le_bytes());
     packet
@@ -144,7 +146,7 @@ fn credits_survive_spoilt_packets() {
     let mut fabric = ring();
     let (a, b) = (hosts(&fabric)[0], hosts(&fabric)[5]);
     let cable = fabric.plane().topology().cable_at(last_hop(&fabric, b));
-    fabric.set_spoils(cable.unwrap(), 500_000);
+    fabric.set_spoils(Time(0), cable.unwrap(), 500_000);
     // far more blocks than the buffer has
     for _ in 0..2000 {
         fabric.send_packet(Time(0), a, packet(a, b, 0, 1024));
@@ -291,7 +293,7 @@ fn whatever_happens_no_credit_is_lost() {
                 }
                 18 => {
                     let cable = chance.below(cables) as usize;
-                    fabric.set_spoils(cable, chance.below(2) * 100_000);
+                    fabric.set_spoils(Time(0), cable, chance.below(2) * 100_000);
                 }
                 _ => now += Time(u64::from(chance.below(20)) * MS),
             }
