@@ -160,6 +160,30 @@ fn all_reach_all(seen: &Seen, lids: &BTreeMap<String, u64>, tables: &Tables) {
     }
 }
 
+/// Of so many nodes a path of each pair is asked for: on the largest of those that are kept here these are 2,304 records in one answer.
+const MOST_FOR_PATHS: usize = 100;
+
+/// Administration knows exactly one path of each pair of LIDs, itself included, each as fast and wide as every link of these fabrics.
+fn all_paths_are_told(fabric: &Fabric, asks: &str, lids: &BTreeMap<String, u64>, file: &str) {
+    let said = fabric.run(asks, &["saquery", "-t", "60000", "PR"]);
+    let told = records(&said, "PathRecord");
+    let pairs: BTreeSet<(u64, u64)> = told
+        .iter()
+        .map(|path| (number(path, "slid"), number(path, "dlid")))
+        .collect();
+    let each = || lids.values().copied();
+    let all: BTreeSet<(u64, u64)> = each()
+        .flat_map(|from| each().map(move |to| (from, to)))
+        .collect();
+    assert_eq!(pairs, all, "{file}: saquery PR");
+    assert_eq!(told.len(), all.len(), "{file}: each pair once");
+    let ends: BTreeSet<[&str; 4]> = told
+        .iter()
+        .map(|path| ["mtu", "rate", "sl", "pkey"].map(|name| path[name].as_str()))
+        .collect();
+    assert_eq!(ends.len(), 1, "{file}: {ends:?}");
+}
+
 fn all_agree(file: &str) {
     let text = std::fs::read_to_string(file).expect("a netlist");
     let paper = netlist(&text);
@@ -229,6 +253,9 @@ fn all_agree(file: &str) {
         ports.matches("PortInfoRecord dump").count() >= all - hosts.len(),
         "{file}: ports of switches and hosts"
     );
+    if lids.len() <= MOST_FOR_PATHS {
+        all_paths_are_told(&fabric, asks, &lids, file);
+    }
     // forwarding tables: as switches have them, as administration and as our own tool offline
     let tables = forwarding(&fabric.run(asks, &["dump_lfts"]), &lids);
     all_reach_all(&seen, &lids, &tables);
