@@ -94,7 +94,7 @@ fn each_kind_of_record_is_answered_as_opensm_answers_it() {
         // while one manager hands over to the other nobody answers, and saquery asks once
         let host = format!("{}/{asks}", fabric.name);
         let words = [
-            "run", "--host", &host, "--", "saquery", "-t", "5000", "--smkey", "1", kind,
+            "run", "--host", &host, "--", "saquery", "-t", "2000", "--smkey", "1", kind,
         ];
         let mut said = String::new();
         eventually("administration answers", || {
