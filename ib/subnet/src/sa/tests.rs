@@ -163,10 +163,19 @@ fn what_is_not_offered_is_refused() {
         refused(Method::SET, attribute::NODE, 0),
         MadStatus::UNSUPPORTED_ATTRIBUTE
     );
-    assert_eq!(
-        refused(Method::GET_TABLE, attribute::TRACE, 0),
-        MadStatus::UNSUPPORTED_ATTRIBUTE
-    );
+    for (method, record) in [
+        (Method::GET_TABLE, attribute::TRACE),
+        (Method::GET_TRACE_TABLE, attribute::TRACE),
+        // nobody is given GUIDs
+        (Method::SET, attribute::GUID_INFO),
+        (Method::DELETE, attribute::GUID_INFO),
+    ] {
+        assert_eq!(
+            refused(method, record, 0),
+            MadStatus::UNSUPPORTED_ATTRIBUTE,
+            "{method:?} {record:?}"
+        );
+    }
     assert_eq!(
         refused(Method::GET_TABLE, attribute::NODE, 1 << 40),
         status::REQUEST_INVALID
