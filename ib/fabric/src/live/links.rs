@@ -5,18 +5,18 @@
 //! Must not know who takes what has arrived: its blocks are free again when [`Links::taken`] says so.
 
 mod congestion;
+mod line;
 #[cfg(test)]
 mod tests;
 
+use line::Line;
+
 use super::taps::Taps;
 use super::{load_of, set_lane};
-use crate::arbiter::{Arbiter, Entry, Tables};
-use crate::congestion::Marker;
 use crate::credit::{BLOCK_BYTES, Flow, LinkEnd};
 use crate::manage::{Crossing, Hop, Load, Place, Plane, is_group};
 use crate::time::{LinkRate, Time};
 use ferriband_topology::{NodeKind, PortId};
-use ferriband_wire::attributes::VlArbitrationBlock;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -100,120 +100,6 @@ struct Held {
     lane: u8,
     blocks: u16,
     copies: u16,
-}
-
-/// One direction of a cable: what waits at the port that sends.
-#[derive(Debug)]
-struct Output {
-    queues: [VecDeque<Waiting>; LANES as usize],
-    bytes: usize,
-    arbiter: Arbiter,
-    /// What the arbiter was made of.
-    tables: ([VlArbitrationBlock; 4], u8),
-    /// The lanes that it serves.
-    served: u16,
-    /// The wire is busy until then.
-    wire_free: Time,
-    /// It is asked again when the wire is free.
-    woken: bool,
-    /// It is asked again when a packet has lived too long.
-    aged: bool,
-    /// Something waits and the wire is idle since then.
-    blocked: Option<Time>,
-    /// It is asked again then, when a flow that is held back may send.
-    rises: Option<Time>,
-    /// Of each lane: which packets are marked.
-    markers: [Marker; LANES as usize],
-}
-
-impl Output {
-    fn new(now: Time) -> Output {
-        let tables = Tables::even(0);
-        Output {
-            queues: Default::default(),
-            bytes: 0,
-            arbiter: Arbiter::new(&tables),
-            tables: Default::default(),
-            served: 0,
-            wire_free: now,
-            woken: false,
-            aged: false,
-            blocked: None,
-            rises: None,
-            markers: Default::default(),
-        }
-    }
-
-    /// Lanes with packets.
-    fn waiting(&self) -> u16 {
-        let lanes = self.queues.iter().enumerate();
-        lanes.fold(0, |mask, (lane, queue)| {
-            mask | u16::from(!queue.is_empty()) << lane
-        })
-    }
-
-    /// The arbiter follows the tables that the port has been given.
-    fn follow(&mut self, blocks: &[VlArbitrationBlock; 4], limit: u8) {
-        if self.served != 0 && self.tables.1 == limit && self.tables.0 == *blocks {
-            return;
-        }
-        let entries = |halves: &[VlArbitrationBlock]| -> Vec<Entry> {
-            let all = halves.iter().flat_map(|half| half.0.iter());
-            all.map(|entry| Entry {
-                vl: entry.vl.0,
-                weight: entry.weight,
-            })
-            .collect()
-        };
-        let tables = Tables {
-            low: entries(&blocks[..2]),
-            high: entries(&blocks[2..]),
-            limit,
-        };
-        let both = tables.low.iter().chain(&tables.high);
-        let used = both.filter(|entry| entry.weight > 0 && entry.vl < LANES);
-        self.served = used.fold(0, |mask, entry| mask | 1 << entry.vl);
-        self.arbiter = Arbiter::new(&tables);
-        self.tables = (*blocks, limit);
-    }
-}
-
-/// The two directions of a cable; number 0 is from its first end to its second.
-#[derive(Debug)]
-struct Line {
-    ends: [LinkEnd; 2],
-    outputs: [Output; 2],
-    rate: LinkRate,
-    /// Counts how often the link came up anew: what belongs to an earlier one is no more.
-    generation: u32,
-    /// Packets and flow-control packets on the wire.
-    flying: u32,
-    /// Of each direction the lanes that carried something.
-    used: [u8; 2],
-}
-
-impl Line {
-    fn new(now: Time, rate: LinkRate) -> Line {
-        let mut line = Line {
-            ends: [(); 2].map(|()| LinkEnd::new(now, LANES, BUFFER_BLOCKS, &NEVER_REPEATED)),
-            outputs: [Output::new(now), Output::new(now)],
-            rate,
-            generation: 0,
-            flying: 0,
-            used: [0; 2],
-        };
-        line.begin(now);
-        line
-    }
-
-    /// Both ends tell each other how much room there is.
-    fn begin(&mut self, now: Time) {
-        for side in 0..2 {
-            while let Some(flow) = self.ends[side].next(now) {
-                self.ends[1 - side].heard(now, flow);
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
