@@ -63,6 +63,8 @@ pub struct Request {
     pub work: Work,
     /// Whether it is over.
     pub done: bool,
+    /// Once it is: how many were over then, which says who was first.
+    pub ended: u32,
     /// The program has freed it: it goes when it is over.
     pub freed: bool,
     /// A long message that its receiver may let this rank copy a part of.
@@ -108,6 +110,7 @@ impl Request {
         Self {
             work,
             done: false,
+            ended: 0,
             freed: false,
             offered: false,
             comm,

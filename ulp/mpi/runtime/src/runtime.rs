@@ -83,6 +83,8 @@ pub struct Runtime {
     pub crew: Crew,
     /// It was over since the round began.
     pub satisfied: bool,
+    /// Requests that are over, of all that there were.
+    pub ended: u32,
     /// Collectives under way.
     pub executions: Vec<Box<Execution>>,
     /// Functions of the program that they have come to.
@@ -393,6 +395,7 @@ impl Runtime {
             losses: 0,
             crew: Crew::default(),
             satisfied: false,
+            ended: 0,
             executions: Vec::new(),
             calls: Calls::new(),
             schedules: Kept::default(),
@@ -562,6 +565,8 @@ impl Runtime {
         self.crew.over(request);
         let entry = &mut self.requests[request];
         entry.done = true;
+        self.ended = self.ended.wrapping_add(1);
+        entry.ended = self.ended;
         if entry.freed || entry.parent != NOBODY {
             self.conclude(request);
         }
