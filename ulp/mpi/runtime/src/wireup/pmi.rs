@@ -15,6 +15,8 @@ pub const FD: &str = "PMI_FD";
 /// Names host and port, where there is no descriptor.
 pub const PORT: &str = "PMI_PORT";
 
+/// A key that no rank puts.
+const NOBODY: &str = "ferriband-nobody";
 /// What an engine that is gone says by its silence.
 const GONE: &str = "the launcher's process manager does not answer any more";
 
@@ -167,19 +169,11 @@ impl Pmi {
     }
 
     pub fn get(&mut self, key: &str) -> Outcome<String> {
-        let (command, answer) = match self.version {
-            Version::One => (
-                Command::new("get").with("kvsname", &self.place.job),
-                "get_result",
-            ),
-            Version::Two => (
-                Command::new("kvs-get")
-                    .with("jobid", &self.place.job)
-                    .with("srcid", -1),
-                "kvs-get-response",
-            ),
+        let answer = match self.version {
+            Version::One => "get_result",
+            Version::Two => "kvs-get-response",
         };
-        let reply = self.ask(&command.with("key", key), answer)?;
+        let reply = self.ask(&self.question(key), answer)?;
         match reply.get("value") {
             Some(value) if reply.is_good() => Ok(value.to_owned()),
             _ => Err(unexpected(&format!("get {key}"), &reply)),
@@ -208,9 +202,26 @@ impl Pmi {
             None => return Ok(false),
         };
         match reply.name() {
-            "barrier_out" | "kvs-fence-response" if reply.is_good() => Ok(true),
+            "barrier_out" if reply.is_good() => Ok(true),
+            "kvs-fence-response" if reply.is_good() => {
+                // Hydra says so at once, whoever else has come. But what nobody has put is not there only when all have come as far as who asks for it.
+                self.tell(&self.question(NOBODY))?;
+                Ok(false)
+            }
+            "kvs-get-response" => Ok(true),
             _ => Err(unexpected("barrier", &reply)),
         }
+    }
+
+    /// What asks for the value of a key.
+    fn question(&self, key: &str) -> Command {
+        let command = match self.version {
+            Version::One => Command::new("get").with("kvsname", &self.place.job),
+            Version::Two => Command::new("kvs-get")
+                .with("jobid", &self.place.job)
+                .with("srcid", -1),
+        };
+        command.with("key", key)
     }
 
     /// The engine kills this process, too, if it likes.
@@ -344,6 +355,28 @@ mod tests {
         drop(theirs);
         let error = pmi.get("x").expect_err("it is gone");
         assert!(error.text.contains("does not answer"), "{}", error.text);
+    }
+
+    #[test]
+    fn a_fence_of_pmi_2_is_over_when_what_nobody_has_put_is_known_not_to_be_there() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let mut pmi = client(ours, Version::Two);
+        let say = |theirs: &mut UnixStream, text: &str| {
+            theirs
+                .write_all(format!("{:6}{text}", text.len()).as_bytes())
+                .expect("sent");
+        };
+        pmi.begin_fence().expect("told");
+        say(&mut theirs, "cmd=kvs-fence-response;rc=0;");
+        assert!(!pmi.is_fence_over().expect("the others may not have come"));
+        assert!(!pmi.is_fence_over().expect("nothing came"));
+        say(&mut theirs, "cmd=kvs-get-response;found=FALSE;rc=0;");
+        assert!(pmi.is_fence_over().expect("they have"));
+        drop(pmi);
+        let mut said = String::new();
+        theirs.read_to_string(&mut said).expect("words");
+        let (fence, get) = (said.find("cmd=kvs-fence;"), said.find("cmd=kvs-get;"));
+        assert!(fence < get && fence.is_some(), "{said}");
     }
 
     #[test]
