@@ -372,11 +372,14 @@ pub fn send_on(
 pub fn receive_piece_on(fd: BorrowedFd<'_>, message: &mut Vec<u8>) -> Result<Piece, AttachError> {
     let at = message.len();
     message.reserve(PIECE_BYTES);
+    let mut reset = false;
     loop {
         match recv(fd, spare_capacity(message), RecvFlags::DONTWAIT) {
             Ok(_) => break,
             Err(Errno::AGAIN) => return Ok(Piece::Nothing),
             Err(Errno::INTR) => {}
+            // the other end closed and had not taken everything: that is told once, and before what it had said itself
+            Err(Errno::CONNRESET) if !reset => reset = true,
             Err(errno) => return Err(AttachError::system("recv")(errno)),
         }
     }
@@ -443,6 +446,22 @@ mod tests {
             there.receive(Some(Duration::from_secs(60))),
             Err(AttachError::Gone)
         );
+    }
+
+    #[test]
+    fn the_last_words_of_one_who_has_left_letters_unread_are_heard() {
+        let name = name("last");
+        let listener = Listener::bind(&name).unwrap();
+        let here = Link::dial(&name).unwrap();
+        let there = listener.accept().unwrap().unwrap();
+        there.send(b"never read", Duration::ZERO).unwrap();
+        here.send(b"one", Duration::ZERO).unwrap();
+        here.send(b"two", Duration::ZERO).unwrap();
+        drop(here);
+        let next = || there.receive(Some(Duration::ZERO));
+        assert_eq!(next(), Ok(Some(b"one".to_vec())));
+        assert_eq!(next(), Ok(Some(b"two".to_vec())));
+        assert_eq!(next(), Err(AttachError::Gone));
     }
 
     #[test]

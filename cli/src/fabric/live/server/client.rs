@@ -1,6 +1,6 @@
 //! Somebody who is attached, and what waits for him.
 
-use ferriband_attach::{Link, PIECE_BYTES, packet, pieces};
+use ferriband_attach::{AttachError, Link, PIECE_BYTES, packet, pieces};
 use ferriband_fabric::interface::AgentId;
 use ferriband_fabric::live::Room;
 use ferriband_fabric::manage::Place;
@@ -43,6 +43,8 @@ pub(super) struct Client {
     pub stopped: bool,
     /// He gets what waits, and that is the end.
     pub last: bool,
+    /// He takes nothing any more: he has closed. What he had said before may still lie here to be read.
+    pub deaf: bool,
     pub gone: bool,
 }
 
@@ -66,6 +68,7 @@ impl Client {
             took: Instant::now(),
             stopped: false,
             last: false,
+            deaf: false,
             gone: false,
         }
     }
@@ -77,6 +80,9 @@ impl Client {
 
     /// A data packet for him.
     pub fn push_packet(&mut self, bytes: &[u8]) {
+        if self.deaf {
+            return;
+        }
         packet::push(&mut self.packets, bytes);
         if self.packets.len() >= MESSAGE_BYTES {
             let message = std::mem::take(&mut self.packets);
@@ -118,6 +124,9 @@ impl Client {
 
     /// The same with the next ones, by [`Self::flush`].
     pub fn send_later(&mut self, message: &[u8]) {
+        if self.deaf {
+            return;
+        }
         for piece in pieces(message) {
             self.going_bytes += piece.len();
             self.going.push_back(piece);
@@ -136,6 +145,12 @@ impl Client {
                         return;
                     }
                     (self.took, self.stopped) = (Instant::now(), false);
+                }
+                Err(AttachError::Gone) => {
+                    self.deaf = true;
+                    self.going.clear();
+                    self.going_bytes = 0;
+                    return;
                 }
                 Err(_) => {
                     self.gone = true;
