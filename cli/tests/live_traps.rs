@@ -18,13 +18,15 @@ fn value(said: &str, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {name} in {said}"))
 }
 
-/// A ring of three switches and a host each, with OpenSM at the first host.
-fn ring(more: &[&str]) -> Option<(Fabric, OpenSm)> {
-    if !is_there("opensm", "opensm") || !is_there("smpquery", "infiniband-diags") {
+/// A ring of three switches and a host each, with OpenSM at the first host. None where one of the programs is missing, each with its package.
+fn ring(programs: &[(&str, &str)]) -> Option<(Fabric, OpenSm)> {
+    let own = [("opensm", "opensm"), ("smpquery", "infiniband-diags")];
+    let mut needed = own.iter().chain(programs);
+    if !needed.all(|(program, package)| is_there(program, package)) {
         return None;
     }
     let fabric = Fabric::up("ring:3:1", &["--manager", "none"]);
-    let opensm = fabric.opensm(&fabric.hosts()[0].name, more);
+    let opensm = fabric.opensm(&fabric.hosts()[0].name, &[]);
     fabric.wait_for_links();
     Some((fabric, opensm))
 }
@@ -68,10 +70,8 @@ fn a_bad_cable_is_told_as_errors_of_integrity_and_one_that_passes_nothing_by_wat
 
 #[test]
 fn packets_of_another_partition_are_counted_and_told() {
-    if !is_there("ibv_rc_pingpong", "ibverbs-utils") || !is_there("python3", "python3") {
-        return;
-    }
-    let Some((fabric, opensm)) = ring(&[]) else {
+    let programs = [("ibv_rc_pingpong", "ibverbs-utils"), ("python3", "python3")];
+    let Some((fabric, opensm)) = ring(&programs) else {
         return;
     };
     let hosts = fabric.hosts();
@@ -148,10 +148,7 @@ fn send(fabric: &Fabric, from: &str, to: [u64; 3], mad: &[u8; 256]) -> String {
 
 #[test]
 fn a_wrong_q_key_is_counted_and_told() {
-    if !is_there("python3", "python3") {
-        return;
-    }
-    let Some((fabric, opensm)) = ring(&[]) else {
+    let Some((fabric, opensm)) = ring(&[("python3", "python3")]) else {
         return;
     };
     let hosts = fabric.hosts();
