@@ -3,10 +3,11 @@
 use crate::credit::BLOCK_BYTES;
 
 /// What a frame is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum FrameKind {
     /// A packet of a data VL: takes credits.
+    #[default]
     Data,
     /// A packet of VL15: comes first, takes no credits, is dropped where there is no room.
     Management,
@@ -14,7 +15,7 @@ pub enum FrameKind {
 
 /// A packet without its bytes: what links and switches look at, and a handle that means something to their driver alone
 /// (a live one keeps the bytes behind it, a simulation the packet's birth). 24 bytes, copied from hop to hop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frame {
     /// The driver's.
     pub handle: u64,

@@ -8,8 +8,8 @@ use crate::congestion::{Index, Scope, Throttle};
 use crate::credit::{BLOCK_BYTES, MOST_DATA_VLS};
 use crate::frame::{Frame, FrameKind};
 use crate::random::Random;
-use crate::switch::{Departure, Next, PortCounters, Wires};
-use crate::time::{LinkRate, Time};
+use crate::switch::{Departure, HEADER_BYTES, Next, PortCounters, Wires};
+use crate::time::{ByteTime, LinkRate, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -127,8 +127,9 @@ impl Cut {
     }
 }
 
+/// A flow: what each packet looks at comes first, in two lines of memory.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct Flow {
     /// The next packet's.
     birth: Time,
@@ -145,9 +146,15 @@ struct Flow {
     vl: u8,
     /// Its own LID is one of its targets.
     among: bool,
-    spec: FlowSpec,
+    pace: Pace,
+    target: Target,
     index: Index,
+    /// The service level of its own, and when its first message may be born.
+    own_sl: u8,
+    start: Time,
 }
+
+const _: () = assert!(std::mem::offset_of!(Flow, target) == 64);
 
 impl Flow {
     fn blocks(&self) -> u16 {
@@ -165,7 +172,7 @@ impl Flow {
     /// Where the next message goes, and of how many packets it is.
     #[inline]
     fn draw(&mut self, own: u32) {
-        match &self.spec.target {
+        match &self.target {
             Target::One(lid) => self.dlid = *lid,
             Target::Any(lids) => {
                 // The sender's own place is taken by the last of the list.
@@ -191,7 +198,7 @@ impl Flow {
                 self.turn += 1;
                 let cut = Cut::of(post.bytes, self.length_bytes);
                 (self.of_message, self.last_bytes) = (cut.packets, cut.last_bytes);
-                (self.dlid, self.birth) = (post.lid, post.at.max(self.spec.start));
+                (self.dlid, self.birth) = (post.lid, post.at.max(self.start));
             }
         }
         self.in_message = self.of_message;
@@ -213,20 +220,28 @@ pub struct Delivery {
     pub poke: bool,
 }
 
-/// An adapter with one port. What each packet looks at comes first.
+/// An adapter with one port. What each packet looks at comes first: what arrives in the first line of memory, what goes in two.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Adapter {
     free_at: Time,
-    flows: Vec<Flow>,
-    answers: VecDeque<Frame>,
-    counters: PortCounters,
-    rate: LinkRate,
-    throttle: Option<Arc<Throttle>>,
-    arbiter: Option<Box<Arbiter>>,
-    blocked_since: Option<Time>,
+    /// Since when it lacks credits, or never.
+    blocked_since: Time,
+    byte: ByteTime,
+    /// The part of [`PortCounters`] that each packet counts in.
+    xmit_bytes: u64,
+    xmit_packets: u64,
+    rcv_bytes: u64,
+    rcv_packets: u64,
     lid: u32,
     data_vls: u8,
+    /// A flow's lane is always the same.
+    fixed: bool,
+    flows: Vec<Flow>,
+    answers: VecDeque<Frame>,
+    throttle: Option<Arc<Throttle>>,
+    arbiter: Option<Box<Arbiter>>,
+    rate: LinkRate,
     sl2vl: [u8; 16],
     /// The service level for each destination, by LID; empty: each flow has its own for all.
     path_levels: Arc<[u8]>,
@@ -236,7 +251,11 @@ pub struct Adapter {
     last: usize,
     /// By SL, if indices are per SL.
     levels: Vec<Index>,
+    /// The rest of its counters.
+    counters: PortCounters,
 }
+
+const _: () = assert!(std::mem::offset_of!(Adapter, flows) == 64);
 
 impl Adapter {
     /// An adapter of a LID at a link.
@@ -256,7 +275,13 @@ impl Adapter {
             last: 0,
             answers: VecDeque::new(),
             free_at: Time::ZERO,
-            blocked_since: None,
+            blocked_since: Time::NEVER,
+            byte: rate.byte_time(),
+            xmit_bytes: 0,
+            xmit_packets: 0,
+            rcv_bytes: 0,
+            rcv_packets: 0,
+            fixed: true,
             counters: PortCounters::default(),
         }
     }
@@ -280,6 +305,7 @@ impl Adapter {
     }
 
     fn set_lanes(&mut self) {
+        self.fixed = self.path_levels.is_empty() && self.slow.is_empty();
         for at in 0..self.flows.len() {
             self.set_lane(at);
         }
@@ -290,7 +316,7 @@ impl Adapter {
     fn set_lane(&mut self, at: usize) {
         let flow = &mut self.flows[at];
         let level = self.path_levels.get(flow.dlid as usize);
-        flow.sl = level.map_or(flow.spec.sl, |level| *level) & 15;
+        flow.sl = level.map_or(flow.own_sl, |level| *level) & 15;
         if self.slow.get(flow.dlid as usize) == Some(&true) {
             flow.sl |= SLOW;
         }
@@ -364,7 +390,10 @@ impl Adapter {
             turn,
             random,
             index: self.throttle.as_deref().map(Index::new).unwrap_or_default(),
-            spec,
+            pace: spec.pace,
+            own_sl: spec.sl,
+            start: spec.start,
+            target: spec.target,
         };
         if left > 0 {
             flow.draw(self.lid);
@@ -386,17 +415,25 @@ impl Adapter {
 
     /// Its port's counters, with the time that it lacks credits until now.
     pub fn counters_at(&self, now: Time) -> PortCounters {
-        let mut counters = self.counters;
-        if let Some(since) = self.blocked_since {
-            counters.xmit_wait += now.since(since);
+        PortCounters {
+            xmit_bytes: self.xmit_bytes,
+            xmit_packets: self.xmit_packets,
+            rcv_bytes: self.rcv_bytes,
+            rcv_packets: self.rcv_packets,
+            // never is later than any now
+            xmit_wait: self.counters.xmit_wait + now.since(self.blocked_since),
+            ..self.counters
         }
-        counters
     }
 
     /// Counts from 0 again, as of now.
     pub fn clear_counters(&mut self, now: Time) {
         self.counters = PortCounters::default();
-        self.blocked_since = self.blocked_since.map(|_| now);
+        (self.xmit_bytes, self.xmit_packets) = (0, 0);
+        (self.rcv_bytes, self.rcv_packets) = (0, 0);
+        if self.blocked_since != Time::NEVER {
+            self.blocked_since = now;
+        }
     }
 
     /// Counts an error that the link found in a packet.
@@ -421,11 +458,18 @@ impl Adapter {
         }
     }
 
+    /// When a packet's last bit comes, by its link.
+    #[inline]
+    pub(crate) fn tail(&self, frame: &Frame, header_at: Time) -> Time {
+        let first = header_at.since(self.byte.wire_time(HEADER_BYTES));
+        first + self.byte.wire_time(frame.length_bytes.into())
+    }
+
     /// A frame's header has come. It is taken as fast as it comes.
     #[inline]
     pub fn arrives(&mut self, now: Time, frame: &Frame) -> Delivery {
-        self.counters.rcv_packets += 1;
-        self.counters.rcv_bytes += u64::from(frame.length_bytes);
+        self.rcv_packets += 1;
+        self.rcv_bytes += u64::from(frame.length_bytes);
         let flow = ((frame.handle & !LAST) >> BIRTH_BITS) as u32;
         let mut poke = false;
         if frame.becn
@@ -460,7 +504,7 @@ impl Adapter {
     #[inline]
     pub(crate) fn expect(&self) {
         if let Some(flow) = self.flows.first() {
-            ferriband_prefetch::lines(flow, 3);
+            ferriband_prefetch::lines(flow, 2);
         }
     }
 
@@ -592,7 +636,7 @@ impl Adapter {
     }
 
     fn blocked(&mut self, now: Time, until: Time) -> Next {
-        self.blocked_since = self.blocked_since.or(Some(now));
+        self.blocked_since = now.min(self.blocked_since);
         Next::Blocked(until)
     }
 
@@ -602,8 +646,8 @@ impl Adapter {
         let own = self.lid;
         let flow = &mut self.flows[at];
         let begins = flow.in_message == flow.of_message;
-        let listed = matches!(flow.spec.target, Target::Listed(_));
-        if begins && !listed && matches!(flow.spec.pace, Pace::Saturated) {
+        let listed = matches!(flow.target, Target::Listed(_));
+        if begins && !listed && matches!(flow.pace, Pace::Saturated) {
             flow.birth = now.max(flow.birth);
         }
         let birth = (flow.birth.0 / 1_000) & BIRTH_MASK;
@@ -623,14 +667,16 @@ impl Adapter {
         flow.left -= 1;
         flow.in_message -= 1;
         if last {
-            match flow.spec.pace {
+            match flow.pace {
                 Pace::Saturated => {}
                 Pace::Every(gap) => flow.birth += gap,
                 Pace::About(mean) => flow.birth += exponential(&mut flow.random, mean),
             }
             if flow.left > 0 {
                 flow.draw(own);
-                self.set_lane(at);
+                if !self.fixed {
+                    self.set_lane(at);
+                }
             }
         }
         frame
@@ -639,13 +685,14 @@ impl Adapter {
     #[inline]
     fn go(&mut self, now: Time, wire_free: Time, frame: Frame) -> Departure {
         let start = now.max(wire_free);
-        let end = start + self.rate.wire_time(frame.length_bytes.into());
+        let end = start + self.byte.wire_time(frame.length_bytes.into());
         self.free_at = end;
-        if let Some(since) = self.blocked_since.take() {
+        let since = std::mem::replace(&mut self.blocked_since, Time::NEVER);
+        if since != Time::NEVER {
             self.counters.xmit_wait += now.since(since);
         }
-        self.counters.xmit_packets += 1;
-        self.counters.xmit_bytes += u64::from(frame.length_bytes);
+        self.xmit_packets += 1;
+        self.xmit_bytes += u64::from(frame.length_bytes);
         Departure {
             frame,
             port: 1,

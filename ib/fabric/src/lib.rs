@@ -17,6 +17,7 @@ pub mod manage;
 pub mod net;
 mod queue;
 mod random;
+mod ring;
 pub mod shortest;
 pub mod switch;
 mod time;

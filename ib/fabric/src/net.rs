@@ -9,23 +9,25 @@
 
 mod ahead;
 mod links;
+mod port;
 mod short;
 mod slow_lane;
 #[cfg(test)]
 mod tests;
 
-use crate::credit::{MOST_DATA_VLS, Receiver, Sender};
+use crate::credit::MOST_DATA_VLS;
 use crate::frame::{Frame, FrameKind};
 use crate::host::{Adapter, FlowSpec};
 use crate::latency::Latencies;
 use crate::queue::Queue;
 use crate::random::Random;
+use crate::ring::Ring;
 use crate::switch::{
     Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
 };
 use crate::time::{LinkRate, Time};
 use ahead::Ahead;
-use short::Short;
+use port::{Lane, Port};
 pub use slow_lane::SlowLane;
 
 const NONE: u32 = u32::MAX;
@@ -132,63 +134,12 @@ enum Machine {
     Adapter(u32),
 }
 
-/// A port and its end of the link: three lines of memory. What each packet asks of its port is in the first, what its buffer frees in the second, and what came for it in the
-/// third.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-struct Port {
-    /// When the wire from here is free.
-    wire_free: Time,
-    /// The first of what its buffer frees and has not told yet.
-    frees_at: Time,
-    /// The event that will ask this port's machine for a packet.
-    wake: Time,
-    /// From a packet's first bit at the other end to the decision about its header here.
-    header_delay: Time,
-    machine: Machine,
-    /// The node's port 0.
-    base: u32,
-    /// The port at the other end.
-    peer: u32,
-    flow_packets: u64,
-    /// Wire time of a flow-control packet, in picoseconds.
-    flow_time: u32,
-    number: u8,
-    /// It looked for credits in vain.
-    starving: bool,
-    /// VLs that have freed something (credits by packets).
-    due: u16,
-    /// What its buffer frees, and has not told yet.
-    freed: Short<Freed, 3>,
-    /// From a flow-control packet's first bit at the other end to its effect here.
-    flow_delay: Time,
-    /// Flow-control packets on their way to it.
-    words: Short<Word, 2>,
-}
-
-const _: () = assert!(size_of::<Port>() == 192);
-
-#[derive(Clone, Copy, Debug)]
-struct Lane {
-    sender: Sender,
-    receiver: Receiver,
-}
-
-/// A flow-control packet on its way.
+/// A packet on its way.
 #[derive(Clone, Copy, Debug, Default)]
-struct Word {
-    at: Time,
-    vl: u8,
-    fctbs: u16,
-    fccl: u16,
-}
-
-/// Blocks that become free.
-#[derive(Clone, Copy, Debug, Default)]
-struct Freed {
-    at: Time,
-    vl: u8,
-    blocks: u16,
+struct Flight {
+    frame: Frame,
+    /// When the decision about it is due.
+    header_at: Time,
 }
 
 /// What was delivered of a flow since the last [`Net::begin`].
@@ -204,6 +155,7 @@ pub struct FlowCount {
 
 /// What was delivered of an adapter's flows: mostly it has one.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Delivered {
     of_first: FlowCount,
     /// Of the second, and so on.
@@ -270,11 +222,10 @@ pub struct Net {
     adapters: Vec<Adapter>,
     ports: Vec<Port>,
     rates: Vec<LinkRate>,
-    /// By port and VL.
-    lanes: Vec<Lane>,
-    /// Packets on their way, with the time of the decision about them; their events know their places. Those that were given back last are taken first, so that few lines of memory do.
-    flights: Vec<(Frame, Time)>,
-    landed: Vec<u32>,
+    /// By port and VL, but for the first, which lies in its port.
+    more_lanes: Vec<Lane>,
+    /// Packets on their way, with the time of the decision about them; their events know their places.
+    flights: Ring<Flight>,
     /// Bit error rates; empty if there are none.
     errors: Vec<f64>,
     random: Random,
@@ -301,7 +252,7 @@ pub struct Net {
 /// A node's links, as its machine sees them.
 struct Ends<'a> {
     ports: &'a [Port],
-    lanes: &'a [Lane],
+    more_lanes: &'a [Lane],
     base: usize,
     data_vls: usize,
 }
@@ -314,8 +265,12 @@ impl Wires for Ends<'_> {
 
     #[inline]
     fn may_send(&self, port: u8, vl: u8, blocks: u16) -> bool {
-        let at = (self.base + usize::from(port)) * self.data_vls + usize::from(vl);
-        self.lanes[at].sender.may_send(blocks)
+        let at = self.base + usize::from(port);
+        let lane = match port::behind_first(at, vl, self.data_vls) {
+            None => &self.ports[at].lane,
+            Some(place) => &self.more_lanes[place],
+        };
+        lane.sender.may_send(blocks)
     }
 }
 
@@ -349,9 +304,8 @@ impl Net {
             adapters: Vec::new(),
             ports: Vec::new(),
             rates: vec![idle; count as usize],
-            lanes: Vec::new(),
-            flights: Vec::new(),
-            landed: Vec::new(),
+            more_lanes: Vec::new(),
+            flights: Ring::new(),
             errors: Vec::new(),
             random: Random::new(settings.seed, 1),
             strict: settings.buffer_blocks > crate::credit::WINDOW,
@@ -456,49 +410,45 @@ impl Net {
                 latencies[at as usize] = link.latency;
             }
         }
-        let lane = Lane {
-            sender: Sender::default(),
-            receiver: Receiver::new(self.settings.buffer_blocks),
-        };
-        self.lanes = vec![lane; peers.len() * self.data_vls];
-        for lane in &mut self.lanes {
-            lane.sender.limit(lane.receiver.credit_limit());
-        }
+        let lane = Lane::new(self.settings.buffer_blocks);
+        self.more_lanes = vec![lane; peers.len() * (self.data_vls - 1)];
         for (node, machine) in self.machines.iter().enumerate() {
             let base = self.bases[node];
             let end = self.bases.get(node + 1).map_or(peers.len() as u32, |b| *b);
             for at in base..end {
+                let mut made = Port::new(*machine, base, (at - base) as u8, lane);
                 let rate = &self.rates[at as usize];
-                let behind = match machine {
-                    Machine::Switch(_) => self.settings.switch.latency,
-                    Machine::Adapter(_) => Time::ZERO,
-                };
-                let header_time = rate.wire_time(HEADER_BYTES);
-                let flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
-                let latency = latencies[at as usize] + behind;
-                self.ports.push(Port {
-                    wire_free: Time::ZERO,
-                    frees_at: Time::NEVER,
-                    wake: Time::NEVER,
-                    header_delay: latency + header_time,
-                    machine: *machine,
-                    base,
-                    peer: peers[at as usize],
-                    flow_time: flow_time.0 as u32,
-                    number: (at - base) as u8,
-                    starving: false,
-                    due: 0,
-                    freed: Short::default(),
-                    flow_delay: latency + flow_time,
-                    flow_packets: 0,
-                    words: Short::default(),
-                });
+                made.flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
+                self.ports.push(made);
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
                     self.queue
                         .push(refresh, REFRESH << KIND_SHIFT | u64::from(at));
                 }
             }
+        }
+        for (at, &peer) in peers.iter().enumerate() {
+            let Some(other) = self.ports.get(peer as usize) else {
+                continue;
+            };
+            let (behind, to_adapter) = match other.machine {
+                Machine::Switch(_) => (self.settings.switch.latency, false),
+                Machine::Adapter(_) => (Time::ZERO, true),
+            };
+            let rate = &self.rates[peer as usize];
+            let latency = latencies[peer as usize] + behind;
+            let own = &mut self.ports[at];
+            (own.peer, own.to_adapter) = (peer, to_adapter);
+            own.delay = latency + rate.wire_time(HEADER_BYTES);
+        }
+    }
+
+    /// A port's VL.
+    #[inline]
+    fn lane(&mut self, port: usize, vl: u8) -> &mut Lane {
+        match port::behind_first(port, vl, self.data_vls) {
+            None => &mut self.ports[port].lane,
+            Some(place) => &mut self.more_lanes[place],
         }
     }
 
@@ -572,7 +522,9 @@ impl Net {
         switches.for_each(|switch| switch.clear_counters(now));
         let adapters = self.adapters.iter_mut();
         adapters.for_each(|adapter| adapter.clear_counters(now));
-        self.ports.iter_mut().for_each(|port| port.flow_packets = 0);
+        for port in &mut self.ports {
+            (port.rcv_bytes, port.rcv_packets, port.flow_packets) = (0, 0, 0);
+        }
         for delivered in &mut self.delivered {
             delivered.of_first = FlowCount::default();
             delivered.of.fill(FlowCount::default());
@@ -638,9 +590,11 @@ impl Net {
                     continue;
                 }
                 let counters = match machine {
-                    Machine::Switch(index) => {
-                        self.switches[*index as usize].counters_at(port.number, self.now)
-                    }
+                    Machine::Switch(index) => PortCounters {
+                        rcv_bytes: port.rcv_bytes,
+                        rcv_packets: port.rcv_packets,
+                        ..self.switches[*index as usize].counters_at(port.number, self.now)
+                    },
                     Machine::Adapter(index) => self.adapters[*index as usize].counters_at(self.now),
                 };
                 let other = &self.ports[port.peer as usize];
@@ -722,16 +676,7 @@ impl Net {
     /// A packet sets out to a port.
     #[inline]
     fn launch(&mut self, port: usize, frame: Frame, header_at: Time) {
-        let flight = match self.landed.pop() {
-            Some(flight) => {
-                self.flights[flight as usize] = (frame, header_at);
-                flight
-            }
-            None => {
-                self.flights.push((frame, header_at));
-                self.flights.len() as u32 - 1
-            }
-        };
+        let flight = self.flights.put(Flight { frame, header_at });
         let what = ARRIVE << KIND_SHIFT | u64::from(flight) << 32 | port as u64;
         self.queue.push(header_at, what);
     }
@@ -740,27 +685,28 @@ impl Net {
     #[inline]
     fn arrive(&mut self, port: usize, flight: usize) {
         let now = self.now;
-        let (frame, header_at) = self.flights[flight];
+        let Flight { frame, header_at } = self.flights.slots()[flight];
         let credited = frame.kind == FrameKind::Data;
         if header_at == now {
             self.hops += 1;
-            let lane = port * self.data_vls + usize::from(frame.vl);
             let lost = self.strict && self.is_lost(port, &frame);
-            if lost || credited && !self.lanes[lane].receiver.received(frame.blocks()) {
+            let blocks = frame.blocks();
+            if lost || credited && !self.lane(port, frame.vl).receiver.received(blocks) {
                 debug_assert!(lost, "a sender passed its credit limit");
-                self.landed.push(flight as u32);
+                self.flights.free(flight as u32);
                 return;
             }
         }
         let (machine, number) = (self.ports[port].machine, self.ports[port].number);
         match machine {
             Machine::Adapter(index) => {
-                self.landed.push(flight as u32);
+                self.flights.free(flight as u32);
                 self.taken(port, index, &frame, header_at);
             }
             Machine::Switch(index) => {
                 if self.passes(index, port, &frame, header_at) {
-                    self.landed.push(flight as u32);
+                    self.ports[port].received(&frame);
+                    self.flights.free(flight as u32);
                     return;
                 }
                 let switch = &mut self.switches[index as usize];
@@ -770,11 +716,12 @@ impl Net {
                         self.queue.push(at, what);
                     }
                     Arrival::Kept => {
-                        self.landed.push(flight as u32);
+                        self.ports[port].received(&frame);
+                        self.flights.free(flight as u32);
                         self.poke(index, self.ports[port].base as usize);
                     }
                     Arrival::Dropped => {
-                        self.landed.push(flight as u32);
+                        self.flights.free(flight as u32);
                         if credited {
                             let tail = tail(&self.rates[port], &frame, header_at);
                             self.frees(port, tail, frame.vl, frame.blocks());
@@ -796,8 +743,7 @@ impl Net {
         };
         let out = base + usize::from(way.0);
         self.look_for_credits(out);
-        let lane = out * self.data_vls + usize::from(way.1);
-        if !self.lanes[lane].sender.may_send(frame.blocks()) {
+        if !self.lane(out, way.1).sender.may_send(frame.blocks()) {
             return false;
         }
         let wire_free = self.ports[out].wire_free;
@@ -810,8 +756,9 @@ impl Net {
     /// An adapter takes a packet.
     #[inline]
     fn taken(&mut self, port: usize, adapter: u32, frame: &Frame, header_at: Time) {
-        let tail = tail(self.adapters[adapter as usize].rate(), frame, header_at);
-        let delivery = self.adapters[adapter as usize].arrives(header_at, frame);
+        let own = &mut self.adapters[adapter as usize];
+        let tail = own.tail(frame, header_at);
+        let delivery = own.arrives(header_at, frame);
         if frame.kind == FrameKind::Data {
             self.frees(port, tail, frame.vl, frame.blocks());
         }
@@ -880,7 +827,7 @@ impl Net {
         self.look_for_credits(port);
         let ends = Ends {
             ports: &self.ports,
-            lanes: &self.lanes,
+            more_lanes: &self.more_lanes,
             base: base as usize,
             data_vls: self.data_vls,
         };
@@ -918,7 +865,7 @@ impl Net {
     }
 
     fn starve_one(&mut self, port: usize) {
-        self.ports[port].starving = true;
+        self.set_starving(port, true);
         if self.settings.credits == Credits::Lazy
             && let Some(at) = self.credit_comes(port)
         {
@@ -931,30 +878,28 @@ impl Net {
         let port = base + usize::from(departure.port);
         let frame = departure.frame;
         if frame.kind == FrameKind::Data {
-            let lane = port * self.data_vls + usize::from(frame.vl);
-            self.lanes[lane].sender.sent(frame.blocks());
+            self.lane(port, frame.vl).sender.sent(frame.blocks());
         }
+        self.set_starving(port, false);
         let own = &mut self.ports[port];
         own.wire_free = departure.end;
-        own.starving = false;
-        let peer = own.peer as usize;
-        let header_at = departure.start + self.ports[peer].header_delay;
-        match self.ports[peer].machine {
-            // It takes whatever comes: nothing needs to happen at the time, unless it is told something.
-            Machine::Adapter(index)
-                if self.ahead && header_at <= self.end && !frame.fecn && !frame.becn =>
+        let (peer, to_adapter) = (own.peer as usize, own.to_adapter);
+        let header_at = departure.start + own.delay;
+        // An adapter takes whatever comes: nothing needs to happen at the time, unless it is told something.
+        let taken = to_adapter && self.ahead && header_at <= self.end;
+        if taken
+            && !frame.fecn
+            && !frame.becn
+            && let Machine::Adapter(index) = self.ports[peer].machine
+        {
+            self.hops += 1;
+            if frame.kind != FrameKind::Data
+                || self.lane(peer, frame.vl).receiver.received(frame.blocks())
             {
-                self.hops += 1;
-                let lane = peer * self.data_vls + usize::from(frame.vl);
-                if frame.kind != FrameKind::Data
-                    || self.lanes[lane].receiver.received(frame.blocks())
-                {
-                    self.taken(peer, index, &frame, header_at);
-                }
+                self.taken(peer, index, &frame, header_at);
             }
-            _ => {
-                self.launch(peer, frame, header_at);
-            }
+        } else {
+            self.launch(peer, frame, header_at);
         }
         if let Some(release) = departure.release {
             let from = base + usize::from(release.port);

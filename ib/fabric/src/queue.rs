@@ -1,5 +1,6 @@
 //! The queue of events: a calendar (Brown, 1988) of buckets that one entry each falls into on average, and a heap for what lies beyond its year. Events of one time come out in the order they went in.
 
+use crate::ring::Ring;
 use crate::time::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +15,7 @@ const MOST_WIDTH: u32 = 40;
 /// A bucket of more is sorted as a whole.
 const MOST_INSERTED: usize = 16;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     time: u64,
     what: u64,
@@ -31,8 +32,7 @@ pub(crate) struct Queue {
     heads: Box<[u32]>,
     /// Bit for each bucket that has something.
     busy: Box<[u64]>,
-    entries: Vec<Entry>,
-    free: u32,
+    entries: Ring<Entry>,
     /// The bucket at hand, latest first.
     today: Vec<(u64, u64)>,
     /// Beyond the calendar: time, order, event.
@@ -59,8 +59,7 @@ impl Queue {
             day: 0,
             heads: vec![NONE; DAYS].into(),
             busy: vec![0; DAYS / 64].into(),
-            entries: Vec::new(),
-            free: NONE,
+            entries: Ring::new(),
             today: Vec::new(),
             far: BinaryHeap::new(),
             order: 0,
@@ -103,16 +102,7 @@ impl Queue {
             what,
             next: self.heads[bucket],
         };
-        let index = self.free;
-        self.heads[bucket] = if index == NONE {
-            self.entries.push(entry);
-            self.entries.len() as u32 - 1
-        } else {
-            let slot = &mut self.entries[index as usize];
-            self.free = slot.next;
-            *slot = entry;
-            index
-        };
+        self.heads[bucket] = self.entries.put(entry);
         self.busy[bucket / 64] |= 1 << (bucket % 64);
     }
 
@@ -167,11 +157,10 @@ impl Queue {
         self.opened += 1;
         // Latest first; the list has the newest first, and those of one time stay so: the oldest is popped first. There are two or three.
         while at != NONE {
-            let slot = &mut self.entries[at as usize];
-            let (event, next) = ((slot.time, slot.what), slot.next);
-            slot.next = self.free;
-            self.free = at;
-            at = next;
+            let slot = self.entries.slots()[at as usize];
+            let event = (slot.time, slot.what);
+            self.entries.free(at);
+            at = slot.next;
             let mut place = self.today.len();
             if place > MOST_INSERTED {
                 self.today.push(event);
@@ -211,15 +200,22 @@ impl Queue {
             }
             self.told = next;
             let mut at = self.heads[next as usize % DAYS];
-            while let Some(entry) = self.entries.get(at as usize) {
+            while let Some(entry) = self.entries.slots().get(at as usize) {
                 tell(entry.what);
                 at = entry.next;
             }
         }
-        // what the next look begins with
+        // what the next looks begin with: the second of the next bucket, and the first of the one after that
         if let Some(next) = self.next_busy(self.told) {
-            let at = self.heads[next as usize % DAYS];
-            ferriband_prefetch::element(&self.entries, at as usize);
+            let entries = self.entries.slots();
+            let first = entries.get(self.heads[next as usize % DAYS] as usize);
+            if let Some(first) = first {
+                ferriband_prefetch::element(entries, first.next as usize);
+            }
+            if let Some(next) = self.next_busy(next) {
+                let at = self.heads[next as usize % DAYS];
+                ferriband_prefetch::element(entries, at as usize);
+            }
         }
     }
 
@@ -295,7 +291,7 @@ impl Queue {
             let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
             self.busy[bucket / 64] &= !(1 << (bucket % 64));
             while at != NONE {
-                let entry = self.entries[at as usize];
+                let entry = self.entries.slots()[at as usize];
                 all.push((entry.time, entry.what));
                 at = entry.next;
             }
@@ -306,7 +302,6 @@ impl Queue {
             all.push((time, what));
         }
         self.entries.clear();
-        self.free = NONE;
         // Stable: those of a bucket and of one time stay in order, and the heap's were younger only if they are later.
         all.sort_by_key(|event| event.0);
         self.width = width;

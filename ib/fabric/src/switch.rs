@@ -99,7 +99,7 @@ pub struct PortCounters {
     pub xmit_packets: u64,
     /// Bytes received.
     pub rcv_bytes: u64,
-    /// Packets received.
+    /// Packets received. (A switch leaves what is received to its driver, which counts it where it looks anyway.)
     pub rcv_packets: u64,
     /// Time with a packet to send that lacked credits, while nothing was sent.
     pub xmit_wait: Time,
@@ -186,7 +186,7 @@ struct Copies {
 struct Lane {
     /// Inputs that have a frame for it which may be taken.
     asks: PortSet,
-    /// The input that was served last.
+    /// The input that was served last; of the first lane it is in [`Output`].
     last: u8,
     /// A frame waits for credits.
     starved: bool,
@@ -204,15 +204,15 @@ struct Output {
     free_at: Time,
     /// Since when it lacks credits, or never.
     blocked_since: Time,
-    /// The part of [`PortCounters`] that each packet counts in.
+    /// The part of [`PortCounters`] that each packet counts in here.
     xmit_bytes: u64,
     xmit_packets: u64,
-    rcv_bytes: u64,
-    rcv_packets: u64,
     /// Lanes with frames, VL15 the last.
     lanes: u16,
     up: bool,
     victim_mask: bool,
+    /// The input that its first lane served last.
+    last: u8,
 }
 
 const _: () = assert!(size_of::<Output>() == 64);
@@ -228,6 +228,8 @@ pub struct Switch {
     lanes_each: usize,
     /// An idle output has nothing to decide about: see [`Self::may_pass`].
     passes: bool,
+    /// All its links are as fast.
+    even: bool,
     ports: u8,
     model: SwitchModel,
     /// By input, output and SL; empty: the SL is the VL, as far as there are VLs.
@@ -264,11 +266,10 @@ impl Switch {
             blocked_since: Time::NEVER,
             xmit_bytes: 0,
             xmit_packets: 0,
-            rcv_bytes: 0,
-            rcv_packets: 0,
             lanes: 0,
             up: true,
             victim_mask: false,
+            last: 0,
         };
         let lane = Lane {
             asks: [0; 4],
@@ -289,6 +290,9 @@ impl Switch {
             passes: model.buffering == Buffering::VirtualOutput
                 && model.crossbar == Crossbar::Full
                 && model.pick == Pick::RoundRobin,
+            even: rates
+                .windows(2)
+                .all(|two| two[0].byte_time() == two[1].byte_time()),
             linear: Vec::new(),
             multicast: Vec::new(),
             sl2vl: Vec::new(),
@@ -312,7 +316,7 @@ impl Switch {
         made
     }
 
-    /// A port's counters; those of port 0 count nothing.
+    /// A port's counters, but for what it received; those of port 0 count nothing.
     pub fn counters(&self, port: u8) -> PortCounters {
         let at = usize::from(port);
         let (Some(seldom), Some(output)) = (self.counters.get(at), self.outputs.get(at)) else {
@@ -321,8 +325,6 @@ impl Switch {
         PortCounters {
             xmit_bytes: output.xmit_bytes,
             xmit_packets: output.xmit_packets,
-            rcv_bytes: output.rcv_bytes,
-            rcv_packets: output.rcv_packets,
             ..*seldom
         }
     }
@@ -347,7 +349,6 @@ impl Switch {
                 _ => now,
             };
             (output.xmit_bytes, output.xmit_packets) = (0, 0);
-            (output.rcv_bytes, output.rcv_packets) = (0, 0);
         }
     }
 
@@ -471,21 +472,16 @@ impl Switch {
         if later > now {
             return Arrival::Later(later);
         }
-        self.received(input, &frame);
         self.keep(now, input, out, lane, frame, NONE);
         Arrival::Kept
-    }
-
-    #[inline]
-    fn received(&mut self, input: u8, frame: &Frame) {
-        let port = &mut self.outputs[usize::from(input)];
-        port.rcv_packets += 1;
-        port.rcv_bytes += u64::from(frame.length_bytes);
     }
 
     /// How long after its header a packet may begin to go so that a faster output does not run dry.
     #[inline]
     fn lead(&self, input: u8, out: u8, frame: &Frame) -> Time {
+        if self.even {
+            return Time::ZERO;
+        }
         let rate_in = self.outputs[usize::from(input)].byte;
         let rate_out = self.outputs[usize::from(out)].byte;
         if !rate_out.faster_than(rate_in) {
@@ -542,7 +538,6 @@ impl Switch {
         if later > now {
             return Arrival::Later(later);
         }
-        self.received(input, &frame);
         let copies = Copies {
             to,
             left: members(to).count() as u32,
@@ -646,7 +641,7 @@ impl Switch {
             let lane = lanes.trailing_zeros() as u8;
             lanes &= lanes - 1;
             let at = self.lane_index(port, lane);
-            let Some(input) = self.candidate(now, at, &mut until) else {
+            let Some(input) = self.candidate(now, port, lane, &mut until) else {
                 continue;
             };
             let blocks = self.blocks_of(input, port, lane);
@@ -677,8 +672,8 @@ impl Switch {
     /// The same where only one lane has frames, and there is nothing to arbitrate.
     #[inline]
     fn next_of_one(&mut self, now: Time, port: u8, lane: u8, wires: &impl Wires) -> Next {
-        let (at, mut until) = (self.lane_index(port, lane), Time::NEVER);
-        let Some(input) = self.candidate(now, at, &mut until) else {
+        let mut until = Time::NEVER;
+        let Some(input) = self.candidate(now, port, lane, &mut until) else {
             return match until {
                 Time::NEVER => Next::Idle,
                 until => Next::Until(until),
@@ -686,6 +681,7 @@ impl Switch {
         };
         let blocks = self.blocks_of(input, port, lane);
         if lane < self.model.data_vls && !wires.may_send(port, lane, blocks) {
+            let at = self.lane_index(port, lane);
             self.lanes[at].starved = true;
             self.starve(now, port);
             return Next::Blocked(until);
@@ -714,11 +710,28 @@ impl Switch {
         }
     }
 
+    /// The input that an output's lane served last.
+    #[inline]
+    fn last(&self, port: u8, lane: u8) -> u8 {
+        match lane {
+            0 => self.outputs[usize::from(port)].last,
+            _ => self.lanes[self.lane_index(port, lane)].last,
+        }
+    }
+
+    #[inline]
+    fn set_last(&mut self, port: u8, lane: u8, input: u8) {
+        let at = self.lane_index(port, lane);
+        match lane {
+            0 => self.outputs[usize::from(port)].last = input,
+            _ => self.lanes[at].last = input,
+        }
+    }
+
     /// The input that is served next among those that ask for a lane and are free; `until` falls to when the first other will be.
     #[inline]
-    fn candidate(&mut self, now: Time, at: usize, until: &mut Time) -> Option<u8> {
-        let lane = &self.lanes[at];
-        let mut set = lane.asks;
+    fn candidate(&mut self, now: Time, port: u8, lane: u8, until: &mut Time) -> Option<u8> {
+        let mut set = self.lanes[self.lane_index(port, lane)].asks;
         if self.model.buffering == Buffering::Fifo {
             for input in members(set) {
                 let free = self.input_free[usize::from(input)];
@@ -729,7 +742,7 @@ impl Switch {
             }
         }
         match self.model.pick {
-            Pick::RoundRobin => after(&set, lane.last),
+            Pick::RoundRobin => after(&set, self.last(port, lane)),
             Pick::Random => {
                 let count: u32 = set.iter().map(|word| word.count_ones()).sum();
                 if count == 0 {
@@ -809,8 +822,8 @@ impl Switch {
             counters.marked += 1;
         }
         own.waiting -= u32::from(blocks);
-        own.last = input;
         take(&mut own.asks, input);
+        self.set_last(port, lane, input);
         self.input_free[usize::from(input)] = end;
         if self.model.crossbar == Crossbar::Shared {
             self.shared_free = end;

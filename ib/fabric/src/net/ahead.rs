@@ -2,11 +2,10 @@
 //! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
 //! the one before has brought. Hints alone: no result depends on them.
 
-use super::{ARRIVE, FLIGHTS, KIND_SHIFT, Lane, Machine, Net, Port, WAKE};
+use super::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Machine, Net, Port, WAKE};
 use crate::frame::Frame;
 use crate::host::Adapter;
 use crate::switch::Switch;
-use crate::time::Time;
 use ferriband_prefetch::{element, lines};
 
 /// Events from one stage to the next: about as long as memory takes.
@@ -45,13 +44,11 @@ impl Ahead {
 /// What events are about.
 struct View<'a> {
     ports: &'a [Port],
-    lanes: &'a [Lane],
-    flights: &'a [(Frame, Time)],
+    flights: &'a [Flight],
     switches: &'a [Switch],
     adapters: &'a [Adapter],
     by_lid: &'a [u32],
     delivered: &'a [super::Delivered],
-    data_vls: usize,
 }
 
 /// An event at a port: a packet comes, or it is asked for one.
@@ -81,23 +78,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The port, its first two lines, and the packet.
+    /// The port and the packet. Who sends looks at the third line too.
     fn first(&self, event: Event) {
+        let flight = event.flight();
         if let Some(port) = self.ports.get(event.port()) {
-            lines(port, 2);
+            lines(port, if flight.is_some() { 2 } else { 3 });
         }
-        element(self.lanes, event.port() * self.data_vls);
-        if let Some(flight) = event.flight() {
+        if let Some(flight) = flight {
             element(self.flights, flight);
         }
     }
 
-    /// The port's machine, and whether the other end of its link waits for credits.
+    /// The port's machine.
     fn second(&self, event: Event) {
         let Some(port) = self.ports.get(event.port()) else {
             return;
         };
-        element(self.ports, port.peer as usize);
         match port.machine {
             Machine::Switch(index) => {
                 if let Some(switch) = self.switches.get(index as usize) {
@@ -106,7 +102,7 @@ impl<'a> View<'a> {
             }
             Machine::Adapter(index) => {
                 if let Some(adapter) = self.adapters.get(index as usize) {
-                    lines(adapter, 3);
+                    lines(adapter, 2);
                 }
             }
         }
@@ -123,10 +119,7 @@ impl<'a> View<'a> {
                     return;
                 };
                 match self.frame(event) {
-                    Some(frame) => {
-                        switch.expect_frame(port.number, frame);
-                        element(self.by_lid, frame.slid as usize);
-                    }
+                    Some(frame) => switch.expect_frame(frame),
                     None => switch.expect_output(port.number),
                 }
             }
@@ -143,61 +136,77 @@ impl<'a> View<'a> {
         let Some((port, switch)) = self.at_switch(event) else {
             return;
         };
-        let other = match self.frame(event) {
-            Some(frame) => switch.way_of(frame).inspect(|out| {
-                switch.expect_output(*out);
-                switch.expect_queue(port.number, *out);
-            }),
-            None => switch
-                .likely_input(port.number)
-                .inspect(|input| switch.expect_queue(*input, port.number)),
+        let (other, most) = match self.frame(event) {
+            Some(frame) => {
+                let out = switch.way_of(frame);
+                if let Some(out) = out {
+                    switch.expect_pass(out);
+                }
+                (out, 3)
+            }
+            None => {
+                let input = switch.likely_input(port.number);
+                if let Some(input) = input {
+                    switch.expect_queue(input, port.number);
+                }
+                (input, 2)
+            }
         };
         if let Some(other) = other {
             let at = port.base as usize + usize::from(other);
             if let Some(port) = self.ports.get(at) {
-                lines(port, 2);
+                lines(port, most);
             }
-            element(self.lanes, at * self.data_vls);
         }
     }
 
-    /// The other end of the output's link; what waits at the input.
+    /// The host at the other end of the output's link; what waits at the input.
     fn fifth(&self, event: Event) {
-        if let Some(at) = self.after_output(event) {
-            if let Some(port) = self.ports.get(at) {
-                lines(port, 3);
-            }
-            element(self.lanes, at * self.data_vls);
-            return;
-        }
         let Some((port, switch)) = self.at_switch(event) else {
             return;
         };
+        if let Some(flight) = self.flight(event) {
+            let Some(out) = switch.way_of(&flight.frame) else {
+                return;
+            };
+            if !switch.expect_wait(port.number, out, flight.header_at)
+                && let Some(at) = self.host_after(port, out)
+            {
+                if let Some(port) = self.ports.get(at) {
+                    lines(port, 2);
+                }
+                element(self.by_lid, flight.frame.slid as usize);
+            }
+            return;
+        }
         if let Some(input) = switch.likely_input(port.number) {
             switch.expect_head(input, port.number);
-            let input = self.ports.get(port.base as usize + usize::from(input));
-            element(self.ports, input.map_or(usize::MAX, |p| p.peer as usize));
         }
     }
 
     /// The host behind the output, and the count of what has come from the packet's sender.
     fn sixth(&self, event: Event) {
-        if let Some(at) = self.after_output(event)
+        if let Some((port, switch)) = self.at_switch(event)
+            && let Some(frame) = self.frame(event)
+            && let Some(out) = switch.way_of(frame)
+            && let Some(at) = self.host_after(port, out)
             && let Some(port) = self.ports.get(at)
             && let Machine::Adapter(index) = port.machine
             && let Some(adapter) = self.adapters.get(index as usize)
-            && let Some(frame) = self.frame(event)
         {
-            lines(adapter, 3);
+            lines(adapter, 1);
             if let Some(source) = self.by_lid.get(frame.slid as usize) {
                 element(self.delivered, *source as usize);
             }
         }
     }
 
+    fn flight(&self, event: Event) -> Option<&'a Flight> {
+        self.flights.get(event.flight()?)
+    }
+
     fn frame(&self, event: Event) -> Option<&'a Frame> {
-        let (frame, _) = self.flights.get(event.flight()?)?;
-        Some(frame)
+        Some(&self.flight(event)?.frame)
     }
 
     fn at_switch(&self, event: Event) -> Option<(&'a Port, &'a Switch)> {
@@ -208,12 +217,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The port at the other end of the link by which a packet leaves its switch.
-    fn after_output(&self, event: Event) -> Option<usize> {
-        let frame = self.frame(event)?;
-        let (port, switch) = self.at_switch(event)?;
-        let out = port.base as usize + usize::from(switch.way_of(frame)?);
-        Some(self.ports.get(out)?.peer as usize)
+    /// The host's port at the other end of the link of a switch's output, if there is a host.
+    fn host_after(&self, port: &Port, out: u8) -> Option<usize> {
+        let out = self.ports.get(port.base as usize + usize::from(out))?;
+        out.to_adapter.then_some(out.peer as usize)
     }
 }
 
@@ -230,14 +237,13 @@ impl Net {
         ahead.seen = self.queue.opened();
         let view = View {
             ports: &self.ports,
-            lanes: &self.lanes,
-            flights: &self.flights,
+            flights: self.flights.slots(),
             switches: &self.switches,
             adapters: &self.adapters,
             by_lid: &self.by_lid,
             delivered: &self.delivered,
-            data_vls: self.data_vls,
         };
+        // All stages with each event, so that those which wait for memory wait for each other's as well: one event with each that comes, or a stage of several events at a time, were both slower.
         self.queue.look_ahead(AHEAD, |what| {
             ahead.events[ahead.count % REMEMBERED] = what;
             for stage in 0..STAGES {

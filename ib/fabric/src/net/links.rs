@@ -1,7 +1,7 @@
 //! The links' flow control in virtual time: what buffers free becomes flow-control packets, in either of the two ways.
 
-use super::{Credits, FREE, Machine};
-use super::{Freed, HEAR, KIND_SHIFT, NONE, Net, Port, REFRESH, SETTLE, TELL, Word};
+use super::port::{self, Freed, Lane, Port, Word};
+use super::{Credits, FREE, HEAR, KIND_SHIFT, Machine, NONE, Net, REFRESH, SETTLE, TELL};
 use crate::credit::REFRESH_SYMBOLS;
 use crate::frame::Frame;
 use crate::time::Time;
@@ -19,16 +19,15 @@ impl Net {
         let own = &mut self.ports[port];
         own.frees_at = at.min(own.frees_at);
         // Mostly the latest; behind a switch a short packet that went later may be through before a long one.
-        own.freed
-            .insert_by(Freed { at, vl, blocks }, |freed| freed.at);
+        own.freed.insert_by(Freed::new(at, vl, blocks), Freed::at);
         match self.settings.credits {
             Credits::Packets => self.queue.push(at, FREE << KIND_SHIFT | port as u64),
             Credits::Lazy => {
-                let peer = self.ports[port].peer as usize;
-                if self.ports[peer].starving
-                    && let Some(at) = self.credit_comes(peer)
-                {
-                    self.wake(peer, at);
+                if own.peer_starves {
+                    let peer = own.peer as usize;
+                    if let Some(at) = self.credit_comes(peer) {
+                        self.wake(peer, at);
+                    }
                 }
             }
         }
@@ -36,12 +35,12 @@ impl Net {
 
     /// When the next flow-control packet comes to a port that waits for credits, as far as one can know now: its sender may begin another packet before.
     pub(super) fn credit_comes(&self, port: usize) -> Option<Time> {
-        if let Some(word) = self.ports[port].words.front() {
+        let peer = &self.ports[self.ports[port].peer as usize];
+        if let Some(word) = peer.words.front() {
             return Some(word.at);
         }
-        let peer = self.ports[port].peer as usize;
-        let freed = self.ports[peer].freed.front()?;
-        Some(freed.at.max(self.ports[peer].wire_free) + self.ports[port].flow_delay)
+        let freed = peer.freed.front()?;
+        Some(freed.at().max(peer.wire_free) + peer.delay)
     }
 
     /// The flow-control packets that a port has begun to send by a time: what was freed while the wire was busy goes when it is free, in one packet for each VL.
@@ -61,16 +60,19 @@ impl Net {
             if at > until || own.frees_at == Time::NEVER {
                 return;
             }
-            let lanes = &mut self.lanes[port * self.data_vls..][..self.data_vls];
             let mut due = 0u16;
             own.frees_at = Time::NEVER;
             while let Some(&freed) = own.freed.front() {
-                if freed.at > at {
-                    own.frees_at = freed.at;
+                if freed.at() > at {
+                    own.frees_at = freed.at();
                     break;
                 }
                 own.freed.pop_front();
-                lanes[usize::from(freed.vl)].receiver.freed(freed.blocks);
+                let lane = match port::behind_first(port, freed.vl, self.data_vls) {
+                    None => &mut own.lane,
+                    Some(place) => &mut self.more_lanes[place],
+                };
+                lane.receiver.freed(freed.blocks);
                 due |= 1 << freed.vl;
             }
             if self.strict {
@@ -87,25 +89,24 @@ impl Net {
     /// Sends a flow-control packet of a VL, not before a time.
     #[inline]
     fn say(&mut self, port: usize, vl: u8, at: Time) {
-        let lane = &self.lanes[port * self.data_vls + usize::from(vl)];
+        let lane = self.lane(port, vl);
         let (fctbs, fccl) = (lane.sender.total_sent(), lane.receiver.credit_limit());
         let own: &mut Port = &mut self.ports[port];
         let start = at.max(own.wire_free);
-        own.wire_free = start + Time(own.flow_time.into());
+        own.wire_free = start + own.flow_time;
         own.flow_packets += 1;
-        let peer = own.peer as usize;
-        if self.ahead {
-            // Nobody can look before now: what has come by now need not lie there.
-            self.absorb(peer, self.now);
-        }
-        let other = &mut self.ports[peer];
-        let at = start + other.flow_delay;
-        other.words.push_back(Word {
+        let (peer, at) = (own.peer as usize, start + own.delay);
+        let word = Word {
             at,
             vl,
             fctbs,
             fccl,
-        });
+        };
+        // Nobody can look before now: of what has come by now only the last of each VL need lie there.
+        if self.ahead && own.words.is_full() && !own.replaces(self.now) {
+            self.absorb(peer, self.now);
+        }
+        self.ports[port].words.push_back(word);
         if self.settings.credits == Credits::Packets {
             self.queue.push(at, HEAR << KIND_SHIFT | peer as u64);
         }
@@ -114,26 +115,41 @@ impl Net {
     /// A VL's credits may not do for the next packet: it is time to look for more.
     #[inline]
     pub(super) fn is_short(&self, port: usize) -> bool {
-        let first = port * self.data_vls;
-        let lanes = &self.lanes[first..first + self.data_vls];
-        lanes.iter().any(|lane| lane.sender.credits() < LARGEST)
+        let short = |lane: &Lane| lane.sender.credits() < LARGEST;
+        let others = self.data_vls - 1;
+        short(&self.ports[port].lane)
+            || self.more_lanes[port * others..][..others].iter().any(short)
     }
 
     /// The flow-control packets that have come to a port by a time.
     #[inline]
     pub(super) fn absorb(&mut self, port: usize, until: Time) {
         let in_time = self.strict || self.settings.credits == Credits::Packets;
-        let own = &mut self.ports[port];
-        while let Some(word) = own.words.front()
+        let peer = self.ports[port].peer as usize;
+        while let Some(&word) = self.ports[peer].words.front()
             && word.at <= until
         {
-            let lane = &mut self.lanes[port * self.data_vls + usize::from(word.vl)];
+            let lane = self.lane(port, word.vl);
             lane.sender.limit(word.fccl);
             // Where nothing is lost it says nothing new, and may be looked at later than it came.
             if in_time {
                 lane.receiver.total_sent(word.fctbs);
             }
-            own.words.pop_front();
+            self.ports[peer].words.pop_front();
+        }
+    }
+
+    /// A port lacks credits, or does no more.
+    #[inline]
+    pub(super) fn set_starving(&mut self, port: usize, starving: bool) {
+        let own = &mut self.ports[port];
+        if own.starving == starving {
+            return;
+        }
+        own.starving = starving;
+        let peer = own.peer as usize;
+        if let Some(peer) = self.ports.get_mut(peer) {
+            peer.peer_starves = starving;
         }
     }
 
@@ -148,13 +164,12 @@ impl Net {
 
     /// What is due to be freed by now is (credits by packets).
     pub(super) fn free(&mut self, port: usize) {
-        while let Some(&Freed { at, vl, blocks }) = self.ports[port].freed.front()
-            && at <= self.now
+        while let Some(&freed) = self.ports[port].freed.front()
+            && freed.at() <= self.now
         {
             self.ports[port].freed.pop_front();
-            let lane = port * self.data_vls + usize::from(vl);
-            self.lanes[lane].receiver.freed(blocks);
-            self.ports[port].due |= 1 << vl;
+            self.lane(port, freed.vl).receiver.freed(freed.blocks);
+            self.ports[port].due |= 1 << freed.vl;
         }
         self.tell(port);
     }
@@ -189,7 +204,7 @@ impl Net {
     pub(super) fn hear(&mut self, port: usize) {
         self.absorb(port, self.now);
         if self.ports[port].starving {
-            self.ports[port].starving = false;
+            self.set_starving(port, false);
             self.attempt(port);
         }
     }
@@ -230,7 +245,7 @@ impl Net {
             let peer = own.peer as usize;
             let refresh = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
             let most = self.rates[port].wire_time(u32::from(u16::MAX));
-            let answer = refresh + most + own.flow_delay;
+            let answer = refresh + most + self.ports[peer].delay;
             self.frees(peer, refresh, frame.vl, 0);
             self.queue.push(refresh, SETTLE << KIND_SHIFT | peer as u64);
             self.frees(port, answer, frame.vl, 0);
@@ -247,7 +262,7 @@ impl Net {
             && self.ports[port]
                 .freed
                 .front()
-                .is_some_and(|f| f.at <= self.now)
+                .is_some_and(|freed| freed.at() <= self.now)
         {
             self.queue.push(free, SETTLE << KIND_SHIFT | port as u64);
         }

@@ -35,6 +35,12 @@ impl<T: Copy, const N: usize> Short<T, N> {
         }
     }
 
+    /// Those that lie in place: valid as far as there are so many.
+    #[inline]
+    pub const fn in_place(&self) -> &[T; N] {
+        &self.first
+    }
+
     /// The next lies elsewhere.
     #[inline]
     pub fn is_full(&self) -> bool {

@@ -581,9 +581,12 @@ fn all_credits_are_back(net: &mut Net) {
         net.absorb(port, net.now);
     }
     let whole = net.settings.buffer_blocks;
-    for port in (0..net.ports.len()).filter(|port| net.ports[*port].peer != NONE) {
+    for port in 0..net.ports.len() {
+        if net.ports[port].peer == NONE {
+            continue;
+        }
         for vl in 0..net.data_vls {
-            let lane = net.lanes[port * net.data_vls + vl];
+            let lane = *net.lane(port, vl as u8);
             assert_eq!(lane.receiver.free_blocks(), whole, "port {port} VL {vl}");
             assert_eq!(
                 lane.sender.credits(),
@@ -907,10 +910,7 @@ fn the_level_of_a_path_decides_its_lane() {
     net.add_flow(1, spec);
     net.run_until(Time::from_us(100));
     assert_eq!(net.delivered(1, 0).packets, 10);
-    let sent = |vl: usize| {
-        net.lanes[2 * net.bases[1] as usize + 2 + vl]
-            .sender
-            .total_sent()
-    };
+    let port = net.bases[1] as usize + 1;
+    let mut sent = |vl| net.lane(port, vl).sender.total_sent();
     assert_eq!((sent(0), sent(1)), (5 * 33, 5 * 33));
 }

@@ -8,15 +8,33 @@ use ferriband_prefetch::element;
 impl Switch {
     /// Soon a frame will come by a port.
     #[inline]
-    pub(crate) fn expect_frame(&self, input: u8, frame: &Frame) {
+    pub(crate) fn expect_frame(&self, frame: &Frame) {
         element(&self.linear, frame.dlid as usize);
-        element(&self.outputs, input.into());
     }
 
     /// Where a frame to one port goes.
     #[inline]
     pub(crate) fn way_of(&self, frame: &Frame) -> Option<u8> {
         self.linear.get(frame.dlid as usize).copied()
+    }
+
+    /// Soon a frame will want to pass by an output.
+    #[inline]
+    pub(crate) fn expect_pass(&self, out: u8) {
+        element(&self.outputs, out.into());
+    }
+
+    /// Soon a frame will come that is likely to wait for an output, and to be put into a queue. False if it is likely to pass.
+    #[inline]
+    pub(crate) fn expect_wait(&self, input: u8, out: u8, at: Time) -> bool {
+        let busy = |output: &super::Output| output.lanes != 0 || output.free_at > at;
+        let waits = self.outputs.get(usize::from(out)).is_some_and(busy);
+        if waits {
+            element(&self.lanes, self.lane_index(out, 0));
+            self.queues.expect(self.queue_index(input, 0, out, 0));
+            self.queues.expect_append();
+        }
+        waits
     }
 
     /// Soon an output will be asked.
@@ -30,7 +48,7 @@ impl Switch {
     #[inline]
     pub(crate) fn likely_input(&self, out: u8) -> Option<u8> {
         let lane = self.lanes.get(self.lane_index(out, 0))?;
-        after(&lane.asks, lane.last)
+        after(&lane.asks, self.last(out, 0))
     }
 
     /// Soon somebody looks what an input has for an output.
@@ -82,10 +100,8 @@ impl Switch {
         mut frame: Frame,
         wire_free: Time,
     ) -> Departure {
-        self.received(input, &frame);
         let vl = self.lane_in(&frame);
-        let at = self.lane_index(port, lane);
-        self.lanes[at].last = input;
+        self.set_last(port, lane, input);
         let length = u32::from(frame.length_bytes);
         let output = &mut self.outputs[usize::from(port)];
         let start = now.max(wire_free);
@@ -179,13 +195,8 @@ mod tests {
                     long.outputs[usize::from(port)].free_at
                 );
             }
-            let last = |switch: &Switch| {
-                switch
-                    .lanes
-                    .iter()
-                    .map(|lane| lane.last)
-                    .collect::<Vec<_>>()
-            };
+            let last =
+                |switch: &Switch| (1..=4).map(|port| switch.last(port, 0)).collect::<Vec<_>>();
             assert_eq!(last(&switch), last(&long));
             passed += 1;
         }

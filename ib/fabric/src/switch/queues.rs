@@ -68,6 +68,12 @@ impl Queues {
         element(&self.tails, queue);
     }
 
+    /// Soon a frame is appended to one.
+    #[inline]
+    pub fn expect_append(&self) {
+        element(&self.cells, self.free as usize);
+    }
+
     /// Soon its first is taken.
     #[inline]
     pub fn expect_head(&self, queue: usize) {
