@@ -106,12 +106,10 @@ bench: build ## compare the adapter with this machine's floors: ratios with targ
 	$(need) $(BENCH_PACKAGES)
 	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
 
-bench-fabric: ## time the fabric's simulator: 648 hosts at load 0.5, 10,368 and 32,258 (96,774 switch ports) at 0.3, 2 KiB packets, packet-hops in a second of a core
+bench-fabric: ## time the fabric's simulator: 648 to 32,258 hosts (96,774 switch ports) at loads 0.3 and 0.5, 2 KiB packets, packet-hops in a second of a core (BENCH_FABRIC=--json)
 	@scripts/need-rust
 	$(CARGO) build --release --package ferriband-fabric --example speed
-	$(TARGET)/release/examples/speed fat:36:18:18 0.5 2000
-	$(TARGET)/release/examples/speed fat:144:72:72 0.3 100
-	$(TARGET)/release/examples/speed fat:254:127:127 0.3 20
+	$(TARGET)/release/examples/speed table $(BENCH_FABRIC)
 
 bench-bring-up: build ## time how long a subnet takes to come up: our manager and OpenSM, over our live fabric and over ibsim (BRING_UP='-e updn torus:8x8:4')
 	$(need) opensm ibsim-utils

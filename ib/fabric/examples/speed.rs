@@ -2,10 +2,11 @@
 //!
 //! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]`, or `fat:LEAVES:DOWN:SPINES` for the
 //! file: prints packet-hops per second of one core (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
+//! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's.
 
 use ferriband_fabric::host::{FlowSpec, Pace, Target};
-use ferriband_fabric::net::{Net, Plan, PlanLink, PlanNode, Settings};
-use ferriband_fabric::{LinkRate, Time, shortest};
+use ferriband_fabric::net::{Net, Plan, PlanError, PlanLink, PlanNode, Settings};
+use ferriband_fabric::{Latencies, LinkRate, Time, shortest};
 use ferriband_topology::{NodeKind, netlist};
 use std::error::Error;
 use std::sync::Arc;
@@ -80,9 +81,10 @@ fn read(file: &str) -> Result<Plan, Box<dyn Error>> {
     Ok(plan)
 }
 
+/// Memory of the process now, in MB.
 fn resident_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kb = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kb.unwrap_or(0.0) / 1024.0
 }
@@ -99,20 +101,31 @@ fn cpu_seconds() -> f64 {
         / 100.0
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let (Some(file), Some(load)) = (args.first(), args.get(1)) else {
-        return Err("usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]".into());
-    };
-    let load: f64 = load.parse()?;
-    let span = Time::from_us(args.get(2).map_or(Ok(200), |text| text.parse())?);
-    let mut settings = Settings::default();
-    if let Some(blocks) = args.get(3) {
-        settings.buffer_blocks = blocks.parse()?;
+/// What a run took, and what came out.
+struct Measured {
+    hosts: usize,
+    links: usize,
+    hops: f64,
+    events: f64,
+    /// By the clock.
+    seconds: f64,
+    cpu_seconds: f64,
+    resident_mb: f64,
+    /// Share of a link.
+    throughput: f64,
+    latencies: Latencies,
+}
+
+impl Measured {
+    fn per_cpu_second(&self) -> f64 {
+        self.hops / self.cpu_seconds.max(0.01)
     }
-    let plan = read(file)?;
-    let mut net = Net::new(&plan, settings)?;
-    for (node, table) in shortest::tables(&plan).into_iter().enumerate() {
+}
+
+/// Uniform traffic for some time after 20 us that do not count.
+fn measure(plan: &Plan, settings: Settings, load: f64, span: Time) -> Result<Measured, PlanError> {
+    let mut net = Net::new(plan, settings)?;
+    for (node, table) in shortest::tables(plan).into_iter().enumerate() {
         if let Some(switch) = net.switch_mut(node as u32) {
             switch.set_linear(table);
         }
@@ -143,24 +156,116 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (hops, events, begun, used) = (net.hops(), net.events(), Instant::now(), cpu_seconds());
     net.run_until(Time::from_us(20) + span);
     let seconds = begun.elapsed().as_secs_f64();
-    let used = cpu_seconds() - used;
-    let (hops, events) = ((net.hops() - hops) as f64, (net.events() - events) as f64);
+    let cpu_seconds = cpu_seconds() - used;
     let carried: f64 = hosts.iter().map(|host| net.share(host.0, 0)).sum();
+    Ok(Measured {
+        hosts: hosts.len(),
+        links: plan.links.len(),
+        hops: (net.hops() - hops) as f64,
+        events: (net.events() - events) as f64,
+        seconds,
+        cpu_seconds,
+        resident_mb: resident_mb(),
+        throughput: carried / hosts.len() as f64,
+        latencies: net.latencies().clone(),
+    })
+}
+
+/// Fat trees, and for how many microseconds they run at load 1: some millions of hops each.
+const SIZES: [(u32, u32, u32, f64); 4] = [
+    (36, 18, 18, 300.0),
+    (72, 36, 36, 75.0),
+    (144, 72, 72, 18.0),
+    (254, 127, 127, 5.0),
+];
+const ROUNDS: usize = 3;
+
+/// All sizes and loads, in turns.
+fn table(json: bool) -> Result<(), Box<dyn Error>> {
+    let loads = [0.3, 0.5];
+    let mut rates = vec![Vec::new(); SIZES.len() * loads.len()];
+    let mut last = Vec::new();
+    for _ in 0..ROUNDS {
+        last.clear();
+        for (at, &(leaves, down, spines, span)) in SIZES.iter().enumerate() {
+            let plan = fat_tree(leaves, down, spines);
+            for (which, load) in loads.into_iter().enumerate() {
+                let span = Time::from_us((span / load) as u64);
+                let measured = measure(&plan, Settings::default(), load, span)?;
+                rates[at * loads.len() + which].push(measured.per_cpu_second());
+                last.push((load, measured));
+            }
+        }
+    }
+    if !json {
+        println!(
+            " hosts  switch ports  load  million packet-hops per second of CPU time  ns a hop  times 648 hosts'"
+        );
+    }
+    let mut rows = Vec::new();
+    for (at, ((load, measured), rates)) in last.iter().zip(&mut rates).enumerate() {
+        rates.sort_by(f64::total_cmp);
+        let ns = 1e9 / rates[ROUNDS / 2];
+        rows.push(ns);
+        let ports = 2 * measured.links - measured.hosts;
+        let times = ns / rows[at % loads.len()];
+        let shown: Vec<String> = rates
+            .iter()
+            .map(|rate| format!("{:.2}", rate / 1e6))
+            .collect();
+        if json {
+            println!(
+                r#"{{"hosts":{},"switch_ports":{ports},"load":{load},"million_hops_per_cpu_second":[{}],"ns_per_hop":{ns:.1},"times_smallest":{times:.2}}}"#,
+                measured.hosts,
+                shown.join(","),
+            );
+        } else {
+            println!(
+                "{:6}  {ports:12}  {load:4}  {:43}  {ns:8.0}  {times:16.2}",
+                measured.hosts,
+                shown.join(", "),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == "table") {
+        return table(args.get(1).is_some_and(|option| option == "--json"));
+    }
+    let (Some(file), Some(load)) = (args.first(), args.get(1)) else {
+        return Err(
+            "usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]], or speed table [--json]"
+                .into(),
+        );
+    };
+    let load: f64 = load.parse()?;
+    let span = Time::from_us(args.get(2).map_or(Ok(200), |text| text.parse())?);
+    let mut settings = Settings::default();
+    if let Some(blocks) = args.get(3) {
+        settings.buffer_blocks = blocks.parse()?;
+    }
+    let measured = measure(&read(file)?, settings, load, span)?;
     println!(
-        "{} hosts, {} links, load {load}: {hops:.0} packet-hops in {seconds:.2} s, {:.2} Mhops/s, {:.2} of CPU time, {:.2} events a hop, {:.0} MB",
-        hosts.len(),
-        plan.links.len(),
-        hops / seconds / 1e6,
-        hops / used.max(0.01) / 1e6,
-        events / hops,
-        resident_mb(),
+        "{} hosts, {} links, load {load}: {:.0} packet-hops in {:.2} s, {:.2} Mhops/s, {:.2} of CPU time, {:.2} events a hop, {:.0} MB",
+        measured.hosts,
+        measured.links,
+        measured.hops,
+        measured.seconds,
+        measured.hops / measured.seconds / 1e6,
+        measured.per_cpu_second() / 1e6,
+        measured.events / measured.hops,
+        measured.resident_mb,
     );
+    let latencies = &measured.latencies;
     println!(
         "throughput {:.4} of a link, latency mean {:.0} ns, 50 % {:.0} ns, 99 % {:.0} ns",
-        carried / hosts.len() as f64,
-        net.latencies().mean().0 as f64 / 1e3,
-        net.latencies().quantile(0.5).0 as f64 / 1e3,
-        net.latencies().quantile(0.99).0 as f64 / 1e3,
+        measured.throughput,
+        latencies.mean().0 as f64 / 1e3,
+        latencies.quantile(0.5).0 as f64 / 1e3,
+        latencies.quantile(0.99).0 as f64 / 1e3,
     );
     Ok(())
 }
