@@ -145,6 +145,7 @@ fn messages_arrive_whole_and_in_order() {
         "pairs",
         "collectives",
         "schedules",
+        "turns",
         "together",
         "errors",
         "profiled",
@@ -191,6 +192,7 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
         "pairs",
         "collectives",
         "schedules",
+        "turns",
         "derived",
         "mixed",
         "modes",
@@ -205,6 +207,40 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
             let said = program.succeeds(ranks, &["--env", "FERRIBAND_MPI_READS_PEERS=0"]);
             assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
         }
+    }
+}
+
+#[test]
+fn collectives_are_right_where_ranks_share_a_core() {
+    // As on a machine with one core: each step of a collective is a turn there.
+    let core = std::fs::read_to_string("/proc/self/status").expect("one's own status");
+    let cores = core
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let cores = cores.expect("the cores that may be used").trim();
+    let core = cores.split(['-', ',']).next().expect("one core");
+    let program = Program::new("turns");
+    for (ranks, reads) in [(2, "1"), (5, "1"), (5, "0")] {
+        let mut command = Command::new("taskset");
+        let mpirun = program.command(
+            ranks,
+            &["--env", &format!("FERRIBAND_MPI_READS_PEERS={reads}")],
+            &[],
+        );
+        let output = command
+            .args(["-c", core])
+            .arg(mpirun.get_program())
+            .args(mpirun.get_args())
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .stdin(Stdio::null())
+            .output()
+            .expect("taskset runs");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            format!("turns: {ranks} ranks: ok\n"),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 

@@ -131,6 +131,10 @@ pub mod group {
     pub const SLEEPERS: u64 = 48;
     /// Word of a rank's line: the last collective that it has passed. Word 0 is set when its slot is filled, those between in the rounds of a barrier.
     pub const PASSED: u32 = 8;
+    /// Word of a rank's line: 1 while it waits for its turn on a core, because it has given that away.
+    pub const AWAY: u32 = 9;
+    /// Word of a rank's line: the core that it was on when it last looked, and one; 0 if it has not.
+    pub const CORE: u32 = 10;
     /// Word of the line for all: ranks that have come to a barrier that is counted.
     pub const ARRIVED: u32 = 0;
     /// Word of the line for all: barriers that were counted.
@@ -159,11 +163,20 @@ pub mod group {
     /// Parts of a rank's slot for what is short: few, because it is found sooner where the lines are near.
     pub const NEAR: u32 = 2;
 
-    /// Parts of a rank's slot for what is long, where `ranks` ranks share the segment: a power of two. Many where ranks are few, for the same reason as blocks are large there; they
-    /// are to be more than the caches of a core hold.
-    pub fn far(ranks: u32) -> u32 {
+    /// Parts of a rank's slot for what is long that are used in turn where each rank has a core, if `ranks` ranks share the segment: a power of two. Many where ranks are few, for the same reason
+    /// as blocks are large there; they are to be more than the caches of a core hold.
+    pub fn ring(ranks: u32) -> u32 {
         match super::slot(ranks) {
             slot if slot > 2 * HALF => 4 * slot / HALF,
+            _ => 2,
+        }
+    }
+
+    /// All such parts: more than are used in turn where ranks are more than cores, which tell what is long at once. Memory is behind those that were used.
+    pub fn far(ranks: u32) -> u32 {
+        match ranks {
+            ..=16 => ring(ranks).max(64),
+            17..=32 => 8,
             _ => 2,
         }
     }

@@ -6,10 +6,10 @@
 //! filled while the one before is read.
 
 use super::shared::{Sharing, broken, reach, take};
-use crate::constants::MPI_ERR_NO_MEM;
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Sink, Source};
+use crate::host::{Area, Sink, Source, read_peer};
 use crate::runtime::Runtime;
 use ferriband_mpi_coll::tuning::Table;
 use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Place};
@@ -30,13 +30,28 @@ pub enum Kind {
 const MOST: u64 = 65536;
 /// What does not fit into half a slot goes in pieces of these bytes.
 const PIECE: usize = HALF as usize / 2;
+/// Where cores are short, so long vectors are combined by owners of their parts.
+const OWNED: usize = 4096;
+/// Where cores are short, blocks of so many bytes are read from their sender's memory.
+const PULLED: usize = 8192;
 
-/// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two; as if slots had room for all of it.
-pub fn limits(table: &Table, me: u32, size: u32, crowded: bool) -> [u64; 3] {
+/// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two; as if slots had room for all of it, where cores are not short.
+pub fn limits(table: &Table, area: &Area) -> [u64; 3] {
+    let (me, size) = area.place();
+    // Where cores are short, each piece would be a turn on a core.
+    let most = if area.is_crowded() {
+        area.most() as u64
+    } else {
+        MOST
+    };
+    limits_of(table, (me, size), area.is_crowded(), most)
+}
+
+fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64) -> [u64; 3] {
     let limit = |kind| {
         let mut most = 0;
         let mut bytes = 1;
-        while bytes <= MOST {
+        while bytes <= longest {
             let collective = match kind {
                 Kind::Bcast => Collective::Bcast {
                     count: bytes,
@@ -54,10 +69,10 @@ pub fn limits(table: &Table, me: u32, size: u32, crowded: bool) -> [u64; 3] {
                 },
             };
             let place = Place {
-                shared_units: if crowded {
-                    u64::from(HALF)
-                } else {
+                shared_units: if longest > u64::from(HALF) {
                     MOST * u64::from(size)
+                } else {
+                    longest
                 },
                 ..Place::new(me, size)
             };
@@ -103,15 +118,26 @@ fn tell(
     length: usize,
     fill: impl FnOnce(&Sink),
 ) -> Outcome {
+    let sink = room(guard, comm, area, length)?;
+    fill(&sink);
+    told(guard, area)
+}
+
+/// Where this rank tells `length` bytes, once nobody reads there any more.
+#[inline(always)]
+fn room(guard: &mut Guard, comm: u32, area: &mut Area, length: usize) -> Outcome<Sink> {
     while let Some(reader) = area.hindrance(length) {
         reach(guard, comm, reader)?;
     }
     let host = guard.host.as_ref().ok_or_else(broken)?;
-    let sink = area
-        .telling(host, length)
-        .map_err(|error| MpiError::with(MPI_ERR_NO_MEM, error.to_string()))?;
-    fill(&sink);
-    area.tell(host);
+    area.telling(host, length)
+        .map_err(|error| MpiError::with(MPI_ERR_NO_MEM, error.to_string()))
+}
+
+/// What this rank has to tell lies there.
+#[inline(always)]
+fn told(guard: &Guard, area: &mut Area) -> Outcome {
+    area.tell(guard.host.as_ref().ok_or_else(broken)?);
     Ok(())
 }
 
@@ -129,6 +155,42 @@ fn hear(
     Ok(area.heard(rank, length, false))
 }
 
+/// What each other rank tells, `length` bytes, in the order in which they come: who has told something is not kept waiting by who has not.
+#[inline(always)]
+fn hear_all(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    length: usize,
+    mut take: impl FnMut(&mut Guard, u32, Source),
+) -> Outcome {
+    let (me, size) = area.place();
+    // A bit for each that is awaited: a communicator that shares has no more ranks.
+    let mut awaited = u128::MAX >> (128 - size) & !(1 << me);
+    while awaited != 0 {
+        let before = awaited;
+        // From the next rank on, so that not all begin with the same one.
+        for distance in 1..size {
+            let rank = (me + distance) % size;
+            if awaited & 1 << rank == 0 || !area.telling_of(rank).is_reached() {
+                continue;
+            }
+            awaited &= !(1 << rank);
+            let theirs = area.heard(rank, length, false);
+            take(guard, rank, theirs);
+        }
+        if awaited == before {
+            let after = awaited.checked_shr(me + 1).unwrap_or(0);
+            let rank = match after {
+                0 => awaited.trailing_zeros(),
+                after => me + 1 + after.trailing_zeros(),
+            };
+            reach(guard, comm, area.telling_of(rank))?;
+        }
+    }
+    Ok(())
+}
+
 /// The same of the collective before the one under way, where all tell one ahead.
 fn hear_before(
     guard: &mut Guard,
@@ -142,12 +204,21 @@ fn hear_before(
     Ok(area.looking_back(|area| area.heard(rank, length, true)))
 }
 
-/// Bytes of a piece of what takes `length` bytes of a slot, for units of `unit` bytes. Where cores are short, what fits goes at once: each piece is a turn on a core.
-fn piece(length: usize, unit: usize, crowded: bool) -> usize {
-    if length <= PIECE || crowded && length <= HALF as usize {
+/// Bytes of a piece of what takes `length` bytes of a slot, for units of `unit` bytes, where pieces of `most` bytes are best.
+fn piece(length: usize, unit: usize, most: usize) -> usize {
+    if length <= most {
         length.max(1)
     } else {
-        PIECE / unit * unit
+        most / unit * unit
+    }
+}
+
+/// How long pieces should be. Where cores are short, what fits goes at once: each piece is a turn on a core.
+fn best_piece(area: &Area) -> usize {
+    if area.is_crowded() {
+        area.most()
+    } else {
+        PIECE
     }
 }
 
@@ -155,10 +226,10 @@ fn piece(length: usize, unit: usize, crowded: bool) -> usize {
 pub fn bcast(guard: &mut Guard, comm: u32, root: u32, place: Sink) -> Outcome {
     with(guard, comm, |guard, area| {
         let (me, _) = area.place();
-        let step = piece(place.len(), 1, area.crowded);
+        let step = piece(place.len(), 1, best_piece(area));
         for at in (0..place.len().max(1)).step_by(step) {
             let part = place.part(at, step.min(place.len() - at));
-            area.begin();
+            area.begin_for(part.len());
             if me == root {
                 tell(guard, comm, area, part.len(), |sink| {
                     part.source().copy_to(sink);
@@ -184,14 +255,17 @@ pub fn allreduce(
 ) -> Outcome {
     with(guard, comm, |guard, area| {
         let (me, size) = area.place();
-        let step = piece(recv.len(), unit, area.crowded);
+        if area.is_crowded() && (OWNED..=area.most()).contains(&recv.len()) {
+            return allreduce_by_owners(guard, comm, area, unit, (send, recv), combine);
+        }
+        let step = piece(recv.len(), unit, best_piece(area));
         if recv.len() > step && area.may_tell_ahead() {
             return allreduce_ahead(guard, comm, area, step, (send, recv), combine);
         }
         for at in (0..recv.len().max(1)).step_by(step) {
             let length = step.min(recv.len() - at);
             let (own, place) = (send.part(at, length), recv.part(at, length));
-            area.begin();
+            area.begin_for(length);
             tell(guard, comm, area, length, |sink| own.copy_to(sink))?;
             for rank in (0..size).rev() {
                 let theirs = if rank == me {
@@ -207,6 +281,61 @@ pub fn allreduce(
             }
         }
         Ok(())
+    })
+}
+
+/// The same where each rank owns a share of the elements and combines that alone: each byte is read by its owner and by who wants the result, and not by all ranks in each of their turns on a core.
+fn allreduce_by_owners(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    unit: usize,
+    (send, recv): (Source, Sink),
+    combine: impl Fn([Source; 2], Sink) -> Outcome,
+) -> Outcome {
+    let (me, size) = area.place();
+    let length = recv.len();
+    let each = (length / unit).div_ceil(size as usize) * unit;
+    let share = |rank: u32| {
+        let at = length.min(rank as usize * each);
+        (at, each.min(length - at))
+    };
+    let (at, own) = share(me);
+    area.begin_for(length);
+    tell(guard, comm, area, length, |sink| {
+        // What this rank owns nobody else reads.
+        send.part(0, at).copy_to(&sink.part(0, at));
+        let after = at + own;
+        let rest = length - after;
+        send.part(after, rest).copy_to(&sink.part(after, rest));
+    })?;
+    for rank in (0..size).filter(|rank| *rank != me) {
+        hear(guard, comm, area, rank, length)?;
+    }
+    let first = area.number();
+    area.begin_for(each);
+    let result = room(guard, comm, area, each)?.part(0, own);
+    let mut right = None;
+    for rank in (0..size).rev() {
+        let theirs = if rank == me {
+            send.part(at, own)
+        } else {
+            area.looking_at(first, |area| area.heard(rank, length, false))
+                .part(at, own)
+        };
+        right = match right {
+            None => Some(theirs),
+            Some(right) => {
+                combine([theirs, right], result)?;
+                Some(result.source())
+            }
+        };
+    }
+    told(guard, area)?;
+    result.source().copy_to(&recv.part(at, own));
+    hear_all(guard, comm, area, each, |_, rank, theirs| {
+        let (at, own) = share(rank);
+        theirs.part(0, own).copy_to(&recv.part(at, own));
     })
 }
 
@@ -261,41 +390,131 @@ fn allreduce_ahead(
     Ok(())
 }
 
-/// To each rank its own of `each` bytes. `send` and `recv` have them in the order of ranks, and may be the same.
+/// To each rank its own of `each` bytes. `send` and `recv` have them in the order of ranks, and are the same at all ranks if this is `in_place`.
 pub fn alltoall(
     guard: &mut Guard,
     comm: u32,
     each: usize,
     (send, recv): (Source, Sink),
+    in_place: bool,
 ) -> Outcome {
     with(guard, comm, |guard, area| {
         let (me, size) = area.place();
+        // What can be told at once needs one turn, reading two.
+        if each >= PULLED
+            && each * (size as usize - 1) > area.widest()
+            && area.pulls
+            && !in_place
+            && alltoall_by_reading(guard, comm, area, each, (send, recv))?
+        {
+            return Ok(());
+        }
         let others = size as usize - 1;
-        let most = piece(each * others, others, area.crowded) / others;
+        let most = if area.is_crowded() {
+            area.widest()
+        } else {
+            PIECE
+        };
+        let most = piece(each * others, others, most) / others;
         let step = most.max(1);
         // Whose block is where among those of a rank: its own is not there.
         let index = |of: u32, whose: u32| (if whose < of { whose } else { whose - 1 }) as usize;
         let block = |rank: u32, at: usize| rank as usize * each + at;
         for at in (0..each.max(1)).step_by(step) {
             let length = step.min(each - at);
-            area.begin();
+            area.begin_for(length * others);
             tell(guard, comm, area, length * others, |sink| {
                 for rank in (0..size).filter(|rank| *rank != me) {
                     let place = sink.part(index(me, rank) * length, length);
                     send.part(block(rank, at), length).copy_to(&place);
                 }
             })?;
-            for distance in 1..size {
-                let rank = (me + distance) % size;
-                let theirs = hear(guard, comm, area, rank, length * others)?;
+            hear_all(guard, comm, area, length * others, |_, rank, theirs| {
                 let mine = theirs.part(index(rank, me) * length, length);
                 mine.copy_to(&recv.part(block(rank, at), length));
-            }
+            })?;
         }
         let own = send.part(block(me, 0), each);
         own.copy_to(&recv.part(block(me, 0), each));
         Ok(())
     })
+}
+
+/// The same where each rank reads from the others' memory what is for it: one copy where there are two through slots, and no word for each message. False if one of them may not; none of them
+/// tries it again then.
+fn alltoall_by_reading(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    each: usize,
+    (send, recv): (Source, Sink),
+) -> Outcome<bool> {
+    let (me, _) = area.place();
+    // Elements that lie with gaps are packed first; 0 if there is no memory for it.
+    let packed = match send.address() {
+        Some(_) => None,
+        None => send.to_bytes(),
+    };
+    let own = match &packed {
+        Some(bytes) => bytes.as_ptr().addr() as u64,
+        None => send.address().unwrap_or(0),
+    };
+    area.begin();
+    tell(guard, comm, area, 8, |sink| sink.fill(&own.to_ne_bytes()))?;
+    let mut may = guard.settings.reads_peers;
+    let mut outcome = Ok(());
+    let block = |rank: u32| rank as usize * each;
+    hear_all(guard, comm, area, 8, |guard, rank, told| {
+        let mut theirs = [0; 8];
+        told.copy_into(&mut theirs);
+        let theirs = u64::from_ne_bytes(theirs);
+        may &= theirs != 0;
+        if may && outcome.is_ok() {
+            let place = recv.part(block(rank), each);
+            let at = theirs.wrapping_add(block(me) as u64);
+            match read(guard, (comm, rank), at, &place) {
+                Ok(did) => may = did,
+                Err(error) => outcome = Err(error),
+            }
+        }
+    })?;
+    // All others are told whether this rank has come to its blocks, and that it reads no more.
+    let word = [u8::from(may)];
+    area.begin();
+    tell(guard, comm, area, 1, |sink| sink.fill(&word))?;
+    let mine = send.part(block(me), each);
+    mine.copy_to(&recv.part(block(me), each));
+    let mut all = may;
+    hear_all(guard, comm, area, 1, |_, _, told| {
+        let mut theirs = [0];
+        told.copy_into(&mut theirs);
+        all &= theirs[0] != 0;
+    })?;
+    area.pulls = all;
+    outcome.map(|()| all)
+}
+
+/// Reads a block of another rank. False if that is not allowed here.
+fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink) -> Outcome<bool> {
+    let world = guard.comms[comm].group.world(rank).ok_or_else(broken)?;
+    let host = guard.host.as_ref().ok_or_else(broken)?;
+    let Err(error) = read_peer(host.pid(world), address, place) else {
+        return Ok(true);
+    };
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
+            guard.settings.reads_peers = false;
+            Ok(false)
+        }
+        Some(libc::ESRCH) => Err(MpiError::with(
+            MPI_ERR_PROC_ABORTED,
+            "a rank of the communicator has died",
+        )),
+        _ => Err(MpiError::with(
+            MPI_ERR_BUFFER,
+            format!("rank {rank}'s buffer cannot be read: {error}"),
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -305,19 +524,17 @@ mod tests {
     #[test]
     fn the_table_says_how_far() {
         let table = Table::default();
-        let [bcast, allreduce, alltoall] = limits(&table, 0, 2, false);
+        let [bcast, allreduce, alltoall] = limits_of(&table, (0, 2), false, MOST);
         assert!(bcast >= 16384 && allreduce >= 16384 && alltoall >= 16384);
         let mut other = table;
         other.prefer(ferriband_mpi_coll::Kind::Allreduce, Algorithm::Ring);
-        assert_eq!(limits(&other, 0, 2, false), [bcast, 0, alltoall]);
+        assert_eq!(limits_of(&other, (0, 2), false, MOST), [bcast, 0, alltoall]);
     }
 
     #[test]
     fn pieces_are_of_whole_elements() {
-        assert_eq!(piece(0, 8, false), 1);
-        assert_eq!(piece(PIECE, 8, false), PIECE);
-        assert_eq!(piece(PIECE + 1, 24, false) % 24, 0);
-        assert_eq!(piece(HALF as usize, 8, true), HALF as usize);
-        assert!(piece(HALF as usize + 8, 8, true) <= PIECE);
+        assert_eq!(piece(0, 8, PIECE), 1);
+        assert_eq!(piece(PIECE, 8, PIECE), PIECE);
+        assert_eq!(piece(PIECE + 1, 24, PIECE) % 24, 0);
     }
 }

@@ -86,12 +86,12 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
         shared_units: u64::from(HALF),
         ..Place::new(me, size)
     };
-    area.crowded = crowded;
+    area.set_crowded(crowded);
     area.barriers = guard
         .table()
         .choose(&Collective::Barrier, place, 0, crowded)
         == ferriband_mpi_coll::Algorithm::Shared;
-    area.direct = super::direct::limits(guard.table(), me, size, crowded);
+    area.direct = super::direct::limits(guard.table(), &area);
     guard.comms[comm].sharing = Sharing::Part(Box::new(area));
     Ok(HALF as usize)
 }
@@ -132,14 +132,17 @@ impl Runtime {
 
     /// Whether cores are short, as the ranks of a communicator have agreed.
     pub fn is_crowded(&self, comm: u32) -> bool {
-        matches!(&self.comms[comm].sharing, Sharing::Part(area) if area.crowded)
+        matches!(&self.comms[comm].sharing, Sharing::Part(area) if area.is_crowded())
     }
 }
 
 /// Takes the communicator's part for one collective.
 pub(super) fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
     match std::mem::replace(&mut guard.comms[comm].sharing, Sharing::Used) {
-        Sharing::Part(area) => Ok(area),
+        Sharing::Part(mut area) => {
+            area.settle();
+            Ok(area)
+        }
         other => {
             guard.comms[comm].sharing = other;
             Err(broken())
@@ -163,7 +166,7 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
 }
 
 fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
-    if area.crowded {
+    if area.is_crowded() {
         let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
         return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
@@ -195,6 +198,37 @@ pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
         }
         std::hint::spin_loop();
     }
+    if guard.settings.spins == 0 && reach_in_turns(&awaited) {
+        return Ok(());
+    }
+    awaited.set_away(true);
+    let outcome = reach_at_length(guard, comm, awaited);
+    awaited.set_away(false);
+    outcome
+}
+
+/// Waits for a flag where cores are short, for some turns. Who is waited for has a core, or this rank gives its own away: a turn costs more than to wait for somebody who is about to come. False if
+/// it has not come yet.
+fn reach_in_turns(awaited: &Awaited) -> bool {
+    for _ in 0..TURNS {
+        for _ in 0..A_TURN {
+            if awaited.is_reached() {
+                return true;
+            }
+            if !awaited.has_turn() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        awaited.set_away(true);
+        std::thread::yield_now();
+        awaited.set_away(false);
+    }
+    awaited.is_reached()
+}
+
+#[inline(never)]
+fn reach_at_length(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     guard.flags.push(awaited);
     let outcome = wait_for(guard, |guard| {
         awaited.is_reached() || guard.comms[comm].broken
@@ -214,6 +248,10 @@ pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
 
 /// Looks at a flag alone, before all else is looked at in turn.
 const PATIENCE: u32 = 32;
+/// Turns on a core that a rank waits for a flag alone, where cores are short.
+const TURNS: u32 = 8;
+/// Looks at a flag that take about as long as a turn costs.
+const A_TURN: u32 = 100;
 
 /// Does a collective whose schedule is one of shared memory.
 pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {

@@ -104,7 +104,8 @@ pub(super) unsafe fn alltoall(
     let size = i64::from(guard.comms[comm].group.size());
     // SAFETY: the program's buffer.
     let recv = unsafe { sink(guard, recvbuf, recvcount.saturating_mul(size), recvtype) }?;
-    let send = if is_in_place(sendbuf) {
+    let in_place = is_in_place(sendbuf);
+    let send = if in_place {
         recv.source()
     } else {
         // SAFETY: as above.
@@ -116,6 +117,6 @@ pub(super) unsafe fn alltoall(
         // The program is wrong, and is told so by who looks at each block.
         return Ok(false);
     }
-    direct::alltoall(guard, comm, each, (send, recv))?;
+    direct::alltoall(guard, comm, each, (send, recv), in_place)?;
     Ok(true)
 }

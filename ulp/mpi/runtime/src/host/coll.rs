@@ -6,6 +6,7 @@
 //! needs no flag: one line goes from core to core, not two.
 
 use super::memory::{Sink, Source};
+use super::spread::{self, Spread};
 use super::{Host, Segment};
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
@@ -13,6 +14,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// No more bytes than this are short: a part of the slot that was used just now is found sooner than one that was forgotten.
 const NEAR_BYTES: usize = 4096;
+/// The same where cores are short. There the parts for what is short are one ring of pieces of this size, so that who tells goes on before others have had their turn.
+const CROWDED_BYTES: usize = 1024;
+/// Such pieces.
+const CROWDED_PIECES: u32 = group::NEAR * HALF / CROWDED_BYTES as u32;
+/// Parts for what is long that ranks use who share cores: what all of them use stays in the cores' caches.
+const CROWDED_RING: u32 = 8;
+/// Parts that may be told as one where they lie side by side, where there are twice as many.
+const RUN: u32 = 4;
+
+/// Where cores are short, what is longer than a run: so many parts, and behind the ring two such that are used in turn. What all exchange is told in one turn then.
+const WIDE: u32 = 16;
 
 /// A line of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +54,8 @@ pub struct Awaited {
     line: Line,
     words: [(u32, u32); 2],
     me: u32,
+    /// Line of the rank that sets them, if that is one, and of the one that waits.
+    lines: [Option<Line>; 2],
 }
 
 impl Awaited {
@@ -53,6 +67,21 @@ impl Awaited {
             word.wrapping_sub(number).cast_signed() >= 0
         };
         has_come(self.words[0]) || has_come(self.words[1])
+    }
+
+    /// Whether the rank that is waited for has a core just now, as far as it could say so.
+    #[inline]
+    pub fn has_turn(&self) -> bool {
+        self.lines[0].is_some_and(|line| line.word(group::AWAY).load(Ordering::Relaxed) == 0)
+    }
+
+    /// This rank gives its core away, or has it again.
+    #[inline]
+    pub fn set_away(&self, away: bool) {
+        if let Some(line) = self.lines[1] {
+            line.word(group::AWAY)
+                .store(u32::from(away), Ordering::Relaxed);
+        }
     }
 
     /// Asks to be rung.
@@ -68,6 +97,12 @@ impl Awaited {
     }
 }
 
+/// Parts that so many bytes take: a power of two.
+#[inline]
+fn parts(length: usize) -> u32 {
+    (length as u32).div_ceil(HALF).max(1).next_power_of_two()
+}
+
 /// A communicator's part of the segment.
 #[derive(Debug)]
 pub struct Area {
@@ -79,6 +114,8 @@ pub struct Area {
     ranks: Box<[u32]>,
     /// Parts of each rank's slot for what is long.
     far: u32,
+    /// Those of them that are used in turn: a power of two.
+    ring: u32,
     /// Bytes of each part of the own slot that there is memory behind.
     backed: Box<[u32]>,
     /// The collective under way.
@@ -90,7 +127,11 @@ pub struct Area {
     /// Whether who sets a flag must fence before looking for sleepers.
     fenced: bool,
     /// Whether there are more ranks than cores, as the leader says.
-    pub crowded: bool,
+    crowded: bool,
+    /// Where its ranks are, if they are more than cores.
+    spread: Option<Spread>,
+    /// Whether ranks may read from each other's memory, as far as anybody knows.
+    pub pulls: bool,
     /// Whether barriers are done here.
     pub barriers: bool,
     /// Up to how many bytes broadcasts, all-reductions and exchanges are done here without a schedule.
@@ -119,14 +160,89 @@ impl Area {
             passed: vec![0; ranks.len()].into(),
             ranks,
             far,
+            ring: group::ring(segment.layout().ranks()),
             backed: vec![0; (group::NEAR + far) as usize].into(),
             number: 0,
             turns: 0,
             fenced: true,
             crowded: false,
+            spread: None,
+            pulls: false,
             barriers: false,
             direct: [0; 3],
         })
+    }
+
+    /// Says whether there are more ranks than cores, before anything is done here.
+    pub fn set_crowded(&mut self, crowded: bool) {
+        self.crowded = crowded;
+        self.pulls = crowded;
+        self.spread = crowded.then(Spread::new);
+        if crowded {
+            self.ring = self.far.min(CROWDED_RING);
+        }
+    }
+
+    /// Before a collective: sees to it now and then that as many ranks are on each core.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.spread.as_mut().is_some_and(Spread::is_due) {
+            self.settle_now();
+        }
+    }
+
+    /// Each tells where it is, and goes by what the others told the last time.
+    #[cold]
+    fn settle_now(&mut self) {
+        let Some(here) = spread::here() else { return };
+        let own = self.line(self.me);
+        let told = own.word(group::CORE);
+        told.store(here + 1, Ordering::Relaxed);
+        let size = self.ranks.len() as u32;
+        let cores: Vec<Option<u32>> = (0..size)
+            .map(|rank| {
+                let line = self.line(rank);
+                line.word(group::CORE)
+                    .load(Ordering::Relaxed)
+                    .checked_sub(1)
+            })
+            .collect();
+        let Some(spread) = &mut self.spread else {
+            return;
+        };
+        if let Some(core) = spread.better(self.me as usize, &cores)
+            && spread.go(core).is_ok()
+        {
+            told.store(core + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there are more ranks than cores, as the leader says.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Bytes that can be told at once by every rank to every other.
+    #[inline]
+    pub fn widest(&self) -> usize {
+        if self.crowded && self.far >= self.ring + 2 * WIDE {
+            HALF as usize * WIDE as usize
+        } else {
+            self.most()
+        }
+    }
+
+    /// Bytes that can be told at once.
+    #[inline]
+    pub fn most(&self) -> usize {
+        HALF as usize * self.run() as usize
+    }
+
+    /// Parts that may be told as one.
+    #[inline]
+    fn run(&self) -> u32 {
+        if self.ring >= 2 * RUN { RUN } else { 1 }
     }
 
     /// The first line: what all ranks count in.
@@ -145,8 +261,9 @@ impl Area {
 
     #[inline]
     fn slot(&self, rank: u32, part: u32, at: usize, length: usize) -> NonNull<u8> {
-        let fits = at <= HALF as usize && length <= HALF as usize - at;
-        assert!(fits && (rank as usize) < self.ranks.len() && part < group::NEAR + self.far);
+        let parts = (group::NEAR + self.far).saturating_sub(part) as usize;
+        let room = parts * HALF as usize;
+        assert!(at <= room && length <= room - at && (rank as usize) < self.ranks.len());
         let slot = group::slot(self.ranks.len() as u32, self.far, rank, part) as usize;
         // SAFETY: within the group.
         unsafe { self.base.add(slot + at) }
@@ -155,17 +272,26 @@ impl Area {
     /// Which part of the slots this collective uses for what is long.
     #[inline]
     fn far_part(&self) -> u32 {
-        group::NEAR + (self.number & (self.far - 1))
+        group::NEAR + (self.number & (self.ring - 1))
     }
 
-    /// In which part of the slots so many bytes are told.
+    /// In which part of the slots so many bytes are told, and how far into it.
     #[inline]
-    fn part(&self, length: usize) -> u32 {
-        if length <= NEAR_BYTES {
-            self.number & (group::NEAR - 1)
-        } else {
-            self.far_part()
+    fn part(&self, length: usize) -> (u32, usize) {
+        if self.crowded && length <= CROWDED_BYTES {
+            let piece = self.number % CROWDED_PIECES;
+            return (0, piece as usize * CROWDED_BYTES);
         }
+        if !self.crowded && length <= NEAR_BYTES {
+            return (self.number & (group::NEAR - 1), 0);
+        }
+        if length > self.most() {
+            let turn = self.number & 1;
+            return (group::NEAR + self.ring + turn * WIDE, 0);
+        }
+        let before = parts(length) - 1;
+        let first = self.number.wrapping_sub(before) & (self.ring - 1);
+        (group::NEAR + first, 0)
     }
 
     #[inline]
@@ -189,7 +315,8 @@ impl Area {
     /// The same in the slot. Like what follows here, a function of its own, so that what is short stays short.
     #[inline(never)]
     fn told_at_length(&self, rank: u32, length: usize) -> NonNull<u8> {
-        self.slot(rank, self.part(length), 0, length)
+        let (part, at) = self.part(length);
+        self.slot(rank, part, at, length)
     }
 
     /// Which rank this is among them, and how many they are.
@@ -208,19 +335,23 @@ impl Area {
 
     #[inline(never)]
     fn hindrance_at_length(&mut self, length: usize) -> Option<Awaited> {
-        let uses = if length <= NEAR_BYTES {
-            group::NEAR
+        if self.crowded && length <= CROWDED_BYTES {
+            self.reader(self.number.wrapping_sub(CROWDED_PIECES))
+        } else if !self.crowded && length <= NEAR_BYTES {
+            self.reader(self.number.wrapping_sub(group::NEAR))
+        } else if length > self.most() {
+            self.reader(self.number.wrapping_sub(2))
         } else {
-            self.far
-        };
-        self.reader(self.number.wrapping_sub(uses))
+            self.slot_reader()
+        }
     }
 
     /// Where this rank tells `length` bytes, of which there may be [`HALF`]. An error is an errno.
     #[inline]
     pub fn telling(&mut self, host: &Host, length: usize) -> std::io::Result<Sink> {
         if length > group::CELL_BYTES {
-            return self.filled(host, self.part(length), 0, length);
+            let (part, at) = self.part(length);
+            return self.filled(host, part, at, length);
         }
         // SAFETY: in the segment, and nobody reads there: see `hindrance`.
         Ok(unsafe { Sink::new(self.told(self.me, length).as_ptr(), length) })
@@ -234,30 +365,48 @@ impl Area {
         self.wake(host, cell);
     }
 
+    /// What to wait for: that `rank`, if it is one rank, sets one of these words to its number.
+    #[inline]
+    fn awaited(&self, line: Line, words: [(u32, u32); 2], rank: Option<u32>) -> Awaited {
+        Awaited {
+            line,
+            words,
+            me: self.me,
+            lines: [rank, Some(self.me)].map(|rank| rank.map(|rank| self.line(rank))),
+        }
+    }
+
     /// What to wait for: that `rank` has told something.
     #[inline]
     pub fn telling_of(&self, rank: u32) -> Awaited {
-        Awaited {
-            line: self.cell(rank),
-            words: [(0, self.number); 2],
-            me: self.me,
-        }
+        self.awaited(self.cell(rank), [(0, self.number); 2], Some(rank))
     }
 
     /// Whether ranks may tell one collective ahead: who hears that the others tell one knows that they have passed the second one before it, so four parts of a slot are enough, and two
     /// would wait for each other.
     #[inline]
     pub fn may_tell_ahead(&self) -> bool {
-        self.far >= 4
+        self.ring >= 4
     }
 
     /// Runs `body` as if the collective under way were the one before it, of which the others are still to be heard.
     #[inline]
     pub fn looking_back<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
-        self.number = self.number.wrapping_sub(1);
+        self.looking_at(self.number.wrapping_sub(1), body)
+    }
+
+    /// The same for the one whose number was `number`.
+    #[inline]
+    pub fn looking_at<T>(&mut self, number: u32, body: impl FnOnce(&mut Self) -> T) -> T {
+        let now = std::mem::replace(&mut self.number, number);
         let outcome = body(self);
-        self.number = self.number.wrapping_add(1);
+        self.number = now;
         outcome
+    }
+
+    /// The number of the collective under way.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// The `length` bytes that `rank` has told: so it has passed the collective before, or, where all tell one ahead, the one before that.
@@ -277,8 +426,21 @@ impl Area {
     }
 
     /// Begins the next collective.
+    #[inline]
     pub fn begin(&mut self) {
         self.number = self.number.wrapping_add(1);
+    }
+
+    /// Begins the next collective, in which nobody tells more than `length` bytes, of which there may be [`Self::widest`]. What needs several parts takes their numbers, too: the last of them is
+    /// its own, and the first is one that such a run may begin with.
+    #[inline]
+    pub fn begin_for(&mut self, length: usize) {
+        let parts = if length > self.most() {
+            1
+        } else {
+            parts(length)
+        };
+        self.number = self.number.wrapping_add(parts) | (parts - 1);
     }
 
     /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on, as its flag says.
@@ -306,9 +468,16 @@ impl Area {
         length: usize,
     ) -> std::io::Result<Sink> {
         let place = self.slot(self.me, part, at, length);
-        let end = (at + length) as u32;
-        if end > self.backed[part as usize] {
-            self.back(host, part, end)?;
+        let mut end = at + length;
+        for part in part.. {
+            let here = end.min(HALF as usize) as u32;
+            if here > self.backed[part as usize] {
+                self.back(host, part, here)?;
+            }
+            end -= here as usize;
+            if end == 0 {
+                break;
+            }
         }
         // SAFETY: in the segment, and nobody reads there: see `hindrance`.
         Ok(unsafe { Sink::new(place.as_ptr(), length) })
@@ -326,7 +495,9 @@ impl Area {
 
     /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
     pub fn slot_reader(&mut self) -> Option<Awaited> {
-        self.reader(self.number.wrapping_sub(self.far))
+        // Whoever used the part last may have told several as one, of which the last one's number counts.
+        let last = self.number.wrapping_sub(self.ring);
+        self.reader(last | (self.run() - 1))
     }
 
     /// What to wait for until all have passed the collective `needed`.
@@ -337,12 +508,9 @@ impl Area {
                 continue;
             }
             let line = self.line(rank);
-            let awaited = Awaited {
-                line,
-                // Who has filled its slot in one has passed the one before.
-                words: [(group::PASSED, needed), (0, needed.wrapping_add(1))],
-                me: self.me,
-            };
+            // Who has filled its slot in one has passed the one before.
+            let words = [(group::PASSED, needed), (0, needed.wrapping_add(1))];
+            let awaited = self.awaited(line, words, Some(rank));
             if !awaited.is_reached() {
                 return Some(awaited);
             }
@@ -356,11 +524,7 @@ impl Area {
     /// What to wait for: that `rank` sets its flag `index` in this collective.
     #[inline]
     pub fn flag(&self, rank: u32, index: u32) -> Awaited {
-        Awaited {
-            line: self.line(rank),
-            words: [(index, self.number); 2],
-            me: self.me,
-        }
+        self.awaited(self.line(rank), [(index, self.number); 2], Some(rank))
     }
 
     /// Sets the own flag `index`: all that was written before is visible to who sees it.
@@ -392,11 +556,7 @@ impl Area {
     /// What to wait for: that `rank` comes to a barrier's round.
     #[inline]
     pub fn round(&self, rank: u32, round: u32) -> Awaited {
-        Awaited {
-            line: self.line(rank),
-            words: [(round, self.turns); 2],
-            me: self.me,
-        }
+        self.awaited(self.line(rank), [(round, self.turns); 2], Some(rank))
     }
 
     /// Comes to a barrier that is counted: none if this was the last rank, else what to wait for. Each rank runs but twice, before and after, which is least where cores are
@@ -406,11 +566,7 @@ impl Area {
         let line = self.common();
         let before = line.word(group::ARRIVED).fetch_add(1, Ordering::AcqRel);
         if before + 1 < self.ranks.len() as u32 {
-            return Some(Awaited {
-                line,
-                words: [(group::TURNS, self.turns); 2],
-                me: self.me,
-            });
+            return Some(self.awaited(line, [(group::TURNS, self.turns); 2], None));
         }
         line.word(group::ARRIVED).store(0, Ordering::Relaxed);
         line.word(group::TURNS).store(self.turns, Ordering::Release);

@@ -13,6 +13,7 @@ mod layout;
 pub mod meet;
 mod memory;
 mod segment;
+mod spread;
 pub mod tape;
 
 pub use bell::{Bells, listen};
