@@ -94,6 +94,10 @@ impl Events {
         self.0 |= 1 << event as u16;
     }
 
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub fn poll(&mut self) -> Option<QpEvent> {
         let event = *Self::ALL.get(self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;

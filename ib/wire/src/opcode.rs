@@ -191,6 +191,11 @@ impl ExtKind {
         ExtKind::Ieth,
     ];
 
+    /// Its place in a set.
+    pub(crate) const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+
     /// Bytes on the wire.
     pub const fn wire_len(self) -> usize {
         match self {
@@ -226,19 +231,14 @@ pub struct OpcodeInfo {
     pub payload: PayloadRule,
     /// Bytes of BTH and extension headers.
     pub header_len: usize,
+    /// [`Self::headers`] again, a bit each.
+    pub(crate) header_set: u16,
 }
 
 impl OpcodeInfo {
     /// Whether `header` follows the BTH.
     pub const fn has(&self, header: ExtKind) -> bool {
-        let mut i = 0;
-        while i < self.headers.len() {
-            if self.headers[i] as u8 == header as u8 {
-                return true;
-            }
-            i += 1;
-        }
-        false
+        self.header_set & header.bit() != 0
     }
 
     /// Immediate, invalidate or neither.
@@ -319,6 +319,7 @@ macro_rules! opcode_table {
                 headers: &[$(ExtKind::$header),*],
                 payload: PayloadRule::$payload,
                 header_len: Bth::LEN $(+ ExtKind::$header.wire_len())*,
+                header_set: 0 $(| ExtKind::$header.bit())*,
             });)*
             table
         };

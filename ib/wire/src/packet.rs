@@ -30,21 +30,30 @@ pub struct Ext {
 impl Ext {
     /// Whether `kind` is present.
     pub const fn has(&self, kind: ExtKind) -> bool {
-        match kind {
-            ExtKind::Rdeth => self.rdeth.is_some(),
-            ExtKind::Deth => self.deth.is_some(),
-            ExtKind::XrcEth => self.xrceth.is_some(),
-            ExtKind::Reth => self.reth.is_some(),
-            ExtKind::AtomicEth => self.atomic.is_some(),
-            ExtKind::Aeth => self.aeth.is_some(),
-            ExtKind::AtomicAckEth => self.atomic_ack.is_some(),
-            ExtKind::ImmDt => self.imm.is_some(),
-            ExtKind::Ieth => self.ieth.is_some(),
+        self.set() & kind.bit() != 0
+    }
+
+    /// Those present, a bit each.
+    const fn set(&self) -> u16 {
+        const fn bit(kind: ExtKind, present: bool) -> u16 {
+            (present as u16) << kind as u16
         }
+        bit(ExtKind::Rdeth, self.rdeth.is_some())
+            | bit(ExtKind::Deth, self.deth.is_some())
+            | bit(ExtKind::XrcEth, self.xrceth.is_some())
+            | bit(ExtKind::Reth, self.reth.is_some())
+            | bit(ExtKind::AtomicEth, self.atomic.is_some())
+            | bit(ExtKind::Aeth, self.aeth.is_some())
+            | bit(ExtKind::AtomicAckEth, self.atomic_ack.is_some())
+            | bit(ExtKind::ImmDt, self.imm.is_some())
+            | bit(ExtKind::Ieth, self.ieth.is_some())
     }
 
     /// Checks that exactly the headers of `info` are present.
     fn check(&self, info: &OpcodeInfo) -> Result<(), EmitError> {
+        if self.set() == info.header_set {
+            return Ok(());
+        }
         let opcode = info.opcode;
         for header in ExtKind::ALL {
             match (info.has(header), self.has(header)) {

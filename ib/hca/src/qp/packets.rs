@@ -15,7 +15,7 @@ use ferriband_transport::{
     AnswerDue, CompletionTarget, Datagram, HoldBudget, PacketMeta, Path, Payload, QpConfig,
     QpCounters, QpEvent, QueuePair, SendWr, Transmit, Tuning,
 };
-use ferriband_wire::{Opcode, PKey, Packet, Psn, QKey, RKey};
+use ferriband_wire::{Kind, Opcode, PKey, Packet, Psn, QKey, RKey};
 
 use self::pace::Pace;
 use super::*;
@@ -88,6 +88,8 @@ pub(crate) struct PacketSide {
     acknowledged_at: u64,
     /// How often in a row a request followed an acknowledgement at once.
     replies: u8,
+    /// More came than requests since the last turn: this side's own may move.
+    stirred: bool,
     /// The peer takes what comes together together, so an acknowledgement may travel behind a request: see [`Qp::packets_in`].
     together: bool,
     /// Packets from somebody else than the peer; notices of congestion, received and sent; packets that had met it.
@@ -143,6 +145,18 @@ impl Incoming<'_> {
         self.side.machine.answer_due() == AnswerDue::More
     }
 
+    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be called.
+    pub(crate) fn is_settled(&self) -> bool {
+        let side = &*self.side;
+        !side.stirred
+            && !side.owes
+            && !side.marked
+            && side.told.is_empty()
+            && side.machine.is_quiet()
+            && side.machine.state() == self.qp.state()
+            && self.qp.target.is_none()
+    }
+
     /// A packet, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq and payload: a
     /// middle packet of a WRITE. False if it has to be looked at as any other.
     pub(crate) fn take_alike(&mut self, psn: Psn, ack_req: bool, payload: &[u8]) -> bool {
@@ -175,6 +189,7 @@ impl Incoming<'_> {
         {
             return false;
         }
+        self.side.stirred |= packet.opcode().kind() != Kind::Request;
         if packet.opcode() == Opcode::Cnp {
             self.side.oddities.notices_in += 1;
             self.side.machine.congested(self.now);
@@ -243,6 +258,7 @@ impl Qp {
             owes: false,
             acknowledged_at: 0,
             replies: 0,
+            stirred: false,
             together: false,
             pace: Pace::default(),
             held_until: None,
@@ -558,6 +574,7 @@ impl Qp {
         catch: &mut Catch<'_>,
     ) -> bool {
         let now = Engine::now();
+        side.stirred = false;
         if side.marked {
             self.notify(side, now);
         }

@@ -394,7 +394,7 @@ impl Inner {
                 fate = Fate::NoQueuePair;
                 continue;
             };
-            let (more, bytes, became, urgent) = take_run(
+            let (more, bytes, became, then) = take_run(
                 engine,
                 (qp, &mut self.icrc, port),
                 (&headers, meta, now),
@@ -409,11 +409,14 @@ impl Inner {
             };
             (rest, packets) = (&whole[bytes..], packets + beyond);
             length += bytes - datagram.len();
+            if then == Then::Nothing {
+                continue;
+            }
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
                 let qp = qp.clone();
                 self.touch(engine, qp, catch);
             }
-            if urgent {
+            if then == Then::Now {
                 // what a NAK asks for is on its way while the rest of the round is looked at
                 self.turn(engine, catch);
             }
@@ -535,17 +538,26 @@ pub(crate) fn ask_again(
     general_services(engine, &meta, datagram, transport, patience) || last
 }
 
-/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and whether the
-/// queue pair has something to say at once.
+/// What a queue pair has to say after packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// At the end of the round.
+    Soon,
+    Now,
+}
+
+/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and when the
+/// queue pair has something to say.
 fn take_run<'a>(
     engine: &Engine,
     (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
     (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
     identification: &mut u16,
     datagrams: impl Iterator<Item = &'a [u8]>,
-) -> (u64, usize, Fate, bool) {
+) -> (u64, usize, Fate, Then) {
     let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
-    let mut urgent = false;
+    let mut then = Then::Soon;
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     let mut theirs = theirs.peekable();
@@ -601,9 +613,13 @@ fn take_run<'a>(
                 length += next.len();
             }
         }
-        urgent = incoming.owes_more();
+        then = match (incoming.owes_more(), incoming.is_settled()) {
+            (true, _) => Then::Now,
+            (false, settled) if settled => Then::Nothing,
+            _ => Then::Soon,
+        };
     });
-    (packets, length, fate, urgent)
+    (packets, length, fate, then)
 }
 
 /// The management datagram in a packet from queue pair 1 to queue pair 1.

@@ -261,6 +261,12 @@ impl QueuePair {
         }
     }
 
+    /// Requests that came since the last turn have left nothing to say: no answer is due, no event waits. (What this side sends is not
+    /// asked; requests of the peer change nothing there.)
+    pub fn is_quiet(&self) -> bool {
+        self.events.is_empty() && self.answer_due() == AnswerDue::None
+    }
+
     fn may_answer(&self) -> bool {
         match self.attr.state {
             QpState::Reset | QpState::Init => false,
