@@ -406,6 +406,9 @@ pub struct AdapterArgs {
     /// How /sys/class/infiniband and /dev/infiniband are shown.
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub sysfs: Sysfs,
+    /// The program brings a libibverbs of its own under another name, as Python wheels do: ours is preloaded before it.
+    #[arg(long)]
+    pub bundled: bool,
     /// Run on a host of a live fabric, HOST or FABRIC/HOST; see `fabric up`.
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,

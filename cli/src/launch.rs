@@ -21,6 +21,7 @@ use std::process::{Command, ExitCode};
 pub const LIB_DIR_VARIABLE: &str = "FERRIBAND_LIB_DIR";
 /// The library that a directory must hold to be ours.
 pub const VERBS_SONAME: &str = "libibverbs.so.1";
+const CM_SONAME: &str = "librdmacm.so.1";
 const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 /// Libraries that the loader puts before a program's own.
 pub const PRELOAD: &str = "LD_PRELOAD";
@@ -90,40 +91,48 @@ fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
     path
 }
 
-/// What is preloaded: the files of our devices first and once. A name with a slash is what the loader ignores without a word in programs that gain
+/// What is preloaded: libraries of ours, first and once. A name with a slash is what the loader ignores without a word in programs that gain
 /// privilege; in a directory whose name would end the word there, the bare name does, which the search path leads to.
-fn preload(dir: &Path, inherited: Option<&OsStr>) -> OsString {
-    let full = dir.join(SYSFS_LIBRARY);
+fn preload(dir: &Path, libraries: &[&str], inherited: Option<&OsStr>) -> OsString {
     let ends_word = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
-    let ours: &OsStr = if full.as_os_str().as_bytes().iter().any(ends_word) {
-        OsStr::new(SYSFS_LIBRARY)
-    } else {
-        full.as_os_str()
-    };
-    let mut list = ours.to_owned();
+    let mut list = OsString::new();
+    let mut ours = Vec::new();
+    for library in libraries {
+        let full = dir.join(library).into_os_string();
+        ours.push(if full.as_bytes().iter().any(ends_word) {
+            OsString::from(library)
+        } else {
+            full
+        });
+    }
     let parts = inherited
         .unwrap_or_default()
         .as_bytes()
-        .split(|byte| ends_word(byte));
-    for part in parts.filter(|part| !part.is_empty() && *part != ours.as_bytes()) {
-        list.push(":");
-        list.push(OsStr::from_bytes(part));
+        .split(|byte| ends_word(byte))
+        .map(OsStr::from_bytes);
+    let others = parts.filter(|part| !part.is_empty() && ours.iter().all(|own| own != part));
+    for part in ours.iter().map(OsString::as_os_str).chain(others) {
+        if !list.is_empty() {
+            list.push(":");
+        }
+        list.push(part);
     }
     list
 }
 
 /// The variables that a program needs to find our libraries and the files of our devices, with their values.
 pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
-    settings_with(Sysfs::default())
+    settings_with(Sysfs::default(), false)
 }
 
 /// The variable alone that lets a program find our libraries.
 pub fn library_settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
-    settings_with(Sysfs::None)
+    settings_with(Sysfs::None, false)
 }
 
-/// The same; `sysfs` says whether it finds the files.
-fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure> {
+/// The same; `sysfs` says whether it finds the files, `bundled` that it brings libraries like ours along, whose names nobody knows: what is preloaded
+/// comes before any of them, whatever its file is called.
+fn settings_with(sysfs: Sysfs, bundled: bool) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let dir = lib_dir()?;
     if dir
         .as_os_str()
@@ -143,8 +152,19 @@ fn settings_with(sysfs: Sysfs) -> Result<Vec<(&'static str, OsString)>, Failure>
         SEARCH_PATH,
         search_path(&dir, env::var_os(SEARCH_PATH).as_deref()),
     )];
-    if sysfs == Sysfs::Preload && dir.join(SYSFS_LIBRARY).is_file() {
-        settings.push((PRELOAD, preload(&dir, env::var_os(PRELOAD).as_deref())));
+    let wanted = [
+        (SYSFS_LIBRARY, sysfs == Sysfs::Preload),
+        (VERBS_SONAME, bundled),
+        (CM_SONAME, bundled),
+    ];
+    let preloaded: Vec<&str> = wanted
+        .into_iter()
+        .filter(|(library, wanted)| *wanted && dir.join(library).is_file())
+        .map(|(library, _)| library)
+        .collect();
+    if !preloaded.is_empty() {
+        let list = preload(&dir, &preloaded, env::var_os(PRELOAD).as_deref());
+        settings.push((PRELOAD, list));
     }
     Ok(settings)
 }
@@ -204,7 +224,7 @@ pub fn rank_on_host(words: &str) -> Result<Vec<(&'static str, OsString)>, Failur
 
 /// `ferriband env`: the settings as shell code, or as JSON.
 pub fn print_settings(adapter: &AdapterArgs, json: bool) -> Result<ExitCode, Failure> {
-    let mut settings = settings_with(adapter.sysfs)?;
+    let mut settings = settings_with(adapter.sysfs, adapter.bundled)?;
     settings.extend(adapter_settings(adapter));
     settings.extend(host_settings(adapter)?);
     if json {
@@ -252,7 +272,7 @@ pub fn run(
         [] => None,
         faults => Some((FAULTS_VARIABLE, fault::for_program(faults)?.into())),
     };
-    let mut settings = settings_with(adapter.sysfs)?;
+    let mut settings = settings_with(adapter.sysfs, adapter.bundled)?;
     settings.extend(adapter_settings(adapter));
     settings.extend(host_settings(adapter)?);
     settings.extend(faults);
@@ -352,14 +372,18 @@ mod tests {
 
     #[test]
     fn the_files_library_is_preloaded_first_and_once() {
-        let list = preload(
-            Path::new("/ours"),
-            Some(OsStr::new("/a.so /b.so:/ours/libferriband_sysfs.so")),
-        );
+        let inherited = Some(OsStr::new("/a.so /b.so:/ours/libferriband_sysfs.so"));
+        let list = preload(Path::new("/ours"), &[SYSFS_LIBRARY], inherited);
         assert_eq!(list, "/ours/libferriband_sysfs.so:/a.so:/b.so");
+        let both = [SYSFS_LIBRARY, VERBS_SONAME];
+        let list = preload(Path::new("/ours"), &both, inherited);
         assert_eq!(
-            preload(Path::new("/our dir"), None),
-            "libferriband_sysfs.so"
+            list,
+            "/ours/libferriband_sysfs.so:/ours/libibverbs.so.1:/a.so:/b.so"
+        );
+        assert_eq!(
+            preload(Path::new("/our dir"), &both, None),
+            "libferriband_sysfs.so:libibverbs.so.1"
         );
     }
 

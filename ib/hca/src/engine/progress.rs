@@ -157,7 +157,10 @@ impl Engine {
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let busy = worked
             && catch.somebody_polls()
-            && !self.polls.load(Ordering::Relaxed).is_multiple_of(BUSY_ROUNDS);
+            && !self
+                .polls
+                .load(Ordering::Relaxed)
+                .is_multiple_of(BUSY_ROUNDS);
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
             worked |= self.fire_timers();
         }
