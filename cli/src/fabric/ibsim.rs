@@ -1,7 +1,8 @@
 //! A port of a running ibsim, without the library that shows programs its ports: management packets by the simulator's own sockets (linux-rdma/ibsim: include/ibsim.h).
 //!
-//! The library costs a thread and two changes of threads for each packet, which are more than the simulator's own work. Here packets go and come in batches. Owns the two sockets,
-//! that of questions to the simulator (who am I) and that of packets.
+//! The library costs a thread and two changes of threads for each packet, which are more than the simulator's own work. Here packets go and come in batches, by several clients' places
+//! at the same port ([`Line`]): the simulator takes one packet of each client when it looks for work, and the kernel lets a socket of its kind hold ten packets (net.unix.max_dgram_qlen).
+//! Each place has two sockets, that of questions to the simulator (who am I) and that of packets.
 
 use crate::failure::Failure;
 use ferriband_wire::Header;
@@ -30,6 +31,8 @@ const PACKET_BYTES: usize = 32 + MAD_LEN;
 const PERMISSIVE: [u8; 4] = [0xff, 0xff, 0, 0];
 /// Packets that go by one call.
 const BATCH: usize = 16;
+/// Places that are asked for, of ten that the simulator has.
+const LINES: u32 = 4;
 /// How long it looks for an answer again and again before it sleeps.
 const EAGER: Duration = Duration::from_micros(50);
 /// How long the simulator may take to say who we are.
@@ -38,11 +41,18 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The port.
-pub struct Ibsim {
+/// A client's place.
+struct Line {
     questions: OwnedFd,
     packets: OwnedFd,
     client: u32,
+}
+
+/// The port.
+pub struct Ibsim {
+    lines: Vec<Line>,
+    /// Who sends next.
+    next: usize,
     going: VecDeque<[u8; PACKET_BYTES]>,
     coming: VecDeque<Smp>,
 }
@@ -72,8 +82,8 @@ fn socket(name: &str, to: Option<&str>) -> Result<OwnedFd, Failure> {
 }
 
 /// Waits until a socket has something, or room; false if it was too long.
-fn wait(fd: &OwnedFd, what: PollFlags, patience: &Timespec) -> Result<bool, Failure> {
-    match poll(&mut [PollFd::new(fd, what)], Some(patience)) {
+fn wait(fds: &mut [PollFd], patience: &Timespec) -> Result<bool, Failure> {
+    match poll(fds, Some(patience)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(true),
         Err(errno) => Err(failed("wait for", errno)),
@@ -122,34 +132,25 @@ fn receive_many(fd: &OwnedFd, packets: &mut [[u8; PACKET_BYTES]; BATCH]) -> Resu
     }
 }
 
-impl Ibsim {
-    /// At the host that SIM_HOST names, or at the simulator's first.
-    pub fn open() -> Result<Ibsim, Failure> {
-        let variable = |name, default: &str| {
-            let set = std::env::var(name).ok().filter(|set| !set.is_empty());
-            set.unwrap_or_else(|| default.to_owned())
-        };
-        let base = variable("IBSIM_SOCKNAME", "sim");
-        let own = std::process::id();
-        let mut port = Ibsim {
-            questions: socket(&format!("{base}:ctl{own}"), Some(&format!("{base}:ctl")))?,
-            packets: socket(&format!("{base}:in{own}"), None)?,
+impl Line {
+    /// `id`: a number that no other client has.
+    fn open(base: &str, host: &str, id: u32) -> Result<Line, Failure> {
+        let mut line = Line {
+            questions: socket(&format!("{base}:ctl{id}"), Some(&format!("{base}:ctl")))?,
+            packets: socket(&format!("{base}:in{id}"), None)?,
             client: 0,
-            going: VecDeque::new(),
-            coming: VecDeque::new(),
         };
         // who: its own number, queue pair 0, not the one for requests, and the host's name
         let mut data = [0; 64];
-        data[..4].copy_from_slice(&own.to_ne_bytes());
-        let host = variable("SIM_HOST", "");
+        data[..4].copy_from_slice(&id.to_ne_bytes());
         let length = host.len().min(31);
         data[12..12 + length].copy_from_slice(&host.as_bytes()[..length]);
-        let answer = port.ask(CONNECT, &data)?;
-        port.client = u32::from_ne_bytes([answer[0], answer[1], answer[2], answer[3]]);
-        let out = address(&format!("{base}:out{}", port.client));
-        out.and_then(|out| connect(&port.packets, &out))
+        let answer = line.ask(CONNECT, &data)?;
+        line.client = u32::from_ne_bytes([answer[0], answer[1], answer[2], answer[3]]);
+        let out = address(&format!("{base}:out{}", line.client));
+        out.and_then(|out| connect(&line.packets, &out))
             .map_err(|errno| failed("connect to", errno))?;
-        Ok(port)
+        Ok(line)
     }
 
     /// Asks the simulator something.
@@ -162,7 +163,8 @@ impl Ibsim {
         question[16..].copy_from_slice(data);
         let sent = send(&self.questions, &question, SendFlags::NOSIGNAL);
         sent.map_err(|errno| failed("ask", errno))?;
-        if !wait(&self.questions, PollFlags::IN, &PATIENCE)? {
+        let mut fd = [PollFd::new(&self.questions, PollFlags::IN)];
+        if !wait(&mut fd, &PATIENCE)? {
             return Err(Failure::new("ibsim does not answer"));
         }
         let mut answer = [0; QUESTION_BYTES];
@@ -179,10 +181,57 @@ impl Ibsim {
         Ok(data)
     }
 
+    /// Sends what finds room: how many.
+    fn send(&self, packets: &VecDeque<[u8; PACKET_BYTES]>) -> Result<usize, Failure> {
+        let mut controls: [_; BATCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+        let parts = packets.iter().take(BATCH);
+        let parts: Vec<_> = parts.map(|packet| [IoSlice::new(packet)]).collect();
+        let heads = parts.iter().zip(&mut controls);
+        let mut heads: Vec<_> = heads
+            .map(|(part, control)| MMsgHdr::new(part, control))
+            .collect();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match sendmmsg(&self.packets, &mut heads, flags) {
+            Ok(some) => Ok(some),
+            // its queue is full: what is read next makes room
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(failed("send to", errno)),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // it has few places for clients; if it is gone already there is nothing to give back
+        let _ = self.ask(DISCONNECT, &[0; 64]);
+    }
+}
+
+impl Ibsim {
+    /// At the host that SIM_HOST names, or at the simulator's first.
+    pub fn open() -> Result<Ibsim, Failure> {
+        let variable = |name, default: &str| {
+            let set = std::env::var(name).ok().filter(|set| !set.is_empty());
+            set.unwrap_or_else(|| default.to_owned())
+        };
+        let (base, host) = (variable("IBSIM_SOCKNAME", "sim"), variable("SIM_HOST", ""));
+        // beyond all processes' numbers, which the library's clients have
+        let own = 1 << 27 | std::process::id() << 4;
+        let mut lines = vec![Line::open(&base, &host, own)?];
+        // if others have the simulator's places, fewer do
+        lines.extend((1..LINES).map_while(|line| Line::open(&base, &host, own | line).ok()));
+        Ok(Ibsim {
+            lines,
+            next: 0,
+            going: VecDeque::new(),
+            coming: VecDeque::new(),
+        })
+    }
+
     /// The number of the port that we are at.
     pub fn port(&self) -> Result<u8, Failure> {
         // where PortInfo has LocalPortNum
-        Ok(self.ask(GET_PORT_INFO, &[0; 64])?[28])
+        Ok(self.lines[0].ask(GET_PORT_INFO, &[0; 64])?[28])
     }
 
     /// Sends a packet, with others that are sent before the next one is taken.
@@ -197,29 +246,13 @@ impl Ibsim {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        while !self.going.is_empty() {
-            let mut controls: [_; BATCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
-            let parts: Vec<_> = self
-                .going
-                .iter()
-                .take(BATCH)
-                .map(|packet| [IoSlice::new(packet)])
-                .collect();
-            let heads = parts.iter().zip(&mut controls);
-            let mut heads: Vec<_> = heads
-                .map(|(part, control)| MMsgHdr::new(part, control))
-                .collect();
-            match sendmmsg(
-                &self.packets,
-                &mut heads,
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            ) {
-                Ok(some) => drop(self.going.drain(..some)),
-                // its queue is full: what is read next makes room
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(failed("send to", errno)),
-            }
+        let mut full = 0;
+        while !self.going.is_empty() && full < self.lines.len() {
+            let line = &self.lines[self.next];
+            self.next = (self.next + 1) % self.lines.len();
+            let sent = line.send(&self.going)?;
+            self.going.drain(..sent);
+            full = if sent == 0 { full + 1 } else { 0 };
         }
         Ok(())
     }
@@ -227,17 +260,14 @@ impl Ibsim {
     /// Takes what has come. What the simulator could not deliver is lost: who has asked asks again.
     fn take(&mut self) -> Result<(), Failure> {
         let mut packets = [[0_u8; PACKET_BYTES]; BATCH];
-        loop {
-            let came = receive_many(&self.packets, &mut packets)?;
-            for packet in &packets[..came] {
-                if packet[16..20] == [0; 4] {
-                    self.coming.extend(Smp::parse_mad(&packet[32..]).ok());
-                }
-            }
-            if came < BATCH {
-                return Ok(());
-            }
+        for line in &self.lines {
+            let came = receive_many(&line.packets, &mut packets)?;
+            let came = packets[..came].iter();
+            let delivered = came.filter(|packet| packet[16..20] == [0; 4]);
+            self.coming
+                .extend(delivered.filter_map(|packet| Smp::parse_mad(&packet[32..]).ok()));
         }
+        Ok(())
     }
 
     /// The next packet, if one comes in time.
@@ -269,14 +299,11 @@ impl Ibsim {
             if !self.going.is_empty() {
                 wanted |= PollFlags::OUT;
             }
-            wait(&self.packets, wanted, &left)?;
+            let lines = self.lines.iter();
+            let mut fds: Vec<_> = lines
+                .map(|line| PollFd::new(&line.packets, wanted))
+                .collect();
+            wait(&mut fds, &left)?;
         }
-    }
-}
-
-impl Drop for Ibsim {
-    fn drop(&mut self) {
-        // it has few places for clients; if it is gone already there is nothing to give back
-        let _ = self.ask(DISCONNECT, &[0; 64]);
     }
 }

@@ -23,6 +23,8 @@ const ANSWER_MS: c_int = 500;
 const RETRIES: c_int = 2;
 /// What the manager waits for an answer before it asks again, in nanoseconds: longer than the library takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
+/// How often it looks, while packets may come, whether routes are computed, in milliseconds.
+const LOOK_MS: u64 = 1;
 /// Of the management packets' upper half of transactions, which the library overwrites.
 const SEED: u32 = 1;
 
@@ -219,9 +221,12 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
     let mut config = Config::new(port, *engine);
     (config.options, config.lmc) = (Options::default(), args.lmc);
     (config.window, config.timeout_ns) = (args.window, PATIENCE_NS);
+    config.aside = true;
     let mut manager = Manager::new(config, SEED);
     let begun = Clock::now();
     let now = || Instant(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let (done, routes) = std::sync::mpsc::channel();
+    let mut computing = false;
     manager.sweep();
     let event = loop {
         while let Some(smp) = manager.poll_transmit(now()) {
@@ -232,8 +237,22 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
             Some(Event::Up(subnet)) => break Ok(subnet),
             Some(Event::Failed(error)) => break Err(error),
         }
-        let due = manager.poll_timeout().map_or(0, |due| due.0);
-        let left = due.saturating_sub(now().0) / 1_000_000 + 1;
+        if let Some(work) = manager.poll_work() {
+            let done = done.clone();
+            // nobody waits for it any more once the manager has failed
+            std::thread::spawn(move || drop(done.send(work.run())));
+            computing = true;
+        }
+        let due = manager.poll_timeout().map_or(u64::MAX, |due| due.0);
+        let mut left = due.saturating_sub(now().0) / 1_000_000 + 1;
+        if computing {
+            if let Ok(routed) = routes.try_recv() {
+                manager.handle_routes(routed);
+                computing = false;
+                continue;
+            }
+            left = left.min(LOOK_MS);
+        }
         match way.receive(c_int::try_from(left).unwrap_or(c_int::MAX))? {
             Some(smp) => {
                 manager.handle_smp(&smp);

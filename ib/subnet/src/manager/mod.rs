@@ -11,6 +11,7 @@ mod discovery;
 mod groups;
 mod program;
 mod read;
+mod telling;
 mod told;
 
 use crate::graph::{Graph, GraphError, give_lids};
@@ -22,6 +23,8 @@ use ferriband_wire::smp::{Route, SMP_DATA_LEN, Smp, attribute};
 use ferriband_wire::{Guid, MKey, TransactionId};
 pub use read::{Block, Reading, Table, TableRead};
 use std::collections::{BTreeMap, VecDeque};
+use telling::Telling;
+pub use telling::{Routed, Work};
 use told::Told;
 
 /// A point in time, in nanoseconds since whenever the caller likes.
@@ -51,6 +54,9 @@ pub struct Config {
     pub timeout_ns: u64,
     /// See `timeout_ns`.
     pub retries: u8,
+    /// Routes are computed by who drives the manager ([`Manager::poll_work`]) while ports are told their addresses: if there are none, ports have addresses and are Armed by then. If
+    /// not, the manager computes them itself before it tells anybody anything.
+    pub aside: bool,
 }
 
 impl Config {
@@ -67,6 +73,7 @@ impl Config {
             window: 64,
             timeout_ns: 200_000_000,
             retries: 3,
+            aside: false,
         }
     }
 }
@@ -167,8 +174,8 @@ enum Stage {
     /// Nothing is going on.
     Idle,
     Discovery(Box<Discovery>),
-    /// What is still to be told, in groups: each waits until all of the one before is answered.
-    Telling(VecDeque<Vec<(Guid, Smp)>>, Box<Subnet>),
+    /// Ports and switches are told what they are to be.
+    Telling(Box<Telling>),
     /// Switches are asked whether anything is other; true once one has said so, or says nothing.
     Looking(bool),
     /// A table is read: what has come of it.
@@ -203,6 +210,10 @@ pub struct Manager {
     switches: Vec<Vec<u8>>,
     /// Since it began, or began again, no sweep has come to its end.
     anew: bool,
+    /// Sweeps that were begun.
+    sweeps: u64,
+    /// Routes that nobody computes yet.
+    work: Option<Work>,
 }
 
 impl Manager {
@@ -225,6 +236,8 @@ impl Manager {
             told: Told::default(),
             switches: Vec::new(),
             anew: true,
+            sweeps: 0,
+            work: None,
         }
     }
 
@@ -233,6 +246,7 @@ impl Manager {
         self.drop_all();
         self.trouble.clear();
         self.requests = 0;
+        self.sweeps += 1;
         self.group_blocks.clear();
         let mut discovery = Discovery::new(self.config.port);
         self.queue.extend(discovery.begin().map(find));
@@ -266,6 +280,7 @@ impl Manager {
         self.asked.clear();
         self.dues.clear();
         self.again.clear();
+        self.work = None;
     }
 
     /// Another manages the subnet: what was going on is given up, and nothing is known of what nodes were told.
@@ -298,6 +313,7 @@ impl Manager {
             return None;
         }
         let (mut smp, purpose) = self.queue.pop_front()?;
+        self.refill();
         smp.transaction_id = TransactionId(self.next_transaction);
         smp.mkey = self.config.mkey;
         let asked = Asked {
@@ -382,11 +398,11 @@ impl Manager {
                 self.told.forget(guid);
                 self.trouble.push((Some(guid), smp.status));
             }
-            (Purpose::Tell(guid), Stage::Telling(_, subnet)) => {
+            (Purpose::Tell(guid), Stage::Telling(telling)) => {
                 self.told.answered(guid, &asked.smp, smp);
                 // what is there now
                 if let Some(node) = self.by_guid.get(&guid.0) {
-                    note(&mut subnet.nodes[*node], smp);
+                    note(&mut telling.nodes[*node], smp);
                 }
             }
             (Purpose::Look, Stage::Looking(other)) => {
@@ -425,8 +441,21 @@ impl Manager {
         self.trouble.push((guid, MadStatus::BUSY));
     }
 
+    /// Makes the next packets of what is to be told, if there are none: a node's, so that nobody waits for those of all.
+    fn refill(&mut self) {
+        while self.queue.is_empty()
+            && let Stage::Telling(telling) = &mut self.stage
+            && let Some(next) = telling.next(&self.config, &self.told, self.anew)
+        {
+            let told = next.into_iter();
+            self.queue
+                .extend(told.map(|(guid, smp)| (smp, Purpose::Tell(guid))));
+        }
+    }
+
     /// Goes to the next stage, if nothing of this one is left.
     fn go_on(&mut self) {
+        self.refill();
         while self.asked.is_empty() && self.queue.is_empty() {
             match std::mem::replace(&mut self.stage, Stage::Idle) {
                 Stage::Idle => return,
@@ -436,18 +465,17 @@ impl Manager {
                     let tables = Box::new(read::tables(what, blocks));
                     self.events.push_back(Event::Read(tables));
                 }
-                Stage::Discovery(discovery) => match self.plan(&discovery) {
-                    Ok((groups, subnet)) => self.stage = Stage::Telling(groups, Box::new(subnet)),
+                Stage::Discovery(discovery) => match self.plan(discovery) {
+                    Ok(telling) => self.stage = Stage::Telling(telling),
                     Err(error) => self.events.push_back(Event::Failed(error)),
                 },
-                Stage::Telling(mut groups, mut subnet) => match groups.pop_front() {
-                    Some(group) => {
-                        let told = group.into_iter();
-                        self.queue
-                            .extend(told.map(|(guid, smp)| (smp, Purpose::Tell(guid))));
-                        self.stage = Stage::Telling(groups, subnet);
+                Stage::Telling(mut telling) => match telling.go_on() {
+                    telling::Next::Wait => {
+                        self.stage = Stage::Telling(telling);
+                        return;
                     }
-                    None => {
+                    telling::Next::More => self.stage = Stage::Telling(telling),
+                    telling::Next::Up(mut subnet) => {
                         subnet.requests = self.requests;
                         subnet.trouble = std::mem::take(&mut self.trouble);
                         self.anew = false;
@@ -455,14 +483,36 @@ impl Manager {
                     }
                 },
             }
+            self.refill();
         }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn plan(
-        &mut self,
-        discovery: &Discovery,
-    ) -> Result<(VecDeque<Vec<(Guid, Smp)>>, Subnet), SweepError> {
+    /// Routes to compute, if [`Config::aside`] says that the caller does it: `Work::run`, on whatever thread, and then [`Self::handle_routes`].
+    pub fn poll_work(&mut self) -> Option<Work> {
+        self.work.take()
+    }
+
+    /// The routes that were to be computed. Those of a sweep that was given up are forgotten.
+    pub fn handle_routes(&mut self, routed: Routed) {
+        let Stage::Telling(telling) = &mut self.stage else {
+            return;
+        };
+        if routed.sweep != self.sweeps {
+            return;
+        }
+        match routed.routing {
+            Ok(routing) => telling.routing = Some(routing),
+            Err(error) => {
+                self.drop_all();
+                self.stage = Stage::Idle;
+                self.events.push_back(Event::Failed(error.into()));
+            }
+        }
+        self.go_on();
+    }
+
+    /// Gives the routes and what is to be told, once discovery is over.
+    fn plan(&mut self, discovery: Box<Discovery>) -> Result<Box<Telling>, SweepError> {
         let mut found = discovery.found();
         let own = found.first().ok_or(SweepError::Alone)?;
         let own_port = match own.switch {
@@ -470,38 +520,27 @@ impl Manager {
             None => self.config.port,
         };
         let lids = &self.lids;
-        self.told.keep(discovery, |guid| lids.get(&guid.0).copied());
+        self.told
+            .keep(&discovery, |guid| lids.get(&guid.0).copied());
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
         let routing = match graph.switches() {
             // two hosts and a cable, or one alone: nothing to route
-            [] => Routing::plain(Tables::new(&graph)),
-            _ => (self.config.engine.route)(&graph, &self.config.options)?,
+            [] => Some(Routing::plain(Tables::new(&graph))),
+            _ if self.config.aside => {
+                self.work = Some(Work::new(self.sweeps, &graph, &self.config));
+                None
+            }
+            _ => Some((self.config.engine.route)(&graph, &self.config.options)?),
         };
-        let plan = program::Plan {
-            config: &self.config,
-            told: &self.told,
-            discovery,
-            found: &found,
-            graph: &graph,
-            routing: &routing,
-            own_port,
-            anew: self.anew,
-        };
-        let groups = plan.groups();
         let nodes = discovery.known();
         let switches = nodes.iter().filter(|node| node.switch.is_some());
         self.switches = switches.map(|node| node.path.clone()).collect();
         let guids = nodes.iter().map(|node| node.info.node_guid.0);
         self.by_guid = guids.zip(0..).collect();
-        let subnet = Subnet {
-            nodes,
-            graph,
-            routing,
-            requests: 0,
-            trouble: Vec::new(),
-        };
-        Ok((groups, subnet))
+        Ok(Box::new(Telling::new(
+            discovery, found, own_port, nodes, graph, routing,
+        )))
     }
 
     /// Ports keep the LIDs that they have had; new ones get what is free.

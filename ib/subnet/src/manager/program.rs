@@ -1,9 +1,8 @@
-//! What ports and switches are told, in two groups: addresses, tables and links Armed, then links Active. A link carries data only when all
-//! switches know the way. What a node has already is not told again: a port says so itself, of tables it is known what they were told before ([`Told`]).
+//! What ports and switches are told, node by node: addresses and links Armed, tables, links Active. What a node has already is not told again: a port says so itself, of tables it
+//! is known what they were told before ([`super::told::Told`]).
 
 use super::Config;
 use super::discovery::{Discovery, Seen, request};
-use super::told::Told;
 use crate::graph::{Found, Graph};
 use crate::routing::Routing;
 use ferriband_wire::attributes::{
@@ -13,7 +12,6 @@ use ferriband_wire::attributes::{
 use ferriband_wire::mad::{AttributeId, Method};
 use ferriband_wire::smp::{Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid, MKey, TimeCode, Vl};
-use std::collections::{BTreeMap, VecDeque};
 
 /// Of a port whose M_Key is set: anybody may read all but the key (IBA 14.2.4).
 const PROTECT: u8 = 1;
@@ -25,16 +23,13 @@ const PACKET_LIFETIME: TimeCode = TimeCode(18);
 /// What a lane may send in a turn, in units of 64 bytes: a packet of the largest MTU.
 const WEIGHT: u8 = 64;
 
-type Group = Vec<(Guid, Smp)>;
+pub(super) type Group = Vec<(Guid, Smp)>;
 
-/// What is known when it is decided what to tell.
+/// What is known when it is decided what to tell ports.
 pub(super) struct Plan<'a> {
     pub config: &'a Config,
-    pub told: &'a Told,
     pub discovery: &'a Discovery,
     pub found: &'a [Found],
-    pub graph: &'a Graph,
-    pub routing: &'a Routing,
     /// The port that the manager is at.
     pub own_port: u8,
     /// End ports hear that the manager is a new one.
@@ -42,90 +37,86 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// All that there is to tell.
-    pub(super) fn groups(&self) -> VecDeque<Group> {
+    /// What a node's ports are told: addresses and that links are Armed, or (`up`) that they are Active.
+    pub(super) fn ports(&self, at: usize, up: bool) -> Group {
         let Plan {
             config,
-            told,
             discovery,
             found,
-            graph,
-            routing,
             own_port,
             anew,
         } = *self;
         let own = found[0].ports.iter().find(|port| port.number == own_port);
         let manager = Lid(own.map_or(0, |port| port.lid) as u16);
-        let (mut group, mut up) = (Group::new(), Group::new());
-        for (seen, node) in discovery.nodes.iter().zip(found) {
-            let is_switch = node.switch.is_some();
-            for port in &node.ports {
-                let Some(info) = seen.ports.get(&port.number) else {
-                    continue;
+        let (seen, node) = (&discovery.nodes[at], &found[at]);
+        let is_switch = node.switch.is_some();
+        let mut group = Group::new();
+        for port in &node.ports {
+            let Some(info) = seen.ports.get(&port.number) else {
+                continue;
+            };
+            let other = port.peer.and_then(|(there, number)| {
+                let there: &Seen = discovery.nodes.get(there)?;
+                there.ports.get(&number)
+            });
+            let own_port = !is_switch || port.number == 0;
+            if !own_port && other.is_none() {
+                continue;
+            }
+            let mut wanted = together(info, other);
+            if own_port {
+                wanted = PortInfo {
+                    lid: Lid(port.lid as u16),
+                    lmc: port.lmc,
+                    master_sm_lid: manager,
+                    mkey: config.mkey,
+                    mkey_protect: if config.mkey == MKey(0) { 0 } else { PROTECT },
+                    mkey_lease_period_s: config.mkey_lease_s,
+                    subnet_timeout: SUBNET_TIMEOUT,
+                    ..wanted
                 };
-                let other = port.peer.and_then(|(there, number)| {
-                    let there: &Seen = discovery.nodes.get(there)?;
-                    there.ports.get(&number)
-                });
-                let own_port = !is_switch || port.number == 0;
-                if !own_port && other.is_none() {
-                    continue;
-                }
-                let mut wanted = together(info, other);
-                if own_port {
-                    wanted = PortInfo {
-                        lid: Lid(port.lid as u16),
-                        lmc: port.lmc,
-                        master_sm_lid: manager,
-                        mkey: config.mkey,
-                        mkey_protect: if config.mkey == MKey(0) { 0 } else { PROTECT },
-                        mkey_lease_period_s: config.mkey_lease_s,
-                        subnet_timeout: SUBNET_TIMEOUT,
-                        ..wanted
-                    };
-                }
-                let rises = info.state == PortState::INIT && other.is_some();
-                if rises {
-                    // a link takes its state along with what it is to be: Armed, it does not carry data yet
-                    wanted.state = PortState::ARMED;
-                }
-                let tell = |group: &mut Group, value: &PortInfo| {
-                    let modifier = port.number.into();
-                    group.extend(set(seen, attribute::PORT_INFO, modifier, value));
-                };
-                if rises || own_port && anew || !has(info, &wanted) {
-                    let registers = PortCapabilities::CLIENT_REREGISTRATION;
-                    wanted.client_reregister = own_port && info.capabilities.contains(registers);
-                    tell(&mut group, &wanted);
-                    wanted.client_reregister = false;
-                }
+            }
+            let tell = |group: &mut Group, value: &PortInfo| {
+                let modifier = port.number.into();
+                group.extend(set(seen, attribute::PORT_INFO, modifier, value));
+            };
+            if up {
                 if matches!(info.state, PortState::INIT | PortState::ARMED) && other.is_some() {
                     wanted.state = PortState::ACTIVE;
-                    tell(&mut up, &wanted);
+                    tell(&mut group, &wanted);
                 }
+                continue;
             }
-            if routing.lanes_needed > 1 {
-                arbitration(seen, is_switch, routing.lanes_needed, &mut group);
+            let rises = info.state == PortState::INIT && other.is_some();
+            if rises {
+                // a link takes its state along with what it is to be: Armed, it does not carry data yet
+                wanted.state = PortState::ARMED;
             }
-            if !is_switch && routing.lanes_needed > 1 {
-                let lanes = std::array::from_fn(|sl| Vl(routing.lanes.of_host(sl as u8)));
-                group.extend(set(seen, attribute::SL_TO_VL, 0, &SlToVlTable(lanes)));
-            }
-        }
-        let index: BTreeMap<u64, u32> = (0..)
-            .zip(graph.switches())
-            .map(|(index, switch)| (switch.guid.0, index))
-            .collect();
-        for seen in &discovery.nodes {
-            if seen.info.node_type == NodeType::SWITCH
-                && let Some(switch) = index.get(&seen.info.node_guid.0)
-            {
-                tables(seen, *switch, graph, routing, &mut group);
+            if rises || own_port && anew || !has(info, &wanted) {
+                let registers = PortCapabilities::CLIENT_REREGISTRATION;
+                wanted.client_reregister = own_port && info.capabilities.contains(registers);
+                tell(&mut group, &wanted);
             }
         }
-        group.retain(|(guid, smp)| !told.has(*guid, smp));
-        VecDeque::from([group, up])
+        group
     }
+}
+
+/// What a node is told of routes: lanes, arbiters, and forwarding tables. `switch`: its place in the graph, if it is one.
+pub(super) fn routes(seen: &Seen, switch: Option<u32>, graph: &Graph, routing: &Routing) -> Group {
+    let mut group = Group::new();
+    let is_switch = seen.info.node_type == NodeType::SWITCH;
+    if routing.lanes_needed > 1 {
+        arbitration(seen, is_switch, routing.lanes_needed, &mut group);
+    }
+    if !is_switch && routing.lanes_needed > 1 {
+        let lanes = std::array::from_fn(|sl| Vl(routing.lanes.of_host(sl as u8)));
+        group.extend(set(seen, attribute::SL_TO_VL, 0, &SlToVlTable(lanes)));
+    }
+    if let Some(switch) = switch {
+        tables(seen, switch, graph, routing, &mut group);
+    }
+    group
 }
 
 /// Lanes that are used take turns on every link, equally: a lane that an arbiter does not know would wait for ever. The table of high priority is empty.

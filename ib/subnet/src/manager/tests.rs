@@ -308,3 +308,93 @@ fn answers_to_nothing_are_passed_over() {
     assert!(world.manager.is_sweeping());
     assert_eq!(world.plane.topology().ids_of(NodeKind::Switch).count(), 3);
 }
+
+/// Sends what there is to send, and hears the answers, until that leads to nothing more.
+fn until_quiet(world: &mut World) {
+    loop {
+        let mut came = Vec::new();
+        while let Some(smp) = world.manager.poll_transmit(Instant(world.now)) {
+            world
+                .plane
+                .send(Time::ZERO, world.at, smp, Lid(0), &mut came);
+        }
+        if came.is_empty() {
+            return;
+        }
+        for delivery in &came {
+            assert!(world.manager.handle_smp(&delivery.smp));
+        }
+    }
+}
+
+fn states(world: &World) -> Vec<PortState> {
+    let nodes = world.plane.topology().ids().map(|id| world.plane.node(id));
+    let ports = nodes.flat_map(|node| node.ports.iter().skip(1));
+    ports.map(|port| port.info.state).collect()
+}
+
+#[test]
+fn who_drives_the_manager_may_compute_the_routes_while_ports_are_told() {
+    let text = tree(4, 2, 3);
+    let within = World::new(&text, "H0_0", 0).up();
+    let mut world = World::new(&text, "H0_0", 0);
+    world.manager.config.aside = true;
+    world.manager.sweep();
+    until_quiet(&mut world);
+    let given_up = world.manager.poll_work().expect("routes are wanted");
+    assert!(world.manager.poll_work().is_none(), "once");
+    // all that can be said without routes is said
+    assert!(states(&world).contains(&PortState::ARMED));
+    assert!(!states(&world).contains(&PortState::ACTIVE));
+    assert!(world.manager.is_sweeping() && world.manager.poll_event().is_none());
+
+    // routes of a sweep that was given up are no routes of this one
+    world.manager.sweep();
+    until_quiet(&mut world);
+    world.manager.handle_routes(given_up.run());
+    until_quiet(&mut world);
+    assert!(!states(&world).contains(&PortState::ACTIVE));
+    let work = world.manager.poll_work().expect("routes are wanted");
+    let routed = std::thread::spawn(move || work.run()).join();
+    world.manager.handle_routes(routed.unwrap());
+    until_quiet(&mut world);
+    let Some(Event::Up(subnet)) = world.manager.poll_event() else {
+        panic!("it does not come up")
+    };
+    assert_eq!(
+        (&subnet.graph, &subnet.routing),
+        (&within.graph, &within.routing)
+    );
+    assert!(!states(&world).contains(&PortState::ARMED));
+    world.everybody_is_reached(&subnet);
+}
+
+#[test]
+fn where_there_are_no_routes_no_link_goes_active() {
+    let shape = ferriband_topology::generate::generate("ring:5:1").unwrap();
+    let host = shape.ids_of(NodeKind::Ca).next().unwrap();
+    let host = shape.node(host).name.clone();
+    for aside in [false, true] {
+        let mut world = World::new(&netlist::write(&shape), &host, 0);
+        // a ring is no tree
+        let mut config = Config::new(1, *routing::Engine::find("ftree").unwrap());
+        config.aside = aside;
+        world.manager = Manager::new(config, 7);
+        world.manager.sweep();
+        until_quiet(&mut world);
+        if let Some(work) = world.manager.poll_work() {
+            assert!(aside);
+            world.manager.handle_routes(work.run());
+        }
+        let event = world.manager.poll_event();
+        assert!(
+            matches!(event, Some(Event::Failed(SweepError::Route(_)))),
+            "{event:?}"
+        );
+        assert!(!world.manager.is_sweeping());
+        assert!(world.manager.poll_transmit(Instant(0)).is_none());
+        let armed = states(&world).contains(&PortState::ARMED);
+        assert_eq!(armed, aside);
+        assert!(!states(&world).contains(&PortState::ACTIVE));
+    }
+}

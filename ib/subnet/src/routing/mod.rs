@@ -252,6 +252,12 @@ pub struct Engine {
     pub route: fn(&Graph, &Options) -> Result<Routing, RouteError>,
 }
 
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Engine").field(&self.name).finish()
+    }
+}
+
 /// All of them.
 pub static ENGINES: &[Engine] = &[
     Engine {
