@@ -56,7 +56,7 @@ fn device_attr(context: &Context) -> sys::ibv_device_attr {
         max_mcast_grp: int(limits::MAX_MCAST_GROUPS),
         max_mcast_qp_attach: int(limits::MAX_MCAST_QPS),
         max_total_mcast_qp_attach: int(limits::MAX_MCAST_GROUPS),
-        max_pkeys: 1,
+        max_pkeys: (context.hca().query_port(1)).map_or(1, |port| port.pkey_table as u16),
         local_ca_ack_delay: ACK_DELAY,
         phys_port_cnt: limits::PORTS,
         ..Default::default()

@@ -147,6 +147,11 @@ pub enum Answer {
     Joined(Membership),
     /// What the fabric is.
     Status(Box<Status>),
+    /// The partition keys of a port, by index: told to who has opened its packets, then and whenever they change.
+    PartitionKeys {
+        /// 0: none at that place.
+        keys: Vec<u16>,
+    },
 }
 
 /// What administration says of a group that was joined.

@@ -152,7 +152,7 @@ impl Context {
         if index >= attr.pkey_table {
             return Err(Error::Invalid("no such index in the P_Key table"));
         }
-        Ok(limits::DEFAULT_PKEY)
+        Ok(self.device.pkey_now(index as u16))
     }
 
     /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this host and user.

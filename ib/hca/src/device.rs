@@ -405,6 +405,22 @@ impl Device {
         }
     }
 
+    /// The P_Key at an index of its port's table, in host order; 0 where there is none. For each packet: what was heard last.
+    pub(crate) fn pkey(&self, index: u16) -> u16 {
+        match self.is_ethernet() {
+            true => limits::DEFAULT_PKEY,
+            false => crate::fabric::pkey(index),
+        }
+    }
+
+    /// The same for who asks, whether or not this process hears of changes.
+    pub fn pkey_now(&self, index: u16) -> u16 {
+        match self.is_ethernet() {
+            true => limits::DEFAULT_PKEY,
+            false => crate::fabric::pkey_now(index),
+        }
+    }
+
     /// Its port's attributes.
     pub fn port(&self) -> PortAttr {
         let native = PortAttr {
@@ -416,7 +432,10 @@ impl Device {
             mtu: limits::MTU,
             speed_mbps: 0,
             gid_table: limits::GID_TABLE,
-            pkey_table: 1,
+            pkey_table: match self.is_ethernet() {
+                true => 1,
+                false => crate::fabric::pkeys(),
+            },
         };
         if !self.is_ethernet() {
             return crate::fabric::port().map_or(native, |port| PortAttr {

@@ -6,11 +6,13 @@
 mod group;
 mod way;
 
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use ferriband_attach::ask::{Adapter, AdapterPort, Answer, Ask};
+use ferriband_attach::ask::{self, Adapter, AdapterPort, Answer, Ask};
 use ferriband_attach::{HostName, Link, Piece, packet};
+use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::lock;
@@ -25,6 +27,15 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 const PACED_BYTES: usize = 64 << 10;
 /// Bytes of packets in a message, so that it is one piece and no other thread's comes between.
 const MESSAGE_BYTES: usize = 24 << 10;
+
+/// Entries of the P_Key table that programs can name: a block more than one, as the fabric's adapters have.
+const PKEYS: usize = 32;
+
+/// The port's P_Key table: what was told of it last.
+static PKEY_TABLE: [AtomicU16; PKEYS] = [const { AtomicU16::new(0) }; PKEYS];
+
+/// This process is attached, and hears of changes of that table.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// The host that this process runs on; None: this machine itself.
 pub(crate) fn host() -> Option<&'static HostName> {
@@ -78,6 +89,39 @@ pub(crate) fn port() -> Option<AdapterPort> {
     adapter()?.used().cloned()
 }
 
+/// Entries of the port's P_Key table.
+pub(crate) fn pkeys() -> u32 {
+    if host().is_some() { PKEYS as u32 } else { 1 }
+}
+
+/// The P_Key at an index of the InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
+pub(crate) fn pkey(index: u16) -> u16 {
+    if host().is_none() {
+        return crate::limits::DEFAULT_PKEY;
+    }
+    let entry = PKEY_TABLE.get(usize::from(index));
+    entry.map_or(0, |entry| entry.load(Ordering::Relaxed))
+}
+
+/// The same, for who asks what the table is: a process that is not attached has to ask in turn.
+pub(crate) fn pkey_now(index: u16) -> u16 {
+    if host().is_none() || IS_TOLD.load(Ordering::Relaxed) {
+        return pkey(index);
+    }
+    let port = port();
+    let key = port.and_then(|port| port.pkeys.get(usize::from(index)).copied());
+    key.unwrap_or(0)
+}
+
+/// Takes what the fabric says of the table; true if that is news.
+fn keep_pkeys(keys: &[u16]) -> bool {
+    let keys = keys.iter().copied().chain(std::iter::repeat(0));
+    let entries = PKEY_TABLE.iter().zip(keys);
+    entries.fold(false, |news, (entry, key)| {
+        entry.swap(key, Ordering::Relaxed) != key || news
+    })
+}
+
 /// Its number at the adapter, by which the fabric knows it. An adapter is one device with one port here, which programs call 1.
 fn number() -> u8 {
     adapter().map_or(1, |adapter| adapter.port_used)
@@ -105,6 +149,8 @@ pub(crate) struct Wire {
     link: Mutex<Option<Arc<Link>>>,
     /// A message whose end has not come.
     coming: Mutex<Vec<u8>>,
+    /// The P_Key table has changed since somebody asked.
+    new_pkeys: AtomicBool,
 }
 
 impl Wire {
@@ -117,6 +163,11 @@ impl Wire {
             port: number(),
         };
         link.ask(&ask).ok()?;
+        // what it is from now on the connection tells
+        if let Some(port) = port() {
+            keep_pkeys(&port.pkeys);
+            IS_TOLD.store(true, Ordering::Relaxed);
+        }
         if adapter().is_some_and(|adapter| adapter.paced) {
             // with the usual buffer it would wait longer, no more
             let _ = link.keep_short(PACED_BYTES);
@@ -124,6 +175,7 @@ impl Wire {
         Some(Wire {
             link: Mutex::new(Some(Arc::new(link))),
             coming: Mutex::default(),
+            new_pkeys: AtomicBool::new(false),
         })
     }
 
@@ -173,8 +225,30 @@ impl Wire {
         drop(coming);
         if let Ok(packets) = packet::packets(&message) {
             packets.for_each(&mut take);
+        } else if let Ok(Answer::PartitionKeys { keys }) = ask::parse(&message)
+            && keep_pkeys(&keys)
+        {
+            self.new_pkeys.store(true, Ordering::Relaxed);
         }
         true
+    }
+
+    /// True once after the P_Key table has changed.
+    pub fn has_new_pkeys(&self) -> bool {
+        self.new_pkeys.load(Ordering::Relaxed) && self.new_pkeys.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells the port of a packet, LRH to DETH at least, that had another key than the queue pair which it was for. Nobody waits until there is room for that.
+    #[cold]
+    pub fn tell_wrong_key(&self, lost: Lost, packet: &[u8]) {
+        let which = match lost {
+            Lost::PKey => packet::Wrong::PKey,
+            Lost::QKey => packet::Wrong::QKey,
+            _ => return,
+        };
+        if let Some(link) = self.link() {
+            let _ = link.send(&packet::wrong(which, packet), Duration::ZERO);
+        }
     }
 }
 

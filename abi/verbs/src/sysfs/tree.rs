@@ -371,8 +371,8 @@ fn of_port(device: &'static Device, hca: &'static hca::Device, port: u8, rest: &
         }
         ["pkeys"] => numbered(Kind::File, attr.pkey_table),
         ["pkeys", number] => {
-            entry(number, attr.pkey_table)?;
-            text(format!("{:#06x}", limits::DEFAULT_PKEY))
+            let index = entry(number, attr.pkey_table)?;
+            text(format!("{:#06x}", hca.pkey_now(index as u16)))
         }
         ["gid_attrs"] => directory([(Kind::Directory, "ndevs"), (Kind::Directory, "types")]),
         ["gid_attrs", "types" | "ndevs"] => numbered(Kind::File, attr.gid_table),

@@ -56,6 +56,8 @@ pub struct Server {
     agents: BTreeMap<(Place, AgentId), (u64, u32)>,
     /// Who gets the packets of a place.
     takers: BTreeMap<Place, Vec<u64>>,
+    /// When adapters were told of partition keys last, by [`Fabric::partitions_told`]; None: they are to be told.
+    partitions_seen: Option<u64>,
     /// Hosts in the order of the description: their number.
     numbers: BTreeMap<NodeId, u32>,
     joins: Joins,
@@ -132,6 +134,7 @@ impl Server {
             next_client: 1,
             agents: BTreeMap::new(),
             takers: BTreeMap::new(),
+            partitions_seen: None,
             numbers,
             joins: Joins::default(),
             pace,
@@ -192,6 +195,7 @@ impl Server {
                 break;
             }
         }
+        self.tell_partitions();
         self.carry_packets();
         self.look_after_those_behind();
         self.send_packets();
@@ -529,6 +533,7 @@ impl Server {
             Ask::OpenPackets { host, port } => match self.place(&host, port) {
                 Ok(at) => {
                     self.takers.entry(at).or_default().push(number);
+                    self.partitions_seen = None;
                     self.open(number, Role::Packets(at))
                 }
                 Err(refused) => refused,

@@ -20,8 +20,8 @@ use crate::interface::{AgentId, Delivery, Far, Interface, Refused, Wanted};
 use crate::manage::{self, Load, Place, Plane};
 use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
 use ferriband_wire::attributes::PortCapabilities;
-use ferriband_wire::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, SMI_QPN};
-use ferriband_wire::smp::Smp;
+use ferriband_wire::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, ManagementClass, Method, SMI_QPN};
+use ferriband_wire::smp::{Smp, attribute};
 use ferriband_wire::{Header, Lid, Sl, VCRC_LEN, Vl, vcrc};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -50,6 +50,8 @@ pub struct Fabric {
     taps: Taps,
     /// Traps that were sent.
     traps: u64,
+    /// See [`Self::partitions_told`].
+    partitions_told: u64,
     troubles: Troubles,
     /// Management packets that were carried.
     pub mads: u64,
@@ -69,6 +71,7 @@ impl Fabric {
             capable: BTreeSet::new(),
             taps: Taps::default(),
             traps: 0,
+            partitions_told: 0,
             troubles: Troubles::default(),
             mads: 0,
             links: Links::default(),
@@ -188,6 +191,8 @@ impl Fabric {
 
     fn carry_smp(&mut self, now: Time, from: Place, smp: Smp, dlid: Lid, come: &mut Vec<Come>) {
         let mut ends = Vec::new();
+        let tells = smp.method == Method::SET && smp.attribute == attribute::PKEY_TABLE;
+        self.partitions_told += u64::from(tells);
         self.plane.send(now, from, smp, dlid, &mut ends);
         self.renew_links();
         if !self.taps.is_idle() {
@@ -329,6 +334,11 @@ impl Fabric {
         self.links.taken(room);
     }
 
+    /// How often somebody wanted to write a table of partition keys, whether or not he was let: who looks at those tables does so when this has changed.
+    pub fn partitions_told(&self) -> u64 {
+        self.partitions_told
+    }
+
     /// Packets with data that came to an end, and that were let go of.
     pub fn packets(&self) -> [u64; 2] {
         [self.came, self.links.dropped]
@@ -396,6 +406,7 @@ impl Fabric {
     /// Switches a node off or on; switches at the other ends of its cables tell their manager.
     pub fn set_power(&mut self, now: Time, node: NodeId, on: bool) {
         self.plane.set_power(node, on);
+        self.partitions_told += 1;
         self.renew_links();
         let topology = self.plane.topology();
         let peer = |port| topology.peer(PortId { node, port });

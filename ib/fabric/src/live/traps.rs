@@ -49,9 +49,9 @@ enum Trouble {
     Integrity(PortId),
     /// No flow-control packet came in time.
     Watchdog(PortId),
-    /// A partition key matches none of the port's.
+    /// A partition key matches none of the port's, or not that of the queue pair.
     BadPKey(Place, Violation),
-    /// A packet to queue pair 1 had another Q_Key than that.
+    /// A packet had another Q_Key than the queue pair that it was for.
     BadQKey(Place, Violation),
 }
 
@@ -102,6 +102,13 @@ fn key_of(packet: &[u8]) -> Option<PKey> {
     Some(PKey(u16::from_be_bytes([key[0], key[1]])))
 }
 
+/// Q_Key of a datagram; None of anything else.
+fn qkey_of(packet: &[u8]) -> Option<u32> {
+    let bth = packet.get(LRH + grh_bytes(packet)..)?;
+    let key = bth.get(12..16).filter(|_| bth[0] >> 5 == 3)?;
+    Some(u32::from_be_bytes([key[0], key[1], key[2], key[3]]))
+}
+
 fn grh_bytes(packet: &[u8]) -> usize {
     match packet.get(1).map(|byte| byte & 3) {
         Some(3) => GRH,
@@ -109,7 +116,7 @@ fn grh_bytes(packet: &[u8]) -> usize {
     }
 }
 
-fn violation(packet: &[u8], key: PKey) -> Option<Violation> {
+fn violation(packet: &[u8], key: u32) -> Option<Violation> {
     let word = |at: usize| {
         let bytes = packet.get(at..at + 4)?;
         Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
@@ -135,7 +142,7 @@ fn violation(packet: &[u8], key: PKey) -> Option<Violation> {
     Some(Violation {
         slid: half(6)?,
         dlid: half(2)?,
-        key: key.0.into(),
+        key,
         sl: Sl(packet.get(1)? >> 4),
         from: Qpn(from & 0xff_ffff),
         to: Qpn(word(bth + 4)? & 0xff_ffff),
@@ -228,7 +235,7 @@ impl Fabric {
         }
         let count = &mut port.info.pkey_violations;
         *count = count.saturating_add(1);
-        if let Some(violation) = violation(packet, key) {
+        if let Some(violation) = violation(packet, key.0.into()) {
             self.troubles.note(Trouble::BadPKey(at, violation));
         }
         false
@@ -253,6 +260,25 @@ impl Fabric {
         };
         self.troubles.note(Trouble::BadQKey(at, violation));
         false
+    }
+
+    /// An adapter says that a packet which came to it at `at` has another partition key (`is_qkey`: another Q_Key) than its queue pair: the port counts that, and a trap is due (IBA 10.9.4,
+    /// 10.2.4). `packet` is its beginning, LRH to DETH, or whatever the adapter's program likes.
+    pub fn hear_wrong_key(&mut self, at: Place, is_qkey: bool, packet: &[u8]) {
+        let key = match is_qkey {
+            false => key_of(packet).map(|key| key.0.into()),
+            true => qkey_of(packet),
+        };
+        let Some(violation) = key.and_then(|key| violation(packet, key)) else {
+            return;
+        };
+        let info = &mut self.plane.node_mut(at.node).ports[usize::from(at.port)].info;
+        let (count, trouble) = match is_qkey {
+            false => (&mut info.pkey_violations, Trouble::BadPKey(at, violation)),
+            true => (&mut info.qkey_violations, Trouble::BadQKey(at, violation)),
+        };
+        *count = count.saturating_add(1);
+        self.troubles.note(trouble);
     }
 
     /// Watchdogs of cables that pass nothing expire: both ends recover their link, and count it.

@@ -82,6 +82,15 @@ impl Engine {
             .collect()
     }
 
+    /// Tells programs that the InfiniBand port's P_Key table has changed.
+    #[cold]
+    pub(crate) fn tell_of_pkeys(&self) {
+        let contexts = self.contexts_of(0);
+        contexts
+            .iter()
+            .for_each(|context| context.raise(AsyncKind::PkeyChange, PORT));
+    }
+
     /// Tells programs of what has become of ports.
     fn look_at_ports(&self) {
         let now = Ports::now(&self.registry);

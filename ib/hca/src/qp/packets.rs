@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use ferriband_memory::host::BlockKind;
+use ferriband_transport::Drop as Lost;
 use ferriband_transport::direct::layout::KeyEntry;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
@@ -137,6 +138,8 @@ pub(crate) struct Incoming<'a> {
     region: Option<KeyEntry>,
     /// The source is not the queue pair's peer.
     stranger: bool,
+    /// Why the last packet was not taken, if the machine said so.
+    pub(crate) lost: Option<Lost>,
 }
 
 impl Incoming<'_> {
@@ -210,9 +213,9 @@ impl Incoming<'_> {
             region: &mut self.region,
         };
         // what it drops it counts
-        let taken = machine
-            .handle_packet(self.now, &mut env, meta, packet)
-            .is_ok();
+        let taken = machine.handle_packet(self.now, &mut env, meta, packet);
+        self.lost = taken.err();
+        let taken = taken.is_ok();
         loop {
             while let Some(news) = machine.poll_completion() {
                 told.push(news);
@@ -322,6 +325,7 @@ impl Qp {
                 1
             },
             max_mtu: port.mtu,
+            pkeys: port.pkey_table as u16,
             ..QpLimits::default()
         }
     }
@@ -502,6 +506,7 @@ impl Qp {
         side.together |= together && !stranger;
         run(&mut Incoming {
             stranger,
+            lost: None,
             qp: self,
             engine,
             now,

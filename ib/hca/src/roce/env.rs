@@ -15,7 +15,6 @@ use ferriband_wire::{PKey, RKey};
 
 use crate::direct::app;
 use crate::engine::Engine;
-use crate::limits;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{keys, lock};
@@ -370,7 +369,7 @@ impl Environment for PacketEnv<'_> {
         self.extended_srq(number).is_some()
     }
 
-    fn pkey(&self, _index: u16) -> PKey {
-        PKey(limits::DEFAULT_PKEY)
+    fn pkey(&self, index: u16) -> PKey {
+        PKey(self.qp.ctx.device.pkey(index))
     }
 }

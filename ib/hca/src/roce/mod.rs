@@ -33,7 +33,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::qp::Qp;
-use crate::{FastMutex, limits, lock};
+use crate::{FastMutex, lock};
 use hooks::Hooks;
 use join::{SETTLED, SharedPort};
 use local::LocalPort;
@@ -226,7 +226,8 @@ impl Roce {
         let psn = Psn::new(self.mad_psn.fetch_add(1, Relaxed) & 0xff_ffff);
         let headers = Headers::new(
             Bth {
-                pkey: PKey(limits::DEFAULT_PKEY),
+                // what stands first in its port's table, as a limited member's queue pair 1 has it
+                pkey: PKey(path.pkey()),
                 ..Bth::new(Opcode::UdSendOnly, GSI, psn)
             },
             Ext {

@@ -203,6 +203,10 @@ impl RxSide {
         if worked {
             inner.turn(engine, catch);
         }
+        let wire = local.fabric.as_ref();
+        if wire.is_some_and(crate::fabric::Wire::has_new_pkeys) {
+            engine.tell_of_pkeys();
+        }
         worked
     }
 

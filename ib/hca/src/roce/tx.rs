@@ -212,6 +212,14 @@ impl TxPath {
         })
     }
 
+    /// The partition key of management datagrams on this path: what stands first in the port's table, as a limited member has it.
+    pub fn pkey(&self) -> u16 {
+        match self.ifindex {
+            0 => crate::fabric::pkey(0),
+            _ => crate::limits::DEFAULT_PKEY,
+        }
+    }
+
     /// The path of management datagrams to another process of this host, by the InfiniBand port.
     pub fn to_process(device: &Device, pool: &PortPool, to: ProcessRef) -> Option<Self> {
         let port = pool.local.get()?;

@@ -150,7 +150,7 @@ impl Telling {
             Step::Up => match self.routing.take() {
                 Some(routing) => Next::Up(Box::new(Subnet {
                     nodes: std::mem::take(&mut self.nodes),
-                    graph: std::mem::replace(&mut self.graph, Graph::default()),
+                    graph: std::mem::take(&mut self.graph),
                     routing,
                     requests: 0,
                     trouble: Vec::new(),

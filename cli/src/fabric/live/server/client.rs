@@ -41,6 +41,8 @@ pub(super) struct Client {
     pub took: Instant,
     /// He takes nothing for long: his adapter lets go of what is for him.
     pub stopped: bool,
+    /// Of who gets data packets: the partition keys of which he was told.
+    pub pkeys: Vec<u16>,
     /// He gets what waits, and that is the end.
     pub last: bool,
     /// He takes nothing any more: he has closed. What he had said before may still lie here to be read.
@@ -67,6 +69,7 @@ impl Client {
             rooms: Vec::new(),
             took: Instant::now(),
             stopped: false,
+            pkeys: Vec::new(),
             last: false,
             deaf: false,
             gone: false,
@@ -102,6 +105,8 @@ impl Client {
     /// Lets go of what waits for him, but for one piece that shows when he takes something again. How many packets that were.
     pub fn stop(&mut self) -> u64 {
         self.stopped = true;
+        // word of them may be among what is let go of
+        self.pkeys.clear();
         let mut lost = 0;
         let mut count = |message: &[u8]| {
             lost += packet::packets(message).map_or(0, Iterator::count) as u64;

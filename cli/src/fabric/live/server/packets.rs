@@ -5,6 +5,7 @@
 
 use super::super::deputy;
 use super::{Role, Server};
+use ferriband_attach::ask::{self, Answer};
 use ferriband_attach::{AttachError, packet};
 use ferriband_fabric::Time;
 use ferriband_fabric::manage::Place;
@@ -30,6 +31,12 @@ impl Server {
     /// Takes the packets of an adapter.
     pub(super) fn take_packets(&mut self, at: Place, message: &[u8]) -> Result<(), AttachError> {
         let now = Time::from_ns(self.now_ns());
+        if let Some((which, packet)) = packet::as_wrong(message) {
+            let is_qkey = which == packet::Wrong::QKey;
+            self.fabric.hear_wrong_key(at, is_qkey, packet);
+            self.carry_packets();
+            return Ok(());
+        }
         for bytes in packet::packets(message)? {
             self.fabric.send_packet(now, at, bytes.to_vec());
         }
@@ -106,6 +113,7 @@ impl Server {
                     return true;
                 }
                 *untaken += client.stop();
+                self.partitions_seen = None;
             }
             freed.append(&mut client.rooms);
             false
@@ -125,6 +133,27 @@ impl Server {
         let left = clients.map(|client| PATIENCE.saturating_sub(client.took.elapsed()));
         let left = left.min()?;
         Some(self.now_ns() + left.as_nanos() as u64)
+    }
+
+    /// Tells adapters what partition keys their ports have, where that has changed.
+    pub(super) fn tell_partitions(&mut self) {
+        let told = Some(self.fabric.partitions_told());
+        if self.partitions_seen == told {
+            return;
+        }
+        self.partitions_seen = told;
+        for client in self.clients.values_mut() {
+            let Role::Packets(at) = client.role else {
+                continue;
+            };
+            let port = &self.fabric.plane().node(at.node).ports[usize::from(at.port)];
+            let keys = port.pkeys.iter().map(|key| key.0);
+            if !keys.clone().eq(client.pkeys.iter().copied()) {
+                client.pkeys = keys.collect();
+                let keys = client.pkeys.clone();
+                client.send(&ask::emit(&Answer::PartitionKeys { keys }));
+            }
+        }
     }
 
     /// Sends on what was put together.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::cm::owner_of_far_mad;
-use ferriband_wire::{Lid, NativeHeaders};
+use ferriband_attach::packet::WRONG_BYTES;
+use ferriband_transport::Drop as Lost;
+use ferriband_wire::{Lid, NativeHeaders, VCRC_LEN};
 
 impl Inner {
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
@@ -69,7 +71,7 @@ impl Inner {
                 continue;
             };
             qp.open_for_datagrams();
-            let taken = take_native_run(engine, (&qp, port), headers, now, whole, segment);
+            let taken = take_native_run(engine, roce, (&qp, port), headers, now, whole, segment);
             let Some((more, became)) = taken else {
                 // it has not been connected yet, or not any more
                 port.add(Counter::UnknownQp, 1);
@@ -130,7 +132,9 @@ impl Inner {
                 now,
                 (super::super::local::address(&qp.ctx.device), true),
                 |incoming| {
-                    incoming.take(false, &about, &packet);
+                    if !incoming.take(false, &about, &packet) {
+                        tell_wrong_key(roce, incoming.lost, headers, bytes);
+                    }
                 },
             );
             fate = Fate::Passed;
@@ -228,10 +232,27 @@ fn global_header(headers: &NativeHeaders, bytes: usize) -> Option<[u8; GRH_BYTES
     Some(grh)
 }
 
+/// On a host of a fabric the port hears of a packet that had another key than its queue pair: it counts that, and tells its manager (IBA 10.9.4, 10.2.4).
+#[cold]
+fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, bytes: &[u8]) {
+    let (Some(lost @ (Lost::PKey | Lost::QKey)), Some(local)) = (lost, roce.ports.local.get())
+    else {
+        return;
+    };
+    let Some(wire) = &local.fabric else { return };
+    let mut beginning = [0; WRONG_BYTES + VCRC_LEN];
+    let room = WRONG_BYTES - headers.wire_len();
+    let shown = &bytes[..room.min(bytes.len())];
+    if let Ok(length) = headers.emit(shown, bytes.len(), &mut beginning) {
+        wire.tell_wrong_key(lost, &beginning[..length]);
+    }
+}
+
 /// The packets at the head of a run that are for one queue pair: how many, and what became of the last one. None if the queue pair
 /// takes no packets.
 fn take_native_run(
     engine: &Engine,
+    roce: &Roce,
     (qp, port): (&Arc<Qp>, &PortCounts),
     headers: &NativeHeaders,
     now: Instant,
@@ -264,6 +285,9 @@ fn take_native_run(
             };
             let taken = incoming.take(false, &about(headers, grh.as_ref()), packet);
             fate = if taken { Fate::Passed } else { Fate::Refused };
+            if !taken {
+                tell_wrong_key(roce, incoming.lost, headers, bytes);
+            }
         }
         result = Some((packets, fate));
     });
