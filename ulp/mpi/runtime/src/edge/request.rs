@@ -220,10 +220,12 @@ pub(super) unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised
     if count != 0 && requests.base.is_null() {
         return Err(at_self(MpiError::with(MPI_ERR_ARG, "a null pointer")));
     }
-    // SAFETY: the caller's promise.
-    (0..count)
-        .map(|at| resolve(guard, unsafe { requests.handle(at) }))
-        .collect()
+    let mut indices = Vec::with_capacity(count);
+    for at in 0..count {
+        // SAFETY: the caller's promise.
+        indices.push(resolve(guard, unsafe { requests.handle(at) })?);
+    }
+    Ok(indices)
 }
 
 /// Takes requests that are over out of the array, and writes the statuses of those at `places`, the n-th to the n-th. MPI_ERROR is written if one
@@ -235,12 +237,12 @@ unsafe fn reap_all(
     guard: &mut Guard,
     indices: &[Option<u32>],
     requests: Array,
-    places: &[usize],
+    places: impl Iterator<Item = usize>,
     statuses: *mut Status,
 ) -> Raised {
     let (mut failed, mut told) = (None, 0);
-    for (nth, place) in places.iter().enumerate() {
-        let over = indices[*place].map_or(Over::NONE, |index| Over::take(guard, index));
+    for (nth, place) in places.enumerate() {
+        let over = indices[place].map_or(Over::NONE, |index| Over::take(guard, index));
         if over.status.error != MPI_SUCCESS {
             failed = Some(over.comm);
             if !statuses.is_null() {
@@ -252,7 +254,7 @@ unsafe fn reap_all(
         // SAFETY: the caller's promise. A request of nothing may stand there twice, and is left alone.
         unsafe {
             if !over.stays {
-                requests.set_handle(*place, MPI_REQUEST_NULL);
+                requests.set_handle(place, MPI_REQUEST_NULL);
             }
             if !statuses.is_null() {
                 if failed.is_some() {
@@ -280,11 +282,12 @@ pub unsafe extern "C" fn ferriband_mpi_waitall(
         let indices = unsafe { all(guard, count, requests) }?;
         // The last one first: what comes before it is taken in the same rounds.
         for index in indices.iter().rev().flatten() {
-            wait_request(guard, *index).map_err(at_self)?;
+            if !guard.requests[*index].done {
+                wait_request(guard, *index).map_err(at_self)?;
+            }
         }
-        let places: Vec<usize> = (0..indices.len()).collect();
         // SAFETY: as above.
-        unsafe { reap_all(guard, &indices, requests, &places, statuses) }
+        unsafe { reap_all(guard, &indices, requests, 0..indices.len(), statuses) }
     })
 }
 
@@ -308,9 +311,8 @@ pub unsafe extern "C" fn ferriband_mpi_testall(
         if !done {
             return Ok(());
         }
-        let places: Vec<usize> = (0..indices.len()).collect();
         // SAFETY: as above.
-        unsafe { reap_all(guard, &indices, requests, &places, statuses) }
+        unsafe { reap_all(guard, &indices, requests, 0..indices.len(), statuses) }
     })
 }
 
@@ -441,7 +443,7 @@ unsafe fn reap_some(
         for (nth, place) in over.iter().enumerate() {
             put(places.wrapping_add(nth), *place as c_int).map_err(at_self)?;
         }
-        reap_all(guard, indices, requests, &over, statuses)
+        reap_all(guard, indices, requests, over.iter().copied(), statuses)
     }
 }
 
