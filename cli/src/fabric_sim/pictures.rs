@@ -251,25 +251,28 @@ fn throughput(results: &Results) -> String {
 
 fn latency(results: &Results) -> String {
     let net = &results.world.net;
-    let both = [
-        ("packets", net.latencies(), "#0072b2"),
-        ("messages", net.messages(), "#d55e00"),
-    ];
+    let of_packets = (net.latencies(), "#0072b2");
+    let both = [of_packets, (net.messages(), "#d55e00")];
+    // where each message is a packet there is one curve
+    let (curves, title) = match net.latencies() == net.messages() {
+        true => (&both[..1], "share that took no longer"),
+        false => (
+            &both[..],
+            "share that took no longer (blue: packets, orange: messages)",
+        ),
+    };
     let (low, high) = (
         ns(net.latencies().quantile(0.0)),
-        both.iter().map(|one| ns(one.1.most())).fold(1.0, f64::max),
+        curves
+            .iter()
+            .map(|one| ns(one.0.most()))
+            .fold(1.0, f64::max),
     );
     let low = 10f64.powf(low.max(1.0).log10().floor());
     let high = 10f64.powf(high.log10().ceil()).max(low * 10.0);
     let mut svg = Svg::new(PLOT + 90.0);
     let top = 40.0;
-    svg.text(
-        LEFT,
-        top - 14.0,
-        "start",
-        14,
-        "share that took no longer (blue: packets, orange: messages)",
-    );
+    svg.text(LEFT, top - 14.0, "start", 14, title);
     // the upper end matters: 0, 90 %, 99 %, ... are as far apart as each other
     let nines = |share: f64| (-(1.0 - share).max(1e-5).log10() / 5.0).min(1.0);
     for share in [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999] {
@@ -292,7 +295,7 @@ fn latency(results: &Results) -> String {
         svg.text(x(tick), top + PLOT + 16.0, "middle", 11, &duration(tick));
         tick *= 10.0;
     }
-    for (_, of, colour) in both {
+    for (of, colour) in curves {
         svg.path(
             &curve(of, &x, &|share| top + PLOT * (1.0 - nines(share))),
             colour,

@@ -183,7 +183,8 @@ impl Report {
         });
         let received: Vec<(f64, f64)> = received.collect();
         let bits: f64 = received.iter().map(|(bits, _)| bits).sum();
-        let shares = received.iter().map(|(bits, rate)| bits / rate);
+        // a packet is counted when its header comes, all of it
+        let shares = received.iter().map(|(bits, rate)| (bits / rate).min(1.0));
         let sum = |of: fn(&PortReport) -> u64| results.links.iter().map(of).sum();
         let used: f64 = results.links.iter().map(|link| link.utilisation).sum();
         Report {
@@ -375,12 +376,14 @@ impl Report {
             return print_line("\nno output was congested when it was looked at");
         };
         print_line(&format!(
-            "\ncongestion at {} of {} looks; most at {}: {} outputs in {} trees, the largest:",
+            "\ncongestion at {} of {} looks; most at {}: {} {} in {} {}, the largest:",
             with.count(),
             self.over_time.len(),
             duration(moment.to_ns),
             moment.congested_outputs,
-            moment.congestion_trees
+            plural(moment.congested_outputs, "output", "outputs"),
+            moment.congestion_trees,
+            plural(moment.congestion_trees, "tree", "trees"),
         ))?;
         for place in moment.trees[0].iter().take(NAMED) {
             print_line(&format!(
@@ -476,5 +479,13 @@ fn moment(results: &Results, sample: &Sample) -> Moment {
             .take(MOST_TREES)
             .map(|tree| tree.outputs.iter().map(place).collect())
             .collect(),
+    }
+}
+
+/// The word for one, or for several.
+const fn plural(count: usize, one: &'static str, several: &'static str) -> &'static str {
+    match count {
+        1 => one,
+        _ => several,
     }
 }

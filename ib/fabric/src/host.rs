@@ -413,6 +413,11 @@ impl Adapter {
         &self.rate
     }
 
+    /// The end of its last packet.
+    pub(crate) const fn free_at(&self) -> Time {
+        self.free_at
+    }
+
     /// Its port's counters, with the time that it lacks credits until now.
     pub fn counters_at(&self, now: Time) -> PortCounters {
         PortCounters {

@@ -245,6 +245,8 @@ pub struct Net {
     hops: u64,
     events: u64,
     lost: u64,
+    /// By port: what of its last packet was still to go when counting began; empty at the beginning of time.
+    left_over: Vec<Time>,
     ahead_of: Option<Box<Ahead>>,
     looks: Option<Box<slow_lane::Looks>>,
 }
@@ -319,6 +321,7 @@ impl Net {
             hops: 0,
             events: 0,
             lost: 0,
+            left_over: Vec::new(),
             ahead_of: Ahead::new(count as usize),
             looks: None,
         };
@@ -529,11 +532,21 @@ impl Net {
             delivered.of_first = FlowCount::default();
             delivered.of.fill(FlowCount::default());
         }
+        self.left_over = self.ports.iter().map(|port| self.to_go(port)).collect();
         self.latencies = Latencies::default();
         self.messages = Latencies::default();
         if let Some(looks) = self.looks.take() {
             self.looks = Some(self.noted(looks));
         }
+    }
+
+    /// How long a port's packet will still be on its way to the wire.
+    fn to_go(&self, port: &Port) -> Time {
+        let end = match port.machine {
+            Machine::Switch(index) => self.switches[index as usize].free_at(port.number),
+            Machine::Adapter(index) => self.adapters[index as usize].free_at(),
+        };
+        end.since(self.now)
     }
 
     /// How long it counts.
@@ -599,13 +612,16 @@ impl Net {
                 };
                 let other = &self.ports[port.peer as usize];
                 let peer = self.bases.partition_point(|base| *base <= port.peer) - 1;
-                let carried = counters.xmit_bytes as f64 * 8e9 / self.rates[at].kbps() as f64;
+                // packets are counted when they begin to go
+                let begun = counters.xmit_bytes as f64 * 8e9 / self.rates[at].kbps() as f64;
+                let before = self.left_over.get(at).map_or(0, |left| left.0);
+                let carried = begun + before as f64 - self.to_go(port).0 as f64;
                 reports.push(PortReport {
                     node: node as u32,
                     port: port.number,
                     peer: (peer as u32, other.number),
                     counters,
-                    utilisation: carried / (counted.0 as f64).max(1.0),
+                    utilisation: (carried / (counted.0 as f64).max(1.0)).clamp(0.0, 1.0),
                     flow_packets: port.flow_packets,
                 });
             }

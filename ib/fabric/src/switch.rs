@@ -392,6 +392,12 @@ impl Switch {
         self.pokes.pop()
     }
 
+    /// The end of a port's last packet.
+    pub(crate) fn free_at(&self, port: u8) -> Time {
+        let output = self.outputs.get(usize::from(port));
+        output.map_or(Time::ZERO, |output| output.free_at)
+    }
+
     /// An output has frames that could be asked for.
     #[inline]
     pub fn has_work(&self, port: u8) -> bool {

@@ -11,7 +11,7 @@ use ferriband_prefetch::{element, lines};
 /// Events from one stage to the next: about as long as memory takes.
 const APART: usize = 4;
 /// Stages.
-const STAGES: usize = 6;
+const STAGES: usize = 5;
 /// How many events ahead the first stage looks.
 const AHEAD: u32 = (APART * STAGES) as u32;
 /// Events that are remembered from their first stage to their last.
@@ -73,8 +73,7 @@ impl<'a> View<'a> {
             1 => self.second(event),
             2 => self.third(event),
             3 => self.fourth(event),
-            4 => self.fifth(event),
-            _ => self.sixth(event),
+            _ => self.fifth(event),
         }
     }
 
@@ -89,27 +88,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The port's machine.
+    /// Where a packet goes, what waits at an output (switches are few: their own lines mostly are at hand); a host.
     fn second(&self, event: Event) {
-        let Some(port) = self.ports.get(event.port()) else {
-            return;
-        };
-        match port.machine {
-            Machine::Switch(index) => {
-                if let Some(switch) = self.switches.get(index as usize) {
-                    lines(switch, 3);
-                }
-            }
-            Machine::Adapter(index) => {
-                if let Some(adapter) = self.adapters.get(index as usize) {
-                    lines(adapter, 2);
-                }
-            }
-        }
-    }
-
-    /// Where a packet goes, what waits at an output, what a host sends.
-    fn third(&self, event: Event) {
         let Some(port) = self.ports.get(event.port()) else {
             return;
         };
@@ -125,16 +105,16 @@ impl<'a> View<'a> {
             }
             Machine::Adapter(index) => {
                 if let Some(adapter) = self.adapters.get(index as usize) {
-                    adapter.expect();
+                    lines(adapter, 2);
                 }
             }
         }
     }
 
-    /// The output of a packet; the input that an output will serve.
-    fn fourth(&self, event: Event) {
+    /// The output of a packet; the input that an output will serve; what a host sends.
+    fn third(&self, event: Event) {
         let Some((port, switch)) = self.at_switch(event) else {
-            return;
+            return self.host(event);
         };
         let (other, most) = match self.frame(event) {
             Some(frame) => {
@@ -160,8 +140,17 @@ impl<'a> View<'a> {
         }
     }
 
+    fn host(&self, event: Event) {
+        if let Some(port) = self.ports.get(event.port())
+            && let Machine::Adapter(index) = port.machine
+            && let Some(adapter) = self.adapters.get(index as usize)
+        {
+            adapter.expect();
+        }
+    }
+
     /// The host at the other end of the output's link; what waits at the input.
-    fn fifth(&self, event: Event) {
+    fn fourth(&self, event: Event) {
         let Some((port, switch)) = self.at_switch(event) else {
             return;
         };
@@ -185,7 +174,7 @@ impl<'a> View<'a> {
     }
 
     /// The host behind the output, and the count of what has come from the packet's sender.
-    fn sixth(&self, event: Event) {
+    fn fifth(&self, event: Event) {
         if let Some((port, switch)) = self.at_switch(event)
             && let Some(frame) = self.frame(event)
             && let Some(out) = switch.way_of(frame)

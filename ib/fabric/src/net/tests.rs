@@ -426,6 +426,39 @@ fn a_link_of_each_speed_is_used_but_for_its_flow_control_packets() {
     }
 }
 
+#[test]
+fn a_link_that_is_always_busy_is_used_all_of_the_time_and_no_more() {
+    let plan = Plan {
+        nodes: vec![
+            PlanNode::Adapter(1),
+            PlanNode::Switch(2),
+            PlanNode::Adapter(2),
+        ],
+        links: vec![link((0, 1), (1, 1)), link((1, 2), (2, 1))],
+    };
+    let mut net = net(&plan, Settings::default());
+    let table = vec![crate::switch::NO_PORT, 1, 2];
+    net.switch_mut(1).unwrap().set_linear(table);
+    net.add_flow(0, saturated(2));
+    net.run_until(Time::from_us(20));
+    let packet = plan.links[0].rate.wire_time(LENGTH.into());
+    // counting begins and ends anywhere in a packet
+    for part in 1..40u64 {
+        net.begin();
+        net.run_until(net.now() + Time(packet.0 * part * 3 / 7));
+        for report in net.reports() {
+            let want =
+                if (report.node, report.port) == (0, 1) || (report.node, report.port) == (1, 2) {
+                    1.0
+                } else {
+                    0.0
+                };
+            assert!(report.utilisation <= 1.0);
+            close("used", report.utilisation + 1.0, want + 1.0, 0.02);
+        }
+    }
+}
+
 /// Two levels: `leaves` switches of `down` hosts each, `spines` above.
 fn fat_tree(leaves: u32, down: u32, spines: u32) -> Plan {
     let mut plan = Plan::default();
