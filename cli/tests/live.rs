@@ -217,6 +217,13 @@ fn unmodified_verbs_programs_talk_across_switches() {
         assert!(server.contains("50 iters"), "{server}");
         assert!(packets(&fabric) >= before + 100, "they went by the fabric");
     }
+    if is_there("ib_send_bw", "perftest") {
+        // the target of XRC only answers
+        let words = ["ib_send_bw", "-c", "XRC", "-F", "-s", "4096", "-n", "100"];
+        let [_, client] = pair(&fabric, [&near, &far], &address, &words);
+        let row = client.lines().any(|line| line.trim().starts_with("4096"));
+        assert!(row, "{client}");
+    }
     let info = fabric.run(&far, &["ibv_devinfo"]);
     let lid = hosts[hosts.len() - 1].lid.to_string();
     let said = info

@@ -163,6 +163,26 @@ fn a_host_has_its_own_name_and_knows_the_others() {
 }
 
 #[test]
+fn localhost_is_the_host_and_where_it_does_not_listen_the_machine() {
+    let fabric = Fabric::up("ring:3:2", &[]);
+    let hosts = fabric.hosts();
+    // a server on any address is the host's; one that asked for 127.0.0.1 is not
+    let program = "
+import socket
+for own, asked in (('', '127.0.0.1'), ('127.0.0.1', '127.0.0.1')):
+    server = socket.socket(); server.bind((own, 0)); server.listen()
+    port = server.getsockname()[1]
+    with socket.create_connection((asked, port), 20) as client:
+        there, peer = server.accept(); client.sendall(b'x')
+        print(there.recv(1) == b'x', server.getsockname()[0])
+    server.close()
+";
+    let said = fabric.run(&hosts[1].name, &["python3", "-c", program]);
+    let expected = format!("True {}\nTrue 127.0.0.1", hosts[1].address);
+    assert_eq!(said.trim(), expected);
+}
+
+#[test]
 fn mpi_runs_over_the_fabric() {
     let fabric = Fabric::up("torus:3x3:1", &[]);
     fabric.wait_for_links();

@@ -3,7 +3,7 @@
 //! Some programs look into `/sys/class/infiniband` or ask whether `/dev/infiniband/uverbs0` is a character device before they call the verbs
 //! library. Preloaded, this library answers the C library's file functions for exactly these paths: `/sys/class/infiniband`,
 //! `/sys/class/infiniband_verbs`, `/sys/class/infiniband_mad` and `/dev/infiniband`. Every other path goes to the C library after a comparison of
-//! its beginning. And on a host of a live fabric `bind` to any address is to that host's ([`address`]), and
+//! its beginning. And on a host of a live fabric `bind` to any address and `connect` to localhost are to that host's ([`address`]), and
 //! names are those of the fabric's hosts ([`names`]).
 //!
 //! Owns nothing that outlives a descriptor: what is there is asked of `libibverbs.so.1` at each call ([`ask`]), a file that was opened is a memory

@@ -895,6 +895,10 @@ impl Qp {
         let device = &self.ctx.device;
         let registry = &self.ctx.engine.registry;
         if !device.is_ethernet() {
+            if crate::fabric::host().is_some() && !device.is_local(av) {
+                // nothing else leads to another host of a fabric, whose numbers may be ours as well
+                return true;
+            }
             let in_packets = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Packets);
             let engine = &self.ctx.engine;
             return match self.qp_type {
