@@ -3,8 +3,8 @@
 //! Some programs look into `/sys/class/infiniband` or ask whether `/dev/infiniband/uverbs0` is a character device before they call the verbs
 //! library. Preloaded, this library answers the C library's file functions for exactly these paths: `/sys/class/infiniband`,
 //! `/sys/class/infiniband_verbs`, `/sys/class/infiniband_mad` and `/dev/infiniband`. Every other path goes to the C library after a comparison of
-//! its beginning. And on a host of a live fabric `bind` to any address and `connect` to localhost are to that host's ([`address`]), and
-//! names are those of the fabric's hosts ([`names`]).
+//! its beginning. And on a host of a live fabric `bind` to any address and `connect` to localhost are to that host's ([`address`]),
+//! `getifaddrs` has an interface with that address ([`interfaces`]), and names are those of the fabric's hosts ([`names`]).
 //!
 //! Owns nothing that outlives a descriptor: what is there is asked of `libibverbs.so.1` at each call ([`ask`]), a file that was opened is a memory
 //! file with its text, an open directory one with its path. So there is nothing to clean up, and fork and exec need no care. It must not
@@ -17,6 +17,7 @@ mod address;
 mod ask;
 mod directories;
 mod files;
+mod interfaces;
 mod links;
 mod names;
 mod real;

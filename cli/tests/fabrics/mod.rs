@@ -257,13 +257,22 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Until somebody listens for TCP connections at a port of an address of this network namespace, as a host's programs do.
 pub fn wait_for_listener(address: &str, port: u16) {
+    wait_for_socket("/proc/net/tcp", address, port, "0A");
+}
+
+/// Until a UDP socket is bound to a port of such an address.
+pub fn wait_for_datagrams(address: &str, port: u16) {
+    wait_for_socket("/proc/net/udp", address, port, "07");
+}
+
+fn wait_for_socket(table: &str, address: &str, port: u16, state: &str) {
     let address: std::net::Ipv4Addr = address.parse().expect("a host's address");
     let wanted = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
     eventually("a server listens", || {
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        let table = std::fs::read_to_string(table).expect("the kernel's table");
         table.lines().any(|line| {
             let mut words = line.split_ascii_whitespace().skip(1);
-            words.next() == Some(&wanted) && words.nth(1) == Some("0A")
+            words.next() == Some(&wanted) && words.nth(1) == Some(state)
         })
     });
 }

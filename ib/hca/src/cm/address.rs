@@ -2,7 +2,7 @@
 //!
 //! Owns the claim of a port in the host's registry. Which device an address belongs to is [`route`]'s matter.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Cm {
         id: u32,
         address: impl Into<CmAddress>,
     ) -> Result<(), Error> {
-        let address = address.into();
+        let address = as_asked(address.into());
         self.with(engine, id, |_, id| bind(engine, id, &address))
     }
 
@@ -57,7 +57,7 @@ impl Cm {
             if let Some(from) = &from
                 && found.src.is_none()
             {
-                bind(engine, found, from)?;
+                bind(engine, found, &as_asked(*from))?;
             }
             let bound = found.src.filter(|src| !src.ip().is_unspecified());
             let resolved = match to.service {
@@ -194,6 +194,21 @@ impl Cm {
         engine.services_changed();
         Ok(())
     }
+}
+
+/// What a program that binds to an address means. On a host of a fabric localhost is every address, as in the kernel (`cma_any_addr`): no device has it, and who
+/// listens there is reached by the host's own.
+fn as_asked(mut address: CmAddress) -> CmAddress {
+    let is_elsewhere = address.service.is_some() || fabric::own_address().is_none();
+    if is_elsewhere || fabric::is_own(address.at.ip()).is_some() {
+        return address;
+    }
+    match address.at.ip().to_canonical() {
+        IpAddr::V4(v4) if v4.is_loopback() => address.at.set_ip(Ipv4Addr::UNSPECIFIED.into()),
+        IpAddr::V6(v6) if v6.is_loopback() => address.at.set_ip(Ipv6Addr::UNSPECIFIED.into()),
+        _ => {}
+    }
+    address
 }
 
 /// Binds the identifier of somebody who asks without having bound: to the address from which the destination is reached.

@@ -1,0 +1,109 @@
+//! Programs that ask a host who it is: libfabric's verbs provider, datagram sockets over queue pairs, and the addresses that sockets have.
+
+mod fabrics;
+mod libraries;
+
+use fabrics::*;
+use std::process::Stdio;
+
+/// libfabric takes the addresses of interfaces that are not the loopback, and binds to localhost to see where an address of its own would be.
+#[test]
+fn libfabric_finds_a_host_by_its_interface() {
+    if !is_there("fi_pingpong", "libfabric-bin") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let places = [hosts[0].name.as_str(), hosts[2].name.as_str()];
+    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    for (provider, endpoint) in [
+        ("verbs", "msg"),
+        ("verbs;ofi_rxm", "rdm"),
+        ("verbs;ofi_rxd", "rdm"),
+        ("verbs", "dgram"),
+    ] {
+        let before = packets();
+        let words = ["fi_pingpong", "-p", provider, "-e", endpoint];
+        let words = [&words[..], &["-I", "20", "-S", "1024"]].concat();
+        let [_, said] = pair(&fabric, places, &hosts[0].address, &words);
+        assert!(said.contains("=20"), "{provider} {endpoint}: {said}");
+        // to and fro, both ways across the switches
+        assert!(packets() >= before + 40, "{provider} {endpoint}");
+    }
+}
+
+#[test]
+fn datagram_sockets_reach_another_host() {
+    if !is_there("udpong", "rdmacm-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let (there, here) = (&hosts[0], &hosts[2]);
+    // it serves until somebody ends it, and without an address localhost alone
+    let mut server = ferriband(&["run", "--host", &format!("{}/{}", fabric.name, there.name)])
+        .args(["--", "udpong", "-b", &there.address])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ferriband runs");
+    wait_for_datagrams(&there.address, 7174);
+    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    for how in ["a", "b", "n"] {
+        let before = packets();
+        let words = ["udpong", "-s", &there.address, "-T", how];
+        let words = [&words[..], &["-C", "100", "-S", "1000"]].concat();
+        let said = fabric.run(&here.name, &words);
+        assert!(said.contains("custom"), "{said}");
+        assert!(packets() >= before + 100, "they went by the fabric");
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn a_host_has_one_address_wherever_it_is_asked_for() {
+    let fabric = Fabric::up("ring:3:1", &[]);
+    let hosts = fabric.hosts();
+    let (there, here) = (&hosts[0], &hosts[2]);
+    // hostname leaves loopback interfaces out, and has no others than this one
+    if is_there("hostname", "hostname") {
+        let said = fabric.run(&here.name, &["hostname", "-I"]);
+        assert_eq!(said.trim(), here.address);
+    }
+    // who is asked sees from where, streams and datagrams, IPv4 and what IPv6 sees of it
+    let serve = "
+import socket
+for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM)):
+    server = socket.socket(family, kind); server.bind(('', 0))
+    if kind == socket.SOCK_STREAM: server.listen()
+    print(server.getsockname()[1], flush=True)
+    if kind == socket.SOCK_STREAM: print(server.accept()[1][0], flush=True)
+    else: print(server.recvfrom(1)[1][0], flush=True)
+    server.close()
+";
+    let ask = "
+import socket, sys
+kind = socket.SOCK_DGRAM if sys.argv[3] == 'dgram' else socket.SOCK_STREAM
+client = socket.socket(socket.AF_INET, kind); client.connect((sys.argv[1], int(sys.argv[2])))
+client.send(b'x'); print(client.getsockname()[0])
+";
+    let mut server = ferriband(&["run", "--host", &format!("{}/{}", fabric.name, there.name)])
+        .args(["--", "python3", "-c", serve])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    let said = server.stdout.take().expect("a pipe");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(said));
+    let mut line = || lines.next().expect("a line").expect("text");
+    for kind in ["stream", "stream", "dgram"] {
+        let port = line();
+        let words = ["python3", "-c", ask, &there.address, &port, kind];
+        let own = fabric.run(&here.name, &words);
+        assert_eq!(own.trim(), here.address);
+        assert_eq!(line().trim_start_matches("::ffff:"), here.address);
+    }
+    assert!(server.wait().expect("our child").success());
+}
