@@ -114,7 +114,11 @@ impl Peer {
     /// The next packet's opcode and PSN.
     fn next(&self) -> (Opcode, Psn) {
         let mut bytes = [0; 2048];
-        let len = self.socket.recv(&mut bytes).expect("a packet");
+        let mut len = 0;
+        while len == 0 {
+            // an empty one is nobody's: a sender learns by it how the kernel numbers
+            len = self.socket.recv(&mut bytes).expect("a packet");
+        }
         let packet = Packet::parse(&bytes[..len - 4]).unwrap();
         assert_eq!(packet.bth().dest_qpn, Qpn(PEER_QPN));
         (packet.opcode(), packet.bth().psn)
@@ -165,6 +169,10 @@ fn replies_ahead(traffic_class: u8) -> u32 {
         let (mut acknowledged, mut replied) = (None, None);
         for place in 0.. {
             let (opcode, number) = peer.next();
+            if round > 0 && psn.after(number) {
+                // on a busy machine this side asks once more whether what it said last has arrived
+                continue;
+            }
             assert_eq!(number, psn, "both directions began alike");
             match opcode.kind() {
                 Kind::Ack => acknowledged = acknowledged.or(Some(place)),

@@ -484,6 +484,19 @@ impl QueuePair {
         self.counters.plus(&sent).plus(&received)
     }
 
+    /// Nothing that it says seems to reach the peer: its requests bring no answer, or its answers end no repetition.
+    pub fn is_unheard(&self) -> bool {
+        let unanswered = match &self.sender {
+            Sender::Reliable(requester) => requester.is_unheard(self.attr.retry_cnt),
+            Sender::None | Sender::Unreliable(_) => false,
+        };
+        let asked_again = match &self.receiver {
+            Receiver::Reliable(responder) => responder.is_unheard(),
+            Receiver::None | Receiver::Uc(_) | Receiver::Ud(_) => false,
+        };
+        unanswered || asked_again
+    }
+
     /// What it knows about its connection, to explain a failure.
     pub fn diagnosis(&self) -> Diagnosis {
         let expected = match &self.receiver {

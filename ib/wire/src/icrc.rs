@@ -108,11 +108,15 @@ pub(crate) const fn multiply(a: u32, mut b: u32) -> u32 {
         if a & bit != 0 {
             product ^= b;
         }
-        // b * x
-        b = b >> 1 ^ if b & 1 == 1 { POLYNOMIAL } else { 0 };
+        b = times_x(b);
         bit >>= 1;
     }
     product
+}
+
+/// b * x modulo the polynomial.
+pub(crate) const fn times_x(b: u32) -> u32 {
+    b >> 1 ^ if b & 1 == 1 { POLYNOMIAL } else { 0 }
 }
 
 /// The powers 2^i, i below 17, of a polynomial: bits of lengths below 2^17.

@@ -5,7 +5,7 @@
 
 use crate::bth::Bth;
 use crate::error::ParseError;
-use crate::icrc::{Icrc, Rewind, advance, multiply};
+use crate::icrc::{Icrc, Rewind, advance, multiply, times_x};
 use crate::ip::{Ipv4, Udp};
 use crate::native::trailer;
 use crate::roce::{IDENTIFICATION_AT, RoceHeaders, RoceIp};
@@ -14,8 +14,8 @@ use zerocopy::byteorder::little_endian::U32;
 /// Headers and lengths that are remembered; more kinds at a time cost as much as without.
 const BEGUN: usize = 4;
 const LENGTHS: usize = 32;
-/// Identifications below 2^6 are those of the packets of one run (the kernel's UDP_MAX_SEGMENTS is 64).
-const RUN_BITS: usize = 6;
+/// Bits of an identification.
+const BITS: usize = u16::BITS as usize;
 /// The BTH's byte with FECN and BECN (resv8a), which the ICRC takes as ones.
 const MASKED_AT: usize = 4;
 
@@ -33,8 +33,8 @@ struct Length {
     transport_len: usize,
     /// From the CRC's difference back to an IPv4 identification.
     rewind: Rewind,
-    /// What the lowest bits of an IPv4 identification do to the ICRC.
-    identification: [u32; RUN_BITS],
+    /// What the bits of an IPv4 identification do to the ICRC, from the lowest.
+    identification: [u32; BITS],
     /// From a difference in the masked byte to the CRC's.
     masked: u32,
     /// What masking a byte of zeros does.
@@ -48,10 +48,12 @@ impl Length {
         let from_identification = Ipv4::LEN + Udp::LEN - IDENTIFICATION_AT + transport_len;
         let identification = advance(from_identification)?;
         let masked = advance(transport_len.checked_sub(MASKED_AT)?)?;
-        let mut bits = [0; RUN_BITS];
-        for (bit, effect) in bits.iter_mut().enumerate() {
-            // the identification's low byte is the second on the wire
-            *effect = multiply(u32::from_le_bytes([0, 1 << bit, 0, 0]), identification);
+        // as the CRC reads them, the low byte comes second and each bit is x times the one above it
+        let mut bits = [0; BITS];
+        let mut effect = multiply(1 << (BITS - 1), identification);
+        for bit in (0..8).rev().chain((8..BITS).rev()) {
+            bits[bit] = effect;
+            effect = times_x(effect);
         }
         Some(Length {
             transport_len,
@@ -62,9 +64,12 @@ impl Length {
         })
     }
 
-    /// What an identification below 2^6 adds to the ICRC.
-    fn place(&self, identification: u16) -> u32 {
+    /// What an identification adds to the ICRC.
+    fn number(&self, identification: u16) -> u32 {
         let mut effect = 0;
+        if identification == 0 {
+            return 0;
+        }
         for (bit, of_bit) in self.identification.iter().enumerate() {
             effect ^= of_bit & 0_u32.wrapping_sub(u32::from(identification >> bit & 1));
         }
@@ -110,24 +115,32 @@ impl RunIcrc {
         identification: u16,
         transport: &[u8],
     ) -> Option<u32> {
-        match headers.ip {
-            RoceIp::V4(mut ip) if identification >> RUN_BITS != 0 => {
-                ip.identification = identification;
-                let whole = RoceHeaders {
-                    ip: RoceIp::V4(ip),
-                    ..*headers
-                };
-                let begun = whole.icrc(transport.len()).ok()?;
-                (transport.len() >= Bth::LEN).then(|| begun.finish_with(transport))
-            }
-            RoceIp::V4(_) | RoceIp::V6(_) => self
-                .alike(headers, transport.len())?
-                .icrc(identification, transport),
+        self.alike(headers, transport.len())?
+            .icrc(identification, transport)
+    }
+
+    /// Makes of sealed packets of `segment` bytes each (but the last, which may be shorter), whose IPv4 identifications are 0, 1, 2.., what
+    /// they are with `first`, `first` + 1, .. modulo 2^16; done once more, it undoes that.
+    pub fn renumber(
+        &mut self,
+        headers: &RoceHeaders,
+        first: u16,
+        segment: usize,
+        packets: &mut [u8],
+    ) {
+        for (place, packet) in (0..=u16::MAX).zip(packets.chunks_mut(segment.max(1))) {
+            let Some((packet, icrc)) = packet.split_last_chunk_mut::<4>() else {
+                return;
+            };
+            let effect = self
+                .alike(headers, packet.len())
+                .map(|alike| alike.length.number(place ^ first.wrapping_add(place)));
+            let changed = u32::from_le_bytes(*icrc) ^ effect.unwrap_or(0);
+            *icrc = changed.to_le_bytes();
         }
     }
 
-    /// As [`crate::check_datagram`]; `likely` is the identification that the packet probably has, below 64, and costs nothing if it
-    /// does.
+    /// As [`crate::check_datagram`]; `likely` is the identification that the packet probably has, and costs little if it does.
     ///
     /// # Errors
     /// No room for an ICRC, a length that no packet has, a wrong ICRC.
@@ -192,14 +205,12 @@ pub struct AlikeIcrc<'a> {
 }
 
 impl AlikeIcrc<'_> {
-    /// The ICRC of a transport packet whose IPv4 identification, below 64, is `identification`. None for one of another length, and for
-    /// a larger identification.
+    /// The ICRC of a transport packet whose IPv4 identification is `identification`. None for one of another length.
     #[inline]
     pub fn icrc(&self, identification: u16, transport: &[u8]) -> Option<u32> {
         let zero = self.with_zero(transport)?;
         match self.begun.headers.ip {
-            RoceIp::V4(_) if identification >> RUN_BITS != 0 => None,
-            RoceIp::V4(_) => Some(zero ^ self.length.place(identification)),
+            RoceIp::V4(_) => Some(zero ^ self.length.number(identification)),
             RoceIp::V6(_) => Some(zero),
         }
     }
@@ -230,9 +241,7 @@ impl AlikeIcrc<'_> {
         let length = self.length;
         let identification = match self.begun.headers.ip {
             RoceIp::V6(_) => (expected == got).then_some(0),
-            RoceIp::V4(_) if expected ^ length.place(likely) == got && likely >> RUN_BITS == 0 => {
-                Some(likely)
-            }
+            RoceIp::V4(_) if expected ^ length.number(likely) == got => Some(likely),
             RoceIp::V4(_) => length.rewind.identification(expected, got),
         };
         identification.ok_or(ParseError::Icrc { expected, got })

@@ -155,7 +155,7 @@ proptest! {
         for ((inner, payload), sender, identification, resv8a) in packets.iter().cycle().take(packets.len() * repeats) {
             let mut headers = *sender.get(&senders);
             if let RoceIp::V4(ip) = &mut headers.ip {
-                ip.identification = identification % 100;
+                ip.identification = *identification;
             }
             let packet = RocePacket { headers, udp_checksum: false, packet: Packet { headers: *inner, payload } };
             let bytes = roce_bytes(&packet);
@@ -169,7 +169,7 @@ proptest! {
             }
             let sealed = sending.icrc(&shown, id, transport).map(u32::to_le_bytes);
             prop_assert_eq!(sealed.as_ref().map(<[u8; 4]>::as_slice), Some(icrc));
-            for likely in [id, identification % 70] {
+            for likely in [id, identification % 70, !identification] {
                 prop_assert_eq!(receiving.check(&shown, likely, &datagram), Ok((transport, id)));
             }
             let mut broken = datagram.clone();
@@ -180,11 +180,46 @@ proptest! {
         let alike = sending.alike(&senders[0], 64).expect("a length that packets have");
         prop_assert_eq!(alike.icrc(0, &[0; 60]), None);
         prop_assert!(alike.check(0, &[0; 64]).is_err());
-        let counts = matches!(senders[0].ip, RoceIp::V4(_));
-        prop_assert_eq!(alike.icrc(64, &[0; 64]).is_none(), counts);
         for len in 0..16 {
             prop_assert!(receiving.check(&senders[0], 0, &[0; 16][..len]).is_err());
         }
+    }
+
+    /// A sealed run gets other identifications without being read again, and its own back.
+    #[test]
+    fn a_run_is_numbered_anew(
+        sender in roce_headers(), (inner, payload) in packet(), count in 1..64_u16, last in any::<Index>(), first in any::<u16>(),
+    ) {
+        let whole = Packet { headers: inner, payload: &payload };
+        let mut transport = vec![0; 5000];
+        let len = whole.emit(&mut transport).expect("room");
+        transport.truncate(len);
+        let counts = matches!(sender.ip, RoceIp::V4(_));
+        let run = |first: u16| {
+            let mut run = Vec::new();
+            for place in 0..count {
+                // the last of a run may be shorter
+                let len = if place + 1 == count { 12 + last.index((len - 12) / 4 + 1) * 4 } else { len };
+                let mut shown = sender;
+                if let RoceIp::V4(ip) = &mut shown.ip {
+                    ip.identification = first.wrapping_add(place);
+                }
+                let icrc = shown.icrc(len).expect("fits").finish_with(&transport[..len]);
+                run.extend_from_slice(&transport[..len]);
+                run.extend_from_slice(&icrc.to_le_bytes());
+            }
+            run
+        };
+        let (plain, wanted) = (run(0), run(first));
+        let mut run = plain.clone();
+        let mut icrc = RunIcrc::new();
+        if counts {
+            icrc.renumber(&sender, first, len + ICRC_LEN, &mut run);
+            prop_assert_eq!(&run, &wanted);
+            icrc.renumber(&sender, first, len + ICRC_LEN, &mut run);
+        }
+        prop_assert_eq!(&run, &plain);
+        icrc.renumber(&sender, first, 0, &mut [0; 3]);
     }
 
     /// What a congested switch writes on the way spoils nothing but the IPv4 checksum, which it renews.

@@ -347,12 +347,16 @@ impl Qp {
             return Ok(());
         };
         if mask.contains(QpAttrMask::AV) {
+            let spread = match self.qp_type {
+                QpType::Uc => Spread::One,
+                _ => Spread::Reliable,
+            };
             let path = TxPath::resolve(
                 &self.ctx.device,
                 &roce.ports,
                 &new.av,
                 (self.qpn, new.dest_qpn.0),
-                Spread::One,
+                spread,
             )?;
             side.sources[0] = Some(path.target());
             side.path = Some(path);
@@ -580,6 +584,11 @@ impl Qp {
     ) -> bool {
         let now = Engine::now();
         side.stirred = false;
+        if side.machine.is_unheard()
+            && let Some(path) = &side.path
+        {
+            path.doubt();
+        }
         if side.marked {
             self.notify(side, now);
         }

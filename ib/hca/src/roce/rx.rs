@@ -113,6 +113,8 @@ struct Inner {
     /// Queue pairs that keep an acknowledgement back.
     owing: ArrayVec<Arc<Qp>, TOUCHED>,
     icrc: RunIcrc,
+    /// The IPv4 identification that the next datagram probably has.
+    likely: u16,
 }
 
 impl std::fmt::Debug for RxSide {
@@ -317,7 +319,7 @@ impl Inner {
         };
         let now = Engine::now();
         // the sender's kernel counts the packets of a run
-        let mut identification = u16::MAX;
+        let mut identification = self.likely.wrapping_sub(1);
         let (mut rest, mut packets, mut length) = (bytes, 0, 0);
         let mut fate = Fate::Passed;
         while !rest.is_empty() {
@@ -411,6 +413,13 @@ impl Inner {
                 port.add(Counter::UnknownQp, 1);
                 continue;
             };
+            if length == datagram.len() {
+                // and perhaps runs, too
+                self.likely = match identification.wrapping_sub(beyond as u16) {
+                    0 => 0,
+                    first => first.wrapping_add(1),
+                };
+            }
             (rest, packets) = (&whole[bytes..], packets + beyond);
             length += bytes - datagram.len();
             if then == Then::Nothing {

@@ -1,7 +1,7 @@
 //! Sending: the path of a queue pair as headers and a socket, and packets gathered into runs that the kernel cuts apart.
 //!
 //! Owns the source ports and the buffer of a run. Must not know: queue pairs' state. All packets of a run are of one size but the last,
-//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up from 0 within a run. Runs of the
+//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up within a run, from 0 or from where the socket says. Runs of the
 //! InfiniBand port are the same, but go to another process as they are.
 
 use std::cell::RefCell;
@@ -50,7 +50,9 @@ type PortKey = (IpAddr, u32, u16, u8, u8, Option<SocketAddr>);
 /// How the packets of a path are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
-    /// A connection's: all to one place, for long.
+    /// A reliable connection's: all to one place, for long, and if the peer does not understand them, that is seen.
+    Reliable,
+    /// An unreliable connection's: all to one place.
     One,
     /// Datagrams to many.
     Many,
@@ -89,8 +91,8 @@ impl PortPool {
                 to,
             )
         };
-        // for IPv4 it would be no different: see TxPort::bind_for
-        if spread == Spread::One && to.is_ipv6() {
+        // for IPv4 the socket that sends most to one place keeps the way: see TxPort::send_flow
+        if spread != Spread::Many && to.is_ipv6() {
             if let Some(port) = ports.get(&key(Some(*to))) {
                 return Ok(port.clone());
             }
@@ -160,6 +162,7 @@ pub(super) enum Carrier {
         to: SocketAddr,
         port: Arc<TxPort>,
         headers: RoceHeaders,
+        lasting: bool,
     },
     /// The InfiniBand port: another process of this host.
     Host(HostPath),
@@ -290,7 +293,12 @@ impl TxPath {
             ip,
             source_port: port.port(),
         };
-        Ok(Carrier::Udp { to, port, headers })
+        Ok(Carrier::Udp {
+            to,
+            port,
+            headers,
+            lasting: spread == Spread::Reliable,
+        })
     }
 
     /// The peer's address; that of the InfiniBand port is its GID.
@@ -316,19 +324,40 @@ impl TxPath {
         self.local_qpn
     }
 
-    /// Gives a run to the kernel. False if it does not take it.
+    /// Something speaks for it that the peer does not understand what is sent.
+    #[cold]
+    pub fn doubt(&self) {
+        if let Carrier::Udp { port, .. } = &self.carrier {
+            port.doubt();
+        }
+    }
+
+    /// Gives a run to the kernel, whose packets may get other identifications on the way. False if it does not take it.
+    fn transmit_flow(&self, bytes: &mut [u8], segment: usize, icrc: &mut RunIcrc) -> bool {
+        let Carrier::Udp {
+            to,
+            port,
+            headers,
+            lasting,
+        } = &self.carrier
+        else {
+            return self.transmit(bytes, segment);
+        };
+        let mut send = || {
+            port.send_flow(to, bytes, segment as u16, *lasting, |first, bytes| {
+                icrc.renumber(headers, first, segment, bytes)
+            })
+        };
+        taken(&mut send)
+    }
+
+    /// Gives a run to the kernel as it is. False if it does not take it.
     pub fn transmit(&self, bytes: &[u8], segment: usize) -> bool {
         let (to, port) = match &self.carrier {
             Carrier::Udp { to, port, .. } => (to, port),
             Carrier::Host(path) => return path.transmit(bytes, segment),
         };
-        let send = || port.send(to, bytes, segment as u16);
-        match send() {
-            Ok(()) => true,
-            Err(SendError::Again) => false,
-            // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
-            Err(_) => send().is_ok(),
-        }
+        taken(&mut || port.send(to, bytes, segment as u16))
     }
 
     /// Writes the ICRC behind a packet that is the `place`-th of its run.
@@ -347,6 +376,16 @@ impl TxPath {
             .expect("a packet fits a datagram")
             .finish_with(&packet[..len]);
         packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
+    }
+}
+
+/// True if the kernel took it.
+fn taken(send: &mut dyn FnMut() -> Result<(), SendError>) -> bool {
+    match send() {
+        Ok(()) => true,
+        Err(SendError::Again) => false,
+        // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
+        Err(_) => send().is_ok(),
     }
 }
 
@@ -468,7 +507,7 @@ impl Run {
         let bytes = &mut self.bytes[..self.len];
         let lost = if path.hooks.active() {
             path.hooks.send(path, bytes, self.segment)
-        } else if path.transmit(bytes, self.segment) {
+        } else if path.transmit_flow(bytes, self.segment, &mut self.icrc) {
             0
         } else {
             self.count as u64

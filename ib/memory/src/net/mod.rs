@@ -8,6 +8,7 @@
 //! answer with errors.
 
 mod netdev;
+mod number;
 mod options;
 mod rx;
 #[cfg(test)]

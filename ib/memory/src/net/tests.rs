@@ -186,6 +186,101 @@ fn datagrams_of_ipv4_have_the_identification_0_whomever_the_socket_is_for() {
     });
 }
 
+/// Once a flow is long the socket's datagrams are numbered by the kernel, and what `renumber` is told is what they carry.
+#[test]
+fn a_lasting_flow_knows_the_identifications_of_its_datagrams() {
+    in_namespace(|_, alone| {
+        // SAFETY: a new descriptor, or an error; who is alone in a namespace of his own may have it.
+        let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_UDP) };
+        if !alone || raw < 0 {
+            return;
+        }
+        let sockets = [(); 2].map(|()| RxSocket::bind(false, 0, BUFFER).unwrap());
+        let [to, other] = sockets
+            .each_ref()
+            .map(|socket| SocketAddr::new(V4, socket.port().unwrap()));
+        let from = TxPort::bind(&options_of(V4)).unwrap();
+        // the next datagram's identification, and its bytes; empty ones are nobody's
+        let on_wire = || loop {
+            let mut bytes = [0_u8; 2048];
+            // SAFETY: a local array of the length that is said.
+            let got = unsafe { libc::recv(raw, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+            let got = usize::try_from(got).expect("a datagram");
+            if got > 28 {
+                return (
+                    u16::from_be_bytes([bytes[4], bytes[5]]),
+                    bytes[28..got].to_vec(),
+                );
+            }
+        };
+        // what it is told it writes into the datagram, and undoes the second time
+        let send = |to: &SocketAddr, lasting: bool| {
+            let mut bytes = [7, 0, 0];
+            let sent = from.send_flow(to, &mut bytes, 3, lasting, |number, bytes| {
+                let [high, low] = number.to_be_bytes();
+                bytes[1] ^= high;
+                bytes[2] ^= low;
+            });
+            (sent, bytes)
+        };
+        let number = |to: &SocketAddr, lasting: bool| {
+            send(to, lasting).0.unwrap();
+            let (number, bytes) = on_wire();
+            let [high, low] = number.to_be_bytes();
+            assert_eq!(bytes, [7, high, low]);
+            number
+        };
+        // an unreliable flow never is worth it
+        assert!((0..600).all(|_| number(&to, false) == 0));
+        assert!((0..256).all(|_| number(&to, true) == 0));
+        let first = number(&to, true);
+        // one in 65,536 first numbers is 0 by chance: the second is not
+        let second = number(&other, false);
+        assert_eq!(second, first.wrapping_add(1), "wherever it goes");
+        assert!(second != 0 || first != 0);
+        for step in 2..70_000_u32 {
+            let wanted = first.wrapping_add(step as u16);
+            assert_eq!(number(&to, step % 2 == 0), wanted);
+        }
+        // a batch takes one number of the count, whatever its datagrams carry
+        for _ in 0..3 {
+            let before = number(&to, true);
+            let mut told = Vec::new();
+            let mut batch = [1_u8; 100];
+            from.send_flow(&to, &mut batch, 40, true, |number, _| told.push(number))
+                .unwrap();
+            // whoever looks on sees it whole here, or its parts in order
+            let (carried, mut bytes) = on_wire();
+            while bytes.len() < 100 {
+                bytes.extend(on_wire().1);
+            }
+            assert_eq!((told.as_slice(), bytes.len()), (&[carried][..], 100));
+            // an empty datagram may have been spent on making sure
+            let steps = carried.wrapping_sub(before);
+            assert_eq!(steps, 1);
+            let steps = number(&to, true).wrapping_sub(carried);
+            assert!((1..=2).contains(&steps), "{steps} numbers for one batch");
+        }
+        // in doubt all is as it was, and it takes longer until it is tried again
+        from.doubt();
+        assert!((0..8192).all(|_| number(&to, true) == 0));
+        assert_ne!((number(&to, true), number(&to, true)), (0, 0));
+        // what fails gets its bytes back and ends it: nothing can be sent to port 0
+        let (failed, bytes) = send(&SocketAddr::new(V4, 0), true);
+        assert!(failed.is_err());
+        assert_eq!(bytes, [7, 0, 0]);
+        assert_eq!((number(&to, true), number(&other, true)), (0, 0));
+        // as does whoever sends without a number
+        let [again, _] = [(); 2].map(|()| (0..1 << 20).find(|_| number(&to, true) != 0));
+        assert!(again.is_some());
+        from.send(&to, b"as it is", 0).unwrap();
+        assert_eq!(on_wire(), (0, b"as it is".to_vec()));
+        assert_eq!(number(&to, true), 0);
+        // SAFETY: ours, and not used after.
+        unsafe { libc::close(raw) };
+    });
+}
+
 #[test]
 fn what_icmp_says_is_kept_and_costs_no_datagram() {
     in_namespace(|_, _| {

@@ -3,6 +3,7 @@
 //! Owns: their options, and the one system call that sends a datagram or a batch of them. Nothing is ever received here. Must not
 //! know: what is sent.
 
+use super::number::Numbering;
 use super::trouble::{Trouble, Troubles};
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
 use crate::Error;
@@ -55,12 +56,14 @@ pub struct TxPort {
     port: u16,
     /// The one destination that the socket is connected to: the kernel looks for the way there once.
     peer: Option<SocketAddr>,
+    numbering: Numbering,
     troubles: Troubles,
 }
 
 impl TxPort {
     /// Binds source address and port, for this socket alone: nothing is received here, so a port that it shared would take from others
-    /// what is theirs. Datagrams carry "don't fragment", and with it the IPv4 identification 0 (in a batch 0, 1, 2..).
+    /// what is theirs. Datagrams carry "don't fragment", and with it the IPv4 identification 0 (in a batch 0, 1, 2..), unless
+    /// they go by [`TxPort::send_flow`].
     ///
     /// # Errors
     /// `System`: EADDRINUSE if somebody has the port, EADDRNOTAVAIL if the address is not ours, EMFILE and the like.
@@ -88,13 +91,14 @@ impl TxPort {
             fd,
             port,
             peer: None,
+            numbering: Numbering::default(),
             troubles: Troubles::default(),
         })
     }
 
     /// The same for what is sent to `to`, an IPv6 address, more than elsewhere: the kernel keeps the way there, which saves looking for it with
     /// each datagram, and looks anew when its tables change. If there is no way at present, it is as without. For IPv4 it is as
-    /// without, too: datagrams of a connected socket are numbered from a number that nobody is told, and the ICRC covers it.
+    /// without, too: see [`TxPort::send_flow`].
     ///
     /// # Errors
     /// As [`TxPort::bind`].
@@ -113,19 +117,79 @@ impl TxPort {
     }
 
     /// Sends `bytes` as one datagram, or, if they are more than `segment`, as a batch of datagrams of `segment` bytes of which
-    /// the last may be shorter: at most [`TX_SEGMENTS`] of them, and 65,507 bytes together. All of it or nothing. Never waits.
+    /// the last may be shorter: at most [`TX_SEGMENTS`] of them, and 65,507 bytes together. All of it or nothing. Never waits. The IPv4
+    /// identification is 0, in a batch 0, 1, 2..
     ///
     /// # Errors
     /// As [`SendError`] says.
     pub fn send(&self, to: &SocketAddr, bytes: &[u8], segment: u16) -> Result<(), SendError> {
-        let batch = segment != 0 && bytes.len() > usize::from(segment);
-        let send = || {
-            if batch {
-                self.send_batch(to, bytes, segment)
-            } else {
-                self.send_one(to, bytes)
-            }
+        let state = self.numbering.read();
+        if state.is_plain() {
+            return self.send_plain(to, bytes, segment);
+        }
+        drop(state);
+        let mut state = self.numbering.write();
+        state.give_up(self.as_fd());
+        self.send_plain(to, bytes, segment)
+    }
+
+    /// The same of a flow whose identifications may be others: once a socket has sent many datagrams of connections (which `lasting` says
+    /// of these), the kernel keeps the way to where they go. `renumber` makes of bytes whose identifications are 0, 1, 2.. those of `n`,
+    /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that.
+    ///
+    /// # Errors
+    /// As [`SendError`] says.
+    pub fn send_flow(
+        &self,
+        to: &SocketAddr,
+        bytes: &mut [u8],
+        segment: u16,
+        lasting: bool,
+        mut renumber: impl FnMut(u16, &mut [u8]),
+    ) -> Result<(), SendError> {
+        let SocketAddr::V4(to_v4) = to else {
+            return self.send_plain(to, bytes, segment);
         };
+        let state = self.numbering.read();
+        if state.is_plain() {
+            let sent = self.send_plain(to, bytes, segment);
+            drop(state);
+            if lasting && sent.is_ok() && self.numbering.is_worth() {
+                // the copies come by the queue of errors: nothing may lie before them, nor be left
+                self.troubles.hear(self.as_fd());
+                self.numbering.begin(self.as_fd(), *to_v4);
+                self.troubles.hear(self.as_fd());
+            }
+            return sent;
+        }
+        drop(state);
+        let mut state = self.numbering.write();
+        let Some((first, kept)) = state.next(to) else {
+            return self.send_plain(to, bytes, segment);
+        };
+        renumber(first, bytes);
+        let batch = is_batch(bytes, segment);
+        let Err(errno) = self.send_now(to, bytes, segment, kept) else {
+            state.sent(self.as_fd(), batch);
+            return Ok(());
+        };
+        // whether it took a number is not said
+        self.troubles.failed(self.as_fd(), to, errno);
+        state.give_up(self.as_fd());
+        renumber(first, bytes);
+        self.send_plain(to, bytes, segment)
+    }
+
+    /// A peer seems not to understand what is sent from here.
+    pub fn doubt(&self) {
+        if !self.numbering.read().is_plain() {
+            self.numbering.doubt(self.as_fd());
+        }
+    }
+
+    /// Sends, and once more if what failed was not this datagram.
+    fn send_plain(&self, to: &SocketAddr, bytes: &[u8], segment: u16) -> Result<(), SendError> {
+        let send = || self.send_now(to, bytes, segment, self.peer.as_ref() == Some(to));
         let Err(first) = send() else {
             return Ok(());
         };
@@ -138,7 +202,16 @@ impl TxPort {
             },
             errno => errno,
         };
-        Err(classify(errno, batch))
+        Err(classify(errno, is_batch(bytes, segment)))
+    }
+
+    /// One call; `kept` says that the socket is connected to `to`.
+    fn send_now(&self, to: &SocketAddr, bytes: &[u8], segment: u16, kept: bool) -> Result<(), i32> {
+        if is_batch(bytes, segment) {
+            self.send_batch(to, bytes, segment, kept)
+        } else {
+            self.send_one(to, bytes, kept)
+        }
     }
 
     /// What the network and the kernel said lately of datagrams sent from here, the newest last. Processes that have the same address
@@ -148,8 +221,8 @@ impl TxPort {
         self.troubles.all()
     }
 
-    fn send_one(&self, to: &SocketAddr, bytes: &[u8]) -> Result<(), i32> {
-        if self.peer.as_ref() == Some(to) {
+    fn send_one(&self, to: &SocketAddr, bytes: &[u8], kept: bool) -> Result<(), i32> {
+        if kept {
             rustix::net::send(self.as_fd(), bytes, FLAGS)
         } else {
             rustix::net::sendto(self.as_fd(), bytes, FLAGS, to)
@@ -158,7 +231,13 @@ impl TxPort {
         .map_err(|e| e.raw_os_error())
     }
 
-    fn send_batch(&self, to: &SocketAddr, bytes: &[u8], segment: u16) -> Result<(), i32> {
+    fn send_batch(
+        &self,
+        to: &SocketAddr,
+        bytes: &[u8],
+        segment: u16,
+        kept: bool,
+    ) -> Result<(), i32> {
         let mut name = Name::of(to);
         let mut part = libc::iovec {
             // The kernel only reads it.
@@ -173,7 +252,7 @@ impl TxPort {
         ];
         // SAFETY: all-zero is a value: null pointers and lengths of 0.
         let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
-        if self.peer.as_ref() != Some(to) {
+        if !kept {
             (head.msg_name, head.msg_namelen) = name.raw();
         }
         head.msg_iov = &raw mut part;
@@ -202,6 +281,11 @@ impl AsFd for TxPort {
 
 const FLAGS: rustix::net::SendFlags =
     rustix::net::SendFlags::DONTWAIT.union(rustix::net::SendFlags::NOSIGNAL);
+
+/// True for more than one datagram.
+fn is_batch(bytes: &[u8], segment: u16) -> bool {
+    segment != 0 && bytes.len() > usize::from(segment)
+}
 
 #[cold]
 fn classify(errno: i32, batch: bool) -> SendError {

@@ -29,6 +29,8 @@ const MOST_MIDDLES: usize = 64;
 const QUIET_MESSAGES: u32 = 8;
 /// Packets of a message that may go without being acknowledged by itself: for longer ones a packet more is little.
 const QUIET_PACKETS: u32 = 8;
+/// So many questions in a row without an answer: what is sent does not get through.
+const UNHEARD: u32 = 3;
 
 /// What a call did to the queue pair as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,6 +186,11 @@ impl Requester {
 
     pub fn counters(&self) -> &QpCounters {
         &self.counters
+    }
+
+    /// It has asked again and again, or gone back more than once, and heard of no progress.
+    pub fn is_unheard(&self, retry_cnt: u8) -> bool {
+        self.questions >= UNHEARD || self.retries_left + 1 < retry_cnt
     }
 
     /// Its part of a diagnosis.

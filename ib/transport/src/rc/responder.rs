@@ -52,6 +52,8 @@ pub(crate) struct Responder {
     pub rq: RecvQueue,
     /// Expected PSN.
     e_psn: Psn,
+    /// How often the request before `e_psn` came again, and what `e_psn` was then.
+    repeats: (Psn, u32),
     /// Messages completed, 24 bits.
     msn: u32,
     message: Message,
@@ -124,6 +126,9 @@ impl Manners {
     }
 }
 
+/// So many repetitions of what came last, each answered: the answers do not get through.
+const UNHEARD: u32 = 3;
+
 /// Whether this side owes its peer an answer, and which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnswerDue {
@@ -140,6 +145,7 @@ impl Responder {
         Responder {
             rq,
             e_psn: Psn::new(0),
+            repeats: (Psn::new(0), 0),
             msn: 0,
             message: Message::None,
             resources: Resources::default(),
@@ -159,6 +165,11 @@ impl Responder {
 
     pub fn expected(&self) -> Psn {
         self.e_psn
+    }
+
+    /// The last request came again and again although it was answered each time.
+    pub fn is_unheard(&self) -> bool {
+        self.repeats.1 >= UNHEARD && self.repeats.0 == self.e_psn
     }
 
     pub fn answer_due(&self) -> AnswerDue {
@@ -658,6 +669,15 @@ impl Responder {
             return Verdict::Dropped(Drop::Psn);
         }
         self.counters.duplicates += 1;
+        if psn.next() == self.e_psn {
+            // what came last comes once in each repetition, however much is repeated
+            let again = if self.repeats.0 == self.e_psn {
+                self.repeats.1
+            } else {
+                0
+            };
+            self.repeats = (self.e_psn, again.saturating_add(1));
+        }
         Verdict::Continue
     }
 
