@@ -383,12 +383,14 @@ impl Implementation {
 }
 
 /// What the program printed; lines of anybody else are passed over.
-fn figures(text: &str) -> BTreeMap<String, f64> {
+pub fn figures(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
         .filter(|(name, _)| name.contains('/'))
         .filter_map(|(name, figure)| Some((name.to_owned(), figure.trim().parse().ok()?)))
-        .filter(|(_, figure): &(String, f64)| figure.is_finite() && *figure > 0.0)
+        .filter(|(name, figure): &(String, f64)| {
+            figure.is_finite() && (*figure > 0.0 || name.starts_with("line/"))
+        })
         .collect()
 }
 
