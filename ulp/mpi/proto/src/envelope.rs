@@ -145,6 +145,21 @@ impl Envelope {
         })
     }
 
+    /// The same as numbers, of which the first byte is the lowest: three of eight bytes and one of four. Who stores an envelope and has it in registers spares
+    /// to put it together in memory, where what is stored in small pieces and loaded in large ones waits until the stores are done.
+    #[inline(always)]
+    pub fn words(&self) -> ([u64; 3], u32) {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let first = u32::from(self.kind as u8) | u32::from(self.flags) << 8;
+        let tag = self.tag.cast_unsigned();
+        let words = [
+            pair(first, self.seq),
+            pair(self.ack, self.credit),
+            pair(tag, self.context as u32),
+        ];
+        (words, (self.context >> 32) as u32)
+    }
+
     /// What the bytes say; none if nobody knows such a kind.
     #[inline]
     pub fn parse(bytes: [u8; ENVELOPE]) -> Option<Self> {
@@ -325,6 +340,9 @@ mod tests {
         ) {
             let envelope = Envelope { kind, flags, seq, ack, credit, tag, context };
             prop_assert_eq!(Envelope::parse(envelope.emit()), Some(envelope));
+            let (words, last) = envelope.words();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            prop_assert_eq!([&bytes[..], &last.to_le_bytes()[..]].concat(), envelope.emit());
         }
 
         #[test]

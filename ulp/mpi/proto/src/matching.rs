@@ -168,6 +168,32 @@ impl Matching {
     /// A message arrives: the receive that takes it, which waits no longer.
     #[inline]
     pub fn arrive(&mut self, source: u32, tag: i32) -> Option<u32> {
+        // Most messages are for the first receive that names their source.
+        if self.any.head == NONE {
+            let list = &mut self.sources.get_mut(source as usize)?.posted;
+            let head = list.head;
+            if head == NONE {
+                return None;
+            }
+            let Posted {
+                tag: wanted,
+                id,
+                next,
+                ..
+            } = *self.posted.at(head);
+            if wanted.takes(tag) {
+                list.head = next;
+                if next == NONE {
+                    list.tail = NONE;
+                }
+                self.posted.free.push(head);
+                return Some(id);
+            }
+        }
+        self.arrive_further(source, tag)
+    }
+
+    fn arrive_further(&mut self, source: u32, tag: i32) -> Option<u32> {
         let named = self
             .sources
             .get(source as usize)

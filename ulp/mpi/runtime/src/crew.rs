@@ -50,7 +50,7 @@ impl Crew {
     }
 
     /// A request is over.
-    #[inline]
+    #[inline(always)]
     pub fn over(&mut self, request: u32) {
         self.news = true;
         if !self.sleepers.is_empty() {
@@ -64,6 +64,7 @@ impl Crew {
         self.news
     }
 
+    #[cold]
     fn ring(&mut self, whom: impl Fn(&Sleeper) -> bool) {
         self.sleepers.retain(|sleeper| {
             let rings = whom(sleeper);

@@ -123,6 +123,19 @@ impl<T> Slab<T> {
         is_it.then_some(index)
     }
 
+    /// The object that `handle` names, and its index.
+    #[inline(always)]
+    pub fn named(&self, handle: i32) -> Option<(u32, &T)> {
+        let bits = handle.cast_unsigned();
+        let index = bits & INDEX;
+        let slot = self.slots.get(index as usize)?;
+        let own = (self.kind as u32) << KIND_SHIFT | slot.generation << GENERATION_SHIFT | index;
+        slot.value
+            .as_ref()
+            .filter(|_| own == bits)
+            .map(|value| (index, value))
+    }
+
     /// The object at `index`.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {

@@ -66,6 +66,56 @@ impl Runtime {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.eager;
+        if is_eager && !synchronous && self.store(&to, source) {
+            return Ok(Started::Done);
+        }
+        self.start_further(to, source, synchronous, is_eager)
+    }
+
+    /// Stores a short message to a rank of this host, where that takes nothing but the stores. False if it takes more: then nothing has happened.
+    #[inline(always)]
+    fn store(&mut self, to: &Target, source: Source) -> bool {
+        let entry = &mut self.peers[to.peer as usize];
+        let (Some(outlet), Some(host)) = (&mut entry.outlet, &self.host) else {
+            return false;
+        };
+        if entry.needs_fence || !entry.fifo.is_empty() || trace::is_on() {
+            return false;
+        }
+        let seq = entry.sent.wrapping_add(1);
+        let Some(place) = outlet.place(&source) else {
+            return false;
+        };
+        let credit = match entry.inlet {
+            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
+            None => 0,
+        };
+        let envelope = Envelope {
+            kind: Kind::Eager,
+            flags: 0,
+            seq,
+            ack: entry.received,
+            credit,
+            tag: to.tag,
+            context: to.context,
+        };
+        outlet.lay(&place, &envelope, &source);
+        entry.sent = seq;
+        // The receiver fences before it sleeps, for all who need not.
+        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        host.ring_if_asleep(to.peer);
+        true
+    }
+
+    /// The same where it takes more.
+    #[inline(never)]
+    fn start_further(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+        is_eager: bool,
+    ) -> Outcome<Started> {
         if is_eager && !synchronous && self.peers[to.peer as usize].fifo.is_empty() {
             let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
             if stored {

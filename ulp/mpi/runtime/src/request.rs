@@ -128,6 +128,21 @@ impl Request {
         }
     }
 
+    /// Whether it is a message and nothing else, and the program still asks for it.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        let is_message = matches!(
+            self.work,
+            Work::Receive
+                | Work::Pieces { .. }
+                | Work::Moving { .. }
+                | Work::Eager
+                | Work::Synchronous
+                | Work::Rendezvous
+        );
+        is_message && self.extra.is_none() && !self.freed
+    }
+
     /// Whether it keeps anything besides its own words.
     #[inline]
     pub fn has_more(&self) -> bool {

@@ -13,7 +13,7 @@ mod veloblock;
 
 pub use any::{AnyReceiver, AnySender};
 pub use pause::{Gate, Lull};
-pub use veloblock::{Receiver, Sender};
+pub use veloblock::{Place, Receiver, Sender};
 
 use crate::envelope::ENVELOPE;
 

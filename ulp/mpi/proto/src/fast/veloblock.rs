@@ -15,8 +15,28 @@ const LINE: u32 = 64;
 /// Of longer records nothing is read before they have come.
 const FORESEEN: u32 = 320;
 
+/// Where a record goes that needs nothing but room; it has not been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Address of the word below the record, which is to be zero.
+    pub at: u32,
+    /// Behind the last byte of the trailer.
+    pub end: u32,
+    /// Bytes below `at` that a next record like this one may take without more credit.
+    pub ahead: u32,
+    length: u32,
+}
+
+impl Place {
+    /// The word that ends the record, of the message of this number.
+    #[inline(always)]
+    pub fn trailer(&self, seq: u32) -> u64 {
+        trailer::of(seq, self.length)
+    }
+}
+
 /// The sender's machine of one channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     shape: Shape,
     /// Where the next record ends.
@@ -83,6 +103,36 @@ impl Sender {
             }
             Err(Busy) => Push::Busy,
         }
+    }
+
+    /// Where a record of an envelope and `length` bytes goes if it needs nothing but room: there is credit, and the block goes on at its end neither before it nor
+    /// behind it. Most records are such; what [`Sender::push`] would write is then known without it.
+    #[inline(always)]
+    pub fn place(&self, length: u32) -> Option<Place> {
+        if length > self.shape.longest() {
+            return None;
+        }
+        let filled = ENVELOPE as u32 + length + WORD;
+        let whole = (filled + self.shape.granule - 1) & !(self.shape.granule - 1);
+        let used = self.used() + whole + WORD;
+        if used > self.shape.size || self.end < 2 * whole + WORD {
+            return None;
+        }
+        Some(Place {
+            at: self.end - whole - WORD,
+            end: self.end,
+            ahead: (self.shape.size - used).min(whole),
+            length,
+        })
+    }
+
+    /// A record has been written to that place, which was the last one asked for.
+    #[inline(always)]
+    pub fn placed(&mut self, place: &Place) {
+        debug_assert_eq!(place.end, self.end);
+        let whole = place.end - WORD - place.at;
+        self.end -= whole;
+        self.sent = self.sent.wrapping_add(self.shape.granules(whole));
     }
 
     /// Takes what the receiver says it has consumed in all, if that is more than was known and not more than was sent. True if it was more.

@@ -12,6 +12,8 @@ struct Memory {
     check: bool,
     /// Marks that cost a write of their own.
     marks: u32,
+    /// Of the last record: where it began and ended, the word below and that behind it, and how far the next one may go.
+    last: Option<(u32, u32, u64, u64, u32)>,
 }
 
 impl Memory {
@@ -21,6 +23,7 @@ impl Memory {
             alive: vec![false; size as usize],
             check: true,
             marks: 0,
+            last: None,
         }
     }
 
@@ -45,6 +48,8 @@ impl Carrier for Memory {
         let body = head + write.head.len() as u32;
         self.put(body, &vec![payload; write.length as usize]);
         self.put(body + write.length, &write.trailer.to_le_bytes());
+        let end = body + write.length + 8;
+        self.last = Some((write.at, end, write.floor, write.trailer, write.ahead));
         for byte in &mut self.alive[write.at as usize + 8..(body + write.length + 8) as usize] {
             *byte = true;
         }
@@ -102,12 +107,24 @@ fn run(shape: Shape, steps: &[(u16, u8)]) {
         if choice & 1 == 0 {
             let length = u32::from(length) % (shape.longest() + 1);
             let head = envelope(seq + 1).emit();
+            let mut other = sender.clone();
+            let place = other.place(length);
             match sender.push(&head, seq + 1, length, (seq + 1) as u8, &mut memory) {
                 Push::Stored => {
                     seq += 1;
+                    // Who stores the record itself does the same.
+                    if let Some(place) = place {
+                        let known = (place.at, place.end, 0, place.trailer(seq), place.ahead);
+                        assert_eq!(memory.last, Some(known));
+                        other.placed(&place);
+                        assert_eq!(other, sender);
+                    }
                     flying.push_back((seq, length));
                 }
-                push => assert_eq!(push, Push::NoCredit),
+                push => {
+                    assert_eq!(push, Push::NoCredit);
+                    assert_eq!(place, None);
+                }
             }
         } else {
             take(&mut receiver, &mut memory, &mut flying);
@@ -153,7 +170,7 @@ proptest! {
     #[test]
     fn any_bytes_in_the_block_are_harmless(bytes in prop::collection::vec(any::<u8>(), 4096)) {
         let shape = Shape::new(4096, 16).expect("a shape");
-        let mut memory = Memory { bytes, alive: Vec::new(), check: false, marks: 0 };
+        let mut memory = Memory { bytes, alive: Vec::new(), check: false, marks: 0, last: None };
         let mut receiver = Receiver::new(shape);
         for _ in 0..2000 {
             match receiver.peek(&memory.bytes) {
@@ -220,6 +237,23 @@ fn a_block_goes_on_at_its_end_without_a_write_of_its_own_where_the_receiver_keep
         }
         assert_eq!(memory.marks, 0, "{length} bytes");
     }
+}
+
+#[test]
+fn most_records_need_nothing_but_room() {
+    let shape = Shape::new(4096, 64).expect("a shape");
+    let mut sender = Sender::new(shape);
+    // 64 bytes each; the last one before the block's end would send the receiver back, and is not such.
+    for seq in 1..=62 {
+        let place = sender.place(28).expect("nothing is in the way");
+        assert_eq!(
+            (place.end, place.at),
+            (4096 - 64 * (seq - 1), 4096 - 64 * seq - 8)
+        );
+        sender.placed(&place);
+    }
+    assert_eq!(sender.place(28), None);
+    assert_eq!(Sender::new(shape).place(shape.longest() + 1), None);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::memory::{self, Source};
 use super::segment::Segment;
-use ferriband_mpi_proto::envelope::ENVELOPE;
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::fast::{
-    Block, Broken, Busy, Carrier, Push, Receiver, Record, Sender, Shape, Write,
+    Block, Broken, Busy, Carrier, Place, Push, Receiver, Record, Sender, Shape, Write,
 };
 use ferriband_mpi_proto::segment::line;
 use std::ptr::NonNull;
@@ -67,6 +67,46 @@ impl Mapped {
             if let Some(at) = from.checked_sub((line + 1) * LINE) {
                 memory::will_write(self.bytes(at, WORD).as_ptr());
             }
+        }
+    }
+}
+
+impl Mapped {
+    /// Writes a whole record: what [`Carrier::write`] does, where the envelope is all of the head.
+    #[inline(always)]
+    fn lay(&mut self, place: &Place, (words, last): ([u64; 3], u32), from: *const u8, end: u64) {
+        let whole = place.end - place.at - WORD;
+        let start = self.bytes(place.at, whole + WORD).as_ptr();
+        let trailer = start.wrapping_add(whole as usize);
+        // The trailer says how long the body is.
+        let length = end as u32;
+        assert!(
+            whole >= ENVELOPE as u32 + WORD + length
+                && place.at.is_multiple_of(8)
+                && whole.is_multiple_of(8)
+        );
+        let body = trailer.wrapping_sub(length as usize);
+        let head = body.wrapping_sub(ENVELOPE);
+        // SAFETY: word, head, body and trailer lie within the range that `bytes` has checked; the first and the last are aligned, as the block is, and are accessed atomically by
+        // both sides; the bytes between them are the sender's until the trailer is there.
+        unsafe {
+            (*start.cast::<AtomicU64>()).store(0, Ordering::Relaxed);
+            for (at, word) in words.into_iter().enumerate() {
+                head.add(at * 8).cast::<u64>().write_unaligned(word.to_le());
+            }
+            head.add(24).cast::<u32>().write_unaligned(last.to_le());
+            memory::copy(from, body, length as usize);
+            // The release makes all of the record visible before its last word.
+            (*trailer.cast::<AtomicU64>()).store(end, Ordering::Release);
+        }
+        if whole <= DEMOTED {
+            for line in 0..whole / LINE {
+                memory::demote(start.wrapping_add((WORD + line * LINE) as usize));
+            }
+        }
+        // Below lies room for another such record.
+        for line in 0..place.ahead.min(CLAIMED) / LINE {
+            memory::will_write(start.wrapping_sub((LINE + line * LINE) as usize));
         }
     }
 }
@@ -183,6 +223,23 @@ impl Outlet {
         push
     }
 
+    /// Where a message of the program goes if it needs nothing but room and lies in one run; none if it needs more: then [`Outlet::push`] knows what to do.
+    #[inline(always)]
+    pub fn place(&self, payload: &Source) -> Option<Place> {
+        let place = self.machine.place(payload.len() as u32)?;
+        (payload.pointer().is_some() && place.at >= self.block.bare).then_some(place)
+    }
+
+    /// Stores a message there, in as few steps as can be.
+    #[inline(always)]
+    pub fn lay(&mut self, place: &Place, envelope: &Envelope, payload: &Source) {
+        if let Some(from) = payload.pointer() {
+            let end = place.trailer(envelope.seq);
+            self.block.lay(place, envelope.words(), from, end);
+            self.machine.placed(place);
+        }
+    }
+
     /// The same once the return word has been looked at.
     #[cold]
     fn push_again(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
@@ -251,13 +308,7 @@ impl Block for Mapped {
 
     #[inline]
     fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
-        let mut bytes = [0; ENVELOPE];
-        memory::copy(
-            self.bytes(at, ENVELOPE as u32).as_ptr(),
-            bytes.as_mut_ptr(),
-            ENVELOPE,
-        );
-        bytes
+        memory::pieces(self.bytes(at, ENVELOPE as u32).as_ptr())
     }
 
     fn clear(&mut self, at: u32) {

@@ -404,6 +404,22 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
+/// The 28 bytes of an envelope that has been checked to be there, in the pieces in which its fields are looked at: then they go through registers, while a field that
+/// lies in two pieces waits until both have been stored.
+#[inline(always)]
+pub(super) fn pieces(from: *const u8) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    for at in [0, 8, 20] {
+        // SAFETY: the range was checked by the caller.
+        let word = unsafe { from.add(at).cast::<[u8; 8]>().read() };
+        bytes[at..at + 8].copy_from_slice(&word);
+    }
+    // SAFETY: as above.
+    let word = unsafe { from.add(16).cast::<[u8; 4]>().read() };
+    bytes[16..20].copy_from_slice(&word);
+    bytes
+}
+
 /// Asks for the line at `address` to be written soon, so that the store does not wait for it.
 #[inline]
 pub(super) fn will_write(address: *const u8) {

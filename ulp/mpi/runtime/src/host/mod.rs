@@ -289,7 +289,7 @@ impl Host {
     }
 
     /// Wakes `rank` if it is seen to sleep.
-    #[inline]
+    #[inline(always)]
     pub fn ring_if_asleep(&self, rank: u32) {
         let asleep = self.word(rank, area::ASLEEP);
         if asleep.load(Ordering::Relaxed) == 1 {
