@@ -324,6 +324,13 @@ pub fn pieces(message: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     })
 }
 
+/// The one piece of a message that is no longer than [`PIECE_BYTES`] less one; it lies where the message did.
+pub fn whole_piece(mut message: Vec<u8>) -> Vec<u8> {
+    debug_assert!(message.len() < PIECE_BYTES);
+    message.insert(0, LAST);
+    message
+}
+
 /// A closed connection is an error, not a signal; and nobody is waited for.
 const WITHOUT_WAITING: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 

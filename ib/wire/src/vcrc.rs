@@ -38,7 +38,77 @@ static TABLES: [[u16; 256]; 8] = {
 
 /// The VCRC of `bytes` (LRH to ICRC). `vcrc(..).to_le_bytes()` is what follows them on the wire.
 pub fn vcrc(bytes: &[u8]) -> u16 {
-    let mut crc = u16::MAX;
+    let crc = match bytes.len() {
+        // a fold leaves 512 bytes by wide words, 128 by narrow ones
+        0..256 => by_tables(u16::MAX, bytes),
+        256..1024 => {
+            let (left, rest) = fold::<1>(bytes, u16::MAX);
+            by_tables(by_tables(0, left.as_flattened().as_flattened()), rest)
+        }
+        _ => {
+            let (wide, rest) = fold::<WIDE>(bytes, u16::MAX);
+            let (left, _) = fold::<1>(wide.as_flattened().as_flattened(), 0);
+            by_tables(by_tables(0, left.as_flattened().as_flattened()), rest)
+        }
+    };
+    !crc
+}
+
+/// A word that messages are folded by: so many times eight bytes.
+type Word<const N: usize> = [[u8; 8]; N];
+/// Eight bytes of a word of long packets, so many times.
+const WIDE: usize = 4;
+/// Words that are left of what was folded.
+const LEFT: usize = 16;
+
+/// Takes words off the front of a message, until [`LEFT`] are left, and fewer bytes behind them than a word has: another message with the same remainder, that begins with a register of 0
+/// and not with `crc` any more. One that is shorter gets zeros before it.
+///
+/// x^16 is x^12 + x^3 + x + 1, and squaring keeps that, so for words of w bits, w a power of two, x^16w is x^12w + x^3w + x^w + 1: a word is as good as four copies of it 4, 13, 15 and 16 words further
+/// back, whatever the order of bits in it. No bit is shifted, and no table is asked.
+fn fold<const N: usize>(bytes: &[u8], crc: u16) -> ([Word<N>; LEFT], &[u8]) {
+    const { assert!(N.is_power_of_two()) };
+    let (words, _) = bytes.as_chunks::<8>().0.as_chunks::<N>();
+    let rest = &bytes[words.len() * N * 8..];
+    // rounds are whole: words are missing at the beginning, where zeros change nothing
+    let (first, rounds) = words.as_rchunks::<LEFT>();
+    let mut left = [[0; N]; LEFT];
+    let begin = LEFT - first.len();
+    for (own, word) in left[begin..].iter_mut().zip(first) {
+        *own = word.map(u64::from_le_bytes);
+    }
+    let mut rounds = rounds.iter();
+    // `crc` belongs to the first two bytes, wherever they are
+    match left.get_mut(begin) {
+        Some(word) => word[0] ^= u64::from(crc),
+        None => {
+            if let Some(round) = rounds.next() {
+                left = round.map(|word| word.map(u64::from_le_bytes));
+                left[0][0] ^= u64::from(crc);
+            }
+        }
+    }
+    for round in rounds {
+        let next = round.map(|word| word.map(u64::from_le_bytes));
+        macro_rules! words {
+            ($($at:literal)*) => { $(
+                // this word goes, and one of the message takes its place
+                for part in 0..N {
+                    let first = left[$at][part];
+                    left[($at + 4) % LEFT][part] ^= first;
+                    left[($at + 13) % LEFT][part] ^= first;
+                    left[($at + 15) % LEFT][part] ^= first;
+                    left[$at][part] = first ^ next[$at][part];
+                }
+            )* };
+        }
+        words!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    }
+    (left.map(|word| word.map(u64::to_le_bytes)), rest)
+}
+
+/// The register after `bytes`, from a register.
+fn by_tables(mut crc: u16, bytes: &[u8]) -> u16 {
     let mut eights = bytes.chunks_exact(8);
     for eight in eights.by_ref() {
         let [low, high] = crc.to_le_bytes();
@@ -55,7 +125,7 @@ pub fn vcrc(bytes: &[u8]) -> u16 {
         let [low, _] = crc.to_le_bytes();
         crc = crc >> 8 ^ TABLES[0][usize::from(byte ^ low)];
     }
-    !crc
+    crc
 }
 
 #[cfg(test)]
@@ -81,6 +151,23 @@ mod tests {
         fn tables_agree_with_division(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             prop_assert_eq!(vcrc(&bytes), by_division(&bytes));
         }
+
+        #[test]
+        fn what_is_folded_agrees_with_tables(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
+            prop_assert_eq!(vcrc(&bytes), !by_tables(u16::MAX, &bytes));
+        }
+    }
+
+    #[test]
+    fn every_length_of_packets_is_right() {
+        let bytes: Vec<u8> = (0..4500_u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect();
+        for length in (0..1200).chain(4000..4500) {
+            let message = &bytes[..length];
+            assert_eq!(vcrc(message), !by_tables(u16::MAX, message), "{length}");
+        }
+        assert_eq!(vcrc(&bytes[..700]), by_division(&bytes[..700]));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct Credits {
     pub waiting: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Carried {
     bytes: Vec<u8>,
     load: Load,
@@ -161,7 +161,10 @@ pub(super) struct Links {
     scale: Option<f64>,
     /// By cable; those that carried nothing have none.
     lines: Vec<Option<Box<Line>>>,
+    /// What happens later.
     events: BinaryHeap<Reverse<Timed>>,
+    /// What happens now, in the order of having been said: without a pace nearly everything.
+    soon: VecDeque<Timed>,
     number: u64,
     clock: Time,
     held: Vec<Held>,
@@ -183,7 +186,9 @@ impl Links {
         if !self.arrived.is_empty() {
             return Some(self.clock);
         }
-        self.events.peek().map(|Reverse(next)| next.at)
+        let later = self.events.peek().map(|Reverse(next)| next.at);
+        let soon = self.soon.front().map(|next| next.at);
+        later.into_iter().chain(soon).min()
     }
 
     /// Puts a packet, LRH to VCRC, where it begins. False if it is none: nobody takes it.
@@ -202,7 +207,7 @@ impl Links {
         let is_switch = node.kind == NodeKind::Switch;
         let packet = Arc::new(Carried { bytes, load });
         if own {
-            self.arrives(from, &packet, None);
+            self.arrives(from, Arc::unwrap_or_clone(packet).bytes, None);
         } else if is_switch {
             let at = PortId {
                 node: from.node,
@@ -238,13 +243,31 @@ impl Links {
             if let Some(arrived) = self.arrived.pop_front() {
                 return Some(arrived);
             }
-            if self.events.peek().is_none_or(|Reverse(next)| next.at > now) {
+            let Some(Timed { at, event, .. }) = self.next_event(now) else {
                 self.clock = self.clock.max(now);
                 return None;
-            }
-            let Reverse(Timed { at, event, .. }) = self.events.pop()?;
+            };
             self.clock = self.clock.max(at);
             self.handle(plane, taps, event);
+        }
+    }
+
+    /// Takes what happens next, if it does by `now`.
+    fn next_event(&mut self, now: Time) -> Option<Timed> {
+        let later = self.events.peek().map(|Reverse(next)| next);
+        let is_later = match (later, self.soon.front()) {
+            (Some(later), Some(soon)) => later < soon,
+            (later, _) => later.is_some(),
+        };
+        match is_later {
+            true => {
+                later.filter(|later| later.at <= now)?;
+                self.events.pop().map(|Reverse(next)| next)
+            }
+            false => {
+                self.soon.front().filter(|soon| soon.at <= now)?;
+                self.soon.pop_front()
+            }
         }
     }
 
@@ -274,7 +297,7 @@ impl Links {
                 continue;
             };
             line.generation += 1;
-            (line.flying, line.used) = (0, [0; 2]);
+            (line.flying, line.used) = ([0; 2], [0; 2]);
             line.ends =
                 [(); 2].map(|()| LinkEnd::new(self.clock, LANES, BUFFER_BLOCKS, &NEVER_REPEATED));
             line.begin(self.clock);
@@ -318,7 +341,7 @@ impl Links {
                     sum.taken_blocks += u64::from(taken);
                     let right =
                         sender.credits() == receiver.free_blocks() && *held == u64::from(taken);
-                    sum.wrong += u64::from(!right && line.flying == 0);
+                    sum.wrong += u64::from(!right && line.flying == [0; 2]);
                 }
             }
         }
@@ -347,7 +370,7 @@ impl Links {
                 generation,
                 packet,
                 hops,
-            } => self.comes(plane, hop, (cable, side), generation, &packet, hops),
+            } => self.comes(plane, hop, (cable, side), generation, packet, hops),
             Event::Left { room } => self.taken(room),
             Event::Flow {
                 cable,
@@ -362,7 +385,7 @@ impl Links {
                 if line.generation != generation {
                     return;
                 }
-                line.flying -= 1;
+                line.flying[side] -= 1;
                 line.ends[1 - side].heard(self.clock, flow);
                 if echo {
                     line.ends[1 - side].freed(flow.vl, 0);
@@ -380,7 +403,7 @@ impl Links {
         hop: Hop,
         (cable, side): (usize, usize),
         generation: u32,
-        packet: &Arc<Carried>,
+        packet: Arc<Carried>,
         hops: usize,
     ) {
         let Some(line) = self.lines[cable].as_mut() else {
@@ -390,8 +413,8 @@ impl Links {
             self.dropped += 1;
             return;
         }
-        line.flying -= 1;
-        let blocks = blocks_of(packet);
+        line.flying[side] -= 1;
+        let blocks = blocks_of(&packet);
         let fits = line.ends[1 - side].receiver(hop.vl.0);
         if !fits.is_some_and(|receiver| receiver.received(blocks)) {
             // its sender did not keep to its credits; ours does
@@ -409,15 +432,13 @@ impl Links {
         let (node, port) = (hop.to.node, hop.to.port);
         let there = plane.node(node);
         if there.kind == NodeKind::Switch {
-            self.through(plane, hop.to, packet, hops + 1, Some(room));
+            self.through(plane, hop.to, &packet, hops + 1, Some(room));
         } else if is_group(packet.load.dlid) || there.port_of_lid(packet.load.dlid) == Some(port) {
-            let mut packet = Carried {
-                bytes: packet.bytes.clone(),
-                load: packet.load,
-            };
+            // nobody else has it but where it goes to several
+            let mut packet = Arc::unwrap_or_clone(packet);
             set_lane(&mut packet.bytes, hop.vl);
             self.hear(plane, hop.to, &packet);
-            self.arrives(Place { node, port }, &packet, Some(room));
+            self.arrives(Place { node, port }, packet.bytes, Some(room));
         } else {
             plane.node_mut(node).ports[usize::from(port)]
                 .counters
@@ -455,7 +476,7 @@ impl Links {
                 node: at.node,
                 port: 0,
             };
-            self.arrives(own, packet, room);
+            self.arrives(own, packet.bytes.clone(), room);
         }
         for port in onward.leave {
             let by = PortId {
@@ -466,12 +487,8 @@ impl Links {
         }
     }
 
-    fn arrives(&mut self, at: Place, packet: &Carried, room: Option<Room>) {
-        self.arrived.push_back(Arrived {
-            at,
-            bytes: packet.bytes.clone(),
-            room,
-        });
+    fn arrives(&mut self, at: Place, bytes: Vec<u8>, room: Option<Room>) {
+        self.arrived.push_back(Arrived { at, bytes, room });
     }
 
     /// Puts a packet at the output that it is to leave by.
@@ -624,13 +641,13 @@ impl Links {
         };
         let length = next.packet.bytes.len();
         output.bytes -= length;
-        let behind = &output.queues[usize::from(lane)];
-        let behind = behind.iter().map(|other| u32::from(other.blocks()));
-        let waited = u32::from(next.blocks()) + behind.sum::<u32>();
         let mut marker = output.markers[usize::from(lane)];
         let full_rate = line.rate.wire_time(length as u32);
         let sent = match plane.node(by.node).kind {
             NodeKind::Switch => {
+                let behind = &line.outputs[side].queues[usize::from(lane)];
+                let behind = behind.iter().map(|other| u32::from(other.blocks()));
+                let waited = u32::from(next.blocks()) + behind.sum::<u32>();
                 let waited = (waited, BUFFER_BLOCKS);
                 self.mark(plane, by, &mut marker, &next.packet, waited, starved)
             }
@@ -684,7 +701,7 @@ impl Links {
             line.ends[side].freed(lane, 0);
             self.tell(cable, side, true);
         } else {
-            line.flying += 1;
+            line.flying[side] += 1;
             self.plan(
                 end,
                 Event::Comes {
@@ -714,8 +731,18 @@ impl Links {
             let Some(flow) = line.ends[side].next(clock) else {
                 return;
             };
-            line.flying += 1;
             let at = clock.max(line.outputs[side].wire_free);
+            if at == clock && line.flying[side] == 0 {
+                // the wire is idle: it is there at once
+                line.ends[1 - side].heard(clock, flow);
+                if echo {
+                    line.ends[1 - side].freed(flow.vl, 0);
+                    self.tell(cable, 1 - side, false);
+                }
+                self.wake(cable, 1 - side);
+                continue;
+            }
+            line.flying[side] += 1;
             let event = Event::Flow {
                 cable,
                 side,
@@ -724,6 +751,18 @@ impl Links {
                 echo,
             };
             self.plan(at, event);
+        }
+    }
+
+    /// An output where something waits is asked when its wire is free.
+    fn wake(&mut self, cable: usize, side: usize) {
+        let Some(line) = self.lines[cable].as_mut() else {
+            return;
+        };
+        let output = &mut line.outputs[side];
+        if output.waiting() != 0 && !std::mem::replace(&mut output.woken, true) {
+            let at = self.clock.max(output.wire_free);
+            self.plan(at, Event::Wire { cable, side });
         }
     }
 
@@ -835,7 +874,15 @@ impl Links {
     fn plan(&mut self, at: Time, event: Event) {
         self.number += 1;
         let number = self.number;
-        self.events.push(Reverse(Timed { at, number, event }));
+        // the clock never goes back, so what is put there is in order
+        match at <= self.clock {
+            true => self.soon.push_back(Timed {
+                at: self.clock,
+                number,
+                event,
+            }),
+            false => self.events.push(Reverse(Timed { at, number, event })),
+        }
     }
 
     fn line(&mut self, plane: &Plane, cable: usize) -> &mut Line {

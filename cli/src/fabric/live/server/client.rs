@@ -1,6 +1,6 @@
 //! Somebody who is attached, and what waits for him.
 
-use ferriband_attach::{AttachError, Link, PIECE_BYTES, packet, pieces};
+use ferriband_attach::{AttachError, Link, PIECE_BYTES, packet, pieces, whole_piece};
 use ferriband_fabric::interface::AgentId;
 use ferriband_fabric::live::Room;
 use ferriband_fabric::manage::Place;
@@ -35,6 +35,8 @@ pub(super) struct Client {
     pub going_bytes: usize,
     /// Data packets that go together.
     pub packets: Vec<u8>,
+    /// Room of pieces that have gone, for the next ones.
+    spare: Vec<Vec<u8>>,
     /// Room in the buffer of his adapter's port that is given back when he has taken more.
     pub rooms: Vec<Room>,
     /// When he took something last.
@@ -54,7 +56,11 @@ pub(super) struct Client {
 const BATCH: usize = 64;
 /// Data packets that go together, in bytes: the message is one piece.
 const MESSAGE_BYTES: usize = 24 << 10;
-const _: () = assert!(MESSAGE_BYTES + packet::PACKET_BYTES + 2 < PIECE_BYTES);
+/// Bytes of such a message at the most, with what says how long the last packet is and that it is the last piece.
+const MOST_MESSAGE_BYTES: usize = MESSAGE_BYTES + packet::PACKET_BYTES + 3;
+const _: () = assert!(MOST_MESSAGE_BYTES < PIECE_BYTES);
+/// Pieces whose room is kept.
+const SPARES: usize = 4;
 
 impl Client {
     pub fn new(link: Link) -> Client {
@@ -66,6 +72,7 @@ impl Client {
             going: VecDeque::new(),
             going_bytes: 0,
             packets: Vec::new(),
+            spare: Vec::new(),
             rooms: Vec::new(),
             took: Instant::now(),
             stopped: false,
@@ -86,18 +93,35 @@ impl Client {
         if self.deaf {
             return;
         }
+        if self.packets.capacity() == 0 {
+            let fresh = || Vec::with_capacity(MOST_MESSAGE_BYTES);
+            self.packets = self.spare.pop().unwrap_or_else(fresh);
+        }
         packet::push(&mut self.packets, bytes);
         if self.packets.len() >= MESSAGE_BYTES {
-            let message = std::mem::take(&mut self.packets);
-            self.send_later(&message);
+            self.finish_packets();
         }
+    }
+
+    /// What was put together waits to go.
+    fn finish_packets(&mut self) {
+        let message = std::mem::take(&mut self.packets);
+        if message.len() >= PIECE_BYTES {
+            // who looks at a cable may get more at a time
+            return self.send_later(&message);
+        }
+        let piece = whole_piece(message);
+        self.going_bytes += piece.len();
+        self.going.push_back(piece);
     }
 
     /// Sends on what was put together.
     pub fn send_packets(&mut self) {
         if !self.packets.is_empty() {
-            let message = std::mem::take(&mut self.packets);
-            self.send_later(&message);
+            match self.deaf {
+                true => self.packets = Vec::new(),
+                false => self.finish_packets(),
+            }
         }
         self.flush();
     }
@@ -143,8 +167,14 @@ impl Client {
             let pieces = self.going.iter().take(BATCH).map(Vec::as_slice);
             match self.link.send_pieces(pieces) {
                 Ok(went) => {
-                    for piece in self.going.drain(..went) {
+                    for mut piece in self.going.drain(..went) {
                         self.going_bytes -= piece.len();
+                        let is_large = piece.capacity() >= MOST_MESSAGE_BYTES;
+                        if is_large && piece.capacity() <= PIECE_BYTES && self.spare.len() < SPARES
+                        {
+                            piece.clear();
+                            self.spare.push(piece);
+                        }
                     }
                     if went == 0 {
                         return;

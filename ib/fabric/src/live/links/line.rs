@@ -94,8 +94,8 @@ pub(super) struct Line {
     pub rate: LinkRate,
     /// Counts how often the link came up anew: what belongs to an earlier one is no more.
     pub generation: u32,
-    /// Packets and flow-control packets on the wire.
-    pub flying: u32,
+    /// Of each direction: packets and flow-control packets on the wire.
+    pub flying: [u32; 2],
     /// Of each direction the lanes that carried something.
     pub used: [u8; 2],
 }
@@ -107,7 +107,7 @@ impl Line {
             outputs: [Output::new(now), Output::new(now)],
             rate,
             generation: 0,
-            flying: 0,
+            flying: [0; 2],
             used: [0; 2],
         };
         line.begin(now);
