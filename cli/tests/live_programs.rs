@@ -52,12 +52,15 @@ fn datagram_sockets_reach_another_host() {
     wait_for_datagrams(&there.address, 7174);
     let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
     for how in ["a", "b", "n"] {
-        let before = packets();
         let words = ["udpong", "-s", &there.address, "-T", how];
-        let words = [&words[..], &["-C", "100", "-S", "1000"]].concat();
-        let said = fabric.run(&here.name, &words);
-        assert!(said.contains("custom"), "{said}");
-        assert!(packets() >= before + 100, "they went by the fabric");
+        let words = [&words[..], &["-C", "200", "-S", "1000"]].concat();
+        // until both sides know the way the system's own sockets carry them, which on a busy machine may be all the time
+        eventually("datagrams go by the fabric", || {
+            let before = packets();
+            let said = fabric.run(&here.name, &words);
+            assert!(said.contains("custom"), "{said}");
+            packets() >= before + 100
+        });
     }
     let _ = server.kill();
     let _ = server.wait();
