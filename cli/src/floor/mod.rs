@@ -6,6 +6,7 @@
 
 mod cma;
 mod copy;
+pub mod message;
 mod pair;
 mod polled;
 mod sched;

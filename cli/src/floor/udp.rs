@@ -294,7 +294,8 @@ fn sockets(hosts: &TwoHosts) -> Result<(UdpSocket, UdpSocket), Failure> {
     join().map_err(|error| Failure::io("open", "UDP sockets between the two hosts", &error))
 }
 
-fn set(
+/// Sets an option that is an int.
+pub(super) fn set(
     socket: &UdpSocket,
     level: libc::c_int,
     option: libc::c_int,

@@ -6,6 +6,7 @@
 use crate::args::JsonFlag;
 use crate::demo::skip;
 use crate::failure::Failure;
+use crate::floor::{Floor, message};
 use crate::launch;
 use crate::netns::{self, Forbidden, INTERFACE, TwoHosts};
 use std::env;
@@ -98,6 +99,11 @@ impl Hosts {
         let hosts = Self { hosts, place };
         hosts.write()?;
         Ok(hosts)
+    }
+
+    /// What the kernel alone takes between them for a small message, in nanoseconds.
+    pub fn floor(&self, way: message::Way) -> Result<Floor, Failure> {
+        message::measure(&self.hosts, way)
     }
 
     fn write(&self) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ mod peers;
 use crate::args::{BenchArgs, Wire};
 use crate::demo::SKIPPED;
 use crate::failure::Failure;
-use crate::floor::median;
+use crate::floor::{median, message};
 use crate::mpi::scratch::Scratch;
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line, size};
@@ -317,6 +317,15 @@ struct Comparison {
     missing: Vec<peers::Missing>,
     problems: Vec<String>,
     lines: Vec<Outcome>,
+    /// Between two hosts: what the kernel alone takes for a small message.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    floors: Vec<KernelFloor>,
+}
+
+#[derive(Serialize)]
+struct KernelFloor {
+    way: &'static str,
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -354,6 +363,10 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let (all, missing) = peers::find(&args.peer, hosts.as_ref())?;
     let rounds = args.rounds();
     let (figures, problems) = measure(&all, &lines, rounds)?;
+    let floors = match &hosts {
+        Some(hosts) => kernel_floors(hosts, rounds)?,
+        None => Vec::new(),
+    };
     let outcomes: Vec<Outcome> = lines
         .iter()
         .map(|line| judge(line, &all, &figures))
@@ -374,6 +387,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
             missing,
             problems,
             lines: outcomes,
+            floors,
         },
         args.json.json,
     )?;
@@ -384,6 +398,27 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The ways of a small message by the kernel alone, each the median of as many rounds, interleaved.
+fn kernel_floors(hosts: &hosts::Hosts, rounds: usize) -> Result<Vec<KernelFloor>, Failure> {
+    let mut samples = message::Way::ALL.map(|_| Vec::new());
+    let progress = Progress::new((rounds * samples.len()) as u64);
+    for round in 0..rounds {
+        for (way, samples) in message::Way::ALL.iter().zip(&mut samples) {
+            progress.step(&format!("floor {}/{rounds}: {}", round + 1, way.name()));
+            samples.extend(hosts.floor(*way)?);
+        }
+    }
+    progress.finish();
+    let floors = message::Way::ALL.iter().zip(samples);
+    let floors = floors.filter_map(|(way, samples)| {
+        Some(KernelFloor {
+            way: way.name(),
+            seconds: median(samples)? / 1e9,
+        })
+    });
+    Ok(floors.collect())
 }
 
 /// All rounds: what each implementation gave, and what went wrong.
@@ -570,6 +605,13 @@ fn report(result: &Comparison, json: bool) -> Result<(), Failure> {
     }
     table.print()?;
     print_line("")?;
+    for floor in &result.floors {
+        let figure = duration(floor.seconds * 1e9);
+        print_line(&format!(
+            "the kernel alone, one way: {figure} by {}",
+            floor.way
+        ))?;
+    }
     for one in &result.implementations {
         print_line(&format!("{}: {}", one.name, one.version))?;
     }
