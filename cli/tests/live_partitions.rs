@@ -4,7 +4,7 @@ mod fabrics;
 mod libraries;
 
 use fabrics::{
-    Fabric, Host, OpenSm, PATIENCE, eventually, ferriband, is_there, output, pair, text,
+    Ending, Fabric, Host, OpenSm, PATIENCE, eventually, ferriband, is_there, output, pair, text,
     wait_for_listener,
 };
 use std::io::{BufRead, BufReader};
@@ -256,4 +256,63 @@ fn a_datagram_with_another_q_key_is_counted_and_told() {
     });
     assert_eq!(violations(&fabric, &hosts[2], "PkeyViolations"), 0);
     let _ = std::fs::remove_file(&program);
+}
+
+#[test]
+fn a_program_hears_that_its_partitions_have_changed() {
+    if !is_there("ibv_asyncwatch", "ibverbs-utils") || !is_there("stdbuf", "coreutils") {
+        return;
+    }
+    let needed = [("opensm", "opensm"), ("ibstat", "infiniband-diags")];
+    if !needed
+        .iter()
+        .all(|(program, package)| is_there(program, package))
+    {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &["--manager", "none"]);
+    let hosts = fabric.hosts();
+    let (first, there) = (&hosts[0], &hosts[2]);
+    let host = format!("{}/{}", fabric.name, there.name);
+    let watch = ferriband(&["run", "--host", &host, "--"])
+        .args(["stdbuf", "-oL", "ibv_asyncwatch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ferriband runs");
+    // it would watch for ever
+    let mut watch = Ending(watch);
+    let said = BufReader::new(watch.0.stdout.take().expect("a pipe"));
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in said.lines().map_while(Result::ok) {
+            let _ = tell.send(line);
+        }
+    });
+    eventually("it watches", || {
+        fabric.status()["attached"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|who| who["host"] == there.name.as_str()))
+    });
+    let guid = fabric.run(&there.name, &["ibstat", "-p"]);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.watch", fabric.name));
+    let five = format!(
+        "Default=0x7fff, ipoib : ALL=full, ALL_SWITCHES=full, SELF=full ;\nfive=0x0005 : {}=full ;\n",
+        guid.trim()
+    );
+    std::fs::write(&file, five).expect("writable");
+    let _opensm = fabric.opensm(&first.name, &["-P", &file.display().to_string()]);
+    eventually("it has the partition", || {
+        keys(&fabric, &there.name) == [5 | FULL]
+    });
+    let mut heard = Vec::new();
+    while !heard
+        .last()
+        .is_some_and(|line: &String| line.contains("IBV_EVENT_PKEY_CHANGE"))
+    {
+        let line = told.recv_timeout(PATIENCE);
+        heard.push(line.unwrap_or_else(|_| panic!("no word of it: {heard:?}")));
+    }
+    drop(watch);
+    let _ = reader.join();
+    let _ = std::fs::remove_file(&file);
 }

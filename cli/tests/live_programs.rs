@@ -43,12 +43,13 @@ fn datagram_sockets_reach_another_host() {
     let hosts = fabric.hosts();
     let (there, here) = (&hosts[0], &hosts[2]);
     // it serves until somebody ends it, and without an address localhost alone
-    let mut server = ferriband(&["run", "--host", &format!("{}/{}", fabric.name, there.name)])
+    let server = ferriband(&["run", "--host", &format!("{}/{}", fabric.name, there.name)])
         .args(["--", "udpong", "-b", &there.address])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("ferriband runs");
+    let _server = Ending(server);
     wait_for_datagrams(&there.address, 7174);
     let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
     for how in ["a", "b", "n"] {
@@ -62,8 +63,6 @@ fn datagram_sockets_reach_another_host() {
             packets() >= before + 100
         });
     }
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 #[test]

@@ -226,6 +226,16 @@ impl Drop for Fabric {
     }
 }
 
+/// A program that ends with the test.
+pub struct Ending(pub Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// An OpenSM on a host of a fabric; it goes with the test.
 pub struct OpenSm {
     pub process: Child,

@@ -91,6 +91,10 @@ impl Context {
             failed: AtomicBool::new(false),
         });
         context.engine.keep_context(&context);
+        if !context.device.is_ethernet() {
+            // who makes nothing hears of the port's events, too
+            context.engine.open_to_fabric();
+        }
         Ok(context)
     }
 
