@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// What an MPI sends by TCP: the message alone, without any envelope.
 const TCP_BYTES: usize = 8;
-/// BTH, RETH, 16 bytes of envelope and message, ICRC.
-const UDP_BYTES: usize = 48;
+/// BTH, RETH, 48 bytes of envelope, message and trailer, ICRC.
+const UDP_BYTES: usize = 12 + 16 + 48 + 4;
 /// Round trips of a batch, and batches, of which the first is not counted.
 const BATCH: u32 = 500;
 const BATCHES: usize = 61;

@@ -10,10 +10,10 @@
 //! its datagrams carry 0 again, and it takes ever longer until the next attempt: a kernel that counts otherwise costs a few packets.
 
 use super::options;
+use super::trouble::next_entry;
 use crate::Error;
-use std::mem::size_of_val;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -185,27 +185,9 @@ fn stamp(fd: BorrowedFd<'_>, what: libc::c_uint) -> Result<(), Error> {
 
 /// The number in the copy of an empty datagram for `to`, if the next entry of the error queue is one.
 fn copy_of_sent(fd: BorrowedFd<'_>, to: SocketAddrV4) -> Option<u16> {
-    let mut bytes = [0u8; COPY_BYTES];
-    let mut part = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
-    let mut control = [0u64; 32];
-    // SAFETY: all-zero is a value: null pointers and lengths of 0.
-    let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
-    head.msg_iov = &raw mut part;
-    head.msg_iovlen = 1;
-    head.msg_control = (&raw mut control).cast();
-    head.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: head points to a part and control space of the lengths it says, which outlive the call.
-    let got = unsafe {
-        libc::recvmsg(
-            fd.as_raw_fd(),
-            &raw mut head,
-            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
-        )
-    };
-    number_of(bytes.get(..usize::try_from(got).ok()?)?, to)
+    let mut bytes = [0; COPY_BYTES];
+    let entry = next_entry(fd, &mut bytes).ok()?;
+    number_of(&bytes[..entry.bytes], to)
 }
 
 /// The identification of an empty UDP datagram for `to` that ends with these bytes; what the link has before it may be of any length.

@@ -13,8 +13,8 @@ use std::time::Instant;
 const KEPT: usize = 16;
 /// Messages that one look takes from a queue: what comes faster is left for the next look.
 const READS: usize = 64;
-/// Words of 8 bytes for the control messages of one error: header, error, an address.
-const CONTROL_WORDS: usize = 16;
+/// Words of 8 bytes for the control messages of one entry: header, error, an address; and before them those of a time of sending.
+const CONTROL_WORDS: usize = 32;
 
 // linux/errqueue.h
 const ORIGIN_LOCAL: u8 = 1;
@@ -112,18 +112,41 @@ impl Troubles {
     }
 }
 
-/// The next entry of the error queue: None if it is empty, Some(None) for one that says nothing of use.
-fn read_error(fd: BorrowedFd<'_>) -> Option<Option<Trouble>> {
-    // SAFETY: all-zero is a value: the family AF_UNSPEC.
-    let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut control = [0u64; CONTROL_WORDS];
+/// An entry of a socket's error queue.
+pub(super) struct Entry {
+    /// Bytes of what it is about that were put into the caller's room.
+    pub bytes: usize,
+    name: libc::sockaddr_storage,
+    control: [u64; CONTROL_WORDS],
+    /// Words of it that the kernel wrote.
+    used: usize,
+}
+
+/// Takes the next entry of the error queue, with as much of what it is about as `room` takes.
+///
+/// # Errors
+/// An errno: EAGAIN if there is none.
+pub(super) fn next_entry(fd: BorrowedFd<'_>, room: &mut [u8]) -> Result<Entry, i32> {
+    let mut entry = Entry {
+        bytes: 0,
+        // SAFETY: all-zero is a value: the family AF_UNSPEC.
+        name: unsafe { std::mem::zeroed() },
+        control: [0; CONTROL_WORDS],
+        used: 0,
+    };
+    let mut part = libc::iovec {
+        iov_base: room.as_mut_ptr().cast(),
+        iov_len: room.len(),
+    };
     // SAFETY: all-zero is a value: null pointers and lengths of 0.
     let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
-    head.msg_name = (&raw mut name).cast();
-    head.msg_namelen = size_of_val(&name) as libc::socklen_t;
-    head.msg_control = (&raw mut control).cast();
-    head.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: head points to a name and control space of the lengths it says, which outlive the call.
+    head.msg_name = (&raw mut entry.name).cast();
+    head.msg_namelen = size_of_val(&entry.name) as libc::socklen_t;
+    head.msg_iov = &raw mut part;
+    head.msg_iovlen = 1;
+    head.msg_control = (&raw mut entry.control).cast();
+    head.msg_controllen = size_of_val(&entry.control) as _;
+    // SAFETY: head points to a name, one part and control space of the lengths it says, which outlive the call.
     let got = unsafe {
         libc::recvmsg(
             fd.as_raw_fd(),
@@ -131,11 +154,22 @@ fn read_error(fd: BorrowedFd<'_>) -> Option<Option<Trouble>> {
             libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
         )
     };
-    if got < 0 {
-        return (last_errno() == libc::EINTR).then_some(None);
+    entry.bytes = usize::try_from(got)
+        .map_err(|_| last_errno())?
+        .min(room.len());
+    entry.used = (head.msg_controllen as usize).min(size_of_val(&entry.control)) / 8;
+    Ok(entry)
+}
+
+/// What the next entry says: None if there is none, Some(None) for one that says nothing of use.
+fn read_error(fd: BorrowedFd<'_>) -> Option<Option<Trouble>> {
+    match next_entry(fd, &mut []) {
+        Ok(entry) => Some(
+            read_name(&entry.name)
+                .and_then(|(destination, _)| understand(destination, &entry.control[..entry.used])),
+        ),
+        Err(errno) => (errno == libc::EINTR).then_some(None),
     }
-    let used = (head.msg_controllen as usize).min(size_of_val(&control)) / 8;
-    Some(read_name(&name).and_then(|(destination, _)| understand(destination, &control[..used])))
 }
 
 /// The first error in the control messages.
