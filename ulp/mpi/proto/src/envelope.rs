@@ -8,6 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of an envelope.
 pub const ENVELOPE: usize = 28;
 
+/// Bytes of an envelope between ranks that share memory: nothing is acknowledged there.
+pub const NEAR_ENVELOPE: usize = 24;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -145,19 +148,41 @@ impl Envelope {
         })
     }
 
-    /// The same as numbers, of which the first byte is the lowest: three of eight bytes and one of four. Who stores an envelope and has it in registers spares
-    /// to put it together in memory, where what is stored in small pieces and loaded in large ones waits until the stores are done.
+    /// The envelope between ranks that share memory: three words of eight bytes, little-endian, with kind, flags and number; credit and tag; context. Numbers, so that who
+    /// stores or loads one has it in registers: what is stored in small pieces and loaded in large ones waits until the stores are done.
     #[inline(always)]
-    pub fn words(&self) -> ([u64; 3], u32) {
+    pub fn words(&self) -> [u64; NEAR_ENVELOPE / 8] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let first = u32::from(self.kind as u8) | u32::from(self.flags) << 8;
         let tag = self.tag.cast_unsigned();
-        let words = [
-            pair(first, self.seq),
-            pair(self.ack, self.credit),
-            pair(tag, self.context as u32),
-        ];
-        (words, (self.context >> 32) as u32)
+        [pair(first, self.seq), pair(self.credit, tag), self.context]
+    }
+
+    /// The first of these words, of a message of the program of this number about which there is nothing to say: most are such.
+    #[inline(always)]
+    pub fn plain(seq: u32) -> u64 {
+        Kind::Eager as u64 | u64::from(seq) << 32
+    }
+
+    /// Tag and credit, of the second word.
+    #[inline(always)]
+    pub fn tag_and_credit(word: u64) -> (i32, u32) {
+        (((word >> 32) as u32).cast_signed(), word as u32)
+    }
+
+    /// What the words say; none if nobody knows such a kind.
+    #[inline]
+    pub fn from_words([first, second, context]: [u64; NEAR_ENVELOPE / 8]) -> Option<Self> {
+        let (tag, credit) = Self::tag_and_credit(second);
+        Some(Self {
+            kind: Kind::from_byte(first as u8)?,
+            flags: (first >> 8) as u8,
+            seq: (first >> 32) as u32,
+            ack: 0,
+            credit,
+            tag,
+            context,
+        })
     }
 
     /// What the bytes say; none if nobody knows such a kind.
@@ -340,9 +365,22 @@ mod tests {
         ) {
             let envelope = Envelope { kind, flags, seq, ack, credit, tag, context };
             prop_assert_eq!(Envelope::parse(envelope.emit()), Some(envelope));
-            let (words, last) = envelope.words();
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            prop_assert_eq!([&bytes[..], &last.to_le_bytes()[..]].concat(), envelope.emit());
+            // Between ranks that share memory nothing is acknowledged.
+            let envelope = Envelope { ack: 0, ..envelope };
+            let words = envelope.words();
+            prop_assert_eq!(Envelope::from_words(words), Some(envelope));
+            let is_plain = kind == Kind::Eager && flags == 0;
+            prop_assert_eq!(words[0] == Envelope::plain(seq), is_plain);
+            prop_assert_eq!(Envelope::tag_and_credit(words[1]), (tag, credit));
+        }
+
+        #[test]
+        fn any_words_are_an_envelope_or_none(words: [u64; 3]) {
+            if let Some(envelope) = Envelope::from_words(words) {
+                // Two bytes have no meaning.
+                let [first, rest @ ..] = envelope.words();
+                prop_assert_eq!([first, rest[0], rest[1]], [words[0] & !0xffff_0000, words[1], words[2]]);
+            }
         }
 
         #[test]

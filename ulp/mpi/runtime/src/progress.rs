@@ -145,29 +145,11 @@ impl Runtime {
             let Some(record) = next else {
                 break;
             };
-            let Some(envelope) = Envelope::parse(record.envelope) else {
-                return Err(self.broken(from));
-            };
-            let peer = &mut self.peers[from as usize];
-            let before = peer.received;
-            if envelope.kind == Kind::Eager || envelope.kind.is_numbered() {
-                // Records are the only path between the ranks of a host, so nothing can have overtaken this one.
-                if envelope.seq != peer.received.wrapping_add(1) {
-                    return Err(self.broken(from));
-                }
-                peer.received = envelope.seq;
+            let body = inbound.inlet.payload(&record);
+            if !self.hand_over(from, record.envelope, body) {
+                self.take_record(from, record.envelope, body)?;
             }
-            if let Some(outlet) = &mut peer.outlet {
-                outlet.credit(envelope.credit);
-            }
-            let ack = peer.received;
-            let body = self.inlets[inlet as usize].inlet.payload(&record);
-            let has_met = self.hand_over(from, &envelope, body);
-            if !has_met && let Err(error) = self.take(from, &envelope, body) {
-                // The record stays: without memory it is met again when there is some.
-                self.peers[from as usize].received = before;
-                return Err(error);
-            }
+            let ack = self.peers[from as usize].received;
             if self.inlets[inlet as usize].inlet.consume(&record, ack)
                 && let Some(host) = &self.host
             {
@@ -180,14 +162,39 @@ impl Runtime {
         Ok(())
     }
 
-    /// Gives a message whose turn it is to the receive that waits for it, if it is a short one like most; false if there is more to it, or no such receive: then
-    /// nothing has happened. What [`Runtime::take`] would do, in as few steps as can be.
+    /// What has come by a record, whatever it is. Records are the only path between the ranks of a host, so nothing can have overtaken this one.
+    fn take_record(&mut self, from: u32, words: [u64; 3], body: Source) -> Outcome {
+        let Some(envelope) = Envelope::from_words(words) else {
+            return Err(self.broken(from));
+        };
+        let peer = &mut self.peers[from as usize];
+        let before = peer.received;
+        if envelope.kind == Kind::Eager || envelope.kind.is_numbered() {
+            if envelope.seq != before.wrapping_add(1) {
+                return Err(self.broken(from));
+            }
+            peer.received = envelope.seq;
+        }
+        if let Some(outlet) = &mut peer.outlet {
+            outlet.credit(envelope.credit);
+        }
+        let outcome = self.take(from, &envelope, body);
+        if outcome.is_err() {
+            // The record stays: without memory it is met again when there is some.
+            self.peers[from as usize].received = before;
+        }
+        outcome
+    }
+
+    /// Gives a message of the program whose turn it is to the receive that waits for it, if there is nothing to say about it, like most; false if there is more to
+    /// it, or no such receive: then nothing has happened. What [`Runtime::take_record`] would do, in as few steps as can be.
     #[inline(always)]
-    fn hand_over(&mut self, from: u32, envelope: &Envelope, body: Source) -> bool {
-        let Envelope { tag, context, .. } = *envelope;
-        if envelope.kind != Kind::Eager || envelope.flags & SYNC != 0 || trace::is_on() {
+    fn hand_over(&mut self, from: u32, [first, second, context]: [u64; 3], body: Source) -> bool {
+        let number = self.peers[from as usize].received.wrapping_add(1);
+        if first != Envelope::plain(number) || trace::is_on() {
             return false;
         }
+        let (tag, credit) = Envelope::tag_and_credit(second);
         let Some(comm) = self.comm_of(context) else {
             return false;
         };
@@ -198,6 +205,11 @@ impl Runtime {
         let Some(receive) = entry.matching(context).arrive(rank, tag) else {
             return false;
         };
+        let peer = &mut self.peers[from as usize];
+        peer.received = number;
+        if let Some(outlet) = &mut peer.outlet {
+            outlet.credit(credit);
+        }
         let request = &mut self.requests[receive];
         let room = request.sink.len();
         let (error, length) = if body.len() > room {

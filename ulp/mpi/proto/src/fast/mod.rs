@@ -13,7 +13,7 @@ mod veloblock;
 
 pub use any::{AnyReceiver, AnySender};
 pub use pause::{Gate, Lull};
-pub use veloblock::{Place, Receiver, Sender};
+pub use veloblock::{Far, Layout, Near, Place, Receiver, Sender};
 
 use crate::envelope::ENVELOPE;
 
@@ -27,12 +27,20 @@ const LONGEST: u32 = 8192 - 64;
 /// Of a block that ranks of a host share, a record takes this part at the most where that is more.
 const PART: u32 = 16;
 
+/// Bytes at the end of such a block, if it is larger than [`SMALL`], beyond which it does not go while its receiver answers each message: both directions of them lie in the
+/// nearest caches of both cores, where a line that changes hands takes the shortest time.
+const NEAR: u32 = 8 << 10;
+/// In blocks that are no larger, what goes back to the end early would take most of the credit.
+const SMALL: u32 = 32 << 10;
+
 /// Size of a block and of its granules: every record is a multiple of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     size: u32,
     granule: u32,
     longest: u32,
+    /// Bytes at the block's end that are enough for who is answered each time.
+    near: u32,
 }
 
 impl Shape {
@@ -41,6 +49,7 @@ impl Shape {
         size: 32768,
         granule: 64,
         longest: usual_longest(32768),
+        near: 32768,
     };
 
     /// A shape if such a block may be: powers of two within [`BLOCKS`] and [`GRANULES`].
@@ -53,6 +62,7 @@ impl Shape {
             size,
             granule,
             longest: usual_longest(size),
+            near: size,
         })
     }
 
@@ -61,6 +71,7 @@ impl Shape {
         let shape = Self::new(size, granule)?;
         Some(Self {
             longest: shape.longest.max(size / PART),
+            near: if size > SMALL { NEAR } else { size },
             ..shape
         })
     }
@@ -256,15 +267,19 @@ impl Plan {
             size: self.size,
             granule: self.granule,
             longest: usual_longest(self.size),
+            near: self.size,
         }
     }
 }
 
-/// One write: `floor` (8 bytes), `pad` bytes of no meaning, `head`, a payload, and the trailer, ascending from `at`; the last byte of the trailer last.
+/// One write: `floor` (8 bytes), `pad` bytes of no meaning, `head`, a payload, and the trailer, ascending from `at`; the last byte of the trailer last. In memory that both
+/// sides map ([`Near`]) the parts lie as that layout says.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
     /// Address of the floor.
     pub at: u32,
+    /// Behind the last byte of the trailer.
+    pub end: u32,
     /// The word below the record, where the next trailer will lie: zero, or at once the mark that says where the block goes on.
     pub floor: u64,
     /// Bytes between that and the head; what they hold does not matter.
@@ -387,18 +402,24 @@ mod trailer {
         Ok(length)
     }
 
-    /// The record whose trailer is `word`, at `at`; it fits in before it.
+    /// The envelope before the body at `at`, behind which the trailer `word` stands; it fits in.
     #[inline(always)]
-    pub fn record(word: u64, at: u32, block: &impl Block) -> Result<Record, Broken> {
-        let length = word as u32;
-        let at = at - length;
+    pub fn envelope(word: u64, at: u32, block: &impl Block) -> Result<[u8; ENVELOPE], Broken> {
         let envelope = block.envelope(at - ENVELOPE as u32);
         let seq = u32::from_le_bytes([envelope[4], envelope[5], envelope[6], 0]);
         if (word >> 32) as u32 & SEQ != seq {
             return Err(Broken);
         }
+        Ok(envelope)
+    }
+
+    /// The record whose trailer is `word`, at `at`; it fits in before it.
+    #[inline(always)]
+    pub fn record(word: u64, at: u32, block: &impl Block) -> Result<Record, Broken> {
+        let length = word as u32;
+        let at = at - length;
         Ok(Record {
-            envelope,
+            envelope: envelope(word, at, block)?,
             at,
             length,
         })
@@ -529,6 +550,11 @@ pub trait Block {
     fn word(&self, at: u32) -> u64;
     /// The envelope at `at`, read once.
     fn envelope(&self, at: u32) -> [u8; ENVELOPE];
+    /// The three aligned words from `at` on, each read once.
+    #[inline]
+    fn words(&self, at: u32) -> [u64; 3] {
+        [at, at + 8, at + 16].map(|at| self.word(at))
+    }
     /// Stores 0 to the aligned word at `at`.
     fn clear(&mut self, at: u32);
     /// `length` bytes from `at` on will be read next.
@@ -567,9 +593,9 @@ pub enum Push {
 
 /// A record that lies in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Its envelope's bytes.
-    pub envelope: [u8; ENVELOPE],
+pub struct Record<H = [u8; ENVELOPE]> {
+    /// Its envelope's bytes; in memory that both sides map its words.
+    pub envelope: H,
     /// Where its body begins in the block.
     pub at: u32,
     /// Bytes of the body.

@@ -5,15 +5,79 @@
 //! the next record has come. Z costs credit, so it never falls on a trailer that is not consumed. Where a record finds no room below, a mark
 //! of eight bytes sends the receiver back to the end of the block; the trailer there is zeroed by the receiver when it consumes that record.
 //! Where the receiver keeps up and another record like this one would find no room, Z is that mark at once: it costs no write of its own.
+//!
+//! In memory that both sides map ([`Near`]) a record is `Z | body | pad | envelope (24) | T`: it begins with its body, so with a line, and what is polled and what is looked
+//! at first are one line, in which a body of up to 32 bytes finds room, too. And there a sender that is answered each time goes back to the end long before the block is full
+//! ([`Shape::mapped`]).
 
 use super::trailer::{self, FLAG, WORD, WRAP};
 use super::{Block, Broken, Busy, Carrier, Push, Record, Shape, Write};
-use crate::envelope::ENVELOPE;
+use crate::envelope::{ENVELOPE, NEAR_ENVELOPE};
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
 /// Bytes of a line of the cache.
 const LINE: u32 = 64;
 /// Of longer records nothing is read before they have come.
 const FORESEEN: u32 = 320;
+
+/// How a record's parts lie.
+pub trait Layout: Copy + Debug + PartialEq + Eq {
+    /// Bytes of the envelope.
+    const ENVELOPE: u32;
+    /// The envelope as it is read.
+    type Head: Copy + Debug + PartialEq + Eq;
+    /// Where the body of `length` bytes begins, and with what begins that has to be read, in a record of `whole` bytes that ends at `end`.
+    fn begins(end: u32, whole: u32, length: u32) -> (u32, u32);
+    /// The envelope of a record that ends at `end`, whose body begins at `at`, and whose trailer is `word`.
+    fn head(word: u64, end: u32, at: u32, block: &impl Block) -> Result<Self::Head, Broken>;
+}
+
+/// Envelope and body end where the trailer begins: what one RDMA WRITE brings is as short as can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far;
+
+impl Layout for Far {
+    const ENVELOPE: u32 = ENVELOPE as u32;
+    type Head = [u8; ENVELOPE];
+
+    #[inline(always)]
+    fn begins(end: u32, _whole: u32, length: u32) -> (u32, u32) {
+        let at = end - WORD - length;
+        (at, at - Self::ENVELOPE)
+    }
+
+    #[inline(always)]
+    fn head(word: u64, _end: u32, at: u32, block: &impl Block) -> Result<Self::Head, Broken> {
+        trailer::envelope(word, at, block)
+    }
+}
+
+/// The body begins where the record does, and the envelope ends where the trailer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near;
+
+impl Layout for Near {
+    const ENVELOPE: u32 = NEAR_ENVELOPE as u32;
+    type Head = [u64; NEAR_ENVELOPE / 8];
+
+    #[inline(always)]
+    fn begins(end: u32, whole: u32, _length: u32) -> (u32, u32) {
+        (end - whole, end - whole)
+    }
+
+    #[inline(always)]
+    fn head(_word: u64, end: u32, _at: u32, block: &impl Block) -> Result<Self::Head, Broken> {
+        // The number stands in the envelope: who counts them sees what is wrong.
+        Ok(block.words(end - WORD - Self::ENVELOPE))
+    }
+}
+
+/// Bytes of a record of an envelope of `envelope` bytes, in granules.
+#[inline(always)]
+fn whole(shape: Shape, envelope: u32, length: u32) -> u32 {
+    (envelope + length + WORD + shape.granule - 1) & !(shape.granule - 1)
+}
 
 /// Where a record goes that needs nothing but room; it has not been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +101,8 @@ impl Place {
 
 /// The sender's machine of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sender {
+pub struct Sender<L = Far> {
+    layout: PhantomData<L>,
     shape: Shape,
     /// Where the next record ends.
     end: u32,
@@ -45,16 +110,33 @@ pub struct Sender {
     sent: u32,
     /// Granules of these that the receiver has given back.
     consumed: u32,
+    /// Whether all had been given back when the last record was written.
+    answered: bool,
 }
 
 impl Sender {
     /// For a fresh block: its last word is zero.
     pub fn new(shape: Shape) -> Self {
+        Self::of(shape)
+    }
+}
+
+impl Sender<Near> {
+    /// The same for a block that both sides map.
+    pub fn near(shape: Shape) -> Self {
+        Self::of(shape)
+    }
+}
+
+impl<L: Layout> Sender<L> {
+    fn of(shape: Shape) -> Self {
         Self {
+            layout: PhantomData,
             shape,
             end: shape.size,
             sent: 0,
             consumed: 0,
+            answered: false,
         }
     }
 
@@ -72,8 +154,8 @@ impl Sender {
         if length > self.shape.longest() || own + length > self.shape.longest() {
             return Push::TooLong;
         }
-        let filled = head.len() as u32 + length + WORD;
-        let whole = (filled + self.shape.granule - 1) & !(self.shape.granule - 1);
+        let filled = L::ENVELOPE + own + length + WORD;
+        let whole = whole(self.shape, L::ENVELOPE, own + length);
         if whole + WORD > self.end
             && let Err(push) = self.wrap(to)
         {
@@ -85,6 +167,7 @@ impl Sender {
         let wraps = self.wraps_below(whole);
         let write = Write {
             at: self.end - whole - WORD,
+            end: self.end,
             floor: if wraps { WRAP } else { 0 },
             pad: whole - filled,
             head,
@@ -94,6 +177,7 @@ impl Sender {
         };
         match to.write(&write, payload) {
             Ok(()) => {
+                self.answered = self.used() == 0;
                 self.end -= whole;
                 self.sent = self.sent.wrapping_add(self.shape.granules(whole));
                 if wraps {
@@ -112,10 +196,12 @@ impl Sender {
         if length > self.shape.longest() {
             return None;
         }
-        let filled = ENVELOPE as u32 + length + WORD;
-        let whole = (filled + self.shape.granule - 1) & !(self.shape.granule - 1);
+        let whole = whole(self.shape, L::ENVELOPE, length);
         let used = self.used() + whole + WORD;
         if used > self.shape.size || self.end < 2 * whole + WORD {
+            return None;
+        }
+        if self.is_far(whole) && self.used() == 0 {
             return None;
         }
         Some(Place {
@@ -131,6 +217,7 @@ impl Sender {
     pub fn placed(&mut self, place: &Place) {
         debug_assert_eq!(place.end, self.end);
         let whole = place.end - WORD - place.at;
+        self.answered = self.used() == 0;
         self.end -= whole;
         self.sent = self.sent.wrapping_add(self.shape.granules(whole));
     }
@@ -157,7 +244,17 @@ impl Sender {
     #[inline(always)]
     fn wraps_below(&self, whole: u32) -> bool {
         let below = self.end - whole;
-        below < whole + WORD && self.used() + self.end + WORD <= self.shape.size / 2
+        (below < whole + WORD && self.used() + self.end + WORD <= self.shape.size / 2)
+            || (self.is_far(whole)
+                && self.answered
+                && self.used() == 0
+                && self.end + WORD <= self.shape.size)
+    }
+
+    /// Whether there is no room for another record of `whole` bytes behind this one in what is near.
+    #[inline(always)]
+    fn is_far(&self, whole: u32) -> bool {
+        whole <= self.shape.near / 4 && self.end + self.shape.near < self.shape.size + 2 * whole
     }
 
     #[inline]
@@ -180,7 +277,8 @@ impl Sender {
 
 /// The receiver's machine of one channel.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct Receiver<L = Far> {
+    layout: PhantomData<L>,
     shape: Shape,
     /// Where the next record will end.
     end: u32,
@@ -195,7 +293,21 @@ pub struct Receiver {
 impl Receiver {
     /// For a fresh block.
     pub fn new(shape: Shape) -> Self {
+        Self::of(shape)
+    }
+}
+
+impl Receiver<Near> {
+    /// The same for a block that both sides map.
+    pub fn near(shape: Shape) -> Self {
+        Self::of(shape)
+    }
+}
+
+impl<L: Layout> Receiver<L> {
+    fn of(shape: Shape) -> Self {
         Self {
+            layout: PhantomData,
             shape,
             end: shape.size,
             consumed: 0,
@@ -222,7 +334,7 @@ impl Receiver {
 
     /// The next record, if it has come. It stays until it is consumed.
     #[inline]
-    pub fn peek(&mut self, block: &impl Block) -> Result<Option<Record>, Broken> {
+    pub fn peek(&mut self, block: &impl Block) -> Result<Option<Record<L::Head>>, Broken> {
         let mut word = block.word(self.end - WORD);
         if word & FLAG == 0 {
             return Ok(None);
@@ -240,22 +352,27 @@ impl Receiver {
             }
         }
         let length = trailer::length(word, self.shape.longest())?;
-        if self.whole(length) + WORD > self.end {
+        let whole = self.whole(length);
+        if whole + WORD > self.end {
             return Err(Broken);
         }
-        let at = self.end - WORD - length;
-        block.expect(at - ENVELOPE as u32, ENVELOPE as u32 + length);
-        trailer::record(word, self.end - WORD, block).map(Some)
+        let (at, from) = L::begins(self.end, whole, length);
+        block.expect(from, self.end - WORD - from);
+        Ok(Some(Record {
+            envelope: L::head(word, self.end, at, block)?,
+            at,
+            length,
+        }))
     }
 
     /// Gives the space of the record that was looked at back. True if the sender should be told.
     #[inline]
-    pub fn consume(&mut self, record: &Record, block: &mut impl Block) -> bool {
-        debug_assert_eq!(record.at + record.length + WORD, self.end);
+    pub fn consume(&mut self, record: &Record<L::Head>, block: &mut impl Block) -> bool {
+        let whole = self.whole(record.length);
+        debug_assert_eq!(record.at, L::begins(self.end, whole, record.length).0);
         if self.end == self.shape.size {
             block.clear(self.end - WORD);
         }
-        let whole = self.whole(record.length);
         self.end -= whole;
         self.last = whole;
         self.consumed = self.consumed.wrapping_add(self.shape.granules(whole));
@@ -277,7 +394,7 @@ impl Receiver {
 
     #[inline]
     fn whole(&self, length: u32) -> u32 {
-        (ENVELOPE as u32 + length + WORD + self.shape.granule - 1) & !(self.shape.granule - 1)
+        whole(self.shape, L::ENVELOPE, length)
     }
 }
 

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 struct Memory {
+    /// Records lie as in memory that both sides map.
+    near: bool,
     bytes: Vec<u8>,
     /// Bytes that the receiver has not consumed yet.
     alive: Vec<bool>,
@@ -19,6 +21,7 @@ struct Memory {
 impl Memory {
     fn new(size: u32) -> Self {
         Self {
+            near: false,
             bytes: vec![0; size as usize],
             alive: vec![false; size as usize],
             check: true,
@@ -41,16 +44,26 @@ impl Carrier for Memory {
     type Payload = u8;
     fn write(&mut self, write: &Write<'_>, payload: u8) -> Result<(), Busy> {
         self.put(write.at, &write.floor.to_le_bytes());
-        let head = write.at + 8 + write.pad;
-        // The pad holds whatever the memory held: here what hurts most.
-        self.put(write.at + 8, &vec![0xff; write.pad as usize]);
-        self.put(head, write.head);
-        let body = head + write.head.len() as u32;
-        self.put(body, &vec![payload; write.length as usize]);
-        self.put(body + write.length, &write.trailer.to_le_bytes());
-        let end = body + write.length + 8;
+        let start = write.at + 8;
+        // What has no meaning holds whatever the memory held: here what hurts most.
+        self.put(start, &vec![0xff; (write.end - start) as usize]);
+        let payload = vec![payload; write.length as usize];
+        if self.near {
+            let (envelope, own) = write.head.split_first_chunk().expect("an envelope");
+            let words = Envelope::parse(*envelope).expect("ours").words();
+            self.put(start, own);
+            self.put(start + own.len() as u32, &payload);
+            let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.put(write.end - 32, &words);
+        } else {
+            let head = start + write.pad;
+            self.put(head, write.head);
+            self.put(head + write.head.len() as u32, &payload);
+        }
+        let end = write.end;
+        self.put(end - 8, &write.trailer.to_le_bytes());
         self.last = Some((write.at, end, write.floor, write.trailer, write.ahead));
-        for byte in &mut self.alive[write.at as usize + 8..(body + write.length + 8) as usize] {
+        for byte in &mut self.alive[start as usize..end as usize] {
             *byte = true;
         }
         Ok(())
@@ -75,21 +88,38 @@ fn envelope(seq: u32) -> Envelope {
 }
 
 fn run(shape: Shape, steps: &[(u16, u8)]) {
+    let ends = (Sender::new(shape), Receiver::new(shape));
+    run_in(Memory::new(shape.size()), ends, shape, steps, |bytes| {
+        Envelope::parse(bytes)
+    });
+}
+
+fn run_near(shape: Shape, steps: &[(u16, u8)]) {
+    let ends = (Sender::near(shape), Receiver::near(shape));
     let mut memory = Memory::new(shape.size());
-    let mut sender = Sender::new(shape);
-    let mut receiver = Receiver::new(shape);
+    memory.near = true;
+    run_in(memory, ends, shape, steps, Envelope::from_words);
+}
+
+fn run_in<L: Layout>(
+    mut memory: Memory,
+    (mut sender, mut receiver): (Sender<L>, Receiver<L>),
+    shape: Shape,
+    steps: &[(u16, u8)],
+    parse: fn(L::Head) -> Option<Envelope>,
+) {
     let mut flying: VecDeque<(u32, u32)> = VecDeque::new();
     let mut seq = 0;
     let mut delivered = 0;
     let mut take =
-        |receiver: &mut Receiver, memory: &mut Memory, flying: &mut VecDeque<(u32, u32)>| {
+        |receiver: &mut Receiver<L>, memory: &mut Memory, flying: &mut VecDeque<(u32, u32)>| {
             let Some(record) = receiver.peek(&memory.bytes).expect("no broken record") else {
                 assert!(flying.is_empty(), "a record that was stored is not found");
                 return false;
             };
             let (seq, length) = flying.pop_front().expect("no record that nobody stored");
             assert_eq!(record.length, length);
-            let parsed = Envelope::parse(record.envelope).expect("an envelope");
+            let parsed = parse(record.envelope).expect("an envelope");
             assert_eq!(parsed, envelope(seq));
             let body = record.at as usize..(record.at + record.length) as usize;
             assert!(
@@ -97,8 +127,13 @@ fn run(shape: Shape, steps: &[(u16, u8)]) {
                     .iter()
                     .all(|byte| *byte == seq as u8)
             );
-            let whole = (length + 36).next_multiple_of(shape.granule()) as usize;
-            memory.alive[body.end + 8 - whole..body.end + 8].fill(false);
+            let whole = (length + L::ENVELOPE + 8).next_multiple_of(shape.granule());
+            let end = if memory.near {
+                record.at + whole
+            } else {
+                record.at + length + 8
+            };
+            memory.alive[(end - whole) as usize..end as usize].fill(false);
             receiver.consume(&record, &mut memory.bytes);
             delivered += 1;
             true
@@ -168,9 +203,38 @@ proptest! {
     }
 
     #[test]
+    fn in_memory_that_both_map_too(
+        size in prop::sample::select(vec![4096_u32, 32768, 65536]),
+        granule in prop::sample::select(vec![16_u32, 64, 256]),
+        longest in prop::sample::select(vec![8_u16, 64, 600, u16::MAX]),
+        steps in prop::collection::vec((any::<u16>(), any::<u8>()), 1..800),
+    ) {
+        let steps: Vec<_> = steps.into_iter().map(|(length, choice)| (length % longest, choice)).collect();
+        run_near(Shape::mapped(size, granule).expect("a shape"), &steps);
+    }
+
+    #[test]
+    fn any_bytes_in_a_block_that_both_map_are_harmless(bytes in prop::collection::vec(any::<u8>(), 4096)) {
+        let shape = Shape::mapped(4096, 16).expect("a shape");
+        let near = true;
+        let mut memory = Memory { near, bytes, alive: Vec::new(), check: false, marks: 0, last: None };
+        let mut receiver = Receiver::near(shape);
+        for _ in 0..2000 {
+            match receiver.peek(&memory.bytes) {
+                Ok(Some(record)) => {
+                    assert!(record.at + record.length + 32 <= 4096);
+                    receiver.consume(&record, &mut memory.bytes);
+                }
+                Ok(None) | Err(Broken) => break,
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_in_the_block_are_harmless(bytes in prop::collection::vec(any::<u8>(), 4096)) {
         let shape = Shape::new(4096, 16).expect("a shape");
-        let mut memory = Memory { bytes, alive: Vec::new(), check: false, marks: 0, last: None };
+        let near = false;
+        let mut memory = Memory { near, bytes, alive: Vec::new(), check: false, marks: 0, last: None };
         let mut receiver = Receiver::new(shape);
         for _ in 0..2000 {
             match receiver.peek(&memory.bytes) {
@@ -271,4 +335,53 @@ fn who_sends_ahead_skips_nothing_that_the_next_message_needs() {
     let push = sender.push(&envelope(5).emit(), 5, 8, 5, &mut memory);
     assert_eq!(push, Push::Stored);
     assert_eq!(memory.marks, 0);
+}
+
+/// Of a block of 1 MiB that both sides map: how far from its end records lie that go one after the other, `window` of them for each answer.
+fn reach(length: u32, window: u32) -> u32 {
+    let shape = Shape::mapped(1 << 20, 64).expect("a shape");
+    let mut memory = Memory::new(shape.size());
+    memory.near = true;
+    let mut sender = Sender::near(shape);
+    let mut receiver = Receiver::near(shape);
+    let mut least = shape.size();
+    let mut seq = 0;
+    for _ in 0..1000 / window {
+        for _ in 0..window {
+            seq += 1;
+            let push = sender.push(&envelope(seq).emit(), seq, length, seq as u8, &mut memory);
+            assert_eq!(push, Push::Stored, "record {seq} of {length} bytes");
+        }
+        for _ in 0..window {
+            let record = receiver.peek(&memory.bytes).expect("no broken record");
+            let record = record.expect("the record");
+            least = least.min(record.at);
+            let whole = (length + 32).next_multiple_of(shape.granule());
+            memory.alive[record.at as usize..(record.at + whole) as usize].fill(false);
+            receiver.consume(&record, &mut memory.bytes);
+        }
+        sender.credit(receiver.report());
+    }
+    assert_eq!(memory.marks, 0, "{length} bytes");
+    shape.size() - least
+}
+
+#[test]
+fn who_is_answered_each_time_stays_where_lines_are_near() {
+    for length in [0, 8, 32, 33, 512, 1024, 2000] {
+        let reach = reach(length, 1);
+        assert!((4096..=8192).contains(&reach), "{length} bytes: {reach}");
+    }
+    // What is longer, and who sends ahead, has the whole block.
+    assert!(reach(2048, 1) > 1 << 19);
+    assert!(reach(8, 5) > 32 << 10);
+}
+
+#[test]
+fn a_short_body_and_its_envelope_lie_in_one_line() {
+    let shape = Shape::mapped(4096, 64).expect("a shape");
+    let place = Sender::near(shape).place(32).expect("room");
+    assert_eq!((place.at, place.end), (4096 - 64 - 8, 4096));
+    let place = Sender::near(shape).place(33).expect("room");
+    assert_eq!((place.at, place.end), (4096 - 128 - 8, 4096));
 }

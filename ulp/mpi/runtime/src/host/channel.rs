@@ -2,9 +2,9 @@
 
 use super::memory::{self, Source};
 use super::segment::Segment;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, NEAR_ENVELOPE};
 use ferriband_mpi_proto::fast::{
-    Block, Broken, Busy, Carrier, Place, Push, Receiver, Record, Sender, Shape, Write,
+    Block, Broken, Busy, Carrier, Near, Place, Push, Receiver, Record, Sender, Shape, Write,
 };
 use ferriband_mpi_proto::segment::line;
 use std::ptr::NonNull;
@@ -74,30 +74,22 @@ impl Mapped {
 impl Mapped {
     /// Writes a whole record: what [`Carrier::write`] does, where the envelope is all of the head.
     #[inline(always)]
-    fn lay(&mut self, place: &Place, (words, last): ([u64; 3], u32), from: *const u8, end: u64) {
+    fn lay(&mut self, place: &Place, words: Words, from: *const u8, end: u64) {
         let whole = place.end - place.at - WORD;
         let start = self.bytes(place.at, whole + WORD).as_ptr();
-        let trailer = start.wrapping_add(whole as usize);
         // The trailer says how long the body is.
         let length = end as u32;
         assert!(
-            whole >= ENVELOPE as u32 + WORD + length
+            whole >= NEAR_ENVELOPE as u32 + WORD + length
                 && place.at.is_multiple_of(8)
                 && whole.is_multiple_of(8)
         );
-        let body = trailer.wrapping_sub(length as usize);
-        let head = body.wrapping_sub(ENVELOPE);
-        // SAFETY: word, head, body and trailer lie within the range that `bytes` has checked; the first and the last are aligned, as the block is, and are accessed atomically by
-        // both sides; the bytes between them are the sender's until the trailer is there.
+        // SAFETY: word, body, envelope and trailer lie within the range that `bytes` has checked; the first and the last are aligned, as the block is, and are accessed
+        // atomically by both sides; the bytes between them are the sender's until the trailer is there.
         unsafe {
             (*start.cast::<AtomicU64>()).store(0, Ordering::Relaxed);
-            for (at, word) in words.into_iter().enumerate() {
-                head.add(at * 8).cast::<u64>().write_unaligned(word.to_le());
-            }
-            head.add(24).cast::<u32>().write_unaligned(last.to_le());
-            memory::copy(from, body, length as usize);
-            // The release makes all of the record visible before its last word.
-            (*trailer.cast::<AtomicU64>()).store(end, Ordering::Release);
+            memory::copy(from, start.add(WORD as usize), length as usize);
+            finish(start.add(whole as usize + WORD as usize), words, end);
         }
         if whole <= DEMOTED {
             for line in 0..whole / LINE {
@@ -113,6 +105,26 @@ impl Mapped {
 
 /// Bytes of a word.
 const WORD: u32 = 8;
+
+/// An envelope as it lies in the block.
+type Words = [u64; NEAR_ENVELOPE / 8];
+
+/// Stores envelope and trailer of a record that ends at `end`.
+///
+/// # Safety
+/// The bytes before `end`, which is aligned to words, are the sender's.
+#[inline(always)]
+unsafe fn finish(end: *mut u8, words: Words, trailer: u64) {
+    // SAFETY: four words before the end; all are accessed atomically by both sides.
+    unsafe {
+        let first = end.sub(NEAR_ENVELOPE + WORD as usize).cast::<AtomicU64>();
+        for (at, word) in words.into_iter().enumerate() {
+            (*first.add(at)).store(word, Ordering::Relaxed);
+        }
+        // The release makes all of the record visible before its last word.
+        (*first.add(words.len())).store(trailer, Ordering::Release);
+    }
+}
 
 /// A channel's line, of which each side has its words.
 #[derive(Clone, Copy)]
@@ -146,7 +158,7 @@ impl Line {
 
 /// The sending end.
 pub struct Outlet {
-    machine: Sender,
+    machine: Sender<Near>,
     block: Mapped,
     line: Line,
     starved: bool,
@@ -160,22 +172,27 @@ impl Carrier for Mapped {
         if write.at < self.bare {
             return Err(Busy);
         }
+        let Some((envelope, own)) = write.head.split_first_chunk::<ENVELOPE>() else {
+            return Err(Busy);
+        };
+        let words = Envelope::parse(*envelope).map_or([0; 3], |envelope| envelope.words());
         self.word(write.at).store(write.floor, Ordering::Relaxed);
-        let head = write.at + 8 + write.pad;
-        let body = head + write.head.len() as u32;
-        let place = self.bytes(head, write.head.len() as u32 + write.length);
-        memory::copy(write.head.as_ptr(), place.as_ptr(), write.head.len());
+        let start = write.at + WORD;
+        let body = start + own.len() as u32;
+        let rest = write.length + NEAR_ENVELOPE as u32 + WORD;
+        assert!(body + rest <= write.end && write.end.is_multiple_of(8));
+        let place = self.bytes(start, write.end - start);
+        memory::copy(own.as_ptr(), place.as_ptr(), own.len());
         payload.read(
             0,
             self.bytes(body, write.length).as_ptr(),
             write.length as usize,
         );
-        // The release makes all of the record visible before its last word.
-        self.word(body + write.length)
-            .store(write.trailer, Ordering::Release);
-        let end = body + write.length + WORD;
-        if end - write.at <= DEMOTED {
-            self.has_written(write.at + WORD, end);
+        let end = place.as_ptr().wrapping_add((write.end - start) as usize);
+        // SAFETY: the end of the range that was checked, behind which there is nothing of this record.
+        unsafe { finish(end, words, write.trailer) };
+        if write.end - write.at <= DEMOTED {
+            self.has_written(start, write.end);
         }
         self.will_write(write.at, write.ahead);
         Ok(())
@@ -200,7 +217,7 @@ impl Outlet {
     ) -> Self {
         let layout = segment.layout();
         Self {
-            machine: Sender::new(shape),
+            machine: Sender::near(shape),
             block: Mapped {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
@@ -293,7 +310,7 @@ impl Outlet {
 
 /// The receiving end.
 pub struct Inlet {
-    machine: Receiver,
+    machine: Receiver<Near>,
     block: Mapped,
     line: Line,
     /// Looks since something had come.
@@ -306,9 +323,23 @@ impl Block for Mapped {
         Self::word(self, at).load(Ordering::Acquire)
     }
 
-    #[inline]
     fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
-        memory::pieces(self.bytes(at, ENVELOPE as u32).as_ptr())
+        // Not asked for by this layout.
+        let mut bytes = [0; ENVELOPE];
+        memory::copy(
+            self.bytes(at, ENVELOPE as u32).as_ptr(),
+            bytes.as_mut_ptr(),
+            ENVELOPE,
+        );
+        bytes
+    }
+
+    #[inline(always)]
+    fn words(&self, at: u32) -> [u64; 3] {
+        assert!(at.is_multiple_of(8));
+        let first = self.bytes(at, 24).as_ptr().cast::<AtomicU64>();
+        // SAFETY: three aligned words within the block, which are accessed atomically by both sides. The trailer has been loaded before by an acquire.
+        [0, 1, 2].map(|word| unsafe { (*first.add(word)).load(Ordering::Relaxed) })
     }
 
     fn clear(&mut self, at: u32) {
@@ -331,7 +362,7 @@ impl Inlet {
     pub(super) fn new(segment: &Segment, receiver: u32, sender: u32, shape: Shape) -> Self {
         let layout = segment.layout();
         Self {
-            machine: Receiver::new(shape),
+            machine: Receiver::near(shape),
             block: Mapped {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
@@ -365,13 +396,13 @@ impl Inlet {
 
     /// The next record.
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Record>, Broken> {
+    pub fn peek(&mut self) -> Result<Option<Record<Words>>, Broken> {
         self.machine.peek(&self.block)
     }
 
     /// The record's body. It may be read until the record is consumed.
     #[inline]
-    pub fn payload(&self, record: &Record) -> Source {
+    pub fn payload(&self, record: &Record<Words>) -> Source {
         let bytes = self.block.bytes(record.at, record.length);
         // SAFETY: within the block, which stays mapped; the sender writes there again only when the record is consumed.
         unsafe { Source::new(bytes.as_ptr(), record.length as usize) }
@@ -379,7 +410,7 @@ impl Inlet {
 
     /// Gives the record's space back. True if the sender waits for credit and was told, and must be rung if it sleeps.
     #[inline]
-    pub fn consume(&mut self, record: &Record, ack: u32) -> bool {
+    pub fn consume(&mut self, record: &Record<Words>, ack: u32) -> bool {
         let is_due = self.machine.consume(record, &mut self.block);
         let starved = self.line.starved().load(Ordering::Relaxed) != 0;
         if is_due || starved {

@@ -6,7 +6,7 @@
 
 use std::arch::x86_64::{
     __m256i, __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
-    _mm512_storeu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_si512,
 };
 
 /// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same.
@@ -62,6 +62,48 @@ macro_rules! copies {
     };
 }
 
+/// Copies 33 to 64 bytes: by one register where the processor has such. Into a line that another core looks at, one store takes it from there once.
+///
+/// # Safety
+/// As for [`long`].
+#[inline(always)]
+pub(super) unsafe fn line(from: *const u8, to: *mut u8, length: usize) {
+    debug_assert!((33..=64).contains(&length));
+    if std::arch::is_x86_feature_detected!("avx512bw") {
+        // SAFETY: the processor can, and the caller's promise.
+        unsafe { masked(from, to, length) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { by_pieces(from, to, length) }
+    }
+}
+
+/// As [`line`], by four pieces of 16 bytes, which overlap.
+///
+/// # Safety
+/// As for [`long`]; 32 to 64 bytes.
+unsafe fn by_pieces(from: *const u8, to: *mut u8, length: usize) {
+    let at = [0, 16, length - 32, length - 16];
+    // SAFETY: within both ranges; any alignment will do.
+    unsafe {
+        let pieces = at.map(|at| from.add(at).cast::<[u8; 16]>().read_unaligned());
+        for (at, piece) in at.into_iter().zip(pieces) {
+            to.add(at).cast::<[u8; 16]>().write_unaligned(piece);
+        }
+    }
+}
+
+/// As [`line`].
+///
+/// # Safety
+/// As for [`long`], on a processor that has such registers; 1 to 64 bytes.
+#[target_feature(enable = "avx512bw")]
+unsafe fn masked(from: *const u8, to: *mut u8, length: usize) {
+    let mask = u64::MAX >> (64 - length);
+    // SAFETY: only bytes of the mask are read and written, which lie in the ranges.
+    unsafe { _mm512_mask_storeu_epi8(to.cast(), mask, _mm512_maskz_loadu_epi8(mask, from.cast())) }
+}
+
 copies!(
     by_lines,
     "avx512f",
@@ -95,6 +137,28 @@ mod tests {
             for length in (65..700).chain([1024, 1400]) {
                 for (skip, place) in [(0, 0), (1, 0), (0, 3), (33, 60), (40, 56)] {
                     let mut to = vec![0xaa_u8; 1500];
+                    // SAFETY: local buffers that are longer.
+                    unsafe { copy(from.as_ptr().add(skip), to.as_mut_ptr().add(place), length) };
+                    assert_eq!(to[place..place + length], from[skip..skip + length]);
+                    assert!(to[..place].iter().all(|byte| *byte == 0xaa));
+                    assert!(to[place + length..].iter().all(|byte| *byte == 0xaa));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_longer_than_a_line_too() {
+        let kinds: [(bool, Copy); 3] = [
+            (true, line),
+            (true, by_pieces),
+            (std::arch::is_x86_feature_detected!("avx512bw"), masked),
+        ];
+        let from: Vec<u8> = (1..=128).collect();
+        for (_, copy) in kinds.into_iter().filter(|(has, _)| *has) {
+            for length in 33..=64 {
+                for (skip, place) in [(0, 0), (1, 0), (0, 3), (33, 60)] {
+                    let mut to = vec![0xaa_u8; 200];
                     // SAFETY: local buffers that are longer.
                     unsafe { copy(from.as_ptr().add(skip), to.as_mut_ptr().add(place), length) };
                     assert_eq!(to[place..place + length], from[skip..skip + length]);

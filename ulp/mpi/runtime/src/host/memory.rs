@@ -354,17 +354,6 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
                 to.add(length - 4).cast::<u32>().write_unaligned(high);
             }
         }
-        28 => {
-            // SAFETY: as above; two overlapping halves of 16 bytes.
-            unsafe {
-                let (low, high) = (
-                    from.cast::<[u8; 16]>().read_unaligned(),
-                    from.add(12).cast::<[u8; 16]>().read_unaligned(),
-                );
-                to.cast::<[u8; 16]>().write_unaligned(low);
-                to.add(12).cast::<[u8; 16]>().write_unaligned(high);
-            }
-        }
         9..=16 => {
             // SAFETY: as above; two overlapping halves of 8 bytes.
             unsafe {
@@ -388,36 +377,14 @@ pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
             }
         }
         33..=64 => {
-            // SAFETY: as above; four pieces of 16 bytes, which overlap.
-            unsafe {
-                let at = [0, 16, length - 32, length - 16];
-                let pieces = at.map(|at| from.add(at).cast::<[u8; 16]>().read_unaligned());
-                for (at, piece) in at.into_iter().zip(pieces) {
-                    to.add(at).cast::<[u8; 16]>().write_unaligned(piece);
-                }
-            }
+            // SAFETY: as above.
+            unsafe { copy::line(from, to, length) };
         }
         _ => {
             // SAFETY: as above.
             unsafe { copy::long(from, to, length) };
         }
     }
-}
-
-/// The 28 bytes of an envelope that has been checked to be there, in the pieces in which its fields are looked at: then they go through registers, while a field that
-/// lies in two pieces waits until both have been stored.
-#[inline(always)]
-pub(super) fn pieces(from: *const u8) -> [u8; 28] {
-    let mut bytes = [0; 28];
-    for at in [0, 8, 20] {
-        // SAFETY: the range was checked by the caller.
-        let word = unsafe { from.add(at).cast::<[u8; 8]>().read() };
-        bytes[at..at + 8].copy_from_slice(&word);
-    }
-    // SAFETY: as above.
-    let word = unsafe { from.add(16).cast::<[u8; 4]>().read() };
-    bytes[16..20].copy_from_slice(&word);
-    bytes
 }
 
 /// Asks for the line at `address` to be written soon, so that the store does not wait for it.
