@@ -450,7 +450,11 @@ impl Engine {
     /// # Errors
     /// What [`Roce::join_port`] says.
     pub(crate) fn roce(&self) -> Result<&Roce, Error> {
-        self.packets(Roce::has_port, |roce| roce.join_port(&self.registry))
+        self.packets(Roce::has_port, |roce| {
+            // for packets that reach another process first; without the box they are lost, and sent again
+            let _ = self.post_box();
+            roce.join_port(&self.registry)
+        })
     }
 
     /// What carries the packets of a device, opened if it is not.

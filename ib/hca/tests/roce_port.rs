@@ -152,6 +152,83 @@ fn fork_role(channel: Channel) {
     }
 }
 
+/// Sockets of this process on the RoCE port that are connected to somebody.
+fn senders_with_sockets() -> usize {
+    let of_this_process: Vec<String> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|name| {
+            let name = name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(name.to_owned())
+        })
+        .collect();
+    // place, local and remote address, state, queues, timer, retransmissions, user, time-out, inode (proc(5))
+    let is_one = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words[1].ends_with(":12B7")
+            && !words[2].ends_with(":0000")
+            && of_this_process.iter().any(|inode| inode == words[9])
+    };
+    let of = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+        let text = text.unwrap_or_default();
+        text.lines().skip(1).filter(|line| is_one(line)).count()
+    };
+    of("udp") + of("udp6")
+}
+
+on_packets!(a_sender_has_a_socket_of_its_own_until_it_sends_to_others, {
+    const QUEUE_PAIRS: usize = 64;
+    let (mut sender, mut here, mut third) = (Party::there(), Party::here(), Party::there());
+    let connect = |sender: &mut Party, other: &mut Party| {
+        let (from, to) = (sender.make(SETUP), other.make(SETUP));
+        sender.connect(&from, &to);
+        other.connect(&to, &from);
+        (from, to)
+    };
+    let (from, to) = connect(&mut sender, &mut here);
+    // a process's sixteen source ports: one of these queue pairs has that of the first
+    let others: Vec<_> = (0..QUEUE_PAIRS)
+        .map(|_| connect(&mut sender, &mut third))
+        .collect();
+    let mut talk = |sender: &mut Party, from: &Info, with: &Info, ms: u64| {
+        let ask = Ask::new(SendOpcode::RdmaWrite, 64, with);
+        sender.start_stream(from, &ask, 4, Duration::from_millis(ms));
+        here.spin(&to, ms + ms / 2);
+        let flow = sender.end_stream();
+        assert_eq!(flow.status, None, "{flow:?}");
+        assert!(flow.done > 0);
+    };
+    let limit = Duration::from_secs(10);
+    let begun = Instant::now();
+    while senders_with_sockets() == 0 {
+        assert!(begun.elapsed() < limit, "nobody has a socket of its own");
+        talk(&mut sender, &from, &to, 50);
+    }
+    // all of it arrives, although some of it comes here first
+    let handed_over = || {
+        let counters = Context::open(0).unwrap().port_counters();
+        counters[Counter::HandedOver as usize]
+    };
+    let before = handed_over();
+    let mut shared = others.iter().position(|(other, to_third)| {
+        talk(&mut sender, &from, &to, 10);
+        assert_eq!(senders_with_sockets(), 1);
+        talk(&mut sender, other, to_third, 10);
+        handed_over() > before
+    });
+    let shared = shared
+        .take()
+        .expect("two of 65 queue pairs have a port in common");
+    eprintln!("the {shared}th had the port of the first");
+    // it was given back, and what is the third's goes there again
+    assert_eq!(senders_with_sockets(), 0);
+    let after = handed_over();
+    let (other, to_third) = &others[shared];
+    talk(&mut sender, other, to_third, 50);
+    assert_eq!(handed_over(), after);
+});
+
 #[test]
 fn a_second_user_is_refused_the_port_and_takes_nothing() {
     common::namespace::run_among_users(

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use ferriband_memory::Segment;
 use ferriband_memory::host::{Host, ProcessRef};
 use ferriband_memory::net::RxSocket;
@@ -37,7 +38,7 @@ use crate::{FastMutex, lock};
 use hooks::Hooks;
 use join::{SETTLED, SharedPort};
 use local::LocalPort;
-use rx::{RxCounters, RxSide};
+use rx::{MOST_FLOWS, RxCounters, RxSide};
 use tx::{PortPool, Spread, TxPath};
 
 /// Says how the wire of a queue pair is chosen: with `roce` Ethernet devices send packets to peers of the same host, too; with `packets`
@@ -72,6 +73,8 @@ pub(crate) struct Roce {
     attached: groups::Attached,
     mad_psn: AtomicU32,
     rounds: AtomicU32,
+    /// Changes with the sockets of senders ([`Roce::flows`]).
+    flows_version: AtomicU32,
     /// The last packet came over IPv6.
     family: AtomicBool,
     /// Everything that had arrived by then was handled.
@@ -123,6 +126,7 @@ impl Roce {
             attached: Default::default(),
             mad_psn: AtomicU32::new(0),
             rounds: AtomicU32::new(0),
+            flows_version: AtomicU32::new(0),
             family: AtomicBool::new(false),
             caught_up_at: AtomicU64::new(0),
             astray: AtomicBool::new(false),
@@ -202,6 +206,17 @@ impl Roce {
     /// What the progress thread waits for: the sockets of packets. (Those of the InfiniBand port come by another.)
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &RxSocket> {
         [false, true].into_iter().filter_map(|v6| self.socket(v6))
+    }
+
+    /// Those of senders that have one of their own, which come and go with a number that changes then.
+    pub(crate) fn flows(&self) -> (u32, ArrayVec<Arc<RxSocket>, MOST_FLOWS>) {
+        let rx = lock(&self.rx);
+        (self.flows_version(), rx.flow_sockets())
+    }
+
+    /// That number.
+    pub(crate) fn flows_version(&self) -> u32 {
+        self.flows_version.load(Relaxed)
     }
 
     /// The receiving socket of a family.
@@ -295,9 +310,11 @@ impl Roce {
         // a look at an empty socket is a system call: a polling program looks at the family in use, now and then at the other
         let both = !catch.somebody_polls() || rounds.is_multiple_of(OTHER_FAMILY_EVERY);
         let last = self.family.load(Relaxed);
-        let mut worked = false;
+        let mut worked = rx.take_flows(engine, self, rounds, catch);
+        let skip = catch.somebody_polls() && rx.may_skip_all(rounds, worked);
         for v6 in [false, true] {
-            let Some(socket) = self.socket(v6).filter(|_| both || v6 == last) else {
+            let wanted = !skip && (both || v6 == last);
+            let Some(socket) = self.socket(v6).filter(|_| wanted) else {
                 continue;
             };
             if rx.take(engine, self, socket, catch) {
@@ -324,19 +341,9 @@ impl Roce {
         };
         let _handling = handling();
         for socket in self.sockets() {
-            let (begun, mut rounds) = (rx.bytes, 0);
-            while rx.take(engine, self, socket, &mut Catch::nobody()) {
-                rounds += 1;
-                // first in, first out: what comes meanwhile, be it without end, lies behind what was there
-                let taken = rx.bytes - begun;
-                if rounds == BACKLOG_ROUNDS
-                    || rounds.is_multiple_of(SOME_ROUNDS)
-                        && taken > 2 * socket.buffer_bytes() as u64
-                {
-                    break;
-                }
-            }
+            rx.drain(engine, self, socket);
         }
+        rx.drain_flows(engine, self);
         if let Some(local) = self.local() {
             (0..BACKLOG_ROUNDS)
                 .take_while(|_| rx.take_local(engine, self, local, &mut Catch::nobody()))

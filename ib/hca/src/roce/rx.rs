@@ -25,7 +25,7 @@ use ferriband_wire::{
 use super::join::Probe;
 use super::local::{LocalPort, NativeMeta};
 use super::tx::ICRC_BYTES;
-use super::{GSI, Roce};
+use super::{BACKLOG_ROUNDS, GSI, Roce, SOME_ROUNDS};
 use crate::cm::{MAD, Owner, owner_of_mad};
 use crate::counters::PortCounts;
 use crate::cq::Catch;
@@ -34,7 +34,11 @@ use crate::engine::Engine;
 use crate::limits;
 use crate::qp::Qp;
 
+mod flows;
 mod native;
+
+use flows::Flows;
+pub(crate) use flows::MOST_FLOWS;
 
 /// Datagrams (each a run of packets) taken in one round.
 const ROUND_DATAGRAMS: usize = 8;
@@ -92,16 +96,31 @@ fn count(counter: &AtomicU64, by: u64) {
 
 /// The state of a round.
 pub(crate) struct RxSide {
-    ring: RxRing,
+    hands: Hands,
     /// Room for a message of the InfiniBand port, once one may come.
     room: Vec<u8>,
+    /// Of the sockets of all senders.
+    pace: Pace,
+    flows: Flows,
+}
+
+/// What takes datagrams from sockets and gives packets to queue pairs.
+struct Hands {
+    ring: RxRing,
     inner: Inner,
-    /// Bytes that were ever taken from the sockets.
-    pub bytes: u64,
-    /// The last look found something.
+    /// Bytes that were ever taken.
+    bytes: u64,
+}
+
+/// What looks at a socket found of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// The last one found something.
     found: bool,
     /// What was found last was several messages, or a long one.
     stream: bool,
+    /// Looks in vain since.
+    misses: u32,
 }
 
 /// What a round knows of queue pairs.
@@ -115,6 +134,9 @@ struct Inner {
     icrc: RunIcrc,
     /// The IPv4 identification that the next datagram probably has.
     likely: u16,
+    /// What is looked at came by a sender's own socket; and something of it was another process's.
+    by_flow: bool,
+    foreign: bool,
 }
 
 impl std::fmt::Debug for RxSide {
@@ -126,23 +148,25 @@ impl std::fmt::Debug for RxSide {
 impl RxSide {
     pub fn new() -> Self {
         RxSide {
-            ring: RxRing::new(),
+            hands: Hands {
+                ring: RxRing::new(),
+                inner: Inner::default(),
+                bytes: 0,
+            },
             room: Vec::new(),
-            inner: Inner::default(),
-            bytes: 0,
-            found: false,
-            stream: false,
+            pace: Pace::default(),
+            flows: Flows::default(),
         }
     }
 
     /// Nothing came: acknowledgements that no reply took along go now.
     pub fn idle(&mut self, engine: &Engine) {
-        for qp in self.inner.owing.drain(..) {
+        for qp in self.hands.inner.owing.drain(..) {
             qp.send_owed(engine);
         }
     }
 
-    /// Takes what has arrived at a socket. True if anything had.
+    /// Takes what has arrived at a socket of all senders. True if anything had.
     pub fn take(
         &mut self,
         engine: &Engine,
@@ -150,33 +174,18 @@ impl RxSide {
         socket: &RxSocket,
         catch: &mut Catch<'_>,
     ) -> bool {
-        // where messages are few and small, looking for a second one is a look in vain, on the way of the first
-        let most = if self.found || self.stream {
-            ROUND_DATAGRAMS
-        } else {
-            1
-        };
-        let Ok(messages) = socket.receive(&mut self.ring, most) else {
-            return false;
-        };
-        self.found = messages > 0;
-        if messages == 0 {
-            return false;
+        let found = self
+            .hands
+            .take(engine, roce, (socket, &mut self.pace), catch);
+        if found && catch.somebody_polls() && self.note_sender() {
+            self.open_flow(engine, roce, socket);
         }
-        let RxSide {
-            ring,
-            inner,
-            bytes: taken,
-            ..
-        } = self;
-        self.stream = messages > 1;
-        for (meta, bytes) in ring.messages() {
-            *taken += bytes.len() as u64;
-            self.stream |= bytes.len() > STREAM_BYTES;
-            inner.run(engine, roce, &Arrived::Roce(*meta), bytes, true, catch);
-        }
-        inner.turn(engine, catch);
-        true
+        found
+    }
+
+    /// Takes all that lies in a socket of all senders.
+    pub fn drain(&mut self, engine: &Engine, roce: &Roce, socket: &RxSocket) {
+        self.hands.drain(engine, roce, (socket, &mut self.pace));
     }
 
     /// Takes what has come by the InfiniBand port. True if anything had.
@@ -187,7 +196,8 @@ impl RxSide {
         local: &LocalPort,
         catch: &mut Catch<'_>,
     ) -> bool {
-        let RxSide { room, inner, .. } = self;
+        let RxSide { room, hands, .. } = self;
+        let inner = &mut hands.inner;
         let mut worked = false;
         for _ in 0..ROUND_DATAGRAMS {
             let Some((length, from)) = local.receive(room) else {
@@ -223,9 +233,9 @@ impl RxSide {
     ) {
         if let Some(meta) = read_meta(head) {
             // what is handed over once more might go round for ever
-            self.inner
-                .run(engine, roce, &Arrived::Roce(meta), body, false, catch);
-            self.inner.turn(engine, catch);
+            let inner = &mut self.hands.inner;
+            inner.run(engine, roce, &Arrived::Roce(meta), body, false, catch);
+            inner.turn(engine, catch);
         }
     }
 
@@ -238,9 +248,60 @@ impl RxSide {
         packet: &[u8],
         catch: &mut Catch<'_>,
     ) -> Fate {
-        let fate = self.inner.deliver(engine, roce, came, packet, true, catch);
-        self.inner.turn(engine, catch);
+        let inner = &mut self.hands.inner;
+        let fate = inner.deliver(engine, roce, came, packet, true, catch);
+        inner.turn(engine, catch);
         fate
+    }
+}
+
+impl Hands {
+    /// Takes what has arrived at a socket. True if anything had.
+    fn take(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        (socket, pace): (&RxSocket, &mut Pace),
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        // where messages are few and small, looking for a second one is a look in vain, on the way of the first
+        let most = if pace.found || pace.stream {
+            ROUND_DATAGRAMS
+        } else {
+            1
+        };
+        let Ok(messages) = socket.receive(&mut self.ring, most) else {
+            return false;
+        };
+        pace.found = messages > 0;
+        if messages == 0 {
+            pace.misses = pace.misses.saturating_add(1);
+            return false;
+        }
+        pace.misses = 0;
+        pace.stream = messages > 1;
+        for (meta, bytes) in self.ring.messages() {
+            self.bytes += bytes.len() as u64;
+            pace.stream |= bytes.len() > STREAM_BYTES;
+            let came = Arrived::Roce(*meta);
+            self.inner.run(engine, roce, &came, bytes, true, catch);
+        }
+        self.inner.turn(engine, catch);
+        true
+    }
+
+    /// Takes all that lies in a socket. First in, first out: what comes meanwhile, be it without end, lies behind what was there.
+    fn drain(&mut self, engine: &Engine, roce: &Roce, (socket, pace): (&RxSocket, &mut Pace)) {
+        let (begun, mut rounds) = (self.bytes, 0);
+        while self.take(engine, roce, (socket, pace), &mut Catch::nobody()) {
+            rounds += 1;
+            let taken = self.bytes - begun;
+            if rounds == BACKLOG_ROUNDS
+                || rounds.is_multiple_of(SOME_ROUNDS) && taken > 2 * socket.buffer_bytes() as u64
+            {
+                break;
+            }
+        }
     }
 }
 
@@ -335,10 +396,10 @@ impl Inner {
             };
             if qpn == 0 {
                 let v6 = meta.destination.is_ipv6();
-                let probe = roce
-                    .port
-                    .get()
-                    .map(|port| port.take_probe(&engine.registry, v6, meta.source, datagram));
+                // one that came to a sender's socket says nothing of where the socket of all is
+                let port = roce.port.get().filter(|_| !self.by_flow);
+                let probe =
+                    port.map(|port| port.take_probe(&engine.registry, v6, meta.source, datagram));
                 if probe == Some(Probe::Moved) {
                     roce.went_astray(engine);
                 }
@@ -393,7 +454,10 @@ impl Inner {
                             .post_box()
                             .is_ok_and(|post| post.send(owner, &head, run).is_ok());
                         port.add(Counter::HandedOver, u64::from(handed));
-                        roce.went_astray(engine);
+                        self.foreign |= self.by_flow;
+                        if !self.by_flow {
+                            roce.went_astray(engine);
+                        }
                     }
                     None => port.add(Counter::UnknownQp, 1),
                 }

@@ -7,6 +7,7 @@
 //! *Fork.* The sockets do not live on in a forked child ([`crate::host::close_all_after_fork`]); the objects that it inherits
 //! answer with errors.
 
+mod flow;
 mod netdev;
 mod number;
 mod options;

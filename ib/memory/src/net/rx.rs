@@ -56,11 +56,13 @@ impl RxMeta {
     };
 }
 
-/// A process's socket on the shared port, for one family.
+/// A process's socket on the shared port, for one family; or one beside it for a single sender ([`RxSocket::bind_flow`]).
 #[derive(Debug)]
 pub struct RxSocket {
-    fd: ForkFd,
-    v6: bool,
+    pub(super) fd: ForkFd,
+    pub(super) v6: bool,
+    /// What is known beforehand of all that comes here: the kernel is not asked for it.
+    pub(super) known: Option<RxMeta>,
 }
 
 impl RxSocket {
@@ -72,19 +74,28 @@ impl RxSocket {
     /// `System` with EADDRINUSE if the port is somebody else's: another user's, a kernel driver's; EAFNOSUPPORT or
     /// EADDRNOTAVAIL without IPv6; EMFILE and the like.
     pub fn bind(v6: bool, port: u16, buffer_bytes: usize) -> Result<RxSocket, Error> {
+        let wildcard: IpAddr = if v6 {
+            Ipv6Addr::UNSPECIFIED.into()
+        } else {
+            Ipv4Addr::UNSPECIFIED.into()
+        };
+        RxSocket::bind_to(&SocketAddr::new(wildcard, port), buffer_bytes)
+    }
+
+    pub(super) fn bind_to(local: &SocketAddr, buffer_bytes: usize) -> Result<RxSocket, Error> {
+        let v6 = local.is_ipv6();
         let fd = guarded(|| {
             let fd = udp_socket(v6)?;
             prepare(&fd, v6, buffer_bytes)?;
-            let wildcard: IpAddr = if v6 {
-                Ipv6Addr::UNSPECIFIED.into()
-            } else {
-                Ipv4Addr::UNSPECIFIED.into()
-            };
-            rustix::net::bind(&fd, &SocketAddr::new(wildcard, port))
+            rustix::net::bind(&fd, local)
                 .map_err(|e| system("bind of the RoCE port", e.raw_os_error()))?;
             Ok(fd)
         })?;
-        Ok(RxSocket { fd, v6 })
+        Ok(RxSocket {
+            fd,
+            v6,
+            known: None,
+        })
     }
 
     /// True for an IPv6 socket.
@@ -188,9 +199,11 @@ impl RxSocket {
             });
             // SAFETY: all-zero is a value: null pointers and lengths of 0.
             let head = &mut heads[index].write(unsafe { std::mem::zeroed() }).msg_hdr;
-            names[index].ss_family = libc::AF_UNSPEC as _;
-            head.msg_name = (&raw mut names[index]).cast();
-            head.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            if self.known.is_none() {
+                names[index].ss_family = libc::AF_UNSPEC as _;
+                head.msg_name = (&raw mut names[index]).cast();
+                head.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            }
             head.msg_iov = parts[index].as_mut_ptr();
             head.msg_iovlen = 1;
             head.msg_control = (&raw mut control[index]).cast();
@@ -229,7 +242,13 @@ impl RxSocket {
             let length = (head.msg_len as usize).min(RX_BUFFER_BYTES);
             let cut = head.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
             let used = head.msg_hdr.msg_controllen.min(CONTROL_WORDS * 8) / 8;
-            match read_meta(&names[index], &control[index][..used], length) {
+            let meta = match self.known {
+                Some(known) => Some(known),
+                None => named(&names[index]),
+            };
+            let known = self.known.is_some();
+            let meta = meta.and_then(|m| read_meta(m, known, &control[index][..used], length));
+            match meta {
                 Some(meta) if !cut => {
                     ring.metas[index] = meta;
                     ring.lengths[index] = length;
@@ -390,22 +409,22 @@ fn prepare(fd: &OwnedFd, v6: bool, buffer_bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts together what the kernel said of a message of `length` bytes; None if something is missing.
-fn read_meta(name: &libc::sockaddr_storage, control: &[u64], length: usize) -> Option<RxMeta> {
+/// Who sent a message; nothing else is known yet.
+fn named(name: &libc::sockaddr_storage) -> Option<RxMeta> {
     let (source, source_port) = read_name(name)?;
-    let mut meta = RxMeta {
+    Some(RxMeta {
         source,
         source_port,
-        segment: u16::try_from(length)
-            .ok()
-            .filter(|&l| l != 0)
-            .unwrap_or(u16::MAX),
         ..RxMeta::NONE
-    };
+    })
+}
+
+/// Adds what the kernel said of a message of `length` bytes to what is known; None if something is missing. `known`: where it went to is.
+fn read_meta(mut meta: RxMeta, mut known: bool, control: &[u64], length: usize) -> Option<RxMeta> {
     if length == 0 {
         return None;
     }
-    let mut known = false;
+    meta.segment = u16::try_from(length).unwrap_or(u16::MAX);
     let mut rest = control;
     // struct cmsghdr: length of all (8 bytes), level, type (4 each), then the data; the next one begins at a multiple of 8.
     while let [size, kind, data @ ..] = rest {

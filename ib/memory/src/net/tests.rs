@@ -117,6 +117,72 @@ fn a_datagram_brings_who_sent_it_and_how() {
 }
 
 #[test]
+fn a_senders_socket_takes_what_it_sends_and_gives_it_back_without_a_loss() {
+    in_namespace(|_, _| {
+        for local in [V4, V6] {
+            let all = RxSocket::bind(local.is_ipv6(), 0, BUFFER).unwrap();
+            let port = all.port().unwrap();
+            let to = SocketAddr::new(local, port);
+            let how = TxOptions {
+                tos: 0x6a,
+                hop_limit: 17,
+                ..options_of(local)
+            };
+            let (from, other) = (TxPort::bind(&how).unwrap(), tx(local));
+            from.send(&to, b"to all", 0).unwrap();
+            let (like, _) = receive(&all, 1)[0];
+            // bound and not connected yet, it gets anybody's, and tells whose it was
+            let early = RxSocket::bind_to(&to, BUFFER).unwrap();
+            other.send(&to, b"a stranger's", 0).unwrap();
+            let (stranger, bytes) = &receive(&early, 1)[0];
+            assert_eq!(
+                (stranger.source_port, &bytes[..]),
+                (other.port(), &b"a stranger's"[..])
+            );
+            assert_eq!(stranger.destination, local);
+            drop(early);
+
+            let mut own = RxSocket::bind_flow(&like, port, BUFFER).unwrap();
+            for settled in [false, true] {
+                if settled {
+                    own.settle(&like).unwrap();
+                }
+                from.send(&to, b"own", 0).unwrap();
+                from.send(&to, &[7; 100], 40).unwrap();
+                other.send(&to, b"other", 0).unwrap();
+                let got = receive(&own, 2);
+                let expected = |segment| RxMeta { segment, ..like };
+                assert_eq!(got[0], (expected(3), b"own".to_vec()), "settled: {settled}");
+                assert_eq!(got[1], (expected(40), vec![7; 100]));
+                let got = receive(&all, 1);
+                assert_eq!(
+                    (got[0].0.source_port, &got[0].1[..]),
+                    (other.port(), &b"other"[..])
+                );
+                assert_eq!(own.receive(&mut RxRing::new(), 1).unwrap(), 0);
+            }
+            // what it sends otherwise is told: marks of congestion change the traffic class
+            let marked = TxOptions {
+                port: from.port(),
+                tos: 0x6b,
+                ..how
+            };
+            drop(from);
+            let from = TxPort::bind(&marked).unwrap();
+            from.send(&to, b"marked", 0).unwrap();
+            assert_eq!(receive(&own, 1)[0].0.tos, 0x6b);
+
+            from.send(&to, b"before", 0).unwrap();
+            own.turn_away(&like).unwrap();
+            from.send(&to, b"after", 0).unwrap();
+            assert_eq!(receive(&own, 1)[0].1, b"before");
+            assert_eq!(receive(&all, 1)[0].1, b"after");
+            assert_eq!(own.receive(&mut RxRing::new(), 1).unwrap(), 0);
+        }
+    });
+}
+
+#[test]
 fn a_socket_for_one_destination_sends_there_and_elsewhere_and_without_a_way_to_it() {
     in_namespace(|_, alone| {
         for local in [V4, V6] {

@@ -152,6 +152,8 @@ struct Seen {
     /// The sockets of the RoCE wire are among what is waited for, and that of the InfiniBand port.
     armed: bool,
     armed_local: bool,
+    /// Which sockets of senders are.
+    flows: u32,
     stream: Stream,
 }
 
@@ -370,7 +372,27 @@ impl Engine {
                 seen.armed_local = wanted;
             }
         }
-        if wanted == seen.armed || !roce.has_port() {
+        if !roce.has_port() {
+            return;
+        }
+        let version = roce.flows_version();
+        let changed = if wanted {
+            !seen.armed || version != seen.flows
+        } else {
+            seen.armed
+        };
+        if changed {
+            let (version, flows) = roce.flows();
+            for socket in flows {
+                // one that is there already stays, and one that was closed has left by itself
+                let _ = match wanted {
+                    true => epoll.add(&*socket, TOKEN_ROCE, false),
+                    false => epoll.remove(&*socket),
+                };
+            }
+            seen.flows = version;
+        }
+        if wanted == seen.armed {
             return;
         }
         for socket in roce.sockets() {
