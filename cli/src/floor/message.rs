@@ -33,6 +33,8 @@ pub enum Way {
     UdpRoce,
     /// The same, sent by a socket that is connected.
     UdpRoceConnected,
+    /// The same, received by one that is connected to the sender, too, and asked for the TOS and how runs are cut alone.
+    UdpRoceFlow,
     /// `recv` of a TCP connection.
     Tcp,
     /// `epoll_wait` first, as MPIs do that have many connections.
@@ -41,10 +43,11 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 5] = [
+    pub const ALL: [Way; 6] = [
         Way::UdpConnected,
         Way::UdpRoce,
         Way::UdpRoceConnected,
+        Way::UdpRoceFlow,
         Way::Tcp,
         Way::TcpEpoll,
     ];
@@ -55,10 +58,21 @@ impl Way {
             Way::UdpConnected => "UDP, connected, recv",
             Way::UdpRoce => "UDP as RoCEv2 needs it",
             Way::UdpRoceConnected => "UDP as RoCEv2 needs it, from a connected socket",
+            Way::UdpRoceFlow => "UDP as RoCEv2 needs it, both sockets connected",
             Way::Tcp => "TCP, recv",
             Way::TcpEpoll => "TCP, epoll_wait and recv",
         }
     }
+}
+
+/// What the kernel says of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// TOS, and how a run is cut.
+    Little,
+    /// Who sent it, where to, TTL as well.
+    All,
 }
 
 /// One side's sockets.
@@ -68,7 +82,7 @@ enum End {
         at: UdpSocket,
         to: SocketAddr,
         connected: bool,
-        told: bool,
+        told: Told,
     },
     Tcp {
         stream: TcpStream,
@@ -145,15 +159,22 @@ fn watch(stream: &TcpStream) -> io::Result<OwnedFd> {
 }
 
 fn udp(hosts: &TwoHosts, way: Way) -> io::Result<(End, End)> {
-    let told = way != Way::UdpConnected;
+    let told = match way {
+        Way::UdpConnected => Told::Nothing,
+        Way::UdpRoceFlow => Told::Little,
+        _ => Told::All,
+    };
     let open = |host: &Host| -> io::Result<_> {
         host.enter()?;
         let at = UdpSocket::bind((host.address, 0))?;
         at.set_nonblocking(true)?;
-        if told {
-            for option in [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVTTL] {
+        if told == Told::All {
+            for option in [libc::IP_PKTINFO, libc::IP_RECVTTL] {
                 super::udp::set(&at, libc::IPPROTO_IP, option, 1)?;
             }
+        }
+        if told != Told::Nothing {
+            super::udp::set(&at, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             super::udp::set(&at, libc::SOL_UDP, libc::UDP_GRO, 1)?;
         }
         let from = UdpSocket::bind((host.address, 0))?;
@@ -173,7 +194,7 @@ fn udp(hosts: &TwoHosts, way: Way) -> io::Result<(End, End)> {
         if connected {
             from.connect(to)?;
         }
-        if way == Way::UdpConnected {
+        if told != Told::All {
             at.connect(peer.0.local_addr()?)?;
         }
         io::Result::Ok(End::Udp {
@@ -220,7 +241,9 @@ impl End {
         let (mut got, mut misses, mut since) = (0, 0_u32, None);
         loop {
             let (now, wanted) = match self {
-                End::Udp { at, told, .. } if *told => (receive_told(at), UDP_BYTES),
+                End::Udp { at, told, .. } if *told != Told::Nothing => {
+                    (receive_told(at, *told == Told::All), UDP_BYTES)
+                }
                 End::Udp { at, .. } => (at.recv(&mut [0; 2048]).ok(), UDP_BYTES),
                 End::Tcp { stream, epoll } => {
                     let ready = epoll.as_ref().is_none_or(is_ready);
@@ -248,8 +271,8 @@ fn is_ready(epoll: &OwnedFd) -> bool {
     unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) > 0 }
 }
 
-/// Receives a datagram with all that the kernel says of it.
-fn receive_told(at: &UdpSocket) -> Option<usize> {
+/// Receives a datagram with all that the kernel says of it, and who sent it if that is asked for.
+fn receive_told(at: &UdpSocket, sender: bool) -> Option<usize> {
     let (mut bytes, mut control) = ([0_u8; 2048], [0_u64; 32]);
     // SAFETY: all-zero is a value: the family AF_UNSPEC.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
@@ -259,8 +282,10 @@ fn receive_told(at: &UdpSocket) -> Option<usize> {
     };
     // SAFETY: all-zero is a value: null pointers and lengths of 0.
     let mut head: libc::msghdr = unsafe { mem::zeroed() };
-    head.msg_name = ptr::from_mut(&mut name).cast();
-    head.msg_namelen = mem::size_of_val(&name) as libc::socklen_t;
+    if sender {
+        head.msg_name = ptr::from_mut(&mut name).cast();
+        head.msg_namelen = mem::size_of_val(&name) as libc::socklen_t;
+    }
     head.msg_iov = &mut part;
     head.msg_iovlen = 1;
     head.msg_control = control.as_mut_ptr().cast();

@@ -10,8 +10,9 @@ use crate::failure::Failure;
 use crate::netns::{Host, TwoHosts};
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration};
+use ferriband_wire::{RoceHeaders, RoceIp, RunIcrc};
 use serde::Serialize;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ const SMALL: usize = 24;
 const DATAGRAM: usize = 12 + 8 + 1024 + 4;
 /// BTH, 1 KiB, ICRC: what the path MTU of a usual interface allows.
 const SEGMENT: usize = 12 + 1024 + 4;
+const ICRC_BYTES: usize = 4;
 /// Packets of a 4 KiB message.
 const PAGE_SEGMENTS: usize = 4;
 /// Packets of one call with segmentation: the kernel takes 64, and 64 KiB.
@@ -221,6 +223,23 @@ pub fn measure_at_length(hosts: &TwoHosts, which: AtLength) -> Result<Option<f64
     sample(hosts, what, cores, LONG)
 }
 
+/// Bytes per second of a stream of runs whose packets have their ICRCs made at one end and checked at the other, as the adapter makes and checks them.
+pub fn stream_with_icrc(hosts: &TwoHosts) -> Result<Option<f64>, Failure> {
+    Affinity::save()?;
+    stream_rate(hosts, SEGMENT, Carries::SealedRuns, LONG.stream)
+}
+
+/// How a stream goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    /// Many datagrams with one call.
+    Datagrams,
+    /// Runs that the kernel cuts.
+    Runs,
+    /// The same, with ICRCs.
+    SealedRuns,
+}
+
 /// Measures one floor. None if it cannot be measured here.
 fn sample(
     hosts: &TwoHosts,
@@ -235,7 +254,14 @@ fn sample(
             count,
             polls,
         } => ping_pong_ns(hosts, segment, count, polls, length),
-        What::Stream { segment, gso } => stream_rate(hosts, segment, gso, length.stream),
+        What::Stream { segment, gso } => {
+            let carries = if gso {
+                Carries::Runs
+            } else {
+                Carries::Datagrams
+            };
+            stream_rate(hosts, segment, carries, length.stream)
+        }
     }
 }
 
@@ -411,10 +437,20 @@ fn take(socket: &UdpSocket, buffer: &mut [u8], length: usize, polls: bool) -> bo
 fn stream_rate(
     hosts: &TwoHosts,
     segment_bytes: usize,
-    gso: bool,
+    carries: Carries,
     duration: Duration,
 ) -> Result<Option<f64>, Failure> {
     let (here, there) = sockets(hosts)?;
+    let gso = carries != Carries::Datagrams;
+    let ends = |socket: &UdpSocket| Some((socket.peer_addr().ok()?, socket.local_addr().ok()?));
+    let ends = ends(&here).filter(|_| carries == Carries::SealedRuns);
+    let headers = ends.and_then(|(from, to)| match (from.ip(), to.ip()) {
+        (IpAddr::V4(ours), IpAddr::V4(theirs)) => Some(RoceHeaders {
+            ip: RoceIp::v4(ours, theirs, 0),
+            source_port: from.port(),
+        }),
+        _ => None,
+    });
     if gso {
         segment(&here, segment_bytes)?;
         segment(&there, segment_bytes)?;
@@ -424,10 +460,19 @@ fn stream_rate(
     let mut batch = Batch::new(segment_bytes);
     let mut inbox = Batch::new(2048);
     let length = segment_bytes * BATCH_SEGMENTS;
+    let (mut makes, mut checks) = (RunIcrc::new(), RunIcrc::new());
     run_pair(
         Placement::TwoCores,
         |_| {
             while stop.load(Ordering::Acquire) == 0 {
+                if let Some(headers) = &headers {
+                    seal(
+                        &mut makes,
+                        headers,
+                        &mut batch.bytes[..length],
+                        segment_bytes,
+                    );
+                }
                 // an error is a full buffer, or a port that has just closed
                 if gso {
                     let _ = there.send(&batch.bytes[..length]);
@@ -439,7 +484,14 @@ fn stream_rate(
         },
         |_| {
             let mut receive = |socket: &UdpSocket| match gso {
-                true => socket.recv(&mut inbox.bytes).unwrap_or(0),
+                true => {
+                    let got = socket.recv(&mut inbox.bytes).unwrap_or(0);
+                    let run = &inbox.bytes[..got];
+                    let is_right = headers
+                        .as_ref()
+                        .is_none_or(|headers| is_sealed(&mut checks, headers, run, segment_bytes));
+                    if is_right { got } else { 0 }
+                }
                 false => inbox.receive(socket),
             };
             // what came while this side was started is not counted
@@ -459,6 +511,29 @@ fn stream_rate(
             (bytes > 0).then(|| bytes_per_second(bytes, elapsed.as_nanos() as f64))
         },
     )
+}
+
+/// Writes the ICRCs of a run.
+fn seal(icrc: &mut RunIcrc, headers: &RoceHeaders, run: &mut [u8], segment: usize) {
+    let Some(alike) = icrc.alike(headers, segment - ICRC_BYTES) else {
+        return;
+    };
+    for (place, packet) in run.chunks_exact_mut(segment).enumerate() {
+        let (transport, room) = packet.split_at_mut(segment - ICRC_BYTES);
+        if let Some(sum) = alike.icrc(place as u16, transport) {
+            room.copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+}
+
+/// True if all ICRCs of a run are right.
+fn is_sealed(icrc: &mut RunIcrc, headers: &RoceHeaders, run: &[u8], segment: usize) -> bool {
+    let Some(alike) = icrc.alike(headers, segment - ICRC_BYTES) else {
+        return false;
+    };
+    run.chunks(segment)
+        .enumerate()
+        .all(|(place, packet)| alike.check(place as u16, packet).is_ok())
 }
 
 /// Messages of one sendmmsg or recvmmsg.

@@ -6,7 +6,7 @@
 use crate::args::JsonFlag;
 use crate::demo::skip;
 use crate::failure::Failure;
-use crate::floor::{Floor, message};
+use crate::floor::{Floor, message, udp};
 use crate::launch;
 use crate::netns::{self, Forbidden, INTERFACE, TwoHosts};
 use std::env;
@@ -104,6 +104,14 @@ impl Hosts {
     /// What the kernel alone takes between them for a small message, in nanoseconds.
     pub fn floor(&self, way: message::Way) -> Result<Floor, Failure> {
         message::measure(&self.hosts, way)
+    }
+
+    /// What the kernel alone carries from one to the other, in bytes a second, packets as long as the adapter's; with their ICRCs made and checked if that is asked for.
+    pub fn stream_floor(&self, icrc: bool) -> Result<Floor, Failure> {
+        match icrc {
+            false => udp::measure_at_length(&self.hosts, udp::AtLength::Stream),
+            true => udp::stream_with_icrc(&self.hosts),
+        }
     }
 
     fn write(&self) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ mod peers;
 use crate::args::{BenchArgs, Wire};
 use crate::demo::SKIPPED;
 use crate::failure::Failure;
-use crate::floor::{median, message};
+use crate::floor::{Floor, median, message};
 use crate::mpi::scratch::Scratch;
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration, print_json, print_line, size};
@@ -266,9 +266,10 @@ const SAME_LINE: f64 = 1.5;
 const MORE_ROUNDS: usize = 3;
 
 impl Sample {
-    /// Of what the program printed; a line that changed meanwhile is less than nothing there.
-    fn find(found: &BTreeMap<String, f64>, key: &str) -> Option<Self> {
+    /// Of what the program printed; a line that changed meanwhile is less than nothing there. Between hosts nothing goes by such a line.
+    fn find(found: &BTreeMap<String, f64>, key: &str, is_one_host: bool) -> Option<Self> {
         let said = found.get(&format!("line/{key}")).copied();
+        let said = said.filter(|_| is_one_host);
         let line = said.filter(|seconds| *seconds > 0.0);
         Some(Self {
             figure: found.get(key).copied()?,
@@ -317,7 +318,7 @@ struct Comparison {
     missing: Vec<peers::Missing>,
     problems: Vec<String>,
     lines: Vec<Outcome>,
-    /// Between two hosts: what the kernel alone takes for a small message.
+    /// Between two hosts: what the kernel alone takes for a small message, and what it carries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     floors: Vec<KernelFloor>,
 }
@@ -325,7 +326,10 @@ struct Comparison {
 #[derive(Serialize)]
 struct KernelFloor {
     way: &'static str,
-    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_second: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -362,9 +366,9 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let (all, missing) = peers::find(&args.peer, hosts.as_ref())?;
     let rounds = args.rounds();
-    let (figures, problems) = measure(&all, &lines, rounds)?;
+    let (figures, problems) = measure(&all, &lines, rounds, hosts.is_none())?;
     let floors = match &hosts {
-        Some(hosts) => kernel_floors(hosts, rounds)?,
+        Some(hosts) => kernel_floors(hosts, &lines, rounds)?,
         None => Vec::new(),
     };
     let outcomes: Vec<Outcome> = lines
@@ -400,22 +404,61 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The ways of a small message by the kernel alone, each the median of as many rounds, interleaved.
-fn kernel_floors(hosts: &hosts::Hosts, rounds: usize) -> Result<Vec<KernelFloor>, Failure> {
-    let mut samples = message::Way::ALL.map(|_| Vec::new());
-    let progress = Progress::new((rounds * samples.len()) as u64);
+/// What is measured of the kernel alone.
+#[derive(Clone, Copy)]
+enum KernelWay {
+    Message(message::Way),
+    /// A stream, with ICRCs or without.
+    Stream(bool),
+}
+
+impl KernelWay {
+    fn name(self) -> &'static str {
+        match self {
+            KernelWay::Message(way) => way.name(),
+            KernelWay::Stream(false) => "UDP in runs of 62 packets of 1 KiB",
+            KernelWay::Stream(true) => "the same, ICRCs made at one end and checked at the other",
+        }
+    }
+
+    fn measure(self, hosts: &hosts::Hosts) -> Result<Floor, Failure> {
+        match self {
+            KernelWay::Message(way) => hosts.floor(way),
+            KernelWay::Stream(icrc) => hosts.stream_floor(icrc),
+        }
+    }
+}
+
+/// What the kernel alone takes and carries, as far as the lines are about it, each the median of as many rounds, interleaved.
+fn kernel_floors(
+    hosts: &hosts::Hosts,
+    lines: &[Line],
+    rounds: usize,
+) -> Result<Vec<KernelFloor>, Failure> {
+    let has = |unit| lines.iter().any(|line| line.unit == unit);
+    let messages = message::Way::ALL.map(KernelWay::Message);
+    let streams = [false, true].map(KernelWay::Stream);
+    let ways: Vec<KernelWay> = messages
+        .into_iter()
+        .filter(|_| has(Unit::Seconds))
+        .chain(streams.into_iter().filter(|_| has(Unit::BytesPerSecond)))
+        .collect();
+    let mut samples = vec![Vec::new(); ways.len()];
+    let progress = Progress::new((rounds * ways.len()) as u64);
     for round in 0..rounds {
-        for (way, samples) in message::Way::ALL.iter().zip(&mut samples) {
+        for (way, samples) in ways.iter().zip(&mut samples) {
             progress.step(&format!("floor {}/{rounds}: {}", round + 1, way.name()));
-            samples.extend(hosts.floor(*way)?);
+            samples.extend(way.measure(hosts)?);
         }
     }
     progress.finish();
-    let floors = message::Way::ALL.iter().zip(samples);
-    let floors = floors.filter_map(|(way, samples)| {
+    let floors = ways.iter().zip(samples).filter_map(|(way, samples)| {
+        let figure = median(samples)?;
+        let is_message = matches!(way, KernelWay::Message(_));
         Some(KernelFloor {
             way: way.name(),
-            seconds: median(samples)? / 1e9,
+            seconds: is_message.then_some(figure / 1e9),
+            bytes_per_second: (!is_message).then_some(figure),
         })
     });
     Ok(floors.collect())
@@ -426,6 +469,7 @@ fn measure(
     all: &[Implementation],
     lines: &[Line],
     rounds: usize,
+    is_one_host: bool,
 ) -> Result<(Vec<Figures>, Vec<String>), Failure> {
     let scratch = Scratch::make()?;
     let mut runs: Vec<Run> = lines.iter().map(|line| line.run).collect();
@@ -467,7 +511,7 @@ fn measure(
                 for line in lines.iter().filter(|line| line.run == *run) {
                     let samples = figures[index].entry((*run, line.key.clone())).or_default();
                     samples.resize(round, None);
-                    samples.push(Sample::find(&found, &line.key));
+                    samples.push(Sample::find(&found, &line.key, is_one_host));
                 }
             }
         }
@@ -606,11 +650,15 @@ fn report(result: &Comparison, json: bool) -> Result<(), Failure> {
     table.print()?;
     print_line("")?;
     for floor in &result.floors {
-        let figure = duration(floor.seconds * 1e9);
-        print_line(&format!(
-            "the kernel alone, one way: {figure} by {}",
-            floor.way
-        ))?;
+        let one_way = floor.seconds.map(|seconds| duration(seconds * 1e9));
+        let stream = floor.bytes_per_second.map(bandwidth);
+        let way = floor.way;
+        if let Some(figure) = one_way {
+            print_line(&format!("the kernel alone, one way: {figure} by {way}"))?;
+        }
+        if let Some(figure) = stream {
+            print_line(&format!("the kernel alone, a stream: {figure} by {way}"))?;
+        }
     }
     for one in &result.implementations {
         print_line(&format!("{}: {}", one.name, one.version))?;
@@ -625,13 +673,19 @@ fn report(result: &Comparison, json: bool) -> Result<(), Failure> {
         print_line(&format!("problem: {problem}"))?;
     }
     let met = result.lines.iter().filter(|line| line.verdict == "PASS");
+    let compared = if result.lines.iter().any(|line| line.line.is_some()) {
+        format!(
+            " or up to {}, until as many ratios are of rounds in which a bare line of memory took both alike",
+            result.rounds * MORE_ROUNDS
+        )
+    } else {
+        String::new()
+    };
     print_line(&format!(
-        "\n{} of {} targets met; medians of {} rounds or up to {}, until as many ratios are of rounds in which a bare line of memory took both alike; the ratio is the median of these, against the \
-        peer that is farthest ahead",
+        "\n{} of {} targets met; medians of {} rounds{compared}; a ratio is the median of the rounds' own, against the peer that is farthest ahead",
         met.count(),
         result.lines.len(),
         result.rounds,
-        result.rounds * MORE_ROUNDS
     ))
 }
 
@@ -663,7 +717,7 @@ mod tests {
         let all = ["ours", "other"].map(peers::Implementation::named);
         let sample = |figure: f64, line: f64| {
             let printed = format!("latency/16 {figure}\nline/latency/16 {line}\n");
-            Sample::find(&peers::figures(&printed), "latency/16")
+            Sample::find(&peers::figures(&printed), "latency/16", true)
         };
         let key = (latency.run, latency.key.clone());
         let runs = |samples: &[Option<Sample>]| BTreeMap::from([(key.clone(), samples.to_vec())]);
