@@ -2,11 +2,13 @@
 //!
 //! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]`, or `fat:LEAVES:DOWN:SPINES` for the
 //! file: prints packet-hops per second of one core (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
-//! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's.
+//! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's. Between them, what a line of memory costs
+//! that is changed somewhere in as much memory as the fabric took: if it is asked for 16 lines before, and if one waits for it.
 
 use ferriband_fabric::host::{FlowSpec, Pace, Target};
 use ferriband_fabric::net::{Net, Plan, PlanError, PlanLink, PlanNode, Settings};
 use ferriband_fabric::{Latencies, LinkRate, Time, shortest};
+use ferriband_prefetch::{LargePages, element};
 use ferriband_topology::{NodeKind, netlist};
 use std::error::Error;
 use std::sync::Arc;
@@ -171,6 +173,50 @@ fn measure(plan: &Plan, settings: Settings, load: f64, span: Time) -> Result<Mea
     })
 }
 
+/// A line of memory.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// Nanoseconds of a line somewhere in so many MB: each asked for 16 lines before it is changed, and each known only from the one before.
+fn line_ns(megabytes: f64) -> (f64, f64) {
+    const LOOKS: usize = 400_000;
+    const AHEAD: usize = 16;
+    let count = ((megabytes * 16384.0) as usize).max(1024);
+    let mut lines = vec![Line([0; 8]); count];
+    LargePages::default().ask(&lines);
+    let mut state = 1u64;
+    let mut somewhere = || {
+        // Knuth's MMIX generator: its upper bits will do
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(state) * count as u128) >> 64) as usize
+    };
+    let places: Vec<usize> = (0..LOOKS + AHEAD).map(|_| somewhere()).collect();
+    let mut best = (f64::MAX, f64::MAX);
+    for _ in 0..2 {
+        let begun = Instant::now();
+        for (at, place) in places[..LOOKS].iter().enumerate() {
+            element(&lines, places[at + AHEAD]);
+            lines[*place].0[1] += 1;
+        }
+        best.0 = best
+            .0
+            .min(begun.elapsed().as_secs_f64() * 1e9 / LOOKS as f64);
+        let (begun, mut found) = (Instant::now(), 0);
+        for place in &places[..LOOKS / 8] {
+            // always 0, but the processor does not know
+            found = lines[(place + found as usize) % count].0[0];
+        }
+        best.1 = best
+            .1
+            .min(begun.elapsed().as_secs_f64() * 8e9 / LOOKS as f64);
+        std::hint::black_box(found);
+    }
+    best
+}
+
 /// Fat trees, and for how many microseconds they run at load 1: some millions of hops each.
 const SIZES: [(u32, u32, u32, f64); 4] = [
     (36, 18, 18, 300.0),
@@ -185,6 +231,9 @@ fn table(json: bool) -> Result<(), Box<dyn Error>> {
     let loads = [0.3, 0.5];
     let mut rates = vec![Vec::new(); SIZES.len() * loads.len()];
     let mut last = Vec::new();
+    let mut lines = vec![(f64::MAX, f64::MAX); rates.len()];
+    // a later round's has what was kept of the larger fabrics of the one before
+    let mut megabytes = vec![f64::MAX; rates.len()];
     for _ in 0..ROUNDS {
         last.clear();
         for (at, &(leaves, down, spines, span)) in SIZES.iter().enumerate() {
@@ -192,14 +241,18 @@ fn table(json: bool) -> Result<(), Box<dyn Error>> {
             for (which, load) in loads.into_iter().enumerate() {
                 let span = Time::from_us((span / load) as u64);
                 let measured = measure(&plan, Settings::default(), load, span)?;
-                rates[at * loads.len() + which].push(measured.per_cpu_second());
+                let row = at * loads.len() + which;
+                rates[row].push(measured.per_cpu_second());
+                megabytes[row] = megabytes[row].min(measured.resident_mb);
+                let line = line_ns(megabytes[row]);
+                lines[row] = (lines[row].0.min(line.0), lines[row].1.min(line.1));
                 last.push((load, measured));
             }
         }
     }
     if !json {
         println!(
-            " hosts  switch ports  load  million packet-hops per second of CPU time  ns a hop  times 648 hosts'"
+            " hosts  switch ports  load  million packet-hops per second of CPU time  ns a hop  times 648 hosts'    MB  ns a line, asked for  waited for"
         );
     }
     let mut rows = Vec::new();
@@ -209,19 +262,20 @@ fn table(json: bool) -> Result<(), Box<dyn Error>> {
         rows.push(ns);
         let ports = 2 * measured.links - measured.hosts;
         let times = ns / rows[at % loads.len()];
+        let ((asked, waited), megabytes) = (lines[at], megabytes[at]);
         let shown: Vec<String> = rates
             .iter()
             .map(|rate| format!("{:.2}", rate / 1e6))
             .collect();
         if json {
             println!(
-                r#"{{"hosts":{},"switch_ports":{ports},"load":{load},"million_hops_per_cpu_second":[{}],"ns_per_hop":{ns:.1},"times_smallest":{times:.2}}}"#,
+                r#"{{"hosts":{},"switch_ports":{ports},"load":{load},"million_hops_per_cpu_second":[{}],"ns_per_hop":{ns:.1},"times_smallest":{times:.2},"megabytes":{megabytes:.0},"ns_per_line_asked_for":{asked:.1},"ns_per_line_waited_for":{waited:.0}}}"#,
                 measured.hosts,
                 shown.join(","),
             );
         } else {
             println!(
-                "{:6}  {ports:12}  {load:4}  {:43}  {ns:8.0}  {times:16.2}",
+                "{:6}  {ports:12}  {load:4}  {:43}  {ns:8.0}  {times:16.2}  {megabytes:4.0}  {asked:20.1}  {waited:10.0}",
                 measured.hosts,
                 shown.join(", "),
             );

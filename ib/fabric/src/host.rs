@@ -156,6 +156,69 @@ struct Flow {
 
 const _: () = assert!(std::mem::offset_of!(Flow, target) == 64);
 
+/// An adapter's flows. Mostly there is one: it lies where the adapter lies.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+struct Flows {
+    first: Option<Flow>,
+    others: Vec<Flow>,
+}
+
+impl Flows {
+    #[inline]
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    fn push(&mut self, flow: Flow) {
+        match self.first {
+            None => self.first = Some(flow),
+            Some(_) => self.others.push(flow),
+        }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> Option<&Flow> {
+        match at.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(other) => self.others.get(other),
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, at: usize) -> Option<&mut Flow> {
+        match at.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(other) => self.others.get_mut(other),
+        }
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = &Flow> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+}
+
+impl std::ops::Index<usize> for Flows {
+    type Output = Flow;
+
+    #[inline]
+    fn index(&self, at: usize) -> &Flow {
+        self.get(at).expect("a flow's number is that of one")
+    }
+}
+
+impl std::ops::IndexMut<usize> for Flows {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut Flow {
+        self.get_mut(at).expect("a flow's number is that of one")
+    }
+}
+
 impl Flow {
     fn blocks(&self) -> u16 {
         self.next_bytes().div_ceil(BLOCK_BYTES)
@@ -220,7 +283,7 @@ pub struct Delivery {
     pub poke: bool,
 }
 
-/// An adapter with one port. What each packet looks at comes first: what arrives in the first line of memory, what goes in two.
+/// An adapter with one port. What each packet looks at comes first: what arrives in the first line of memory, what goes in four.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Adapter {
@@ -237,25 +300,32 @@ pub struct Adapter {
     data_vls: u8,
     /// A flow's lane is always the same.
     fixed: bool,
-    flows: Vec<Flow>,
+    /// It has one flow, and nobody slows it down.
+    single: bool,
     answers: VecDeque<Frame>,
-    throttle: Option<Arc<Throttle>>,
     arbiter: Option<Box<Arbiter>>,
+    throttle: Option<Arc<Throttle>>,
+    /// The flow that sent last.
+    last: usize,
+    flows: Flows,
     rate: LinkRate,
     sl2vl: [u8; 16],
     /// The service level for each destination, by LID; empty: each flow has its own for all.
     path_levels: Arc<[u8]>,
     /// By LID: flows to it go in the slow lane.
     slow: Arc<[bool]>,
-    /// The flow that sent last.
-    last: usize,
     /// By SL, if indices are per SL.
     levels: Vec<Index>,
     /// The rest of its counters.
     counters: PortCounters,
 }
 
-const _: () = assert!(std::mem::offset_of!(Adapter, flows) == 64);
+/// Lines of memory that a packet that goes looks at.
+pub(crate) const SENDING_LINES: usize = 4;
+const _: () = assert!(std::mem::offset_of!(Adapter, answers) == 64);
+const _: () = assert!(std::mem::offset_of!(Adapter, flows) == 128);
+const _: () = assert!(std::mem::offset_of!(Flows, first) == 0);
+const _: () = assert!(size_of::<Option<Flow>>() == 128);
 
 impl Adapter {
     /// An adapter of a LID at a link.
@@ -271,7 +341,7 @@ impl Adapter {
             arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
             throttle: None,
             levels: Vec::new(),
-            flows: Vec::new(),
+            flows: Flows::default(),
             last: 0,
             answers: VecDeque::new(),
             free_at: Time::ZERO,
@@ -282,6 +352,7 @@ impl Adapter {
             rcv_bytes: 0,
             rcv_packets: 0,
             fixed: true,
+            single: false,
             counters: PortCounters::default(),
         }
     }
@@ -333,10 +404,11 @@ impl Adapter {
     /// It slows down by this when it is told.
     pub fn set_throttle(&mut self, throttle: &Arc<Throttle>) {
         self.levels = vec![Index::new(throttle); 16];
-        for flow in &mut self.flows {
+        for flow in self.flows.iter_mut() {
             flow.index = Index::new(throttle);
         }
         self.throttle = Some(throttle.clone());
+        self.single = false;
     }
 
     /// A flow more; its number at this adapter.
@@ -399,6 +471,7 @@ impl Adapter {
             flow.draw(self.lid);
         }
         self.flows.push(flow);
+        self.single = self.flows.len() == 1 && self.throttle.is_none();
         self.set_lane(number);
         number as u32
     }
@@ -505,14 +578,6 @@ impl Adapter {
         }
     }
 
-    /// Soon it is asked for a packet.
-    #[inline]
-    pub(crate) fn expect(&self) {
-        if let Some(flow) = self.flows.first() {
-            ferriband_prefetch::lines(flow, 2);
-        }
-    }
-
     /// When [`Self::next`] has something to send if nothing else happens.
     #[inline]
     pub fn wakes_at(&self) -> Time {
@@ -530,7 +595,10 @@ impl Adapter {
             };
             flow.birth.max(delayed).max(self.free_at)
         };
-        self.flows.iter().map(of).min().unwrap_or(Time::NEVER)
+        match &self.flows.first {
+            Some(flow) if self.single => of(flow),
+            _ => self.flows.iter().map(of).min().unwrap_or(Time::NEVER),
+        }
     }
 
     /// The next frame, as of [`crate::switch::Switch::next`]; its port is 1.
@@ -556,10 +624,10 @@ impl Adapter {
 
     #[inline]
     fn next_of_flows(&mut self, now: Time, wires: &impl Wires) -> Next {
-        let count = self.flows.len();
-        if count == 1 && self.throttle.is_none() {
+        if self.single {
             return self.next_of_one(now, wires);
         }
+        let count = self.flows.len();
         let (mut ready, mut until, mut starved) = (0u16, Time::NEVER, 0u16);
         let mut chosen = [(0usize, 0u16); 16];
         for step in 1..=count {

@@ -26,7 +26,6 @@ use crate::switch::{
     Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
 };
 use crate::time::{LinkRate, Time};
-use ahead::Ahead;
 use port::{Lane, Port};
 pub use slow_lane::SlowLane;
 
@@ -153,32 +152,6 @@ pub struct FlowCount {
     pub latency_sum: u64,
 }
 
-/// What was delivered of an adapter's flows: mostly it has one.
-#[derive(Clone, Debug, Default)]
-#[repr(align(64))]
-struct Delivered {
-    of_first: FlowCount,
-    /// Of the second, and so on.
-    of: Vec<FlowCount>,
-}
-
-impl Delivered {
-    fn get(&self, flow: u32) -> Option<&FlowCount> {
-        match flow.checked_sub(1) {
-            None => Some(&self.of_first),
-            Some(other) => self.of.get(other as usize),
-        }
-    }
-
-    #[inline]
-    fn get_mut(&mut self, flow: u32) -> Option<&mut FlowCount> {
-        match flow.checked_sub(1) {
-            None => Some(&mut self.of_first),
-            Some(other) => self.of.get_mut(other as usize),
-        }
-    }
-}
-
 /// A port's part in what happened since the last [`Net::begin`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PortReport {
@@ -217,6 +190,7 @@ pub struct Net {
     begun: Time,
     queue: Queue,
     machines: Vec<Machine>,
+    /// By node: the place of its port 0, or where that would be.
     bases: Vec<u32>,
     switches: Vec<Switch>,
     adapters: Vec<Adapter>,
@@ -236,8 +210,10 @@ pub struct Net {
     /// Until when it runs.
     end: Time,
     by_lid: Vec<u32>,
-    /// By adapter.
-    delivered: Vec<Delivered>,
+    /// By adapter: of its first flow. Mostly it has one.
+    delivered: Vec<FlowCount>,
+    /// Of its other flows.
+    delivered_more: Vec<Vec<FlowCount>>,
     latencies: Latencies,
     messages: Latencies,
     /// Messages may be of several packets: else their latencies are those of packets.
@@ -247,7 +223,12 @@ pub struct Net {
     lost: u64,
     /// By port: what of its last packet was still to go when counting began; empty at the beginning of time.
     left_over: Vec<Time>,
-    ahead_of: Option<Box<Ahead>>,
+    /// Memory is asked for before it is needed: see [`ahead`].
+    looks_ahead: bool,
+    /// A switch may have another table since it ran last.
+    touched: bool,
+    /// Nobody has asked for large pages yet.
+    unpaged: bool,
     looks: Option<Box<slow_lane::Looks>>,
 }
 
@@ -284,14 +265,16 @@ impl Net {
     pub fn new(plan: &Plan, settings: Settings) -> Result<Net, PlanError> {
         let data_vls = settings.switch.data_vls.clamp(1, MOST_DATA_VLS);
         let mut bases = Vec::with_capacity(plan.nodes.len());
-        let mut count = 0u32;
+        // the first place is nobody's
+        let mut count = 1u32;
         for node in &plan.nodes {
-            bases.push(count);
-            let ports = match node {
-                PlanNode::Switch(ports) => u32::from(*ports),
-                PlanNode::Adapter(_) => 1,
+            let (base, ports) = match node {
+                PlanNode::Switch(ports) => (count, u32::from(*ports) + 1),
+                // an adapter has no port 0: the place is another port's
+                PlanNode::Adapter(_) => (count - 1, 1),
             };
-            count = count.checked_add(ports + 1).ok_or(PlanError::TooLarge)?;
+            bases.push(base);
+            count = count.checked_add(ports).ok_or(PlanError::TooLarge)?;
         }
         let idle = LinkRate::new(8_000_000, 4);
         let mut net = Net {
@@ -299,7 +282,7 @@ impl Net {
             data_vls: data_vls.into(),
             now: Time::ZERO,
             begun: Time::ZERO,
-            queue: Queue::new(1 << 12),
+            queue: Queue::new(1 << 12, ahead::events(count as usize)),
             machines: Vec::new(),
             bases,
             switches: Vec::new(),
@@ -315,6 +298,7 @@ impl Net {
             end: Time::ZERO,
             by_lid: Vec::new(),
             delivered: Vec::new(),
+            delivered_more: Vec::new(),
             latencies: Latencies::default(),
             messages: Latencies::default(),
             several: false,
@@ -322,7 +306,9 @@ impl Net {
             events: 0,
             lost: 0,
             left_over: Vec::new(),
-            ahead_of: Ahead::new(count as usize),
+            looks_ahead: ahead::events(count as usize) > 0,
+            touched: true,
+            unpaged: ahead::events(count as usize) > 0,
             looks: None,
         };
         let peers = net.join(plan, count as usize)?;
@@ -370,12 +356,15 @@ impl Net {
     }
 
     fn make_machines(&mut self, plan: &Plan, peers: &[u32]) -> Result<(), PlanError> {
+        // of all ports, and a port 0 of each node
+        let mut numbered = 0;
         for (node, &base) in plan.nodes.iter().zip(&self.bases) {
             let base = base as usize;
             match *node {
                 PlanNode::Switch(ports) => {
                     let rates = &self.rates[base + 1..=base + usize::from(ports)];
-                    let seed = Random::new(self.settings.seed, base as u64 + 2).bits();
+                    let seed = Random::new(self.settings.seed, numbered + 2).bits();
+                    numbered += u64::from(ports) + 1;
                     let mut made = Switch::new(self.settings.switch, rates, seed);
                     for port in 1..=ports {
                         made.set_link(port, peers[base + usize::from(port)] != NONE);
@@ -385,6 +374,7 @@ impl Net {
                     self.switches.push(made);
                 }
                 PlanNode::Adapter(lid) => {
+                    numbered += 2;
                     let index = self.adapters.len() as u32;
                     let at = lid as usize;
                     if self.by_lid.len() <= at {
@@ -397,7 +387,8 @@ impl Net {
                     let rate = self.rates[base + 1];
                     self.adapters
                         .push(Adapter::new(lid, rate, self.data_vls as u8));
-                    self.delivered.push(Delivered::default());
+                    self.delivered.push(FlowCount::default());
+                    self.delivered_more.push(Vec::new());
                     self.machines.push(Machine::Adapter(index));
                 }
             }
@@ -415,11 +406,18 @@ impl Net {
         }
         let lane = Lane::new(self.settings.buffer_blocks);
         self.more_lanes = vec![lane; peers.len() * (self.data_vls - 1)];
-        for (node, machine) in self.machines.iter().enumerate() {
-            let base = self.bases[node];
-            let end = self.bases.get(node + 1).map_or(peers.len() as u32, |b| *b);
-            for at in base..end {
-                let mut made = Port::new(*machine, base, (at - base) as u8, lane);
+        self.ports.reserve_exact(peers.len());
+        let nobodys = self.machines.first();
+        self.ports
+            .extend(nobodys.map(|machine| Port::new(*machine, 0, 0, lane)));
+        for (&machine, &base) in self.machines.iter().zip(&self.bases) {
+            let numbers = match machine {
+                Machine::Switch(index) => 0..=self.switches[index as usize].ports(),
+                Machine::Adapter(_) => 1..=1,
+            };
+            for number in numbers {
+                let at = base + u32::from(number);
+                let mut made = Port::new(machine, base, number, lane);
                 let rate = &self.rates[at as usize];
                 made.flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
                 self.ports.push(made);
@@ -458,7 +456,10 @@ impl Net {
     /// A node's switch, if it is one: for its tables.
     pub fn switch_mut(&mut self, node: u32) -> Option<&mut Switch> {
         match self.machines.get(node as usize)? {
-            Machine::Switch(index) => Some(&mut self.switches[*index as usize]),
+            Machine::Switch(index) => {
+                self.touched = true;
+                Some(&mut self.switches[*index as usize])
+            }
             Machine::Adapter(_) => None,
         }
     }
@@ -486,9 +487,7 @@ impl Net {
         let adapter = &mut self.adapters[index as usize];
         let number = adapter.add_flow(spec, seed);
         let at = adapter.wakes_at();
-        self.delivered[index as usize]
-            .of
-            .resize(number as usize, FlowCount::default());
+        self.delivered_more[index as usize].resize(number as usize, FlowCount::default());
         let port = self.bases[node as usize] + 1;
         if at != Time::NEVER {
             self.wake(port as usize, at.max(self.now));
@@ -528,9 +527,9 @@ impl Net {
         for port in &mut self.ports {
             (port.rcv_bytes, port.rcv_packets, port.flow_packets) = (0, 0, 0);
         }
-        for delivered in &mut self.delivered {
-            delivered.of_first = FlowCount::default();
-            delivered.of.fill(FlowCount::default());
+        self.delivered.fill(FlowCount::default());
+        for delivered in &mut self.delivered_more {
+            delivered.fill(FlowCount::default());
         }
         self.left_over = self.ports.iter().map(|port| self.to_go(port)).collect();
         self.latencies = Latencies::default();
@@ -557,7 +556,10 @@ impl Net {
     /// What was delivered of a flow of a node's adapter; nothing of one that is not there.
     pub fn delivered(&self, node: u32, flow: u32) -> FlowCount {
         let count = match self.machines.get(node as usize) {
-            Some(Machine::Adapter(index)) => self.delivered[*index as usize].get(flow),
+            Some(Machine::Adapter(index)) => match flow.checked_sub(1) {
+                None => self.delivered.get(*index as usize),
+                Some(other) => self.delivered_more[*index as usize].get(other as usize),
+            },
             _ => None,
         };
         count.copied().unwrap_or_default()
@@ -593,11 +595,11 @@ impl Net {
         let mut reports = Vec::new();
         for (node, machine) in self.machines.iter().enumerate() {
             let base = self.bases[node] as usize;
-            let end = self
-                .bases
-                .get(node + 1)
-                .map_or(self.ports.len(), |b| *b as usize);
-            for at in base + 1..end {
+            let ports = match machine {
+                Machine::Switch(index) => self.switches[*index as usize].ports(),
+                Machine::Adapter(_) => 1,
+            };
+            for at in base + 1..=base + usize::from(ports) {
                 let port = &self.ports[at];
                 if port.peer == NONE {
                     continue;
@@ -611,7 +613,7 @@ impl Net {
                     Machine::Adapter(index) => self.adapters[*index as usize].counters_at(self.now),
                 };
                 let other = &self.ports[port.peer as usize];
-                let peer = self.bases.partition_point(|base| *base <= port.peer) - 1;
+                let peer = self.bases.partition_point(|base| *base < port.peer) - 1;
                 // packets are counted when they begin to go
                 let begun = counters.xmit_bytes as f64 * 8e9 / self.rates[at].kbps() as f64;
                 let before = self.left_over.get(at).map_or(0, |left| left.0);
@@ -632,6 +634,12 @@ impl Net {
     /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
     pub fn run_until(&mut self, end: Time) -> bool {
         self.end = end;
+        if std::mem::take(&mut self.touched) {
+            Switch::share_tables(&mut self.switches);
+        }
+        if std::mem::take(&mut self.unpaged) {
+            self.ask_for_pages();
+        }
         loop {
             match self.queue.next_time() {
                 None => {
@@ -794,11 +802,17 @@ impl Net {
     #[inline]
     fn deliver(&mut self, frame: &Frame, flow: u32, latency: Time) {
         self.latencies.add(latency);
-        let source = self.by_lid.get(frame.slid as usize).copied();
-        if let Some(count) = source
-            .and_then(|source| self.delivered.get_mut(source as usize))
-            .and_then(|counts| counts.get_mut(flow))
-        {
+        let Some(&source) = self.by_lid.get(frame.slid as usize) else {
+            return;
+        };
+        let count = match flow.checked_sub(1) {
+            None => self.delivered.get_mut(source as usize),
+            Some(other) => self
+                .delivered_more
+                .get_mut(source as usize)
+                .and_then(|more| more.get_mut(other as usize)),
+        };
+        if let Some(count) = count {
             count.packets += 1;
             count.bytes += u64::from(frame.length_bytes);
             count.latency_sum += latency.0;

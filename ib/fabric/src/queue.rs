@@ -1,7 +1,7 @@
 //! The queue of events: a calendar (Brown, 1988) of buckets that one entry each falls into on average, and a heap for what lies beyond its year. Events of one time come out in the order they went in.
 
-use crate::ring::Ring;
 use crate::time::Time;
+use ferriband_prefetch::element;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -14,12 +14,32 @@ const LOOK_EVERY: u32 = 1 << 14;
 const MOST_WIDTH: u32 = 40;
 /// A bucket of more is sorted as a whole.
 const MOST_INSERTED: usize = 16;
+/// Events that have come are thrown away so many at a time.
+const THROWN: usize = 256;
+/// Buckets, full or empty, that may be opened before their time.
+const MOST_EARLY: u64 = 256;
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    time: u64,
-    what: u64,
+/// Events of a bucket: one line of memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Leaf {
+    events: [(u64, u64); EACH],
+    /// Older ones of the same bucket, all of them full; or free ones.
     next: u32,
+}
+
+/// Events of a leaf, and what a bucket's head needs to count them.
+const EACH: usize = 3;
+const COUNT_BITS: u32 = 2;
+const _: () = assert!(size_of::<Leaf>() == 64);
+
+/// The newest leaf of a bucket, and how many events it has.
+#[inline]
+const fn leaf_and_count(head: u32) -> (u32, usize) {
+    (
+        head >> COUNT_BITS,
+        (head & ((1 << COUNT_BITS) - 1)) as usize,
+    )
 }
 
 /// Events by time.
@@ -27,14 +47,22 @@ struct Entry {
 pub(crate) struct Queue {
     /// A bucket is 2^width picoseconds wide.
     width: u32,
-    /// The bucket that is being emptied, counted from the beginning of time.
+    /// The last bucket that was opened, counted from the beginning of time.
     day: u64,
+    /// Each bucket's newest leaf, and how many events are in it, so that one more needs nothing that is not at hand; 0 where there are none.
     heads: Box<[u32]>,
     /// Bit for each bucket that has something.
     busy: Box<[u64]>,
-    entries: Ring<Entry>,
-    /// The bucket at hand, latest first.
+    /// The buckets' events, and what is free of them: taken up last, so that it is at hand.
+    leaves: Vec<Leaf>,
+    free: u32,
+    /// Where memory of the buckets that are opened next was asked for.
+    walk: u32,
+    /// What has been opened, in order; those before `next` have come.
     today: Vec<(u64, u64)>,
+    next: usize,
+    /// Buckets are opened early, so that about so many events lie in order behind the next.
+    early: usize,
     /// Beyond the calendar: time, order, event.
     far: BinaryHeap<Reverse<(u64, u64, u64)>>,
     order: u64,
@@ -45,22 +73,22 @@ pub(crate) struct Queue {
     beyond: u32,
     /// No narrower: too much lay beyond then.
     least: u32,
-    /// [`Self::look_ahead`] has told of the buckets up to this one.
-    told: u64,
-    /// Events of a bucket of late, times 16.
-    each: u32,
 }
 
 impl Queue {
-    /// An empty queue whose buckets are about so many picoseconds wide; it finds the right width by itself.
-    pub fn new(width_ps: u64) -> Queue {
+    /// An empty queue whose buckets are about so many picoseconds wide (it finds the right width by itself), and which is asked for about so many of the [`Self::coming`] events.
+    pub fn new(width_ps: u64, early: usize) -> Queue {
         Queue {
             width: width_ps.max(1).ilog2(),
             day: 0,
-            heads: vec![NONE; DAYS].into(),
+            heads: vec![0; DAYS].into(),
             busy: vec![0; DAYS / 64].into(),
-            entries: Ring::new(),
+            leaves: Vec::new(),
+            free: NONE,
+            walk: NONE,
             today: Vec::new(),
+            next: 0,
+            early,
             far: BinaryHeap::new(),
             order: 0,
             len: 0,
@@ -68,8 +96,6 @@ impl Queue {
             popped: 0,
             beyond: 0,
             least: 0,
-            told: 0,
-            each: 16,
         }
     }
 
@@ -79,12 +105,7 @@ impl Queue {
         self.len += 1;
         let day = time.0 >> self.width;
         if day <= self.day {
-            // Before those of the same time, which are popped from the end.
-            let mut at = self.today.len();
-            while at > 0 && self.today[at - 1].0 <= time.0 {
-                at -= 1;
-            }
-            self.today.insert(at, (time.0, what));
+            self.insert(time.0, what);
         } else if day - self.day < DAYS as u64 {
             self.file(day, time.0, what);
         } else {
@@ -94,16 +115,67 @@ impl Queue {
         }
     }
 
+    /// Puts an event among those that lie in order, behind those of the same time.
+    #[inline]
+    fn insert(&mut self, time: u64, what: u64) {
+        let mut at = self.today.len();
+        self.today.push((time, what));
+        while at > self.next && self.today[at - 1].0 > time {
+            self.today[at] = self.today[at - 1];
+            at -= 1;
+        }
+        self.today[at] = (time, what);
+    }
+
     #[inline]
     fn file(&mut self, day: u64, time: u64, what: u64) {
         let bucket = day as usize % DAYS;
-        let entry = Entry {
-            time,
-            what,
-            next: self.heads[bucket],
-        };
-        self.heads[bucket] = self.entries.put(entry);
+        let (head, count) = leaf_and_count(self.heads[bucket]);
+        if count > 0
+            && let Some(leaf) = self.leaves.get_mut(head as usize)
+            && let Some(place) = leaf.events.get_mut(count)
+        {
+            *place = (time, what);
+            self.heads[bucket] += 1;
+            return;
+        }
+        let mut events = [(0, 0); EACH];
+        events[0] = (time, what);
+        let next = if count > 0 { head } else { NONE };
+        self.heads[bucket] = self.put(Leaf { events, next }) << COUNT_BITS | 1;
         self.busy[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    #[inline]
+    fn put(&mut self, leaf: Leaf) -> u32 {
+        let place = self.free;
+        if let Some(slot) = self.leaves.get_mut(place as usize) {
+            self.free = slot.next;
+            *slot = leaf;
+            return place;
+        }
+        self.leaves.push(leaf);
+        self.leaves.len() as u32 - 1
+    }
+
+    /// Takes a bucket's events out, and puts them behind others, oldest first.
+    #[inline]
+    fn empty(&mut self, bucket: usize, to: &mut Vec<(u64, u64)>) {
+        let begin = to.len();
+        let head = std::mem::take(&mut self.heads[bucket]);
+        self.busy[bucket / 64] &= !(1 << (bucket % 64));
+        if head == 0 {
+            return;
+        }
+        let (mut at, mut count) = leaf_and_count(head);
+        while let Some(leaf) = self.leaves.get_mut(at as usize) {
+            to.extend(leaf.events[..count].iter().rev());
+            count = EACH;
+            let next = std::mem::replace(&mut leaf.next, self.free);
+            self.free = at;
+            at = next;
+        }
+        to[begin..].reverse();
     }
 
     /// Nothing is to come.
@@ -114,29 +186,65 @@ impl Queue {
     /// The time of the next event.
     #[inline]
     pub fn next_time(&mut self) -> Option<Time> {
-        while self.today.is_empty() {
-            if self.len == 0 {
-                return None;
-            }
-            self.next_day();
+        if self.next + self.early >= self.today.len() {
+            self.open();
         }
-        self.today.last().map(|&(time, _)| Time(time))
+        self.today.get(self.next).map(|&(time, _)| Time(time))
     }
 
     /// Takes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, u64)> {
         self.next_time()?;
-        let (time, what) = self.today.pop()?;
+        let &(time, what) = self.today.get(self.next)?;
+        self.next += 1;
         self.len -= 1;
         self.popped += 1;
+        if let Some(leaf) = self.leaves.get(self.walk as usize) {
+            self.walk = leaf.next;
+            element(&self.leaves, leaf.next as usize);
+        }
         Some((Time(time), what))
     }
 
-    fn next_day(&mut self) {
+    /// The event that comes after so many others, if none is put before it: known as far as buckets have been opened, and as long as there are enough of them.
+    #[inline]
+    pub fn coming(&self, after: usize) -> Option<u64> {
+        self.today.get(self.next + after).map(|&(_, what)| what)
+    }
+
+    /// Opens the next bucket, if there is one; the next ones too, if they are near.
+    fn open(&mut self) {
         if self.popped >= LOOK_EVERY {
             self.fit();
         }
+        if self.next == self.today.len() {
+            self.today.clear();
+            self.next = 0;
+        } else if self.next >= THROWN {
+            self.today.drain(..self.next);
+            self.next = 0;
+        }
+        while self.today.len() == self.next && self.len > 0 {
+            self.next_day();
+        }
+        let most = match self.today.get(self.next) {
+            Some(&(time, _)) if self.early > 0 => (time >> self.width) + MOST_EARLY,
+            _ => return,
+        };
+        while self.next + self.early >= self.today.len() {
+            match self.next_busy(self.day) {
+                Some(near) if near <= most => self.next_day(),
+                _ => return,
+            }
+        }
+        if let Some(near) = self.next_busy(self.day) {
+            self.walk = leaf_and_count(self.heads[near as usize % DAYS]).0;
+            element(&self.leaves, self.walk as usize);
+        }
+    }
+
+    fn next_day(&mut self) {
         self.day = match (self.next_busy(self.day), self.far.peek()) {
             (Some(near), Some(Reverse(far))) => near.min(far.0 >> self.width),
             (Some(near), None) => near,
@@ -152,86 +260,24 @@ impl Queue {
             self.file(time >> self.width, time, what);
         }
         let bucket = self.day as usize % DAYS;
-        let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
-        self.busy[bucket / 64] &= !(1 << (bucket % 64));
         self.opened += 1;
-        // Latest first; the list has the newest first, and those of one time stay so: the oldest is popped first. There are two or three.
-        while at != NONE {
-            let slot = self.entries.slots()[at as usize];
-            let event = (slot.time, slot.what);
-            self.entries.free(at);
-            at = slot.next;
-            let mut place = self.today.len();
-            if place > MOST_INSERTED {
-                self.today.push(event);
-                continue;
-            }
-            self.today.push(event);
-            while place > 0 && self.today[place - 1].0 < event.0 {
-                self.today.swap(place, place - 1);
+        // Behind all that lies there; of one time in the order they came.
+        let mut today = std::mem::take(&mut self.today);
+        let begin = today.len();
+        self.empty(bucket, &mut today);
+        self.today = today;
+        let bucket = &mut self.today[begin..];
+        if bucket.len() > MOST_INSERTED {
+            bucket.sort_by_key(|event| event.0);
+            return;
+        }
+        for last in 1..bucket.len() {
+            let mut place = last;
+            while place > 0 && bucket[place - 1].0 > bucket[place].0 {
+                bucket.swap(place - 1, place);
                 place -= 1;
             }
         }
-        if self.today.len() > MOST_INSERTED {
-            self.today.sort_by_key(|event| Reverse(event.0));
-        }
-    }
-
-    /// A number that changes whenever the next bucket is opened: then there may be something to tell of ahead.
-    #[inline]
-    pub fn opened(&self) -> u64 {
-        self.day
-    }
-
-    /// Tells of what will come once about so many events have come before it, so that somebody may prepare for it. Of most events, once, and about in order.
-    #[inline]
-    pub fn look_ahead(&mut self, events: u32, mut tell: impl FnMut(u64)) {
-        /// Buckets at a time: so a pause is made up for.
-        const STEP: u32 = 3;
-        self.told = self.told.max(self.day);
-        let buckets = 1 + events * 16 / self.each.max(16);
-        let ahead = self.busy_between(self.day, self.told);
-        for _ in 0..buckets.saturating_sub(ahead).min(STEP) {
-            let Some(next) = self.next_busy(self.told) else {
-                return;
-            };
-            if next >= self.day + DAYS as u64 {
-                return;
-            }
-            self.told = next;
-            let mut at = self.heads[next as usize % DAYS];
-            while let Some(entry) = self.entries.slots().get(at as usize) {
-                tell(entry.what);
-                at = entry.next;
-            }
-        }
-        // what the next looks begin with: the second of the next bucket, and the first of the one after that
-        if let Some(next) = self.next_busy(self.told) {
-            let entries = self.entries.slots();
-            let first = entries.get(self.heads[next as usize % DAYS] as usize);
-            if let Some(first) = first {
-                ferriband_prefetch::element(entries, first.next as usize);
-            }
-            if let Some(next) = self.next_busy(next) {
-                let at = self.heads[next as usize % DAYS];
-                ferriband_prefetch::element(entries, at as usize);
-            }
-        }
-    }
-
-    /// Buckets that have something, of those after a day up to another.
-    #[inline]
-    fn busy_between(&self, after: u64, last: u64) -> u32 {
-        let (mut day, mut count) = (after + 1, 0);
-        while day <= last {
-            let bit = day as usize % 64;
-            let word = self.busy[day as usize % DAYS / 64] >> bit;
-            let left = (last - day + 1).min(64 - bit as u64);
-            let of_them = if left == 64 { !0 } else { (1u64 << left) - 1 };
-            count += (word & of_them).count_ones();
-            day += left;
-        }
-        count
     }
 
     /// The next bucket after a day that has something.
@@ -259,7 +305,6 @@ impl Queue {
         const MOST_OF_A_BUCKET: u32 = 32;
         let (popped, opened, beyond) = (self.popped, self.opened.max(1), self.beyond);
         (self.popped, self.opened, self.beyond) = (0, 0, 0);
-        self.each = popped * 16 / opened;
         let width = if beyond > popped / 16 && popped < MOST_OF_A_BUCKET * opened {
             self.least = self.width + 1;
             self.least
@@ -281,31 +326,24 @@ impl Queue {
         }
         // Everything out, bucket by bucket in order, and in again.
         let mut all = Vec::with_capacity(self.len);
+        all.extend(self.today.drain(self.next..));
+        self.today.clear();
+        self.next = 0;
         let mut day = self.day;
         while let Some(next) = {
             self.day = day;
             self.next_busy(day)
         } {
             let bucket = next as usize % DAYS;
-            let begin = all.len();
-            let mut at = std::mem::replace(&mut self.heads[bucket], NONE);
-            self.busy[bucket / 64] &= !(1 << (bucket % 64));
-            while at != NONE {
-                let entry = self.entries.slots()[at as usize];
-                all.push((entry.time, entry.what));
-                at = entry.next;
-            }
-            all[begin..].reverse();
+            self.empty(bucket, &mut all);
             day = next;
         }
         while let Some(Reverse((time, _, what))) = self.far.pop() {
             all.push((time, what));
         }
-        self.entries.clear();
         // Stable: those of a bucket and of one time stay in order, and the heap's were younger only if they are later.
         all.sort_by_key(|event| event.0);
         self.width = width;
-        self.told = 0;
         self.day = all.first().map_or(0, |event| event.0 >> width).max(1) - 1;
         self.len = 0;
         for (time, what) in all {
@@ -322,8 +360,8 @@ mod tests {
 
     #[test]
     fn events_come_in_order_of_time_and_of_their_coming() {
-        for width in [1, 64, 1 << 20] {
-            let mut queue = Queue::new(width);
+        for (width, early) in [(1, 0), (64, 20), (1 << 20, 0), (1 << 20, 20)] {
+            let mut queue = Queue::new(width, early);
             let mut slow = BTreeMap::new();
             let mut random = Random::new(7, width);
             let mut now = 0;
@@ -352,43 +390,34 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_of_once_before_they_come_and_not_long_before() {
-        let mut queue = Queue::new(64);
+    fn what_is_to_come_is_known_some_events_before() {
+        const AHEAD: usize = 20;
+        let mut queue = Queue::new(64, AHEAD);
         let mut random = Random::new(11, 0);
-        let (mut told, mut came) = (BTreeMap::new(), 0u64);
-        let (mut number, mut opened) = (0u64, u64::MAX);
-        let (mut early, mut unknown, mut leads) = (0u64, 0u64, 0u64);
-        let push = |queue: &mut Queue, now: u64, number: &mut u64, random: &mut Random| {
+        let mut known = std::collections::VecDeque::new();
+        let (mut number, mut unknown, mut other) = (0u64, 0u64, 0u64);
+        let mut push = |queue: &mut Queue, now: u64| {
             let span = 4_000_000 + u64::from(random.below(4_000_000));
-            queue.push(Time(now + span), *number);
-            *number += 1;
+            queue.push(Time(now + span), number);
+            number += 1;
         };
         for _ in 0..20_000 {
-            push(&mut queue, 0, &mut number, &mut random);
+            push(&mut queue, 0);
         }
-        while came < 400_000 {
-            let _ = queue.next_time();
-            if queue.opened() != opened {
-                opened = queue.opened();
-                queue.look_ahead(24, |what| {
-                    // once more if the calendar was made anew
-                    told.insert(what, came);
-                });
-            }
+        for came in 0..400_000 {
             let (time, what) = queue.pop().unwrap();
-            match told.remove(&what) {
-                Some(when) => {
-                    leads += came - when;
-                    early = early.max(came - when);
+            if came >= AHEAD {
+                match known.pop_front() {
+                    Some(Some(told)) => other += u64::from(told != what),
+                    _ => unknown += 1,
                 }
-                None => unknown += 1,
             }
-            came += 1;
-            push(&mut queue, time.0, &mut number, &mut random);
+            // after those that come before it: the one that is popped so many later
+            known.push_back(queue.coming(AHEAD - 1));
+            push(&mut queue, time.0);
         }
-        assert!(unknown < came / 50, "{unknown} were never told of");
-        let lead = leads / (came - unknown);
-        assert!((12..100).contains(&lead), "{lead} events ahead");
-        assert!(early < 2_000, "{early} events ahead");
+        assert!(unknown < 4_000, "{unknown} were not known of");
+        // nothing is put before what comes so soon
+        assert_eq!(other, 0);
     }
 }

@@ -71,13 +71,6 @@ impl<T: Copy + Default> Ring<T> {
     pub fn slots(&self) -> &[T] {
         &self.slots
     }
-
-    /// Gives all places back.
-    pub fn clear(&mut self) {
-        self.used.fill(0);
-        self.live = 0;
-        self.word = 0;
-    }
 }
 
 #[cfg(test)]
@@ -109,9 +102,6 @@ mod tests {
             assert_eq!(ring.slots()[*place as usize], *value);
         }
         assert!(most > 500 && ring.slots().len() <= 4 * most + 64, "{most}");
-        ring.clear();
-        let places: Vec<u32> = (0..100).map(|value| ring.put(value)).collect();
-        assert_eq!(places, (0..100).collect::<Vec<u32>>());
     }
 
     #[test]

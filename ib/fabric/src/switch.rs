@@ -10,11 +10,13 @@ use crate::frame::{Frame, FrameKind};
 use crate::random::Random;
 use crate::time::{ByteTime, LinkRate, Time};
 
+mod forwarding;
 mod pass;
 mod port_set;
 mod queues;
 mod tables;
 
+use forwarding::Forwarding;
 pub use port_set::PortSet;
 use port_set::{after, has, is_empty, members, put, take};
 use queues::{Cell, Queues};
@@ -221,8 +223,9 @@ const _: () = assert!(size_of::<Output>() == 64);
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Switch {
-    linear: Vec<u8>,
+    linear: Forwarding,
     outputs: Vec<Output>,
+    /// By lane and port: those of the first lie together.
     lanes: Vec<Lane>,
     /// Lanes of a port: data VLs and VL15.
     lanes_each: usize,
@@ -278,11 +281,6 @@ impl Switch {
             waiting: 0,
             marker: Marker::default(),
         };
-        // in the second those of management come behind the others, once there are frames for them
-        let queues = match model.buffering {
-            Buffering::Fifo => slots * lanes_each,
-            Buffering::VirtualOutput => slots * slots * usize::from(model.data_vls),
-        };
         let mut made = Switch {
             model,
             ports,
@@ -293,13 +291,13 @@ impl Switch {
             even: rates
                 .windows(2)
                 .all(|two| two[0].byte_time() == two[1].byte_time()),
-            linear: Vec::new(),
+            linear: Forwarding::default(),
             multicast: Vec::new(),
             sl2vl: Vec::new(),
             outputs: (0..slots).map(output).collect(),
             arbiters: Vec::new(),
             lanes: vec![lane; slots * lanes_each],
-            queues: Queues::new(queues),
+            queues: Queues::new(),
             copies: Vec::new(),
             free_copies: Vec::new(),
             input_free: vec![Time::ZERO; slots],
@@ -372,11 +370,9 @@ impl Switch {
     /// Blocks of 64 bytes that wait for an output, or for all of them, copies counted each.
     pub fn waiting_blocks(&self, port: Option<u8>) -> u64 {
         let of = |port: u8| {
-            let first = self.lane_index(port, 0);
-            let lanes = &self.lanes[first..first + self.lanes_each];
+            let lanes = (0..self.lanes_each as u8).map(|lane| self.lane_index(port, lane));
             lanes
-                .iter()
-                .map(|lane| u64::from(lane.waiting))
+                .map(|lane| u64::from(self.lanes[lane].waiting))
                 .sum::<u64>()
         };
         match port {
@@ -426,7 +422,7 @@ impl Switch {
 
     #[inline]
     fn lane_index(&self, port: u8, lane: u8) -> usize {
-        usize::from(port) * self.lanes_each + usize::from(lane)
+        usize::from(lane) * (usize::from(self.ports) + 1) + usize::from(port)
     }
 
     /// The queue of a frame that came by `input` with `lane_in` and goes to `output` on `lane_out`.
@@ -459,11 +455,11 @@ impl Switch {
     #[inline]
     pub fn arrives(&mut self, now: Time, header_at: Time, input: u8, frame: Frame) -> Arrival {
         if (FIRST_MULTICAST..=LAST_MULTICAST).contains(&frame.dlid)
-            && self.linear.len() <= FIRST_MULTICAST as usize
+            && self.linear.lids() <= FIRST_MULTICAST
         {
             return self.spread(now, header_at, input, frame);
         }
-        let out = *self.linear.get(frame.dlid as usize).unwrap_or(&NO_PORT);
+        let out = self.linear.get(frame.dlid).unwrap_or(NO_PORT);
         if out == 0 || out > self.ports {
             self.counters[usize::from(input)].rcv_discards += 1;
             return Arrival::Dropped;
@@ -830,7 +826,9 @@ impl Switch {
         own.waiting -= u32::from(blocks);
         take(&mut own.asks, input);
         self.set_last(port, lane, input);
-        self.input_free[usize::from(input)] = end;
+        if self.model.buffering == Buffering::Fifo {
+            self.input_free[usize::from(input)] = end;
+        }
         if self.model.crossbar == Crossbar::Shared {
             self.shared_free = end;
             self.shared_last = input;

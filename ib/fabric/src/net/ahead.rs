@@ -4,40 +4,24 @@
 
 use super::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Machine, Net, Port, WAKE};
 use crate::frame::Frame;
-use crate::host::Adapter;
+use crate::host::{Adapter, SENDING_LINES};
 use crate::switch::Switch;
-use ferriband_prefetch::{element, lines};
+use ferriband_prefetch::{LargePages, element, lines};
 
 /// Events from one stage to the next: about as long as memory takes.
 const APART: usize = 4;
 /// Stages.
 const STAGES: usize = 5;
 /// How many events ahead the first stage looks.
-const AHEAD: u32 = (APART * STAGES) as u32;
-/// Events that are remembered from their first stage to their last.
-const REMEMBERED: usize = (APART * STAGES).next_power_of_two();
+const AHEAD: usize = APART * STAGES;
 /// A fabric of so many bytes of ports, or fewer, lies in a core's own cache, where hints only cost.
 const CACHED_BYTES: usize = 1 << 20;
 
-/// Events that were told of, in a circle.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    events: [u64; REMEMBERED],
-    count: usize,
-    /// The bucket of the calendar that was open when it looked last.
-    seen: u64,
-}
-
-impl Ahead {
-    /// For a fabric of so many ports; none if it is too small for it.
-    pub fn new(ports: usize) -> Option<Box<Ahead>> {
-        (ports * size_of::<Port>() > CACHED_BYTES).then(|| {
-            Box::new(Ahead {
-                events: [u64::MAX; REMEMBERED],
-                count: 0,
-                seen: u64::MAX,
-            })
-        })
+/// How many events ahead a fabric of so many ports looks: 0 if it is too small for it.
+pub(super) const fn events(ports: usize) -> usize {
+    match ports * size_of::<Port>() > CACHED_BYTES {
+        true => AHEAD,
+        false => 0,
     }
 }
 
@@ -48,7 +32,7 @@ struct View<'a> {
     switches: &'a [Switch],
     adapters: &'a [Adapter],
     by_lid: &'a [u32],
-    delivered: &'a [super::Delivered],
+    delivered: &'a [super::FlowCount],
 }
 
 /// An event at a port: a packet comes, or it is asked for one.
@@ -88,7 +72,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Where a packet goes, what waits at an output (switches are few: their own lines mostly are at hand); a host.
+    /// Where a packet goes, what waits at an output (switches are few: their own lines mostly are at hand); a host, and what it sends.
     fn second(&self, event: Event) {
         let Some(port) = self.ports.get(event.port()) else {
             return;
@@ -105,16 +89,16 @@ impl<'a> View<'a> {
             }
             Machine::Adapter(index) => {
                 if let Some(adapter) = self.adapters.get(index as usize) {
-                    lines(adapter, 2);
+                    lines(adapter, SENDING_LINES);
                 }
             }
         }
     }
 
-    /// The output of a packet; the input that an output will serve; what a host sends.
+    /// The output of a packet; the input that an output will serve.
     fn third(&self, event: Event) {
         let Some((port, switch)) = self.at_switch(event) else {
-            return self.host(event);
+            return;
         };
         let (other, most) = match self.frame(event) {
             Some(frame) => {
@@ -137,15 +121,6 @@ impl<'a> View<'a> {
             if let Some(port) = self.ports.get(at) {
                 lines(port, most);
             }
-        }
-    }
-
-    fn host(&self, event: Event) {
-        if let Some(port) = self.ports.get(event.port())
-            && let Machine::Adapter(index) = port.machine
-            && let Some(adapter) = self.adapters.get(index as usize)
-        {
-            adapter.expect();
         }
     }
 
@@ -214,16 +189,24 @@ impl<'a> View<'a> {
 }
 
 impl Net {
-    /// Asks for what the next events look at.
+    /// Asks for large pages, before it runs for the first time: on pages of 4 KiB each look at another port, switch or host of a large fabric is a look at another page, and the processor,
+    /// which knows some 3,000 of them, waits for page tables even where it only hints.
+    #[cold]
+    pub(super) fn ask_for_pages(&mut self) {
+        let mut pages = LargePages::default();
+        pages.ask(&self.ports);
+        pages.ask(&self.adapters);
+        self.switches
+            .iter()
+            .for_each(|switch| switch.ask_for_pages(&mut pages));
+    }
+
+    /// Asks for what the events to come look at: each stage for one event, as far ahead as it has to be.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
-        let Some(ahead) = &mut self.ahead_of else {
-            return;
-        };
-        if ahead.seen == self.queue.opened() {
+        if !self.looks_ahead {
             return;
         }
-        ahead.seen = self.queue.opened();
         let view = View {
             ports: &self.ports,
             flights: self.flights.slots(),
@@ -232,16 +215,12 @@ impl Net {
             by_lid: &self.by_lid,
             delivered: &self.delivered,
         };
-        // All stages with each event, so that those which wait for memory wait for each other's as well: one event with each that comes, or a stage of several events at a time, were both slower.
-        self.queue.look_ahead(AHEAD, |what| {
-            ahead.events[ahead.count % REMEMBERED] = what;
-            for stage in 0..STAGES {
-                let what = ahead.events[ahead.count.wrapping_sub(stage * APART) % REMEMBERED];
-                if what >> KIND_SHIFT <= WAKE {
-                    view.look(stage, Event(what));
-                }
+        for stage in 0..STAGES {
+            if let Some(what) = self.queue.coming((STAGES - stage) * APART)
+                && what >> KIND_SHIFT <= WAKE
+            {
+                view.look(stage, Event(what));
             }
-            ahead.count = ahead.count.wrapping_add(1);
-        });
+        }
     }
 }

@@ -3,19 +3,25 @@
 use super::{Departure, Release, Switch, after};
 use crate::frame::{Frame, FrameKind};
 use crate::time::Time;
-use ferriband_prefetch::element;
+use ferriband_prefetch::{LargePages, element};
 
 impl Switch {
+    /// Its ports had better lie on large pages.
+    pub(crate) fn ask_for_pages(&self, pages: &mut LargePages) {
+        pages.ask(&self.outputs);
+        pages.ask(&self.lanes);
+    }
+
     /// Soon a frame will come by a port.
     #[inline]
     pub(crate) fn expect_frame(&self, frame: &Frame) {
-        element(&self.linear, frame.dlid as usize);
+        self.linear.expect(frame.dlid);
     }
 
     /// Where a frame to one port goes.
     #[inline]
     pub(crate) fn way_of(&self, frame: &Frame) -> Option<u8> {
-        self.linear.get(frame.dlid as usize).copied()
+        self.linear.get(frame.dlid)
     }
 
     /// Soon a frame will want to pass by an output.
@@ -76,7 +82,7 @@ impl Switch {
         if !self.passes || frame.kind != FrameKind::Data {
             return None;
         }
-        let out = *self.linear.get(frame.dlid as usize)?;
+        let out = self.linear.get(frame.dlid)?;
         let output = self.outputs.get(usize::from(out))?;
         let idle = output.lanes == 0 && output.free_at <= now && output.up;
         if !idle || out == 0 || out == input || !self.arbiters.is_empty() {

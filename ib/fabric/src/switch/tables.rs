@@ -1,12 +1,18 @@
 //! What a manager sets in a switch: forwarding, SL2VL and arbitration tables, and which ports have a link.
 
+use super::forwarding::{self, Forwarding};
 use super::{FIRST_MULTICAST, LAST_MULTICAST, PortSet, Switch};
 use crate::arbiter::{Arbiter, Tables};
 
 impl Switch {
     /// The linear forwarding table: by LID, the port, or [`NO_PORT`].
     pub fn set_linear(&mut self, table: Vec<u8>) {
-        self.linear = table;
+        self.linear = Forwarding::new(table);
+    }
+
+    /// Has what is equal in the linear tables of all switches of a fabric lie in memory once.
+    pub(crate) fn share_tables(switches: &mut [Switch]) {
+        forwarding::share(switches.iter_mut().map(|switch| &mut switch.linear));
     }
 
     /// The row of a multicast LID. False if that is none.

@@ -1,6 +1,6 @@
-//! A hint to the processor that memory will be looked at soon. Changes nothing but time.
+//! Hints about memory: to the processor that some will be looked at soon, to the kernel that some is looked at all over. They change nothing but time.
 //!
-//! A crate of its own, for rooms that have no other business with memory and forbid unsafe code. It goes when `core::hint::prefetch_read` is stable.
+//! A crate of its own, for rooms that have no other business with memory and forbid unsafe code. Half of it goes when `core::hint::prefetch_read` is stable.
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -30,8 +30,68 @@ pub fn element<T>(of: &[T], index: usize) {
     }
 }
 
+/// Bytes of a large page.
+#[cfg(target_os = "linux")]
+const LARGE: usize = 2 << 20;
+
+/// As of linux/mman.h; not every C library has it.
+#[cfg(target_os = "linux")]
+const MADV_COLLAPSE: i32 = 25;
+
+/// Where large pages have been asked for: what lies side by side is asked for once.
+#[derive(Debug, Default)]
+pub struct LargePages {
+    asked: std::ops::Range<usize>,
+}
+
+impl LargePages {
+    /// The memory of a slice will be looked at all over, in no order: it, and what lies on the same 2 MiB, had better lie on large pages, so that a look needs fewer of the page tables.
+    /// (madvise(2), MADV_COLLAPSE, Linux 6.1. Where the kernel has no such pages to give, or does not know how, all stays as it is.)
+    pub fn ask<T>(&mut self, of: &[T]) {
+        #[cfg(target_os = "linux")]
+        {
+            let begin = of.as_ptr().addr();
+            let end = (begin + size_of_val(of)).next_multiple_of(LARGE);
+            let begin = begin / LARGE * LARGE;
+            if self.asked.start <= begin && end <= self.asked.end {
+                return;
+            }
+            let mut at = begin;
+            // one at a time: those that are not mapped as a whole are refused, and the others are not to suffer from it
+            while at < end {
+                // SAFETY: this moves what is in memory, and changes none of it; it keeps no address.
+                unsafe {
+                    libc::madvise(std::ptr::without_provenance_mut(at), LARGE, MADV_COLLAPSE);
+                }
+                at += LARGE;
+            }
+            self.asked = begin..end;
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = of;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn asking_for_large_pages_changes_nothing() {
+        let memory: Vec<u64> = (0..1 << 20).collect();
+        let (small, none) = ([5u8; 100], [0u8; 0]);
+        let mut pages = super::LargePages::default();
+        pages.ask(&memory);
+        pages.ask(&memory[1_000..]);
+        pages.ask(&small);
+        pages.ask(&none);
+        assert!(
+            memory
+                .iter()
+                .enumerate()
+                .all(|(at, word)| at as u64 == *word)
+        );
+        assert_eq!((small, none), ([5; 100], [0; 0]));
+    }
+
     #[test]
     fn hints_change_nothing_and_fault_nowhere() {
         let memory = vec![[7u8; 200]; 3];
