@@ -171,10 +171,11 @@ impl RxSide {
         }
         let all = !catch.somebody_polls() || rounds.is_multiple_of(QUIET_EVERY);
         let (mut worked, mut at) = (false, 0);
-        while let Some(flow) = self.flows.open.get_mut(at) {
-            if at > 0 && !all && (worked || flow.pace.misses >= QUIET) {
+        while let Some(flow) = self.flows.open.get(at) {
+            if at > 0 && !all && !self.is_stream() && (worked || flow.pace.misses >= QUIET) {
                 break;
             }
+            let flow = &mut self.flows.open[at];
             self.hands.inner.by_flow = true;
             let place = (&*flow.socket, &mut flow.pace);
             let found = self.hands.take(engine, roce, place, catch);
@@ -203,6 +204,13 @@ impl RxSide {
         !self.flows.open.is_empty()
             && (worked || self.pace.misses >= QUIET)
             && !rounds.is_multiple_of(QUIET_EVERY)
+            && !self.is_stream()
+    }
+
+    /// A look at a socket is little beside what a round takes from the sender at hand: others need not wait for several.
+    #[inline]
+    fn is_stream(&self) -> bool {
+        self.flows.open.first().is_some_and(|flow| flow.pace.stream)
     }
 
     #[cold]
