@@ -197,27 +197,26 @@ struct Lane {
     marker: Marker,
 }
 
-/// What a packet that passes changes of a port: one line of memory.
+/// What a packet that passes changes of a port: half a line of memory.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Output {
-    byte: ByteTime,
     /// The end of its last packet.
     free_at: Time,
-    /// Since when it lacks credits, or never.
-    blocked_since: Time,
     /// The part of [`PortCounters`] that each packet counts in here.
     xmit_bytes: u64,
     xmit_packets: u64,
     /// Lanes with frames, VL15 the last.
     lanes: u16,
-    up: bool,
-    victim_mask: bool,
     /// The input that its first lane served last.
     last: u8,
+    up: bool,
+    victim_mask: bool,
+    /// It lacks credits, since [`Switch::blocked_since`].
+    blocked: bool,
 }
 
-const _: () = assert!(size_of::<Output>() == 64);
+const _: () = assert!(size_of::<Output>() == 32);
 
 /// A switch. Ports count from 1. What a packet that passes looks at comes first, in few lines of memory.
 #[derive(Clone, Debug)]
@@ -231,7 +230,7 @@ pub struct Switch {
     lanes_each: usize,
     /// An idle output has nothing to decide about: see [`Self::may_pass`].
     passes: bool,
-    /// All its links are as fast.
+    /// All its links are as fast: the first of [`Self::bytes`] is that of all.
     even: bool,
     ports: u8,
     model: SwitchModel,
@@ -245,6 +244,10 @@ pub struct Switch {
     input_free: Vec<Time>,
     shared_free: Time,
     shared_last: u8,
+    /// By port.
+    bytes: Vec<ByteTime>,
+    /// By port: since when it lacks credits, or never.
+    blocked_since: Vec<Time>,
     /// What seldom changes of a port's counters; the rest is in [`Output`].
     counters: Vec<PortCounters>,
     multicast: Vec<PortSet>,
@@ -263,16 +266,16 @@ impl Switch {
         let ports = rates.len().min(254) as u8;
         let slots = usize::from(ports) + 1;
         let lanes_each = usize::from(model.data_vls) + 1;
-        let output = |port: usize| Output {
-            byte: rates[port.saturating_sub(1).min(rates.len() - 1)].byte_time(),
+        let byte = |port: usize| rates[port.saturating_sub(1).min(rates.len() - 1)].byte_time();
+        let output = Output {
             free_at: Time::ZERO,
-            blocked_since: Time::NEVER,
             xmit_bytes: 0,
             xmit_packets: 0,
             lanes: 0,
+            last: 0,
             up: true,
             victim_mask: false,
-            last: 0,
+            blocked: false,
         };
         let lane = Lane {
             asks: [0; 4],
@@ -294,7 +297,9 @@ impl Switch {
             linear: Forwarding::default(),
             multicast: Vec::new(),
             sl2vl: Vec::new(),
-            outputs: (0..slots).map(output).collect(),
+            outputs: vec![output; slots],
+            bytes: (0..slots).map(byte).collect(),
+            blocked_since: vec![Time::NEVER; slots],
             arbiters: Vec::new(),
             lanes: vec![lane; slots * lanes_each],
             queues: Queues::new(),
@@ -330,10 +335,9 @@ impl Switch {
     /// The same, with the time that the port lacks credits until now.
     pub fn counters_at(&self, port: u8, now: Time) -> PortCounters {
         let mut counters = self.counters(port);
-        let output = self.outputs.get(usize::from(port));
-        if let Some(output) = output {
+        if let Some(since) = self.blocked_since.get(usize::from(port)) {
             // never is later than any now
-            counters.xmit_wait += now.since(output.blocked_since);
+            counters.xmit_wait += now.since(*since);
         }
         counters
     }
@@ -341,11 +345,13 @@ impl Switch {
     /// Counts from 0 again, as of now.
     pub fn clear_counters(&mut self, now: Time) {
         self.counters.fill(PortCounters::default());
-        for output in &mut self.outputs {
-            output.blocked_since = match output.blocked_since {
+        for since in &mut self.blocked_since {
+            *since = match *since {
                 Time::NEVER => Time::NEVER,
                 _ => now,
             };
+        }
+        for output in &mut self.outputs {
             (output.xmit_bytes, output.xmit_packets) = (0, 0);
         }
     }
@@ -478,14 +484,20 @@ impl Switch {
         Arrival::Kept
     }
 
+    /// What a byte takes on a port's link.
+    #[inline]
+    fn byte_of(&self, port: u8) -> ByteTime {
+        self.bytes[if self.even { 0 } else { usize::from(port) }]
+    }
+
     /// How long after its header a packet may begin to go so that a faster output does not run dry.
     #[inline]
     fn lead(&self, input: u8, out: u8, frame: &Frame) -> Time {
         if self.even {
             return Time::ZERO;
         }
-        let rate_in = self.outputs[usize::from(input)].byte;
-        let rate_out = self.outputs[usize::from(out)].byte;
+        let rate_in = self.byte_of(input);
+        let rate_out = self.byte_of(out);
         if !rate_out.faster_than(rate_in) {
             return Time::ZERO;
         }
@@ -692,7 +704,8 @@ impl Switch {
     }
 
     fn starve(&mut self, now: Time, port: u8) {
-        let since = &mut self.outputs[usize::from(port)].blocked_since;
+        self.outputs[usize::from(port)].blocked = true;
+        let since = &mut self.blocked_since[usize::from(port)];
         *since = now.min(*since);
     }
 
@@ -797,16 +810,16 @@ impl Switch {
         let blocks = frame.blocks();
         let length = u32::from(frame.length_bytes);
         let at = self.lane_index(port, lane);
-        let output = &mut self.outputs[usize::from(port)];
         let start = now.max(wire_free);
-        let end = start + output.byte.wire_time(length);
+        let end = start + self.byte_of(port).wire_time(length);
+        let output = &mut self.outputs[usize::from(port)];
         output.free_at = end;
         output.xmit_packets += 1;
         output.xmit_bytes += u64::from(length);
         let counters = &mut self.counters[usize::from(port)];
-        let since = std::mem::replace(&mut output.blocked_since, Time::NEVER);
-        if since != Time::NEVER {
-            counters.xmit_wait += now.since(since);
+        if std::mem::take(&mut output.blocked) {
+            let since = &mut self.blocked_since[usize::from(port)];
+            counters.xmit_wait += now.since(std::mem::replace(since, Time::NEVER));
         }
         let victim_mask = output.victim_mask;
         let own = &mut self.lanes[at];

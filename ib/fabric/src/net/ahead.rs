@@ -196,6 +196,8 @@ impl Net {
         let mut pages = LargePages::default();
         pages.ask(&self.ports);
         pages.ask(&self.adapters);
+        pages.ask(&self.delivered);
+        pages.ask(&self.by_lid);
         self.switches
             .iter()
             .for_each(|switch| switch.ask_for_pages(&mut pages));

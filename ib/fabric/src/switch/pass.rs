@@ -109,9 +109,9 @@ impl Switch {
         let vl = self.lane_in(&frame);
         self.set_last(port, lane, input);
         let length = u32::from(frame.length_bytes);
-        let output = &mut self.outputs[usize::from(port)];
         let start = now.max(wire_free);
-        let end = start + output.byte.wire_time(length);
+        let end = start + self.byte_of(port).wire_time(length);
+        let output = &mut self.outputs[usize::from(port)];
         output.free_at = end;
         output.xmit_packets += 1;
         output.xmit_bytes += u64::from(length);
