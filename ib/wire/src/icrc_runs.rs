@@ -14,8 +14,9 @@ use zerocopy::byteorder::little_endian::U32;
 /// Headers and lengths that are remembered; more kinds at a time cost as much as without.
 const BEGUN: usize = 4;
 const LENGTHS: usize = 32;
-/// Bits of an identification.
-const BITS: usize = u16::BITS as usize;
+/// An identification is taken apart into pieces of so many bits.
+const PIECE_BITS: u32 = 4;
+const PIECES: usize = (u16::BITS / PIECE_BITS) as usize;
 /// The BTH's byte with FECN and BECN (resv8a), which the ICRC takes as ones.
 const MASKED_AT: usize = 4;
 
@@ -33,8 +34,8 @@ struct Length {
     transport_len: usize,
     /// From the CRC's difference back to an IPv4 identification.
     rewind: Rewind,
-    /// What the bits of an IPv4 identification do to the ICRC, from the lowest.
-    identification: [u32; BITS],
+    /// What the pieces of an IPv4 identification do to the ICRC, from the lowest, for each value of a piece.
+    identification: [[u32; 1 << PIECE_BITS]; PIECES],
     /// From a difference in the masked byte to the CRC's.
     masked: u32,
     /// What masking a byte of zeros does.
@@ -49,31 +50,37 @@ impl Length {
         let identification = advance(from_identification)?;
         let masked = advance(transport_len.checked_sub(MASKED_AT)?)?;
         // as the CRC reads them, the low byte comes second and each bit is x times the one above it
-        let mut bits = [0; BITS];
-        let mut effect = multiply(1 << (BITS - 1), identification);
-        for bit in (0..8).rev().chain((8..BITS).rev()) {
+        let mut bits = [0; u16::BITS as usize];
+        let mut effect = multiply(1 << (u16::BITS - 1), identification);
+        for bit in (0..8).rev().chain((8..bits.len()).rev()) {
             bits[bit] = effect;
             effect = times_x(effect);
+        }
+        let mut pieces = [[0; 1 << PIECE_BITS]; PIECES];
+        for (piece, bits) in pieces.iter_mut().zip(bits.chunks(PIECE_BITS as usize)) {
+            for (value, effect) in piece.iter_mut().enumerate() {
+                let set = bits.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+                *effect = set.fold(0, |sum, (_, of_bit)| sum ^ of_bit);
+            }
         }
         Some(Length {
             transport_len,
             rewind: Rewind::new(from_identification)?,
-            identification: bits,
+            identification: pieces,
             masked,
             masked_zero: multiply(0xff, masked),
         })
     }
 
     /// What an identification adds to the ICRC.
+    #[inline]
     fn number(&self, identification: u16) -> u32 {
-        let mut effect = 0;
-        if identification == 0 {
-            return 0;
-        }
-        for (bit, of_bit) in self.identification.iter().enumerate() {
-            effect ^= of_bit & 0_u32.wrapping_sub(u32::from(identification >> bit & 1));
-        }
-        effect
+        let mut rest = usize::from(identification);
+        self.identification.iter().fold(0, |sum, piece| {
+            let effect = piece[rest % piece.len()];
+            rest >>= PIECE_BITS;
+            sum ^ effect
+        })
     }
 
     /// What masking this byte adds.
@@ -123,7 +130,6 @@ impl RunIcrc {
     /// they are with `first`, `first` + 1, .. modulo 2^16; done once more, it undoes that.
     pub fn renumber(
         &mut self,
-        headers: &RoceHeaders,
         first: u16,
         segment: usize,
         packets: &mut [u8],
@@ -133,8 +139,8 @@ impl RunIcrc {
                 return;
             };
             let effect = self
-                .alike(headers, packet.len())
-                .map(|alike| alike.length.number(place ^ first.wrapping_add(place)));
+                .length(packet.len())
+                .map(|length| length.number(place ^ first.wrapping_add(place)));
             let changed = u32::from_le_bytes(*icrc) ^ effect.unwrap_or(0);
             *icrc = changed.to_le_bytes();
         }
@@ -185,16 +191,29 @@ impl RunIcrc {
                 icrc: plain.icrc(len).ok()?,
             });
         }
-        let length = &mut self.lengths[words % LENGTHS];
-        if length
-            .as_ref()
-            .is_none_or(|known| known.transport_len != len)
-        {
-            *length = Length::new(len);
-        }
-        let (begun, length) = (begun.as_ref()?, length.as_ref()?);
+        let length = length_of(&mut self.lengths, len)?;
+        let begun = begun.as_ref()?;
         Some(AlikeIcrc { begun, length })
     }
+
+    /// What a length alone decides. None for one that no packet has.
+    #[inline]
+    fn length(&mut self, len: usize) -> Option<&Length> {
+        length_of(&mut self.lengths, len)
+    }
+}
+
+/// What a length decides, computed if it is not known.
+#[inline]
+fn length_of(lengths: &mut [Option<Length>; LENGTHS], len: usize) -> Option<&Length> {
+    let length = &mut lengths[len / 4 % LENGTHS];
+    if length
+        .as_ref()
+        .is_none_or(|known| known.transport_len != len)
+    {
+        *length = Length::new(len);
+    }
+    length.as_ref()
 }
 
 /// The ICRCs of transport packets of one length under the same headers.

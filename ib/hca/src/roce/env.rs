@@ -147,6 +147,18 @@ impl PacketEnv<'_> {
         length: u64,
         access: Access,
     ) -> Result<u64, MemoryError> {
+        self.remote_entry(key, addr, length, access)
+            .map(|(_, to)| to)
+    }
+
+    /// The same, with the key's entry.
+    fn remote_entry(
+        &self,
+        key: RKey,
+        addr: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<(KeyEntry, u64), MemoryError> {
         let entry = KeyEntry::read(&**self.engine.own, key.0).ok_or(MemoryError::Key)?;
         let scoped = entry.only_qp == 0 || entry.only_qp == self.qp.qpn + 1;
         if entry.pd != self.pd() || !scoped {
@@ -156,7 +168,16 @@ impl PacketEnv<'_> {
             return Err(MemoryError::Access);
         }
         let offset = entry.offset_of(addr, length).ok_or(MemoryError::Range)?;
-        Ok(entry.addr.wrapping_add(offset))
+        let to = entry.addr.wrapping_add(offset);
+        Ok((entry, to))
+    }
+
+    /// A WRITE goes there, as far as was looked.
+    fn remote_target(&mut self, key: RKey, addr: u64, length: u64) -> Result<u64, MemoryError> {
+        let (entry, to) = self.remote_entry(key, addr, length, Access::REMOTE_WRITE)?;
+        // a window may be taken back while packets come
+        *self.region = Some(entry).filter(|entry| !entry.window);
+        Ok(to)
     }
 }
 
@@ -261,7 +282,13 @@ impl Environment for PacketEnv<'_> {
         length: u32,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.remote(key, addr, length.into(), access).map(|_| ())
+        if access == Access::REMOTE_WRITE {
+            // the packet's bytes go there next
+            self.remote_target(key, addr, length.into())
+        } else {
+            self.remote(key, addr, length.into(), access)
+        }
+        .map(|_| ())
     }
 
     fn remote_write(&mut self, key: RKey, addr: u64, data: &[u8]) -> Result<(), MemoryError> {
@@ -269,12 +296,7 @@ impl Environment for PacketEnv<'_> {
         let known = self.region.as_ref().filter(|entry| entry.key == key.0);
         let to = match known.and_then(|entry| Some((entry, entry.offset_of(addr, len)?))) {
             Some((entry, offset)) => entry.addr.wrapping_add(offset),
-            None => {
-                let to = self.remote(key, addr, len, Access::REMOTE_WRITE)?;
-                // a window may be taken back while packets come
-                *self.region = KeyEntry::read(&**self.engine.own, key.0).filter(|it| !it.window);
-                to
-            }
+            None => self.remote_target(key, addr, len)?,
         };
         app().scatter_bytes(&at(to, data.len()), 0, data);
         Ok(())

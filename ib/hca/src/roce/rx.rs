@@ -265,10 +265,10 @@ impl Hands {
         catch: &mut Catch<'_>,
     ) -> bool {
         // where messages are few and small, looking for a second one is a look in vain, on the way of the first
-        let most = if pace.found || pace.stream {
-            ROUND_DATAGRAMS
-        } else {
-            1
+        let most = match (pace.stream, pace.found) {
+            (true, _) => ROUND_DATAGRAMS,
+            (false, true) => 2,
+            (false, false) => 1,
         };
         let Ok(messages) = socket.receive(&mut self.ring, most) else {
             return false;
@@ -670,8 +670,11 @@ fn take_run<'a>(
             fate = if taken { Fate::Passed } else { Fate::Refused };
             // one with a pad is not in the middle of anything, and marks are counted one by one
             let likely_more = taken && !marked && packet.opcode() == Opcode::RcWriteMiddle;
+            if !likely_more {
+                continue;
+            }
             let (Some(header), Some(alike)) = (
-                transport.first_chunk().filter(|_| likely_more),
+                transport.first_chunk(),
                 icrc.alike(headers, transport.len()),
             ) else {
                 continue;

@@ -335,17 +335,14 @@ impl TxPath {
     /// Gives a run to the kernel, whose packets may get other identifications on the way. False if it does not take it.
     fn transmit_flow(&self, bytes: &mut [u8], segment: usize, icrc: &mut RunIcrc) -> bool {
         let Carrier::Udp {
-            to,
-            port,
-            headers,
-            lasting,
+            to, port, lasting, ..
         } = &self.carrier
         else {
             return self.transmit(bytes, segment);
         };
         let mut send = || {
             port.send_flow(to, bytes, segment as u16, *lasting, |first, bytes| {
-                icrc.renumber(headers, first, segment, bytes)
+                icrc.renumber(first, segment, bytes)
             })
         };
         taken(&mut send)

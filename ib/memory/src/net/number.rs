@@ -14,7 +14,7 @@ use super::trouble::next_entry;
 use crate::Error;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Datagrams of connections that a socket sends before it is worth to keep the way.
@@ -34,6 +34,8 @@ const COPY_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct Numbering {
     state: RwLock<State>,
+    /// The way was kept when it was last looked: who sends next has the lock alone from the beginning.
+    counts: AtomicBool,
     /// Datagrams of connections since the last attempt, and how many it takes.
     sent: AtomicU32,
     worth: AtomicU32,
@@ -51,6 +53,7 @@ impl Default for Numbering {
     fn default() -> Self {
         Numbering {
             state: RwLock::default(),
+            counts: AtomicBool::new(false),
             sent: AtomicU32::new(0),
             worth: AtomicU32::new(WORTH),
         }
@@ -100,6 +103,20 @@ impl Numbering {
     /// Many may send at once as long as all numbers are 0.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers are probably counted; the state alone says so for certain.
+    #[inline]
+    pub fn probably_counts(&self) -> bool {
+        self.counts.load(Relaxed)
+    }
+
+    /// The state was seen to be so.
+    #[inline]
+    pub fn note(&self, counts: bool) {
+        if self.counts.load(Relaxed) != counts {
+            self.counts.store(counts, Relaxed);
+        }
     }
 
     /// One at a time sends what is counted.

@@ -150,8 +150,11 @@ impl TxPort {
         let SocketAddr::V4(to_v4) = to else {
             return self.send_plain(to, bytes, segment);
         };
-        let state = self.numbering.read();
-        if state.is_plain() {
+        let plain = match self.numbering.probably_counts() {
+            true => None,
+            false => Some(self.numbering.read()).filter(|state| state.is_plain()),
+        };
+        if let Some(state) = plain {
             let sent = self.send_plain(to, bytes, segment);
             drop(state);
             if lasting && sent.is_ok() && self.numbering.is_worth() {
@@ -162,11 +165,12 @@ impl TxPort {
             }
             return sent;
         }
-        drop(state);
         let mut state = self.numbering.write();
         let Some((first, kept)) = state.next(to) else {
+            self.numbering.note(false);
             return self.send_plain(to, bytes, segment);
         };
+        self.numbering.note(true);
         renumber(first, bytes);
         let batch = is_batch(bytes, segment);
         let Err(errno) = self.send_now(to, bytes, segment, kept) else {

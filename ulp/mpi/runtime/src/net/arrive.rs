@@ -26,7 +26,7 @@ pub(super) struct Arrived {
 }
 
 /// Completions that are taken at once.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 
 impl Runtime {
     /// Looks at the device. True if something happened.
@@ -44,10 +44,9 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let mut batch = [Wc::default(); BATCH];
         let count = net
             .cq
-            .poll(&mut batch)
+            .poll(&mut *net.batch)
             .map_err(|error| failed(&net.name, error))?;
         let is_busy = !net.setting_up.is_empty();
         let has_lost = !net.gone.is_empty();
@@ -55,9 +54,13 @@ impl Runtime {
         net.is_taking = count > 1 && net.makes_packets;
         let owes = !net.owing.is_empty();
         let mut outcome = Ok(());
-        for wc in &batch[..count] {
-            // One that fails does not lose the others.
-            outcome = outcome.and(self.completed(wc));
+        if count != 0 {
+            // What they cause may look at the device.
+            let batch = *net.batch;
+            for wc in &batch[..count] {
+                // One that fails does not lose the others.
+                outcome = outcome.and(self.completed(wc));
+            }
         }
         if let Some(net) = &mut self.net
             && std::mem::take(&mut net.is_taking)

@@ -3,6 +3,7 @@
 use super::memory::{Buffers, Reach};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
+use super::arrive::BATCH;
 use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, refused};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
@@ -10,7 +11,7 @@ use crate::runtime::Polling;
 use crate::settings::Registration;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
-    QpCaps, QpInit, QpType, RecvWr, Srq, Verbs,
+    QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
 };
 use ferriband_mpi_proto::connect::{Card, DATAGRAM};
 use std::collections::{HashMap, VecDeque};
@@ -119,6 +120,7 @@ impl Net {
             gid_index,
             makes_packets,
             is_taking: false,
+            batch: Box::new([Wc::default(); BATCH]),
             mtu: port.active_mtu,
             timeout: wanted.timeout,
             pd,

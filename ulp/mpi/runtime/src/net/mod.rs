@@ -33,7 +33,7 @@ use arrive::Arrived;
 use fast::PostInlet;
 use ferriband_ibv::{
     CompChannel, Context, Cq, DeviceLimits, Element, Mtu, Pd, Qp, SendFlags, SendWr, Srq,
-    VerbsError,
+    VerbsError, Wc,
 };
 use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
@@ -75,6 +75,8 @@ pub struct Net {
     makes_packets: bool,
     /// Completions are being looked at: what they cause to be sent waits until all have been, and goes together.
     is_taking: bool,
+    /// Room for completions: most looks find none, and room that is made anew each time costs as much as the look.
+    batch: Box<[Wc; arrive::BATCH]>,
     mtu: Mtu,
     /// How long a request waits for an answer before it is repeated, as verbs code it.
     timeout: u8,
