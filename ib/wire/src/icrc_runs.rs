@@ -59,7 +59,10 @@ impl Length {
         let mut pieces = [[0; 1 << PIECE_BITS]; PIECES];
         for (piece, bits) in pieces.iter_mut().zip(bits.chunks(PIECE_BITS as usize)) {
             for (value, effect) in piece.iter_mut().enumerate() {
-                let set = bits.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+                let set = bits
+                    .iter()
+                    .enumerate()
+                    .filter(|(bit, _)| value >> bit & 1 == 1);
                 *effect = set.fold(0, |sum, (_, of_bit)| sum ^ of_bit);
             }
         }
@@ -128,12 +131,7 @@ impl RunIcrc {
 
     /// Makes of sealed packets of `segment` bytes each (but the last, which may be shorter), whose IPv4 identifications are 0, 1, 2.., what
     /// they are with `first`, `first` + 1, .. modulo 2^16; done once more, it undoes that.
-    pub fn renumber(
-        &mut self,
-        first: u16,
-        segment: usize,
-        packets: &mut [u8],
-    ) {
+    pub fn renumber(&mut self, first: u16, segment: usize, packets: &mut [u8]) {
         for (place, packet) in (0..=u16::MAX).zip(packets.chunks_mut(segment.max(1))) {
             let Some((packet, icrc)) = packet.split_last_chunk_mut::<4>() else {
                 return;

@@ -158,8 +158,8 @@ impl Engine {
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
-        let busy = catch.somebody_polls()
-            && !self.polls.load(Ordering::Relaxed).is_multiple_of(every);
+        let busy =
+            catch.somebody_polls() && !self.polls.load(Ordering::Relaxed).is_multiple_of(every);
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
             worked |= self.fire_timers();
         }

@@ -57,7 +57,7 @@ const BACKLOG_ROUNDS: usize = 4096;
 /// How often it is looked whether as many bytes were taken as a socket holds.
 const SOME_ROUNDS: usize = 16;
 /// Rounds of a polling program between two looks at the address family that brought nothing last.
-const OTHER_FAMILY_EVERY: u32 = 16;
+const OTHER_FAMILY_EVERY: u32 = 32;
 /// The general services' queue pair.
 pub(crate) const GSI: Qpn = Qpn(1);
 

@@ -34,6 +34,7 @@ use crate::engine::Engine;
 use crate::limits;
 use crate::qp::Qp;
 
+mod alone;
 mod flows;
 mod native;
 
@@ -280,14 +281,21 @@ impl Hands {
         }
         pace.misses = 0;
         pace.stream = messages > 1;
+        pace.stream |= self.give(engine, roce, catch) > STREAM_BYTES;
+        true
+    }
+
+    /// Gives what lies in the ring to queue pairs. Returns the bytes of the longest message.
+    fn give(&mut self, engine: &Engine, roce: &Roce, catch: &mut Catch<'_>) -> usize {
+        let mut longest = 0;
         for (meta, bytes) in self.ring.messages() {
             self.bytes += bytes.len() as u64;
-            pace.stream |= bytes.len() > STREAM_BYTES;
+            longest = longest.max(bytes.len());
             let came = Arrived::Roce(*meta);
             self.inner.run(engine, roce, &came, bytes, true, catch);
         }
         self.inner.turn(engine, catch);
-        true
+        longest
     }
 
     /// Takes all that lies in a socket. First in, first out: what comes meanwhile, be it without end, lies behind what was there.

@@ -334,6 +334,24 @@ impl RxRing {
         ))
     }
 
+    /// Room for one message, and nothing in the ring.
+    #[inline]
+    pub(super) fn first_room(&mut self) -> &mut [u8] {
+        self.filled = 0;
+        &mut self.bytes[..RX_BUFFER_BYTES]
+    }
+
+    /// A datagram of `length` bytes lies there, and nothing else in the ring.
+    #[inline]
+    pub(super) fn fill_first(&mut self, known: RxMeta, length: usize) {
+        let length = length.min(RX_BUFFER_BYTES);
+        let segment = u16::try_from(length).unwrap_or(u16::MAX);
+        self.metas[0] = RxMeta { segment, ..known };
+        self.lengths[0] = length;
+        self.filled = 1;
+        self.refused += u64::from(length == 0);
+    }
+
     /// Messages so far that were passed over: empty, cut off, or without what the kernel should have said of them.
     pub fn refused(&self) -> u64 {
         self.refused

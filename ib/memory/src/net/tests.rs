@@ -172,6 +172,33 @@ fn a_senders_socket_takes_what_it_sends_and_gives_it_back_without_a_loss() {
             from.send(&to, b"marked", 0).unwrap();
             assert_eq!(receive(&own, 1)[0].0.tos, 0x6b);
 
+            // one by one: the kernel cuts runs apart, and tells nothing but bytes
+            own.gather(false).unwrap();
+            assert!(own.is_empty());
+            from.send(&to, &[7; 100], 40).unwrap();
+            from.send(&to, b"told", 0).unwrap();
+            assert!(!own.is_empty());
+            let mut ring = RxRing::new();
+            for length in [40, 40, 20] {
+                assert!(own.receive_plain(&mut ring, 0x12).unwrap());
+                let (meta, bytes) = ring.message(0).unwrap();
+                assert_eq!(bytes, vec![7; length]);
+                let (segment, tos) = (length as u16, 0x12);
+                let expected = RxMeta {
+                    segment,
+                    tos,
+                    ..like
+                };
+                assert_eq!(*meta, expected);
+                assert!(ring.message(1).is_none());
+            }
+            assert_eq!(receive(&own, 1)[0].0.tos, 0x6b);
+            assert!(own.is_empty() && !own.receive_plain(&mut ring, 0).unwrap());
+            assert!(ring.message(0).is_none());
+            own.gather(true).unwrap();
+            from.send(&to, &[7; 100], 40).unwrap();
+            assert_eq!(receive(&own, 1)[0].0.segment, 40);
+
             from.send(&to, b"before", 0).unwrap();
             own.turn_away(&like).unwrap();
             from.send(&to, b"after", 0).unwrap();

@@ -16,7 +16,8 @@ use ferriband_transport::types::Instant;
 
 use super::super::join::SharedPort;
 use super::super::{RECEIVE_BUFFER_BYTES, Roce};
-use super::{Hands, Pace, RxSide};
+use super::alone::{Found, Look, Tell, Way};
+use super::{CE, Hands, Pace, RxSide};
 use crate::cq::Catch;
 use crate::engine::Engine;
 
@@ -32,7 +33,7 @@ const FOREIGN: u32 = 16;
 const RARELY: u32 = 1 << 24;
 /// A socket that was looked at so often in vain is looked at every so many rounds.
 const QUIET: u32 = 1024;
-const QUIET_EVERY: u32 = 8;
+const QUIET_EVERY: u32 = 16;
 /// A sender that was silent for so long is given back; looked for every so many rounds.
 const SILENT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: u32 = 4096;
@@ -43,8 +44,28 @@ struct Flow {
     socket: Arc<RxSocket>,
     like: RxMeta,
     pace: Pace,
+    way: Way,
+    /// The traffic class that the last datagram had of which the kernel said it.
+    tos: u8,
     /// Something came since it was last looked whether it is silent.
     active: bool,
+}
+
+impl Flow {
+    fn tell(&mut self, what: Tell) {
+        if let Tell::Gather(runs) = what
+            && self.socket.gather(runs).is_err()
+        {
+            // a child that has no sockets
+            self.way = Way::default();
+        }
+    }
+
+    /// Before all that lies in the socket is received, runs or not.
+    fn before_drain(&mut self) {
+        let what = self.way.before_drain();
+        self.tell(what);
+    }
 }
 
 /// The senders with sockets of their own, the one at hand first, and the one that may have the next.
@@ -138,6 +159,8 @@ impl RxSide {
             socket: Arc::new(socket),
             like,
             pace,
+            way: Way::default(),
+            tos: like.tos,
             active: true,
         };
         self.flows.open.insert(0, flow);
@@ -152,6 +175,7 @@ impl RxSide {
         };
         // where that fails nothing comes by this address any more, or this is a child that has no sockets
         let _ = flow.socket.turn_away(&flow.like);
+        flow.before_drain();
         let place = (&*flow.socket, &mut flow.pace);
         self.hands.drain_flow(engine, roce, place);
         roce.flows_version.fetch_add(1, Relaxed);
@@ -177,8 +201,7 @@ impl RxSide {
             }
             let flow = &mut self.flows.open[at];
             self.hands.inner.by_flow = true;
-            let place = (&*flow.socket, &mut flow.pace);
-            let found = self.hands.take(engine, roce, place, catch);
+            let found = self.hands.take_flow(engine, roce, flow, catch);
             self.hands.inner.by_flow = false;
             flow.active |= found;
             worked |= found;
@@ -232,6 +255,7 @@ impl RxSide {
     /// Takes all that lies in the sockets of senders.
     pub fn drain_flows(&mut self, engine: &Engine, roce: &Roce) {
         for flow in &mut self.flows.open {
+            flow.before_drain();
             let place = (&*flow.socket, &mut flow.pace);
             self.hands.drain_flow(engine, roce, place);
         }
@@ -245,6 +269,80 @@ impl RxSide {
 }
 
 impl Hands {
+    /// Takes what has arrived from a sender with a socket of its own. True if anything had.
+    fn take_flow(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        flow: &mut Flow,
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let look = flow.way.look();
+        let found = match look {
+            Look::Runs => self.take(engine, roce, (&flow.socket, &mut flow.pace), catch),
+            Look::Empty => !flow.socket.is_empty(),
+            Look::Plain | Look::Told => {
+                let told = look == Look::Told;
+                self.take_one(engine, roce, (flow, told), catch)
+            }
+        };
+        let mut special = false;
+        let what = match (found, look) {
+            (false, _) => Found::Nothing,
+            (true, Look::Empty) => Found::More,
+            (true, _) => {
+                let last = self.inner.last.as_ref();
+                special = last.is_some_and(|(_, qp)| qp.is_datagram());
+                let mut found = Found::One;
+                for (place, (meta, bytes)) in self.ring.messages().enumerate() {
+                    special |= meta.tos & 3 == CE;
+                    // an acknowledgement behind a message is none
+                    if place > 1 || usize::from(meta.segment) < bytes.len() {
+                        found = Found::More;
+                    }
+                }
+                found
+            }
+        };
+        let tell = flow.way.after(look, what, special);
+        if tell != Tell::Nothing {
+            flow.tell(tell);
+        }
+        if look == Look::Empty && found {
+            return self.take(engine, roce, (&flow.socket, &mut flow.pace), catch);
+        }
+        found
+    }
+
+    /// Takes one datagram, with or without its traffic class. True if there was one.
+    fn take_one(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        (flow, told): (&mut Flow, bool),
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let Flow {
+            socket, pace, tos, ..
+        } = flow;
+        let got = match told {
+            true => socket.receive(&mut self.ring, 1).map(|got| got > 0),
+            false => socket.receive_plain(&mut self.ring, *tos),
+        };
+        pace.found = got.is_ok_and(|got| got);
+        pace.stream = false;
+        if !pace.found {
+            pace.misses = pace.misses.saturating_add(1);
+            return false;
+        }
+        pace.misses = 0;
+        if told && let Some((meta, _)) = self.ring.messages().next() {
+            *tos = meta.tos;
+        }
+        self.give(engine, roce, catch);
+        true
+    }
+
     /// Takes all that lies in a sender's socket.
     fn drain_flow(&mut self, engine: &Engine, roce: &Roce, place: (&RxSocket, &mut Pace)) {
         self.inner.by_flow = true;
