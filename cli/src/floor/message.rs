@@ -8,7 +8,7 @@ use super::pair::{Placement, run_pair};
 use crate::failure::Failure;
 use crate::netns::{Host, TwoHosts};
 use std::io::{self, Read, Write};
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -18,6 +18,12 @@ use std::time::{Duration, Instant};
 const TCP_BYTES: usize = 8;
 /// BTH, RETH, 48 bytes of envelope, message and trailer, ICRC.
 const UDP_BYTES: usize = 12 + 16 + 48 + 4;
+/// BTH, 1 KiB, ICRC: what the path MTU of a usual interface allows.
+const SEGMENT: usize = 12 + 1024 + 4;
+/// BTH, what is left of a message with its envelope, ICRC.
+const LAST: usize = 12 + 24 + 4;
+/// The longest message by UDP.
+const LONGEST: usize = 4 * SEGMENT + LAST;
 /// Round trips of a batch, and batches, of which the first is not counted.
 const BATCH: u32 = 500;
 const BATCHES: usize = 61;
@@ -35,6 +41,10 @@ pub enum Way {
     UdpRoceConnected,
     /// The same, received by one that is connected to the sender, too, and asked for the TOS and how runs are cut alone.
     UdpRoceFlow,
+    /// The same, received by `recv`: nothing is asked for but bytes.
+    UdpRocePlain,
+    /// As [`Way::UdpRoceFlow`], so many packets in one call and as one run: a message of 1, 2, 4 KiB and its envelope.
+    UdpRoceRun(usize),
     /// `recv` of a TCP connection.
     Tcp,
     /// `epoll_wait` first, as MPIs do that have many connections.
@@ -43,11 +53,15 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 6] = [
+    pub const ALL: [Way; 10] = [
         Way::UdpConnected,
         Way::UdpRoce,
         Way::UdpRoceConnected,
         Way::UdpRoceFlow,
+        Way::UdpRocePlain,
+        Way::UdpRoceRun(2),
+        Way::UdpRoceRun(3),
+        Way::UdpRoceRun(5),
         Way::Tcp,
         Way::TcpEpoll,
     ];
@@ -59,8 +73,20 @@ impl Way {
             Way::UdpRoce => "UDP as RoCEv2 needs it",
             Way::UdpRoceConnected => "UDP as RoCEv2 needs it, from a connected socket",
             Way::UdpRoceFlow => "UDP as RoCEv2 needs it, both sockets connected",
+            Way::UdpRocePlain => "UDP as RoCEv2 needs it, both sockets connected, recv",
+            Way::UdpRoceRun(2) => "the same for 1 KiB, a run of 2 packets",
+            Way::UdpRoceRun(3) => "the same for 2 KiB, a run of 3 packets",
+            Way::UdpRoceRun(_) => "the same for 4 KiB, a run of 5 packets",
             Way::Tcp => "TCP, recv",
             Way::TcpEpoll => "TCP, epoll_wait and recv",
+        }
+    }
+
+    /// Bytes of a message by UDP.
+    fn udp_bytes(self) -> usize {
+        match self {
+            Way::UdpRoceRun(packets) => (packets - 1) * SEGMENT + LAST,
+            _ => UDP_BYTES,
         }
     }
 }
@@ -83,6 +109,7 @@ enum End {
         to: SocketAddr,
         connected: bool,
         told: Told,
+        bytes: usize,
     },
     Tcp {
         stream: TcpStream,
@@ -160,8 +187,8 @@ fn watch(stream: &TcpStream) -> io::Result<OwnedFd> {
 
 fn udp(hosts: &TwoHosts, way: Way) -> io::Result<(End, End)> {
     let told = match way {
-        Way::UdpConnected => Told::Nothing,
-        Way::UdpRoceFlow => Told::Little,
+        Way::UdpConnected | Way::UdpRocePlain => Told::Nothing,
+        Way::UdpRoceFlow | Way::UdpRoceRun(_) => Told::Little,
         _ => Told::All,
     };
     let open = |host: &Host| -> io::Result<_> {
@@ -184,6 +211,10 @@ fn udp(hosts: &TwoHosts, way: Way) -> io::Result<(End, End)> {
             libc::IP_MTU_DISCOVER,
             libc::IP_PMTUDISC_PROBE,
         )?;
+        if let Way::UdpRoceRun(_) = way {
+            let segment = SEGMENT as libc::c_int;
+            super::udp::set(&from, libc::SOL_UDP, libc::UDP_SEGMENT, segment)?;
+        }
         Ok((from, at))
     };
     let (there_from, there_at) = open(&hosts.second)?;
@@ -203,6 +234,7 @@ fn udp(hosts: &TwoHosts, way: Way) -> io::Result<(End, End)> {
             to,
             connected,
             told,
+            bytes: way.udp_bytes(),
         })
     };
     let (here, there) = (
@@ -223,12 +255,13 @@ impl End {
                 from,
                 to,
                 connected,
+                bytes,
                 ..
             } => {
-                let bytes = [1; UDP_BYTES];
+                let message = &[1; LONGEST][..*bytes];
                 let sent = match connected {
-                    true => from.send(&bytes),
-                    false => from.send_to(&bytes, *to),
+                    true => from.send(message),
+                    false => from.send_to(message, *to),
                 };
                 sent.is_ok()
             }
@@ -241,10 +274,10 @@ impl End {
         let (mut got, mut misses, mut since) = (0, 0_u32, None);
         loop {
             let (now, wanted) = match self {
-                End::Udp { at, told, .. } if *told != Told::Nothing => {
-                    (receive_told(at, *told == Told::All), UDP_BYTES)
-                }
-                End::Udp { at, .. } => (at.recv(&mut [0; 2048]).ok(), UDP_BYTES),
+                End::Udp {
+                    at, told, bytes, ..
+                } if *told != Told::Nothing => (receive_told(at, *told == Told::All), *bytes),
+                End::Udp { at, bytes, .. } => (plain(at), *bytes),
                 End::Tcp { stream, epoll } => {
                     let ready = epoll.as_ref().is_none_or(is_ready);
                     let bytes = || stream.read(&mut [0; 2048]).ok();
@@ -265,6 +298,11 @@ impl End {
     }
 }
 
+/// Receives a datagram's bytes.
+fn plain(at: &UdpSocket) -> Option<usize> {
+    at.recv(&mut [0; 2048]).ok()
+}
+
 fn is_ready(epoll: &OwnedFd) -> bool {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     // SAFETY: room for one event, which lives through the call.
@@ -273,7 +311,8 @@ fn is_ready(epoll: &OwnedFd) -> bool {
 
 /// Receives a datagram with all that the kernel says of it, and who sent it if that is asked for.
 fn receive_told(at: &UdpSocket, sender: bool) -> Option<usize> {
-    let (mut bytes, mut control) = ([0_u8; 2048], [0_u64; 32]);
+    let mut bytes = [MaybeUninit::<u8>::uninit(); LONGEST];
+    let mut control = [0_u64; 32];
     // SAFETY: all-zero is a value: the family AF_UNSPEC.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec {

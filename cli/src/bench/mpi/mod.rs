@@ -366,11 +366,9 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let (all, missing) = peers::find(&args.peer, hosts.as_ref())?;
     let rounds = args.rounds();
-    let (figures, problems) = measure(&all, &lines, rounds, hosts.is_none())?;
-    let floors = match &hosts {
-        Some(hosts) => kernel_floors(hosts, &lines, rounds)?,
-        None => Vec::new(),
-    };
+    let mut floors = Floors::new(hosts.as_ref(), &lines);
+    let (figures, problems) = measure(&all, &lines, rounds, &mut floors)?;
+    let floors = floors.medians();
     let outcomes: Vec<Outcome> = lines
         .iter()
         .map(|line| judge(line, &all, &figures))
@@ -429,39 +427,52 @@ impl KernelWay {
     }
 }
 
-/// What the kernel alone takes and carries, as far as the lines are about it, each the median of as many rounds, interleaved.
-fn kernel_floors(
-    hosts: &hosts::Hosts,
-    lines: &[Line],
-    rounds: usize,
-) -> Result<Vec<KernelFloor>, Failure> {
-    let has = |unit| lines.iter().any(|line| line.unit == unit);
-    let messages = message::Way::ALL.map(KernelWay::Message);
-    let streams = [false, true].map(KernelWay::Stream);
-    let ways: Vec<KernelWay> = messages
-        .into_iter()
-        .filter(|_| has(Unit::Seconds))
-        .chain(streams.into_iter().filter(|_| has(Unit::BytesPerSecond)))
-        .collect();
-    let mut samples = vec![Vec::new(); ways.len()];
-    let progress = Progress::new((rounds * ways.len()) as u64);
-    for round in 0..rounds {
-        for (way, samples) in ways.iter().zip(&mut samples) {
-            progress.step(&format!("floor {}/{rounds}: {}", round + 1, way.name()));
+/// What the kernel alone takes and carries between two hosts, as far as the lines are about it: measured in each round, beside the implementations, for the
+/// machine is faster and slower by the minute.
+struct Floors<'a> {
+    hosts: Option<&'a hosts::Hosts>,
+    ways: Vec<(KernelWay, Vec<f64>)>,
+}
+
+impl<'a> Floors<'a> {
+    fn new(hosts: Option<&'a hosts::Hosts>, lines: &[Line]) -> Self {
+        let has = |unit| hosts.is_some() && lines.iter().any(|line| line.unit == unit);
+        let messages = message::Way::ALL.map(KernelWay::Message);
+        let streams = [false, true].map(KernelWay::Stream);
+        let ways = messages
+            .into_iter()
+            .filter(|_| has(Unit::Seconds))
+            .chain(streams.into_iter().filter(|_| has(Unit::BytesPerSecond)))
+            .map(|way| (way, Vec::new()))
+            .collect();
+        Floors { hosts, ways }
+    }
+
+    /// One round.
+    fn measure(&mut self, progress: &Progress, round: &str) -> Result<(), Failure> {
+        let Some(hosts) = self.hosts else {
+            return Ok(());
+        };
+        for (way, samples) in &mut self.ways {
+            progress.step(&format!("{round}: the kernel alone, {}", way.name()));
             samples.extend(way.measure(hosts)?);
         }
+        Ok(())
     }
-    progress.finish();
-    let floors = ways.iter().zip(samples).filter_map(|(way, samples)| {
-        let figure = median(samples)?;
-        let is_message = matches!(way, KernelWay::Message(_));
-        Some(KernelFloor {
-            way: way.name(),
-            seconds: is_message.then_some(figure / 1e9),
-            bytes_per_second: (!is_message).then_some(figure),
-        })
-    });
-    Ok(floors.collect())
+
+    /// Each the median of its rounds.
+    fn medians(self) -> Vec<KernelFloor> {
+        let floors = self.ways.into_iter().filter_map(|(way, samples)| {
+            let figure = median(samples)?;
+            let is_message = matches!(way, KernelWay::Message(_));
+            Some(KernelFloor {
+                way: way.name(),
+                seconds: is_message.then_some(figure / 1e9),
+                bytes_per_second: (!is_message).then_some(figure),
+            })
+        });
+        floors.collect()
+    }
 }
 
 /// All rounds: what each implementation gave, and what went wrong.
@@ -469,16 +480,20 @@ fn measure(
     all: &[Implementation],
     lines: &[Line],
     rounds: usize,
-    is_one_host: bool,
+    floors: &mut Floors<'_>,
 ) -> Result<(Vec<Figures>, Vec<String>), Failure> {
+    let is_one_host = floors.hosts.is_none();
     let scratch = Scratch::make()?;
     let mut runs: Vec<Run> = lines.iter().map(|line| line.run).collect();
     runs.dedup();
-    let progress = Progress::new((rounds * runs.len() * all.len()) as u64);
+    let progress = Progress::new((rounds * (runs.len() * all.len() + floors.ways.len())) as u64);
     let mut figures: Vec<Figures> = all.iter().map(|_| Figures::new()).collect();
     let mut problems = Vec::new();
     let mut given_up = Vec::new();
     for round in 0..rounds * MORE_ROUNDS {
+        if round < rounds {
+            floors.measure(&progress, &format!("round {}/{rounds}", round + 1))?;
+        }
         for run in &runs {
             if round >= rounds && has_enough(all, &figures, (lines, *run), rounds) {
                 continue;
