@@ -1,12 +1,12 @@
 //! How fast the simulator is: uniform random traffic over the fabric of a netlist, shortest paths, 2 KiB packets.
 //!
-//! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]]`, or `fat:LEAVES:DOWN:SPINES` for the
+//! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows]]]`, or `fat:LEAVES:DOWN:SPINES` for the
 //! file: prints packet-hops per second of one core (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
 //! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's. Between them, what a line of memory costs
 //! that is changed somewhere in as much memory as the fabric took: if it is asked for 16 lines before, and if one waits for it.
 
 use ferriband_fabric::host::{FlowSpec, Pace, Target};
-use ferriband_fabric::net::{Net, Plan, PlanError, PlanLink, PlanNode, Settings};
+use ferriband_fabric::net::{Net, Plan, PlanError, PlanLink, PlanNode, Settings, WindowsUse};
 use ferriband_fabric::{Latencies, LinkRate, Time, shortest};
 use ferriband_prefetch::{LargePages, element};
 use ferriband_topology::{NodeKind, netlist};
@@ -291,7 +291,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (Some(file), Some(load)) = (args.first(), args.get(1)) else {
         return Err(
-            "usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS]], or speed table [--json]"
+            "usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows]]], or speed table [--json]"
                 .into(),
         );
     };
@@ -301,6 +301,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(blocks) = args.get(3) {
         settings.buffer_blocks = blocks.parse()?;
     }
+    settings.windows = match args.get(4).map(String::as_str) {
+        None => WindowsUse::Large,
+        Some("time") => WindowsUse::Never,
+        Some("windows") => WindowsUse::Always,
+        Some(other) => return Err(format!("{other}: events come by time or by windows").into()),
+    };
     let measured = measure(&read(file)?, settings, load, span)?;
     println!(
         "{} hosts, {} links, load {load}: {:.0} packet-hops in {:.2} s, {:.2} Mhops/s, {:.2} of CPU time, {:.2} events a hop, {:.0} MB",

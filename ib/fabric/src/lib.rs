@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod agenda;
 pub mod arbiter;
 pub mod congestion;
 pub mod credit;
@@ -21,6 +22,7 @@ mod ring;
 pub mod shortest;
 pub mod switch;
 mod time;
+mod windows;
 
 pub use frame::{Frame, FrameKind};
 pub use latency::Latencies;

@@ -8,13 +8,18 @@
 //! and one more only if it waits.
 
 mod ahead;
+mod layout;
 mod links;
+#[cfg(test)]
+mod orders;
 mod port;
+mod run;
 mod short;
 mod slow_lane;
 #[cfg(test)]
 mod tests;
 
+use crate::agenda::Agenda;
 use crate::credit::MOST_DATA_VLS;
 use crate::frame::{Frame, FrameKind};
 use crate::host::{Adapter, FlowSpec};
@@ -23,10 +28,12 @@ use crate::queue::Queue;
 use crate::random::Random;
 use crate::ring::Ring;
 use crate::switch::{
-    Arrival, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
+    Arrival, Crossbar, Departure, HEADER_BYTES, Next, PortCounters, Switch, SwitchModel, Wires,
 };
 use crate::time::{LinkRate, Time};
+use layout::Layout;
 use port::{Lane, Port};
+pub use run::WindowsUse;
 pub use slow_lane::SlowLane;
 
 const NONE: u32 = u32::MAX;
@@ -52,6 +59,8 @@ pub struct Settings {
     pub credits: Credits,
     /// How switches are built; their data VLs are the links' too.
     pub switch: SwitchModel,
+    /// The order in which nodes are looked at. No result depends on it.
+    pub windows: WindowsUse,
 }
 
 impl Default for Settings {
@@ -62,6 +71,7 @@ impl Default for Settings {
             buffer_blocks: 512,
             credits: Credits::Lazy,
             switch: SwitchModel::default(),
+            windows: WindowsUse::default(),
         }
     }
 }
@@ -180,6 +190,8 @@ const HEAR: u64 = 4;
 const REFRESH: u64 = 5;
 const SETTLE: u64 = 6;
 const SLOW_LANE: u64 = 7;
+/// A packet that came is looked at once more.
+const LATER: u64 = 8;
 
 /// A fabric.
 #[derive(Debug)]
@@ -188,7 +200,9 @@ pub struct Net {
     data_vls: usize,
     now: Time,
     begun: Time,
-    queue: Queue,
+    queue: Agenda,
+    /// What was before this is known to all nodes; with a calendar, now.
+    known: Time,
     machines: Vec<Machine>,
     /// By node: the place of its port 0, or where that would be.
     bases: Vec<u32>,
@@ -264,25 +278,24 @@ impl Net {
     /// A link to a port that is not there or that has one already; LIDs that are none.
     pub fn new(plan: &Plan, settings: Settings) -> Result<Net, PlanError> {
         let data_vls = settings.switch.data_vls.clamp(1, MOST_DATA_VLS);
-        let mut bases = Vec::with_capacity(plan.nodes.len());
-        // the first place is nobody's
-        let mut count = 1u32;
-        for node in &plan.nodes {
-            let (base, ports) = match node {
-                PlanNode::Switch(ports) => (count, u32::from(*ports) + 1),
-                // an adapter has no port 0: the place is another port's
-                PlanNode::Adapter(_) => (count - 1, 1),
-            };
-            bases.push(base);
-            count = count.checked_add(ports).ok_or(PlanError::TooLarge)?;
-        }
+        let Layout {
+            bases,
+            order,
+            groups,
+            count,
+        } = Layout::new(
+            &plan.nodes,
+            &layout::switches_of_hosts(plan),
+            settings.windows.fewest_ports(),
+        )?;
         let idle = LinkRate::new(8_000_000, 4);
         let mut net = Net {
             settings,
             data_vls: data_vls.into(),
             now: Time::ZERO,
             begun: Time::ZERO,
-            queue: Queue::new(1 << 12, ahead::events(count as usize)),
+            queue: Agenda::Calendar(Queue::new(1 << 12, ahead::events(count as usize))),
+            known: Time::ZERO,
             machines: Vec::new(),
             bases,
             switches: Vec::new(),
@@ -313,8 +326,9 @@ impl Net {
         };
         let peers = net.join(plan, count as usize)?;
         net.ahead = !net.strict && settings.credits == Credits::Lazy;
-        net.make_machines(plan, &peers)?;
+        net.make_machines(plan, &order, &peers)?;
         net.make_links(plan, &peers);
+        net.choose_order(groups);
         Ok(net)
     }
 
@@ -355,26 +369,39 @@ impl Net {
         Ok(peers)
     }
 
-    fn make_machines(&mut self, plan: &Plan, peers: &[u32]) -> Result<(), PlanError> {
+    /// Machines lie in the order of their ports.
+    fn make_machines(
+        &mut self,
+        plan: &Plan,
+        order: &[u32],
+        peers: &[u32],
+    ) -> Result<(), PlanError> {
         // of all ports, and a port 0 of each node
-        let mut numbered = 0;
-        for (node, &base) in plan.nodes.iter().zip(&self.bases) {
-            let base = base as usize;
-            match *node {
+        let mut numbered = Vec::with_capacity(plan.nodes.len());
+        let mut sum = 0;
+        for node in &plan.nodes {
+            numbered.push(sum);
+            sum += match node {
+                PlanNode::Switch(ports) => u64::from(*ports) + 1,
+                PlanNode::Adapter(_) => 2,
+            };
+        }
+        self.machines = vec![Machine::Switch(NONE); plan.nodes.len()];
+        for &node in order {
+            let node = node as usize;
+            let base = self.bases[node] as usize;
+            match plan.nodes[node] {
                 PlanNode::Switch(ports) => {
                     let rates = &self.rates[base + 1..=base + usize::from(ports)];
-                    let seed = Random::new(self.settings.seed, numbered + 2).bits();
-                    numbered += u64::from(ports) + 1;
+                    let seed = Random::new(self.settings.seed, numbered[node] + 2).bits();
                     let mut made = Switch::new(self.settings.switch, rates, seed);
                     for port in 1..=ports {
                         made.set_link(port, peers[base + usize::from(port)] != NONE);
                     }
-                    self.machines
-                        .push(Machine::Switch(self.switches.len() as u32));
+                    self.machines[node] = Machine::Switch(self.switches.len() as u32);
                     self.switches.push(made);
                 }
                 PlanNode::Adapter(lid) => {
-                    numbered += 2;
                     let index = self.adapters.len() as u32;
                     let at = lid as usize;
                     if self.by_lid.len() <= at {
@@ -389,7 +416,7 @@ impl Net {
                         .push(Adapter::new(lid, rate, self.data_vls as u8));
                     self.delivered.push(FlowCount::default());
                     self.delivered_more.push(Vec::new());
-                    self.machines.push(Machine::Adapter(index));
+                    self.machines[node] = Machine::Adapter(index);
                 }
             }
         }
@@ -406,10 +433,9 @@ impl Net {
         }
         let lane = Lane::new(self.settings.buffer_blocks);
         self.more_lanes = vec![lane; peers.len() * (self.data_vls - 1)];
-        self.ports.reserve_exact(peers.len());
-        let nobodys = self.machines.first();
-        self.ports
-            .extend(nobodys.map(|machine| Port::new(*machine, 0, 0, lane)));
+        if let Some(first) = self.machines.first() {
+            self.ports = vec![Port::new(*first, 0, 0, lane); peers.len()];
+        }
         for (&machine, &base) in self.machines.iter().zip(&self.bases) {
             let numbers = match machine {
                 Machine::Switch(index) => 0..=self.switches[index as usize].ports(),
@@ -420,7 +446,7 @@ impl Net {
                 let mut made = Port::new(machine, base, number, lane);
                 let rate = &self.rates[at as usize];
                 made.flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
-                self.ports.push(made);
+                self.ports[at as usize] = made;
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
                     self.queue
@@ -592,6 +618,8 @@ impl Net {
     pub fn reports(&mut self) -> Vec<PortReport> {
         self.settle_all();
         let counted = self.counted();
+        let mut places: Vec<(u32, u32)> = self.bases.iter().copied().zip(0u32..).collect();
+        places.sort_unstable();
         let mut reports = Vec::new();
         for (node, machine) in self.machines.iter().enumerate() {
             let base = self.bases[node] as usize;
@@ -613,7 +641,7 @@ impl Net {
                     Machine::Adapter(index) => self.adapters[*index as usize].counters_at(self.now),
                 };
                 let other = &self.ports[port.peer as usize];
-                let peer = self.bases.partition_point(|base| *base < port.peer) - 1;
+                let peer = places.partition_point(|place| place.0 < port.peer) - 1;
                 // packets are counted when they begin to go
                 let begun = counters.xmit_bytes as f64 * 8e9 / self.rates[at].kbps() as f64;
                 let before = self.left_over.get(at).map_or(0, |left| left.0);
@@ -621,7 +649,7 @@ impl Net {
                 reports.push(PortReport {
                     node: node as u32,
                     port: port.number,
-                    peer: (peer as u32, other.number),
+                    peer: (places[peer].1, other.number),
                     counters,
                     utilisation: (carried / (counted.0 as f64).max(1.0)).clamp(0.0, 1.0),
                     flow_packets: port.flow_packets,
@@ -629,37 +657,6 @@ impl Net {
             }
         }
         reports
-    }
-
-    /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
-    pub fn run_until(&mut self, end: Time) -> bool {
-        self.end = end;
-        if std::mem::take(&mut self.touched) {
-            Switch::share_tables(&mut self.switches);
-        }
-        if std::mem::take(&mut self.unpaged) {
-            self.ask_for_pages();
-        }
-        loop {
-            match self.queue.next_time() {
-                None => {
-                    self.now = end;
-                    return false;
-                }
-                Some(time) if time > end => {
-                    self.now = end;
-                    return true;
-                }
-                Some(_) => {}
-            }
-            self.look_ahead();
-            if let Some((time, what)) = self.queue.pop() {
-                debug_assert!(time >= self.now);
-                self.now = time;
-                self.events += 1;
-                self.happens(what, what as u32 as usize);
-            }
-        }
     }
 
     /// Blocks of 64 bytes in all switches' buffers.
@@ -671,7 +668,7 @@ impl Net {
     #[inline]
     fn happens(&mut self, what: u64, port: usize) {
         match what >> KIND_SHIFT {
-            ARRIVE => self.arrive(port, (what >> 32) as usize & FLIGHTS),
+            ARRIVE | LATER => self.arrive(port, (what >> 32) as usize & FLIGHTS),
             WAKE => {
                 // An event that a nearer one was put before is stale.
                 if self.ports[port].wake == self.now {
@@ -736,7 +733,7 @@ impl Net {
                 let switch = &mut self.switches[index as usize];
                 match switch.arrives(now, header_at, number, frame) {
                     Arrival::Later(at) => {
-                        let what = ARRIVE << KIND_SHIFT | (flight as u64) << 32 | port as u64;
+                        let what = LATER << KIND_SHIFT | (flight as u64) << 32 | port as u64;
                         self.queue.push(at, what);
                     }
                     Arrival::Kept => {
@@ -839,7 +836,7 @@ impl Net {
             Credits::Lazy => {
                 self.settle(port, self.now);
                 if self.strict || self.is_short(port) {
-                    self.settle(self.ports[port].peer as usize, self.now);
+                    self.settle_far(self.ports[port].peer as usize);
                     self.absorb(port, self.now);
                 }
             }
@@ -881,7 +878,7 @@ impl Net {
     /// A port lacks credits. Behind a shared crossbar it may be any of the switch's that does.
     fn starves(&mut self, port: usize) {
         if let Machine::Switch(index) = self.ports[port].machine
-            && self.settings.switch.crossbar == crate::switch::Crossbar::Shared
+            && self.settings.switch.crossbar == Crossbar::Shared
         {
             let base = self.ports[port].base as usize;
             for number in 1..=self.switches[index as usize].ports() {
@@ -899,7 +896,8 @@ impl Net {
         if self.settings.credits == Credits::Lazy
             && let Some(at) = self.credit_comes(port)
         {
-            self.wake(port, at);
+            // behind a shared crossbar it may have come, and nobody has looked
+            self.wake(port, at.max(self.now));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The queue of events: a calendar (Brown, 1988) of buckets that one entry each falls into on average, and a heap for what lies beyond its year. Events of one time come out in the order they went in.
+//! The queue of events: a calendar (Brown, 1988) of buckets that one entry each falls into on average, and a heap for what lies beyond its year. Events of one time come out in the order of [`tie`].
 
 use crate::time::Time;
 use ferriband_prefetch::element;
@@ -18,6 +18,13 @@ const MOST_INSERTED: usize = 16;
 const THROWN: usize = 256;
 /// Buckets, full or empty, that may be opened before their time.
 const MOST_EARLY: u64 = 256;
+
+/// The order of events of one time: by port, then by kind; beyond that, as they went in. So it does not matter who put them in first, and nodes may be looked at in any order that
+/// news between them leaves (see [`crate::windows`]).
+#[inline]
+pub(crate) const fn tie(what: u64) -> u64 {
+    what << 32 | what >> 60
+}
 
 /// Events of a bucket: one line of memory.
 #[derive(Clone, Copy, Debug)]
@@ -115,12 +122,12 @@ impl Queue {
         }
     }
 
-    /// Puts an event among those that lie in order, behind those of the same time.
+    /// Puts an event among those that lie in order.
     #[inline]
     fn insert(&mut self, time: u64, what: u64) {
         let mut at = self.today.len();
         self.today.push((time, what));
-        while at > self.next && self.today[at - 1].0 > time {
+        while at > self.next && is_before((time, what), self.today[at - 1]) {
             self.today[at] = self.today[at - 1];
             at -= 1;
         }
@@ -268,12 +275,12 @@ impl Queue {
         self.today = today;
         let bucket = &mut self.today[begin..];
         if bucket.len() > MOST_INSERTED {
-            bucket.sort_by_key(|event| event.0);
+            bucket.sort_by_key(|event| (event.0, tie(event.1)));
             return;
         }
         for last in 1..bucket.len() {
             let mut place = last;
-            while place > 0 && bucket[place - 1].0 > bucket[place].0 {
+            while place > 0 && is_before(bucket[place], bucket[place - 1]) {
                 bucket.swap(place - 1, place);
                 place -= 1;
             }
@@ -350,6 +357,11 @@ impl Queue {
             self.push(Time(time), what);
         }
     }
+}
+
+#[inline]
+pub(crate) const fn is_before(one: (u64, u64), other: (u64, u64)) -> bool {
+    one.0 < other.0 || one.0 == other.0 && tie(one.1) < tie(other.1)
 }
 
 #[cfg(test)]

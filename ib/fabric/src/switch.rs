@@ -79,6 +79,15 @@ pub struct SwitchModel {
     pub marking: Option<Marking>,
 }
 
+impl SwitchModel {
+    /// An output that is asked and sends nothing is as it was, and what it would send depends on no other output.
+    pub(crate) fn looks_change_nothing(&self) -> bool {
+        self.buffering == Buffering::VirtualOutput
+            && self.crossbar == Crossbar::Full
+            && self.pick == Pick::RoundRobin
+    }
+}
+
 impl Default for SwitchModel {
     fn default() -> Self {
         SwitchModel {
@@ -288,9 +297,7 @@ impl Switch {
             model,
             ports,
             lanes_each,
-            passes: model.buffering == Buffering::VirtualOutput
-                && model.crossbar == Crossbar::Full
-                && model.pick == Pick::RoundRobin,
+            passes: model.looks_change_nothing(),
             even: rates
                 .windows(2)
                 .all(|two| two[0].byte_time() == two[1].byte_time()),

@@ -13,7 +13,7 @@ const APART: usize = 4;
 /// Stages.
 const STAGES: usize = 5;
 /// How many events ahead the first stage looks.
-const AHEAD: usize = APART * STAGES;
+pub(super) const AHEAD: usize = APART * STAGES;
 /// A fabric of so many bytes of ports, or fewer, lies in a core's own cache, where hints only cost.
 const CACHED_BYTES: usize = 1 << 20;
 

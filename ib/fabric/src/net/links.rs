@@ -26,7 +26,7 @@ impl Net {
                 if own.peer_starves {
                     let peer = own.peer as usize;
                     if let Some(at) = self.credit_comes(peer) {
-                        self.wake(peer, at);
+                        self.wake(peer, at.max(self.now));
                     }
                 }
             }
@@ -37,7 +37,7 @@ impl Net {
     pub(super) fn credit_comes(&self, port: usize) -> Option<Time> {
         let peer = &self.ports[self.ports[port].peer as usize];
         if let Some(word) = peer.words.front() {
-            return Some(word.at);
+            return Some(word.at());
         }
         let freed = peer.freed.front()?;
         Some(freed.at().max(peer.wire_free) + peer.delay)
@@ -50,6 +50,16 @@ impl Net {
         if own.frees_at.max(own.wire_free) <= until {
             self.tell_freed(port, until);
         }
+    }
+
+    /// The same of what can have come to the other end by now: later ones are its own matter, for it may not have come so far.
+    #[inline]
+    pub(super) fn settle_far(&mut self, port: usize) {
+        let until = match self.strict {
+            true => self.now,
+            false => self.now.since(self.ports[port].delay),
+        };
+        self.settle(port, until);
     }
 
     #[inline]
@@ -96,15 +106,10 @@ impl Net {
         own.wire_free = start + own.flow_time;
         own.flow_packets += 1;
         let (peer, at) = (own.peer as usize, start + own.delay);
-        let word = Word {
-            at,
-            vl,
-            fctbs,
-            fccl,
-        };
-        // Nobody can look before now: of what has come by now only the last of each VL need lie there.
-        if self.ahead && own.words.is_full() && !own.replaces(self.now) {
-            self.absorb(peer, self.now);
+        let word = Word::new(at, vl, fctbs, fccl);
+        // Nobody can look before this: of what has come by then only the last of each VL need lie there.
+        if self.ahead && own.words.is_full() && !own.replaces(self.known) {
+            self.absorb(peer, self.known);
         }
         self.ports[port].words.push_back(word);
         if self.settings.credits == Credits::Packets {
@@ -127,9 +132,9 @@ impl Net {
         let in_time = self.strict || self.settings.credits == Credits::Packets;
         let peer = self.ports[port].peer as usize;
         while let Some(&word) = self.ports[peer].words.front()
-            && word.at <= until
+            && word.at() <= until
         {
-            let lane = self.lane(port, word.vl);
+            let lane = self.lane(port, word.vl());
             lane.sender.limit(word.fccl);
             // Where nothing is lost it says nothing new, and may be looked at later than it came.
             if in_time {

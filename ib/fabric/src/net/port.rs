@@ -42,7 +42,7 @@ pub(super) struct Port {
     pub rcv_bytes: u64,
     pub rcv_packets: u64,
     /// Flow-control packets on their way from here, or there and not looked at.
-    pub words: Short<Word, 2>,
+    pub words: Short<Word, 3>,
     /// Wire time of a flow-control packet.
     pub flow_time: Time,
     pub flow_packets: u64,
@@ -80,10 +80,38 @@ pub(super) fn behind_first(port: usize, vl: u8, data_vls: usize) -> Option<usize
 /// A flow-control packet on its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Word {
-    pub at: Time,
-    pub vl: u8,
+    /// The time, and the VL in the upper [`VL_BITS`]; in two halves, so that three of them take 36 bytes.
+    at: [u32; 2],
     pub fctbs: u16,
     pub fccl: u16,
+}
+
+const VL_BITS: u32 = 4;
+
+impl Word {
+    /// A flow-control packet of a VL that comes at a time.
+    #[inline]
+    pub const fn new(at: Time, vl: u8, fctbs: u16, fccl: u16) -> Word {
+        let upper = (at.0 >> 32) as u32 | (vl as u32) << (u32::BITS - VL_BITS);
+        Word {
+            at: [at.0 as u32, upper],
+            fctbs,
+            fccl,
+        }
+    }
+
+    /// When it comes.
+    #[inline]
+    pub const fn at(&self) -> Time {
+        let upper = self.at[1] & (u32::MAX >> VL_BITS);
+        Time(self.at[0] as u64 | (upper as u64) << 32)
+    }
+
+    /// Its VL.
+    #[inline]
+    pub const fn vl(&self) -> u8 {
+        (self.at[1] >> (u32::BITS - VL_BITS)) as u8
+    }
 }
 
 /// Blocks that become free.
@@ -148,8 +176,8 @@ impl Port {
     /// Drops the first of two flow-control packets that have both come by now, if the second says all that it said.
     #[inline]
     pub fn replaces(&mut self, now: Time) -> bool {
-        let [first, second] = self.words.in_place();
-        let both = first.vl == second.vl && second.at <= now;
+        let [first, second, _] = self.words.in_place();
+        let both = first.vl() == second.vl() && second.at() <= now;
         if both {
             self.words.pop_front();
         }

@@ -59,6 +59,7 @@ struct Host {
 impl Net {
     /// A manager looks from now on; see [`SlowLane`]. Switches and adapters must have lanes for the service levels with [`crate::host::SLOW`].
     pub fn set_slow_lane(&mut self, rule: SlowLane) {
+        self.keep_time();
         let rule = SlowLane {
             interval: rule.interval.max(Time(1)),
             ..rule

@@ -9,11 +9,11 @@ use crate::shortest;
 use crate::switch::{Buffering, Crossbar, NO_PORT, Pick};
 use std::sync::Arc;
 
-const SDR: LinkRate = LinkRate::new(8_000_000, 4);
+pub(super) const SDR: LinkRate = LinkRate::new(8_000_000, 4);
 /// A packet of 2 KiB of data with its headers: 33 blocks.
-const LENGTH: u16 = 2048 + 30;
+pub(super) const LENGTH: u16 = 2048 + 30;
 
-fn link(a: (u32, u8), b: (u32, u8)) -> PlanLink {
+pub(super) fn link(a: (u32, u8), b: (u32, u8)) -> PlanLink {
     PlanLink {
         ends: [a, b],
         rate: SDR,
@@ -22,7 +22,7 @@ fn link(a: (u32, u8), b: (u32, u8)) -> PlanLink {
     }
 }
 
-fn net(plan: &Plan, settings: Settings) -> Net {
+pub(super) fn net(plan: &Plan, settings: Settings) -> Net {
     let mut net = Net::new(plan, settings).unwrap();
     for (node, table) in shortest::tables(plan).into_iter().enumerate() {
         if let Some(switch) = net.switch_mut(node as u32) {
@@ -32,7 +32,7 @@ fn net(plan: &Plan, settings: Settings) -> Net {
     net
 }
 
-fn flow(target: Target, pace: Pace) -> FlowSpec {
+pub(super) fn flow(target: Target, pace: Pace) -> FlowSpec {
     FlowSpec {
         target,
         sl: 0,
@@ -460,7 +460,7 @@ fn a_link_that_is_always_busy_is_used_all_of_the_time_and_no_more() {
 }
 
 /// Two levels: `leaves` switches of `down` hosts each, `spines` above.
-fn fat_tree(leaves: u32, down: u32, spines: u32) -> Plan {
+pub(super) fn fat_tree(leaves: u32, down: u32, spines: u32) -> Plan {
     let mut plan = Plan::default();
     for _ in 0..leaves {
         plan.nodes.push(PlanNode::Switch((down + spines) as u8));
@@ -482,7 +482,7 @@ fn fat_tree(leaves: u32, down: u32, spines: u32) -> Plan {
     plan
 }
 
-fn hosts(plan: &Plan) -> Vec<(u32, u32)> {
+pub(super) fn hosts(plan: &Plan) -> Vec<(u32, u32)> {
     let nodes = plan.nodes.iter().enumerate();
     nodes
         .filter_map(|(node, what)| match what {
@@ -530,6 +530,7 @@ fn lazy_credits_are_those_of_packets_to_the_picosecond() {
                 credits,
                 buffer_blocks: 40,
                 switch: model(Buffering::Fifo, Pick::RoundRobin),
+                ..Settings::default()
             };
             traffic(settings, 120, 0.7)
         };

@@ -1,0 +1,131 @@
+//! The order in which nodes are looked at: in the order of time, or window by window, a group of nodes after the other. No result depends on it (`orders.rs`).
+
+use super::port::Port;
+use super::{NONE, Net, ahead, layout};
+use crate::agenda::Agenda;
+use crate::queue::Queue;
+use crate::switch::Switch;
+use crate::time::Time;
+use crate::windows::{ROOM_BITS, Windows};
+
+/// A fabric of fewer lies in a core's nearest cache, and has few events in a window.
+const MANY_PORTS: usize = 2048;
+/// Below it, windows have too few events to be worth it.
+const SHORTEST_WINDOW: Time = Time::from_ns(20);
+
+/// Whether a fabric runs window by window where it can (see docs/design/fabric.md), or in the order of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WindowsUse {
+    /// If it has some two thousand ports.
+    #[default]
+    Large,
+    /// If it has two switches, with each for itself.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl WindowsUse {
+    /// Of a group of nodes that run together.
+    pub(super) const fn fewest_ports(self) -> u32 {
+        match self {
+            WindowsUse::Always => 1,
+            WindowsUse::Large | WindowsUse::Never => layout::FEW_PORTS,
+        }
+    }
+
+    const fn wanted(self, ports: usize) -> bool {
+        match self {
+            WindowsUse::Large => ports >= MANY_PORTS,
+            WindowsUse::Always => true,
+            WindowsUse::Never => false,
+        }
+    }
+}
+
+impl Net {
+    /// Window by window, if the fabric is large and news takes some time from group to group; else in the order of time.
+    pub(super) fn choose_order(&mut self, groups: Vec<u16>) {
+        // Who looks in vain, once more or less, must change nothing: none draws at random, looks at the credits of another port, or chooses among inputs that are busy elsewhere.
+        let plain = self.settings.switch.looks_change_nothing();
+        if !self.ahead || !plain || !self.settings.windows.wanted(self.ports.len()) {
+            return;
+        }
+        let group_of = |port: usize| groups[port >> ROOM_BITS];
+        let news = |(at, port): (usize, &Port)| {
+            let leaves = port.peer != NONE && group_of(at) != group_of(port.peer as usize);
+            leaves.then_some(port.delay)
+        };
+        let soonest = self.ports.iter().enumerate().filter_map(news).min();
+        if let Some(width) = soonest.filter(|width| *width > SHORTEST_WINDOW) {
+            self.queue = Agenda::Windows(Windows::new(width, groups));
+        }
+    }
+
+    /// In the order of time from now on: somebody looks at all nodes at once.
+    pub(super) fn keep_time(&mut self) {
+        if let Agenda::Windows(windows) = &mut self.queue {
+            let mut queue = Queue::new(1 << 12, if self.looks_ahead { ahead::AHEAD } else { 0 });
+            for (time, what) in windows.drain() {
+                queue.push(time, what);
+            }
+            self.queue = Agenda::Calendar(queue);
+        }
+    }
+
+    /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
+    pub fn run_until(&mut self, end: Time) -> bool {
+        self.end = end;
+        if std::mem::take(&mut self.touched) {
+            Switch::share_tables(&mut self.switches);
+        }
+        if std::mem::take(&mut self.unpaged) {
+            self.ask_for_pages();
+        }
+        match self.queue {
+            Agenda::Calendar(_) => self.run_in_time(end),
+            Agenda::Windows(_) => self.run_by_windows(end),
+        }
+        (self.now, self.known) = (end, end);
+        !self.queue.is_empty()
+    }
+
+    fn run_in_time(&mut self, end: Time) {
+        while let Agenda::Calendar(queue) = &mut self.queue
+            && queue.next_time().is_some_and(|time| time <= end)
+        {
+            self.look_ahead();
+            let Agenda::Calendar(queue) = &mut self.queue else {
+                return;
+            };
+            let Some((time, what)) = queue.pop() else {
+                return;
+            };
+            debug_assert!(time >= self.now);
+            (self.now, self.known) = (time, time);
+            self.events += 1;
+            self.happens(what, what as u32 as usize);
+        }
+    }
+
+    /// What was known to all when a window began is all that nodes of two groups know of each other within it.
+    fn run_by_windows(&mut self, end: Time) {
+        while let Agenda::Windows(windows) = &mut self.queue
+            && let Some(begin) = windows.open(end)
+        {
+            self.known = begin;
+            loop {
+                self.look_ahead();
+                let Agenda::Windows(windows) = &mut self.queue else {
+                    return;
+                };
+                let Some((time, what)) = windows.pop() else {
+                    break;
+                };
+                self.now = time;
+                self.events += 1;
+                self.happens(what, what as u32 as usize);
+            }
+        }
+    }
+}

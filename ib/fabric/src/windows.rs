@@ -1,0 +1,350 @@
+//! Events by window and place: a window is no longer than news takes from one group of nodes to another, so what happens in one group within it depends on nothing that happens
+//! in another within it (conservative synchronisation; Chandy and Misra, 1979, here to keep a cache and not a cluster busy), and each group's events may come all together: its
+//! memory is at hand then, where in the order of time each event is about another corner of a large fabric.
+//!
+//! Within a group events come in the order of time, equal times in the order of [`crate::queue::tie`]. Must not know what events mean, but for their port, which tells the group.
+
+use crate::queue::is_before;
+use crate::time::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const NONE: u32 = u32::MAX;
+/// Windows that events are filed by; what lies beyond waits in a heap.
+const NEAR: usize = 128;
+/// log2 of the ports that always belong to one group.
+pub(crate) const ROOM_BITS: u32 = 4;
+/// Parts of a window that its events are sorted into at first.
+const PARTS: usize = 512;
+/// Events of a chunk: with what is behind them, 4 KiB.
+const EACH: usize = 255;
+
+/// Time and what happens.
+type Event = (u64, u64);
+
+/// Events of a window, as they came.
+#[derive(Clone, Debug)]
+struct Chunk {
+    events: [Event; EACH],
+    /// An older one of the same window, which is full; or a free one.
+    next: u32,
+}
+
+/// Events by window, group and time.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// 2^64 by the width of a window, rounded up: a window is never wider.
+    by_width: u64,
+    /// By port, [`ROOM_BITS`] less: its group.
+    group_of: Box<[u16]>,
+    /// The window at hand, counted from the beginning of time.
+    day: u64,
+    /// What is before this belongs to the group at hand, and comes yet; 0 while no window is open.
+    end: u64,
+    group: u16,
+    /// By window: its newest chunk, and how many events that has.
+    heads: Box<[(u32, u32)]>,
+    /// How many events each has.
+    counts: Box<[u32]>,
+    chunks: Vec<Chunk>,
+    free: u32,
+    far: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    order: u64,
+    /// The window's events by group; those of the group at hand, which end at `stop`, in order, those before `next` have come.
+    today: Vec<Event>,
+    next: usize,
+    stop: usize,
+    /// What was put into the window since it was opened, the first last.
+    own: Vec<Event>,
+    /// Events by their part of the window, while it is opened.
+    parts: Vec<Event>,
+    part_counts: Box<[u32]>,
+    group_counts: Box<[u32]>,
+    len: usize,
+}
+
+impl Windows {
+    /// Windows that are no wider than so much, over groups by port ([`ROOM_BITS`] less).
+    pub fn new(width: Time, group_of: Vec<u16>) -> Windows {
+        let groups = group_of
+            .iter()
+            .max()
+            .map_or(1, |most| usize::from(*most) + 1);
+        Windows {
+            by_width: u64::MAX / width.0.max(2) + 1,
+            group_of: group_of.into(),
+            day: 0,
+            end: 0,
+            group: 0,
+            heads: vec![(NONE, 0); NEAR].into(),
+            counts: vec![0; NEAR].into(),
+            chunks: Vec::new(),
+            free: NONE,
+            far: BinaryHeap::new(),
+            order: 0,
+            today: Vec::new(),
+            next: 0,
+            stop: 0,
+            own: Vec::new(),
+            parts: Vec::new(),
+            part_counts: vec![0; PARTS].into(),
+            group_counts: vec![0; groups].into(),
+            len: 0,
+        }
+    }
+
+    /// The window of a time.
+    #[inline]
+    fn day_of(&self, time: u64) -> u64 {
+        ((u128::from(time) * u128::from(self.by_width)) >> 64) as u64
+    }
+
+    /// The first time of a window.
+    fn begin_of(&self, day: u64) -> u64 {
+        let by_width = u128::from(self.by_width);
+        (u128::from(day) << 64).div_ceil(by_width) as u64
+    }
+
+    #[inline]
+    fn group_at(&self, what: u64) -> u16 {
+        self.group_of[what as u32 as usize >> ROOM_BITS]
+    }
+
+    /// An event more.
+    #[inline]
+    pub fn push(&mut self, time: Time, what: u64) {
+        self.len += 1;
+        if time.0 < self.end {
+            self.insert(time.0, what);
+            return;
+        }
+        let day = self.day_of(time.0).max(self.day);
+        if day - self.day < NEAR as u64 {
+            self.file(day, (time.0, what));
+        } else {
+            self.order += 1;
+            self.far.push(Reverse((time.0, self.order, what)));
+        }
+    }
+
+    /// Puts an event into the window at hand.
+    #[inline]
+    fn insert(&mut self, time: u64, what: u64) {
+        assert!(
+            self.group_at(what) == self.group,
+            "news came to another group within a window"
+        );
+        let mut at = self.own.len();
+        self.own.push((time, what));
+        // behind those of the same time and port: before them in the list
+        while at > 0 && !is_before((time, what), self.own[at - 1]) {
+            self.own[at] = self.own[at - 1];
+            at -= 1;
+        }
+        self.own[at] = (time, what);
+    }
+
+    #[inline]
+    fn file(&mut self, day: u64, event: Event) {
+        let slot = day as usize % NEAR;
+        self.counts[slot] += 1;
+        let (head, count) = self.heads[slot];
+        if let Some(chunk) = self.chunks.get_mut(head as usize)
+            && let Some(place) = chunk.events.get_mut(count as usize)
+        {
+            *place = event;
+            self.heads[slot].1 += 1;
+            return;
+        }
+        self.begin_chunk(slot, event);
+    }
+
+    fn begin_chunk(&mut self, slot: usize, event: Event) {
+        let next = self.heads[slot].0;
+        let place = self.free;
+        let place = match self.chunks.get_mut(place as usize) {
+            Some(chunk) => {
+                self.free = chunk.next;
+                chunk.events[0] = event;
+                chunk.next = next;
+                place
+            }
+            None => {
+                let mut events = [(0, 0); EACH];
+                events[0] = event;
+                self.chunks.push(Chunk { events, next });
+                self.chunks.len() as u32 - 1
+            }
+        };
+        self.heads[slot] = (place, 1);
+    }
+
+    /// Nothing is to come.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All that is to come, in no order.
+    pub fn drain(&mut self) -> Vec<(Time, u64)> {
+        let mut all = Vec::with_capacity(self.len);
+        for slot in 0..NEAR {
+            self.take(slot, &mut all);
+        }
+        while let Some(Reverse((time, _, what))) = self.far.pop() {
+            all.push((time, what));
+        }
+        self.len = 0;
+        all.into_iter()
+            .map(|(time, what)| (Time(time), what))
+            .collect()
+    }
+
+    /// Takes the events of a window, in the order they came.
+    fn take(&mut self, slot: usize, to: &mut Vec<Event>) {
+        let (mut at, mut count) = std::mem::replace(&mut self.heads[slot], (NONE, 0));
+        let begin = to.len();
+        let total = std::mem::take(&mut self.counts[slot]) as usize;
+        to.resize(begin + total, (0, 0));
+        let mut left = to.len();
+        while let Some(chunk) = self.chunks.get_mut(at as usize) {
+            let first = left - count as usize;
+            to[first..left].copy_from_slice(&chunk.events[..count as usize]);
+            (left, count) = (first, EACH as u32);
+            let next = std::mem::replace(&mut chunk.next, self.free);
+            self.free = at;
+            at = next;
+        }
+    }
+
+    /// Opens the next window that has anything up to a time, and only that much of it; when it begins. None if nothing is left until then.
+    pub fn open(&mut self, until: Time) -> Option<Time> {
+        debug_assert!(self.next == self.today.len() && self.own.is_empty());
+        self.end = 0;
+        if self.len == 0 {
+            return None;
+        }
+        let far = |far: &BinaryHeap<Reverse<(u64, u64, u64)>>| far.peek().map(|event| event.0.0);
+        let mut step = 0;
+        while step < NEAR as u64 && self.counts[(self.day + step) as usize % NEAR] == 0 {
+            step += 1;
+        }
+        let mut day = self.day + step;
+        if let Some(time) = far(&self.far)
+            && (step == NEAR as u64 || self.day_of(time) < day)
+        {
+            day = self.day_of(time);
+        }
+        if day > self.day_of(until.0) {
+            return None;
+        }
+        self.day = day;
+        while let Some(time) = far(&self.far)
+            && self.day_of(time) - day < NEAR as u64
+            && let Some(Reverse((time, _, what))) = self.far.pop()
+        {
+            self.file(self.day_of(time), (time, what));
+        }
+        let begin = self.begin_of(day);
+        let end = self.begin_of(day + 1);
+        let cut = until.0.saturating_add(1).min(end);
+        let mut all = std::mem::take(&mut self.today);
+        all.clear();
+        self.take(day as usize % NEAR, &mut all);
+        if cut < end {
+            for event in all.extract_if(.., |event| event.0 >= cut) {
+                self.file(day, event);
+            }
+        }
+        (self.next, self.stop) = (0, 0);
+        let some = !all.is_empty();
+        if some {
+            self.sort(begin, end - begin, &mut all);
+            self.end = cut;
+        }
+        self.today = all;
+        some.then_some(Time(begin))
+    }
+
+    /// By group, and almost by time.
+    fn sort(&mut self, begin: u64, width: u64, all: &mut Vec<Event>) {
+        let shift = (width / PARTS as u64 + 1).next_power_of_two().ilog2();
+        let part = |event: &Event| (event.0.saturating_sub(begin) >> shift) as usize % PARTS;
+        self.part_counts.fill(0);
+        self.group_counts.fill(0);
+        for event in &*all {
+            self.part_counts[part(event)] += 1;
+            let group = self.group_of[event.1 as u32 as usize >> ROOM_BITS];
+            self.group_counts[usize::from(group)] += 1;
+        }
+        for counts in [&mut self.part_counts, &mut self.group_counts] {
+            let mut sum = 0;
+            for count in counts.iter_mut() {
+                sum += std::mem::replace(count, sum);
+            }
+        }
+        self.parts.resize(all.len(), (0, 0));
+        for event in &*all {
+            let place = &mut self.part_counts[part(event)];
+            self.parts[*place as usize] = *event;
+            *place += 1;
+        }
+        for event in &self.parts {
+            let group = self.group_of[event.1 as u32 as usize >> ROOM_BITS];
+            let place = &mut self.group_counts[usize::from(group)];
+            all[*place as usize] = *event;
+            *place += 1;
+        }
+    }
+
+    /// Takes the next event of the window at hand.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, u64)> {
+        if self.next == self.stop && self.own.is_empty() {
+            self.begin_group()?;
+        }
+        self.len -= 1;
+        let planned = match self.next < self.stop {
+            true => self.today.get(self.next).copied(),
+            false => None,
+        };
+        let (time, what) = match (planned, self.own.last().copied()) {
+            (Some(event), Some(own)) if is_before(own, event) => {
+                self.own.pop();
+                own
+            }
+            (Some(event), _) => {
+                self.next += 1;
+                event
+            }
+            (None, own) => {
+                self.own.pop();
+                own?
+            }
+        };
+        Some((Time(time), what))
+    }
+
+    /// The next group that has anything in the window.
+    #[inline]
+    fn begin_group(&mut self) -> Option<()> {
+        let first = self.today.get(self.next)?;
+        self.group = self.group_of[first.1 as u32 as usize >> ROOM_BITS];
+        // where the group's last was put
+        self.stop = self.group_counts[usize::from(self.group)] as usize;
+        let events = &mut self.today[self.next..self.stop];
+        for last in 1..events.len() {
+            let mut place = last;
+            while place > 0 && is_before(events[place], events[place - 1]) {
+                events.swap(place - 1, place);
+                place -= 1;
+            }
+        }
+        Some(())
+    }
+
+    /// The event that comes after so many others of the window, but for what is put into it.
+    #[inline]
+    pub fn coming(&self, after: usize) -> Option<u64> {
+        self.today.get(self.next + after).map(|&(_, what)| what)
+    }
+}
