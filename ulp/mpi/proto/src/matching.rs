@@ -165,6 +165,38 @@ impl Matching {
         None
     }
 
+    /// The same of a receive from `source`, where no message waits and its source has been named before: false if that is not so, and then nothing has happened.
+    #[inline(always)]
+    pub fn post_next(&mut self, source: u32, tag: Tag, id: u32) -> bool {
+        let Some(lists) = self.sources.get_mut(source as usize) else {
+            return false;
+        };
+        let Some(at) = self.posted.free.last().copied() else {
+            return false;
+        };
+        if self.arrivals.head != NONE {
+            return false;
+        }
+        let Some(entry) = self.posted.entries.get_mut(at as usize) else {
+            return false;
+        };
+        *entry = Posted {
+            tag,
+            id,
+            number: self.next,
+            next: NONE,
+        };
+        self.posted.free.pop();
+        self.next += 1;
+        let list = &mut lists.posted;
+        match self.posted.entries.get_mut(list.tail as usize) {
+            Some(last) if list.tail != NONE => last.next = at,
+            _ => list.head = at,
+        }
+        list.tail = at;
+        true
+    }
+
     /// A message arrives: the receive that takes it, which waits no longer.
     #[inline]
     pub fn arrive(&mut self, source: u32, tag: i32) -> Option<u32> {
@@ -449,7 +481,11 @@ mod tests {
                         if expected.is_none() {
                             model.posted.push((source, tag, id));
                         }
-                        prop_assert_eq!(real.post(source, tag, id), expected);
+                        // Either way to post it is right wherever it says that it has been posted.
+                        let is_next = id % 2 == 0
+                            && matches!(source, Source::Rank(rank) if real.post_next(rank, tag, id));
+                        let found = if is_next { None } else { real.post(source, tag, id) };
+                        prop_assert_eq!(found, expected);
                     }
                     Step::Arrive(from, with) => {
                         let at = model.posted.iter().position(|(s, t, _)| fits(*s, *t, from, with));

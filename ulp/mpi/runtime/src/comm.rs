@@ -100,7 +100,7 @@ impl Comm {
     }
 
     /// The ranks that messages of a context name: of an inter-communicator the other side's between two ranks, both sides' in collectives.
-    #[inline]
+    #[inline(always)]
     fn named(&self, context: u64) -> &Group {
         match &self.remote {
             None => &self.group,
@@ -110,7 +110,7 @@ impl Comm {
     }
 
     /// The world's rank of a rank that a message of this context names.
-    #[inline]
+    #[inline(always)]
     pub fn world_of(&self, context: u64, rank: u32) -> Option<u32> {
         self.named(context).world(rank)
     }

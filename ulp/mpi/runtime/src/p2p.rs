@@ -66,20 +66,22 @@ impl Runtime {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.eager;
-        if is_eager && !synchronous && self.store(&to, source) {
+        if is_eager && !synchronous && !trace::is_on() && self.store(&to, source) {
             return Ok(Started::Done);
         }
         self.start_further(to, source, synchronous, is_eager)
     }
 
-    /// Stores a short message to a rank of this host, where that takes nothing but the stores. False if it takes more: then nothing has happened.
+    /// Stores a short message of an untraced process to a rank of this host, where that takes nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
-    fn store(&mut self, to: &Target, source: Source) -> bool {
-        let entry = &mut self.peers[to.peer as usize];
+    pub fn store(&mut self, to: &Target, source: Source) -> bool {
+        let Some(entry) = self.peers.get_mut(to.peer as usize) else {
+            return false;
+        };
         let (Some(outlet), Some(host)) = (&mut entry.outlet, &self.host) else {
             return false;
         };
-        if entry.needs_fence || !entry.fifo.is_empty() || trace::is_on() {
+        if entry.needs_fence || !entry.fifo.is_empty() {
             return false;
         }
         let seq = entry.sent.wrapping_add(1);
@@ -321,6 +323,40 @@ impl Runtime {
         let status = self.requests[request].status;
         self.put_back(request);
         status
+    }
+
+    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put it behind those that wait: its request. None if it takes more: then
+    /// nothing has happened.
+    #[inline(always)]
+    pub fn post_at_once(
+        &mut self,
+        comm: u32,
+        source: u32,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Option<u32> {
+        let request = *self.spares.last()?;
+        let spare = self.requests.get_mut(request)?;
+        let entry = self.comms.get_mut(comm)?;
+        let context = entry.context;
+        let world = entry.world_of(context, source)?;
+        if self.losses != 0 || self.peers.get(world as usize)?.lost {
+            return None;
+        }
+        if !entry.point.post_next(source, tag, request) {
+            return None;
+        }
+        self.spares.pop();
+        spare.done = false;
+        spare.freed = false;
+        spare.work = Work::Receive;
+        spare.comm = comm;
+        spare.context = context;
+        spare.peer = world;
+        spare.asks = matching::Source::Rank(source);
+        spare.sink = sink;
+        spare.status = EMPTY;
+        Some(request)
     }
 
     /// Hands a receive to those who wait, or gives it the message that has waited for it.

@@ -1,14 +1,16 @@
 //! Progress: looks at the channels, hands what has come to its receive, sends what had to wait.
 
+use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Awaited, Source};
 use crate::request::status;
-use crate::runtime::{Content, Held, Inbound, Place, Runtime};
+use crate::runtime::{Content, Held, Inbound, NOBODY, Place, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{
     Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Phase, Piece, Recall, Rts, SYNC,
 };
+use ferriband_mpi_proto::fast::Broken;
 use zerocopy::FromBytes;
 
 /// Records of one channel that are taken before the others are looked at.
@@ -136,30 +138,134 @@ impl Runtime {
     #[inline]
     fn drain(&mut self, inlet: u32) -> Outcome {
         self.satisfied = false;
-        for _ in 0..BATCH {
-            let inbound = &mut self.inlets[inlet as usize];
-            let from = inbound.from;
-            let Ok(next) = inbound.inlet.peek() else {
-                return Err(self.broken(from));
-            };
-            let Some(record) = next else {
-                break;
-            };
-            let body = inbound.inlet.payload(&record);
-            if !self.hand_over(from, record.envelope, body) {
-                self.take_record(from, record.envelope, body)?;
-            }
-            let ack = self.peers[from as usize].received;
-            if self.inlets[inlet as usize].inlet.consume(&record, ack)
-                && let Some(host) = &self.host
-            {
-                host.ring(from);
-            }
-            if self.satisfied {
+        let mut left = BATCH;
+        while self.hand_over(inlet, &mut left) && left != 0 {
+            left -= 1;
+            if !self.take_next(inlet)? || self.satisfied {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Takes the next record, whatever it is. False if there is none.
+    #[inline(never)]
+    fn take_next(&mut self, inlet: u32) -> Outcome<bool> {
+        let inbound = &mut self.inlets[inlet as usize];
+        let from = inbound.from;
+        let Ok(next) = inbound.inlet.peek() else {
+            return Err(self.broken(from));
+        };
+        let Some(record) = next else {
+            return Ok(false);
+        };
+        let body = inbound.inlet.payload(&record);
+        self.take_record(from, record.envelope, body)?;
+        let ack = self.peers[from as usize].received;
+        if self.inlets[inlet as usize].inlet.consume(&record, ack)
+            && let Some(host) = &self.host
+        {
+            host.ring(from);
+        }
+        Ok(true)
+    }
+
+    /// Gives messages of the program whose turn it is to the receives that wait for them, `left` at most, as long as there is nothing to say about them, like most. What
+    /// [`Runtime::take_record`] would do with each, in as few steps as can be. True if it ends before one about which there may be, or for which no receive waits: with
+    /// that nothing has happened.
+    #[inline(always)]
+    fn hand_over(&mut self, inlet: u32, left: &mut u32) -> bool {
+        if trace::is_on() {
+            return true;
+        }
+        let (Some(inbound), Some(mut entry)) = (
+            self.inlets.get_mut(inlet as usize),
+            self.comms.get_mut(self.last.1),
+        ) else {
+            return true;
+        };
+        let (from, inlet) = (inbound.from, &mut inbound.inlet);
+        let Some(peer) = self.peers.get_mut(from as usize) else {
+            return true;
+        };
+        // The context that messages are of, and their sender's rank in it.
+        let (mut of, mut rank) = (u64::MAX, 0);
+        let (mut is_starved, mut is_part, mut credited) = (false, None, None);
+        let has_more = loop {
+            if *left == 0 {
+                break false;
+            }
+            let record = match inlet.peek() {
+                Ok(Some(record)) => record,
+                Ok(None) => break false,
+                Err(Broken) => break true,
+            };
+            let [first, second, context] = record.envelope;
+            let number = peer.received.wrapping_add(1);
+            if first != Envelope::plain(number) {
+                break true;
+            }
+            if context != of {
+                let pair = context & !COLLECTIVE;
+                if pair != self.last.0 {
+                    let Some(found) = self.contexts.get(&pair) else {
+                        break true;
+                    };
+                    self.last = (pair, *found);
+                }
+                let Some(named) = self.comms.get_mut(self.last.1) else {
+                    break true;
+                };
+                entry = named;
+                let Some(sender) = entry.rank_of(context, from) else {
+                    break true;
+                };
+                (of, rank) = (context, sender);
+            }
+            let (tag, credit) = Envelope::tag_and_credit(second);
+            let Some(receive) = entry.matching(context).arrive(rank, tag) else {
+                break true;
+            };
+            let body = inlet.payload(&record);
+            let request = &mut self.requests[receive];
+            let room = request.sink.len();
+            let (error, length) = if body.len() > room {
+                (MPI_ERR_TRUNCATE, room)
+            } else {
+                (MPI_SUCCESS, body.len())
+            };
+            body.copy_to(&request.sink);
+            request.peer = from;
+            request.status = status(rank, tag, error, length as u64);
+            peer.received = number;
+            credited = Some(credit);
+            *left -= 1;
+            is_starved = inlet.consume(&record, number);
+            if request.freed || request.parent != NOBODY {
+                is_part = Some(receive);
+                break true;
+            }
+            self.crew.over(receive);
+            request.done = true;
+            self.ended = self.ended.wrapping_add(1);
+            request.ended = self.ended;
+            self.satisfied |= receive == self.awaited;
+            if is_starved || self.satisfied {
+                break !self.satisfied;
+            }
+        };
+        if let (Some(credit), Some(outlet)) = (credited, &mut peer.outlet) {
+            // Each counts from the beginning, so the last one says all.
+            outlet.credit(credit);
+        }
+        if is_starved && let Some(host) = &self.host {
+            host.ring(from);
+        }
+        if let Some(receive) = is_part {
+            self.finish(receive);
+            return !self.satisfied;
+        }
+        has_more
     }
 
     /// What has come by a record, whatever it is. Records are the only path between the ranks of a host, so nothing can have overtaken this one.
@@ -184,44 +290,6 @@ impl Runtime {
             self.peers[from as usize].received = before;
         }
         outcome
-    }
-
-    /// Gives a message of the program whose turn it is to the receive that waits for it, if there is nothing to say about it, like most; false if there is more to
-    /// it, or no such receive: then nothing has happened. What [`Runtime::take_record`] would do, in as few steps as can be.
-    #[inline(always)]
-    fn hand_over(&mut self, from: u32, [first, second, context]: [u64; 3], body: Source) -> bool {
-        let number = self.peers[from as usize].received.wrapping_add(1);
-        if first != Envelope::plain(number) || trace::is_on() {
-            return false;
-        }
-        let (tag, credit) = Envelope::tag_and_credit(second);
-        let Some(comm) = self.comm_of(context) else {
-            return false;
-        };
-        let entry = &mut self.comms[comm];
-        let Some(rank) = entry.rank_of(context, from) else {
-            return false;
-        };
-        let Some(receive) = entry.matching(context).arrive(rank, tag) else {
-            return false;
-        };
-        let peer = &mut self.peers[from as usize];
-        peer.received = number;
-        if let Some(outlet) = &mut peer.outlet {
-            outlet.credit(credit);
-        }
-        let request = &mut self.requests[receive];
-        let room = request.sink.len();
-        let (error, length) = if body.len() > room {
-            (MPI_ERR_TRUNCATE, room)
-        } else {
-            (MPI_SUCCESS, body.len())
-        };
-        body.copy_to(&request.sink);
-        request.peer = from;
-        request.status = status(rank, tag, error, length as u64);
-        self.finish(receive);
-        true
     }
 
     /// A message whose turn it is has come from `from`, by whatever path. Its body may be read until this returns.

@@ -73,6 +73,8 @@ pub struct Runtime {
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
     pub nothing: u32,
+    /// Its handle.
+    pub over: i32,
     /// Receives that are over and that nobody knows, for the next ones.
     pub spares: Vec<u32>,
     /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
@@ -97,10 +99,12 @@ pub struct Runtime {
     pub flags: Vec<Awaited>,
     /// What was set.
     pub settings: Settings,
-    contexts: HashMap<u64, u32>,
+    /// Communicators by their contexts.
+    pub contexts: HashMap<u64, u32>,
     /// Communicators that the program has freed and something still concerns.
     doomed: Vec<u32>,
-    last: (u64, u32),
+    /// The context that was asked for last, and its communicator.
+    pub last: (u64, u32),
     next_context: u32,
 }
 
@@ -390,6 +394,7 @@ impl Runtime {
             offered: Vec::new(),
             orphans: VecDeque::new(),
             nothing: 0,
+            over: 0,
             spares: Vec::new(),
             awaited: NOBODY,
             losses: 0,
@@ -425,6 +430,7 @@ impl Runtime {
         let mut nothing = Request::send(Work::Nothing, WORLD, 0, rank, Source::EMPTY);
         nothing.done = true;
         runtime.nothing = runtime.add_request(nothing)?;
+        runtime.over = runtime.requests.handle(runtime.nothing);
         Ok(runtime)
     }
 

@@ -86,9 +86,13 @@ pub struct Place {
     pub at: u32,
     /// Behind the last byte of the trailer.
     pub end: u32,
+    /// Bytes of the record.
+    pub whole: u32,
     /// Bytes below `at` that a next record like this one may take without more credit.
     pub ahead: u32,
     length: u32,
+    /// All had been given back before it.
+    is_first: bool,
 }
 
 impl Place {
@@ -197,18 +201,21 @@ impl<L: Layout> Sender<L> {
             return None;
         }
         let whole = whole(self.shape, L::ENVELOPE, length);
-        let used = self.used() + whole + WORD;
+        let before = self.used();
+        let used = before + whole + WORD;
         if used > self.shape.size || self.end < 2 * whole + WORD {
             return None;
         }
-        if self.is_far(whole) && self.used() == 0 {
+        if before == 0 && self.is_far(whole) {
             return None;
         }
         Some(Place {
             at: self.end - whole - WORD,
             end: self.end,
+            whole,
             ahead: (self.shape.size - used).min(whole),
             length,
+            is_first: before == 0,
         })
     }
 
@@ -216,10 +223,9 @@ impl<L: Layout> Sender<L> {
     #[inline(always)]
     pub fn placed(&mut self, place: &Place) {
         debug_assert_eq!(place.end, self.end);
-        let whole = place.end - WORD - place.at;
-        self.answered = self.used() == 0;
-        self.end -= whole;
-        self.sent = self.sent.wrapping_add(self.shape.granules(whole));
+        self.answered = place.is_first;
+        self.end = place.at + WORD;
+        self.sent = self.sent.wrapping_add(self.shape.granules(place.whole));
     }
 
     /// Takes what the receiver says it has consumed in all, if that is more than was known and not more than was sent. True if it was more.
@@ -333,7 +339,7 @@ impl<L: Layout> Receiver<L> {
     }
 
     /// The next record, if it has come. It stays until it is consumed.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self, block: &impl Block) -> Result<Option<Record<L::Head>>, Broken> {
         let mut word = block.word(self.end - WORD);
         if word & FLAG == 0 {
@@ -357,7 +363,9 @@ impl<L: Layout> Receiver<L> {
             return Err(Broken);
         }
         let (at, from) = L::begins(self.end, whole, length);
-        block.expect(from, self.end - WORD - from);
+        if self.end - from > LINE {
+            block.expect(from, self.end - WORD - from);
+        }
         Ok(Some(Record {
             envelope: L::head(word, self.end, at, block)?,
             at,

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ferriband_mpi_ibsend(
         // SAFETY: the program's arguments.
         unsafe {
             send(guard, comm, (buf, count, datatype), dest, tag)?;
-            put(request, guard.requests.handle(guard.nothing))
+            put(request, guard.over)
         }
     })
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, missing_docs)]
 
 mod agreement;
+mod at_once;
 mod attribute;
 mod buffered;
 mod callback;

@@ -1,5 +1,6 @@
 //! Messages between two ranks.
 
+use super::at_once;
 use super::raise::on_comm;
 use super::state::Guard;
 use super::values::*;
@@ -88,9 +89,55 @@ fn over_at_last(guard: &mut Guard, request: u32) -> Outcome {
 /// The handle of a send that was begun.
 fn handle_of(guard: &Guard, started: Started) -> i32 {
     match started {
-        Started::Done => guard.requests.handle(guard.nothing),
+        Started::Done => guard.over,
         Started::Pending(request) => guard.requests.handle(request),
     }
+}
+
+/// A send of any kind that is over when the call returns.
+///
+/// # Safety
+/// As the standard says of the send's arguments.
+#[inline(never)]
+unsafe fn send(
+    name: &str,
+    synchronous: bool,
+    buf: *const c_void,
+    count: i64,
+    datatype: i32,
+    dest: c_int,
+    tag: c_int,
+    comm: i32,
+) -> c_int {
+    on_comm(name, comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        let started = unsafe { start(guard, comm, buf, count, datatype, dest, tag, synchronous) }?;
+        over(guard, started)
+    })
+}
+
+/// The same with a request.
+///
+/// # Safety
+/// As the standard says of the send's arguments.
+#[inline(never)]
+unsafe fn isend(
+    name: &str,
+    synchronous: bool,
+    buf: *const c_void,
+    count: i64,
+    datatype: i32,
+    dest: c_int,
+    tag: c_int,
+    comm: i32,
+    request: *mut i32,
+) -> c_int {
+    on_comm(name, comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        let started = unsafe { start(guard, comm, buf, count, datatype, dest, tag, synchronous) }?;
+        // SAFETY: the program's pointer.
+        unsafe { put(request, handle_of(guard, started)) }
+    })
 }
 
 macro_rules! sends {
@@ -105,12 +152,13 @@ macro_rules! sends {
             tag: c_int,
             comm: i32,
         ) -> c_int {
-            on_comm($name, comm, |guard, comm| {
-                // SAFETY: the program's arguments.
-                let started =
-                    unsafe { start(guard, comm, buf, count, datatype, dest, tag, $synchronous) }?;
-                over(guard, started)
-            })
+            // SAFETY: the program's arguments.
+            unsafe {
+                if !$synchronous && at_once::send(buf, count, datatype, dest, tag, comm).is_some() {
+                    return MPI_SUCCESS;
+                }
+                send($name, $synchronous, buf, count, datatype, dest, tag, comm)
+            }
         }
 
         #[unsafe(no_mangle)]
@@ -124,13 +172,27 @@ macro_rules! sends {
             comm: i32,
             request: *mut i32,
         ) -> c_int {
-            on_comm($other_name, comm, |guard, comm| {
-                // SAFETY: the program's arguments.
-                let started =
-                    unsafe { start(guard, comm, buf, count, datatype, dest, tag, $synchronous) }?;
-                // SAFETY: the program's pointer.
-                unsafe { put(request, handle_of(guard, started)) }
-            })
+            // SAFETY: the program's arguments and pointer.
+            unsafe {
+                if !$synchronous
+                    && !request.is_null()
+                    && let Some(runtime) = at_once::send(buf, count, datatype, dest, tag, comm)
+                {
+                    request.write(runtime.over);
+                    return MPI_SUCCESS;
+                }
+                isend(
+                    $other_name,
+                    $synchronous,
+                    buf,
+                    count,
+                    datatype,
+                    dest,
+                    tag,
+                    comm,
+                    request,
+                )
+            }
         }
     };
 }
@@ -250,6 +312,32 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    request: *mut i32,
+) -> c_int {
+    // SAFETY: the program's arguments and pointer.
+    unsafe {
+        if !request.is_null()
+            && let Some(handle) = at_once::receive(buf, count, datatype, source, tag, comm)
+        {
+            request.write(handle);
+            return MPI_SUCCESS;
+        }
+        irecv(buf, count, datatype, source, tag, comm, request)
+    }
+}
+
+/// A receive with a request, of any kind.
+///
+/// # Safety
+/// As the standard says of the receive's arguments.
+#[inline(never)]
+unsafe fn irecv(
     buf: *mut c_void,
     count: i64,
     datatype: i32,

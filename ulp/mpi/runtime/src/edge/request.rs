@@ -8,7 +8,7 @@ use crate::abi::{Array, Status};
 use crate::constants::*;
 use crate::errors::MpiError;
 use crate::request::{EMPTY, Work};
-use crate::runtime::SELF;
+use crate::runtime::{NOBODY, Runtime, SELF};
 use crate::wait::{wait_for, wait_request};
 use std::ffi::c_int;
 
@@ -271,64 +271,35 @@ unsafe fn reap_all(
     }
 }
 
-/// Waits for requests that are nothing but messages, and takes them out: what most arrays hold. False if there are others, or if something has failed: then all are still
-/// in their places.
+/// Takes requests that are over and nothing but messages out of an array, from `first` on, as most are: where it ends, before one that is not over, has failed, or is something
+/// else.
 ///
 /// # Safety
-/// The program's arrays.
+/// The program's arrays, of `count` elements.
 #[inline(always)]
-unsafe fn wait_plain(
-    guard: &mut Guard,
-    count: c_int,
+unsafe fn reap_plain(
+    runtime: &mut Runtime,
+    first: usize,
+    count: usize,
     requests: Array,
     statuses: *mut Status,
-) -> Raised<bool> {
-    if count < 0 || requests.base.is_null() {
-        return Ok(false);
-    }
-    let count = count as usize;
-    let nothing = guard.requests.handle(guard.nothing);
-    let is_none = |handle: i32| handle == nothing || handle == MPI_REQUEST_NULL;
-    let mut first = count;
-    for at in 0..count {
+) -> usize {
+    for at in first..count {
         // SAFETY: the caller's promise, here and below.
         let handle = unsafe { requests.handle(at) };
-        if is_none(handle) {
-            continue;
-        }
-        match guard.requests.named(handle) {
-            Some((_, request)) if request.is_plain() => first = first.min(at),
-            _ => return Ok(false),
-        }
-    }
-    // The last one first: what comes before it is taken in the same rounds.
-    let mut has_failed = false;
-    for at in (first..count).rev() {
-        // SAFETY: as above.
-        let handle = unsafe { requests.handle(at) };
-        if is_none(handle) {
-            continue;
-        }
-        let Some((index, request)) = guard.requests.named(handle) else {
-            return Ok(false);
-        };
-        if !request.done {
-            wait_request(guard, index).map_err(at_self)?;
-        }
-        has_failed |= guard.requests[index].status.error != MPI_SUCCESS;
-    }
-    if has_failed {
-        return Ok(false);
-    }
-    for at in 0..count {
-        // SAFETY: as above.
-        let handle = unsafe { requests.handle(at) };
         let mut found = EMPTY;
-        if !is_none(handle)
-            && let Some((index, request)) = guard.requests.named(handle)
-        {
-            found = request.status;
-            guard.put_back(index);
+        if handle != runtime.over && handle != MPI_REQUEST_NULL {
+            match runtime.requests.named(handle) {
+                Some((index, request))
+                    if request.done
+                        && request.is_plain()
+                        && request.status.error == MPI_SUCCESS =>
+                {
+                    found = request.status;
+                    runtime.put_back(index);
+                }
+                _ => return at,
+            }
         }
         // SAFETY: as above.
         unsafe {
@@ -338,7 +309,72 @@ unsafe fn wait_plain(
             }
         }
     }
-    Ok(true)
+    count
+}
+
+/// Waits for requests that are nothing but messages, and takes them out: what most arrays hold. How many it has taken out, from the first one on: the next one is something else, or
+/// has failed.
+///
+/// # Safety
+/// The program's arrays.
+#[inline(always)]
+unsafe fn wait_plain(
+    guard: &mut Guard,
+    count: c_int,
+    requests: Array,
+    statuses: *mut Status,
+) -> Raised<usize> {
+    if count < 0 || requests.base.is_null() {
+        return Ok(0);
+    }
+    let count = count as usize;
+    let mut taken = 0;
+    // The last one first: what comes before it is taken in the same rounds.
+    for at in (0..count).rev() {
+        // SAFETY: the caller's promise, here and below.
+        let handle = unsafe { requests.handle(at) };
+        if handle == guard.over || handle == MPI_REQUEST_NULL {
+            continue;
+        }
+        let Some((index, request)) = guard.requests.named(handle) else {
+            break;
+        };
+        if request.done || !request.is_plain() {
+            break;
+        }
+        if guard.is_shared() {
+            wait_request(guard, index).map_err(at_self)?;
+            break;
+        }
+        // While nothing comes, those that have come are taken out.
+        guard.awaited = index;
+        let outcome = wait_for(guard, |guard| {
+            if guard.requests[index].done {
+                return true;
+            }
+            // SAFETY: as above; those before `taken` are out.
+            taken = unsafe { reap_plain(guard, taken, at, requests, statuses) };
+            false
+        });
+        guard.awaited = NOBODY;
+        outcome.map_err(at_self)?;
+        break;
+    }
+    loop {
+        // SAFETY: as above.
+        taken = unsafe { reap_plain(guard, taken, count, requests, statuses) };
+        if taken == count {
+            return Ok(count);
+        }
+        // SAFETY: as above.
+        let handle = unsafe { requests.handle(taken) };
+        match guard.requests.named(handle) {
+            Some((index, request)) if !request.done && request.is_plain() => {
+                wait_request(guard, index).map_err(at_self)?;
+            }
+            _ => return Ok(taken),
+        }
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -349,20 +385,51 @@ pub unsafe extern "C" fn ferriband_mpi_waitall(
 ) -> c_int {
     on_any("MPI_Waitall", |guard| {
         // SAFETY: the program's arrays, here and below.
-        if unsafe { wait_plain(guard, count, requests, statuses) }? {
+        let taken = unsafe { wait_plain(guard, count, requests, statuses) }?;
+        if taken == count as usize {
             return Ok(());
         }
-        // SAFETY: the program's arrays, here and below.
-        let indices = unsafe { all(guard, count, requests) }?;
-        // The last one first: what comes before it is taken in the same rounds.
-        for index in indices.iter().rev().flatten() {
-            if !guard.requests[*index].done {
-                wait_request(guard, *index).map_err(at_self)?;
-            }
-        }
         // SAFETY: as above.
-        unsafe { reap_all(guard, &indices, requests, 0..indices.len(), statuses) }
+        unsafe { wait_all(guard, taken, count, requests, statuses) }
     })
+}
+
+/// Waits for what is left of an array of requests, from `taken` on: of all before it the statuses are written.
+///
+/// # Safety
+/// The program's arrays.
+#[cold]
+unsafe fn wait_all(
+    guard: &mut Guard,
+    taken: usize,
+    count: c_int,
+    requests: Array,
+    statuses: *mut Status,
+) -> Raised {
+    let rest = Array {
+        base: requests.base.wrapping_byte_add(taken * requests.width),
+        ..requests
+    };
+    let left = if statuses.is_null() {
+        statuses
+    } else {
+        statuses.wrapping_add(taken)
+    };
+    // SAFETY: the caller's promise, here and below.
+    let indices = unsafe { all(guard, count - taken as c_int, rest) }?;
+    // The last one first: what comes before it is taken in the same rounds.
+    for index in indices.iter().rev().flatten() {
+        if !guard.requests[*index].done {
+            wait_request(guard, *index).map_err(at_self)?;
+        }
+    }
+    // SAFETY: as above.
+    let outcome = unsafe { reap_all(guard, &indices, rest, 0..indices.len(), left) };
+    if outcome.is_err() && !statuses.is_null() {
+        // SAFETY: as above. Where one has failed, all say what has become of them.
+        unsafe { (0..taken).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS) };
+    }
+    outcome
 }
 
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 use super::lock::{is_wanted, lock, step_back, unlock};
 use crate::host::Layout;
 use crate::runtime::Runtime;
+use crate::trace;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -11,6 +12,8 @@ static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// The same, also when nobody may enter.
 static KEPT: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 static PHASE: AtomicU8 = AtomicU8::new(0);
+/// The runtime, where to enter it takes nothing else: one thread calls at a time, and no call is written down.
+static ALONE: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether calls may come from several threads at once.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
@@ -72,12 +75,35 @@ pub fn install(runtime: Runtime) {
     let runtime = Box::into_raw(Box::new(runtime));
     KEPT.store(runtime, Ordering::Release);
     RUNTIME.store(runtime, Ordering::Release);
+    settle();
 }
+
+/// Whether calls have to do more than to find the runtime may have changed.
+fn settle() {
+    let has_more = SHARED.load(Ordering::Relaxed) || trace::is_on();
+    let alone = if has_more {
+        std::ptr::null_mut()
+    } else {
+        RUNTIME.load(Ordering::Acquire)
+    };
+    ALONE.store(alone, Ordering::Release);
+}
+
+/// Enters the runtime where that takes no more than to find it; none where [`enter`] has to be asked.
+#[inline(always)]
+pub fn alone() -> Option<Alone> {
+    let runtime = ALONE.load(Ordering::Acquire);
+    (!runtime.is_null()).then_some(Alone(runtime))
+}
+
+/// The runtime, for a call of the only thread that calls.
+pub struct Alone(*mut Runtime);
 
 /// Whether there is a runtime: one that nobody used is used again.
 pub fn awake() -> bool {
     let kept = KEPT.load(Ordering::Acquire);
     RUNTIME.store(kept, Ordering::Release);
+    settle();
     !kept.is_null()
 }
 
@@ -85,6 +111,7 @@ pub fn awake() -> bool {
 pub fn share(shared: bool) {
     if shared {
         SHARED.store(true, Ordering::Relaxed);
+        settle();
     }
 }
 
@@ -96,6 +123,7 @@ pub fn set_phase(phase: Phase) {
 /// The runtime is not to be entered any more. It is kept: a late thread may still be in it, and a later session may need it.
 pub fn retire() {
     RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
+    settle();
 }
 
 impl Guard {
@@ -168,5 +196,22 @@ impl DerefMut for Guard {
     fn deref_mut(&mut self) -> &mut Runtime {
         // SAFETY: as above.
         unsafe { &mut *self.runtime }
+    }
+}
+
+impl Deref for Alone {
+    type Target = Runtime;
+    #[inline(always)]
+    fn deref(&self) -> &Runtime {
+        // SAFETY: as for a guard: the runtime is never freed, and the program promised that one thread calls at a time.
+        unsafe { &*self.0 }
+    }
+}
+
+impl DerefMut for Alone {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Runtime {
+        // SAFETY: as above.
+        unsafe { &mut *self.0 }
     }
 }

@@ -138,7 +138,7 @@ fn derived(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Out
 
 /// Whether nothing lies there: a null pointer, or MPI_IN_PLACE where there is no place to be in.
 #[inline]
-fn is_no_buffer(buffer: *const c_void) -> bool {
+pub(super) fn is_no_buffer(buffer: *const c_void) -> bool {
     buffer.addr() <= MPI_IN_PLACE
 }
 

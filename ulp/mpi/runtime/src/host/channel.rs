@@ -16,6 +16,8 @@ struct Mapped {
     size: u32,
     /// Of a sender's: below this there is no memory behind the block yet.
     bare: u32,
+    /// Whether this processor knows how to give a line to the cache that all cores share.
+    demotes: bool,
 }
 
 impl Mapped {
@@ -75,15 +77,17 @@ impl Mapped {
     /// Writes a whole record: what [`Carrier::write`] does, where the envelope is all of the head.
     #[inline(always)]
     fn lay(&mut self, place: &Place, words: Words, from: *const u8, end: u64) {
-        let whole = place.end - place.at - WORD;
-        let start = self.bytes(place.at, whole + WORD).as_ptr();
+        let whole = place.whole;
         // The trailer says how long the body is.
         let length = end as u32;
         assert!(
-            whole >= NEAR_ENVELOPE as u32 + WORD + length
-                && place.at.is_multiple_of(8)
-                && whole.is_multiple_of(8)
+            place.end <= self.size
+                && u64::from(place.at) + u64::from(WORD + whole) == u64::from(place.end)
+                && u64::from(whole) >= u64::from(length) + NEAR_ENVELOPE as u64 + 8
+                && (place.at | whole).is_multiple_of(8)
         );
+        // SAFETY: the record and the word below it lie within the block.
+        let start = unsafe { self.base.as_ptr().add(place.at as usize) };
         // SAFETY: word, body, envelope and trailer lie within the range that `bytes` has checked; the first and the last are aligned, as the block is, and are accessed
         // atomically by both sides; the bytes between them are the sender's until the trailer is there.
         unsafe {
@@ -91,7 +95,7 @@ impl Mapped {
             memory::copy(from, start.add(WORD as usize), length as usize);
             finish(start.add(whole as usize + WORD as usize), words, end);
         }
-        if whole <= DEMOTED {
+        if self.demotes && whole <= DEMOTED {
             for line in 0..whole / LINE {
                 memory::demote(start.wrapping_add((WORD + line * LINE) as usize));
             }
@@ -191,7 +195,7 @@ impl Carrier for Mapped {
         let end = place.as_ptr().wrapping_add((write.end - start) as usize);
         // SAFETY: the end of the range that was checked, behind which there is nothing of this record.
         unsafe { finish(end, words, write.trailer) };
-        if write.end - write.at <= DEMOTED {
+        if self.demotes && write.end - write.at <= DEMOTED {
             self.has_written(start, write.end);
         }
         self.will_write(write.at, write.ahead);
@@ -222,6 +226,7 @@ impl Outlet {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
                 bare: shape.size() - backed,
+                demotes: memory::demotes(),
             },
             line: Line(segment.address(layout.line(receiver, sender))),
             starved: false,
@@ -367,6 +372,7 @@ impl Inlet {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
                 bare: 0,
+                demotes: false,
             },
             line: Line(segment.address(layout.line(receiver, sender))),
             idle: 0,
@@ -395,7 +401,7 @@ impl Inlet {
     }
 
     /// The next record.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self) -> Result<Option<Record<Words>>, Broken> {
         self.machine.peek(&self.block)
     }

@@ -396,6 +396,12 @@ pub(super) fn will_write(address: *const u8) {
     };
 }
 
+/// Whether [`demote`] does anything: bit 25 of ECX of CPUID's leaf 7 (Intel SDM, CLDEMOTE).
+pub(super) fn demotes() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx >> 25 & 1 == 1
+}
+
 /// Lets the line at `address`, which this core has just written, go to the cache that all cores share. Processors that do not know the hint pass it over.
 #[inline]
 pub(super) fn demote(address: *const u8) {
