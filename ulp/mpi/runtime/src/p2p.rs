@@ -78,16 +78,17 @@ impl Runtime {
         let Some(entry) = self.peers.get_mut(to.peer as usize) else {
             return false;
         };
-        let (Some(outlet), Some(host)) = (&mut entry.outlet, &self.host) else {
+        let Some(outlet) = &mut entry.outlet else {
             return false;
         };
         if entry.needs_fence || !entry.fifo.is_empty() {
             return false;
         }
-        let seq = entry.sent.wrapping_add(1);
         let Some(place) = outlet.place(&source) else {
             return false;
         };
+        let seq = entry.sent.wrapping_add(1);
+        entry.sent = seq;
         let credit = match entry.inlet {
             Some(inlet) => self.inlets[inlet as usize].inlet.report(),
             None => 0,
@@ -101,11 +102,11 @@ impl Runtime {
             tag: to.tag,
             context: to.context,
         };
-        outlet.lay(&place, &envelope, &source);
-        entry.sent = seq;
-        // The receiver fences before it sleeps, for all who need not.
-        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        host.ring_if_asleep(to.peer);
+        if outlet.lay(&place, &envelope, &source)
+            && let Some(host) = &self.host
+        {
+            host.ring(to.peer);
+        }
         true
     }
 

@@ -6,7 +6,7 @@ use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, NEAR_ENVELOPE};
 use ferriband_mpi_proto::fast::{
     Block, Broken, Busy, Carrier, Near, Place, Push, Receiver, Record, Sender, Shape, Write,
 };
-use ferriband_mpi_proto::segment::line;
+use ferriband_mpi_proto::segment::{area, line};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -100,6 +100,10 @@ impl Mapped {
                 memory::demote(start.wrapping_add((WORD + line * LINE) as usize));
             }
         }
+        if whole == LINE {
+            // What asks for the next line is the store of the word below this record.
+            return;
+        }
         // Below lies room for another such record.
         for line in 0..place.ahead.min(CLAIMED) / LINE {
             memory::will_write(start.wrapping_sub((LINE + line * LINE) as usize));
@@ -165,6 +169,8 @@ pub struct Outlet {
     machine: Sender<Near>,
     block: Mapped,
     line: Line,
+    /// The receiver's word that says whether it sleeps.
+    asleep: NonNull<AtomicU32>,
     starved: bool,
 }
 
@@ -229,6 +235,7 @@ impl Outlet {
                 demotes: memory::demotes(),
             },
             line: Line(segment.address(layout.line(receiver, sender))),
+            asleep: segment.address(layout.area(receiver) + area::ASLEEP).cast(),
             starved: false,
         }
     }
@@ -252,14 +259,18 @@ impl Outlet {
         (payload.pointer().is_some() && place.at >= self.block.bare).then_some(place)
     }
 
-    /// Stores a message there, in as few steps as can be.
+    /// Stores a message there, in as few steps as can be. Whether the receiver is seen to sleep: then it is to be rung.
     #[inline(always)]
-    pub fn lay(&mut self, place: &Place, envelope: &Envelope, payload: &Source) {
+    pub fn lay(&mut self, place: &Place, envelope: &Envelope, payload: &Source) -> bool {
         if let Some(from) = payload.pointer() {
             let end = place.trailer(envelope.seq);
-            self.block.lay(place, envelope.words(), from, end);
             self.machine.placed(place);
+            self.block.lay(place, envelope.words(), from, end);
         }
+        // The receiver fences before it sleeps, for all who need not.
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.
+        unsafe { self.asleep.as_ref() }.load(Ordering::Relaxed) == 1
     }
 
     /// The same once the return word has been looked at.
