@@ -259,6 +259,34 @@ static void statuses(void)
 	several[0].MPI_ERROR = several[1].MPI_ERROR = 77;
 	CHECK(class_of(MPI_Waitall(2, requests, several)) == MPI_ERR_IN_STATUS);
 	CHECK(class_of(several[0].MPI_ERROR) == MPI_ERR_TRUNCATE && several[1].MPI_ERROR == MPI_SUCCESS);
+	/* So it is wherever the failed one stands, whatever kinds stand around it, and whether those before it are over when the call begins. */
+	for (int failed = 0; failed < 5; failed++) {
+		MPI_Request mixed[6];
+		MPI_Status each[6];
+		int values[6] = { 0 };
+		for (int i = 0; i < 5; i++)
+			MPI_Irecv(&values[i], 1, i == failed ? MPI_CHAR : MPI_INT, left, 40 + i, MPI_COMM_WORLD, &mixed[i]);
+		MPI_Recv_init(&values[5], 1, MPI_INT, left, 45, MPI_COMM_WORLD, &mixed[5]);
+		MPI_Start(&mixed[5]);
+		for (int i = 0; i < 6; i++) {
+			MPI_Send(&out, 1, MPI_INT, right, 40 + i, MPI_COMM_WORLD);
+			each[i].MPI_ERROR = 77;
+		}
+		if (failed % 2)
+			MPI_Wait(&mixed[0], MPI_STATUS_IGNORE);
+		CHECK(class_of(MPI_Waitall(6, mixed, each)) == MPI_ERR_IN_STATUS);
+		for (int i = 0; i < 6; i++) {
+			CHECK(class_of(each[i].MPI_ERROR) == (i == failed ? MPI_ERR_TRUNCATE : MPI_SUCCESS));
+			CHECK((mixed[i] == MPI_REQUEST_NULL) == (i < 5) && (i == failed || values[i] == out));
+			CHECK(i == 0 && failed % 2 ? each[i].MPI_SOURCE == MPI_ANY_SOURCE : each[i].MPI_TAG == 40 + i);
+		}
+		/* Nothing is left to wait for, and the persistent one begins again. */
+		CHECK(MPI_Waitall(6, mixed, each) == MPI_SUCCESS && each[5].MPI_SOURCE == MPI_ANY_SOURCE);
+		MPI_Start(&mixed[5]);
+		MPI_Isend(&out, 1, MPI_INT, right, 45, MPI_COMM_WORLD, &mixed[1]);
+		CHECK(MPI_Waitall(6, mixed, each) == MPI_SUCCESS && each[5].MPI_TAG == 45 && mixed[1] == MPI_REQUEST_NULL);
+		MPI_Request_free(&mixed[5]);
+	}
 }
 
 int main(int argc, char **argv)
