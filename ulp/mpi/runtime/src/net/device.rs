@@ -1,9 +1,9 @@
 //! Opening a device, and what is made of it for all peers.
 
+use super::arrive::BATCH;
 use super::memory::{Buffers, Reach};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::arrive::BATCH;
 use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, refused};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
