@@ -7,7 +7,8 @@
 //! receiver of RoCEv2 drops. Must not know: what a number does to a packet.
 //!
 //! *Doubt.* After any failure to send, and whenever a peer seems not to understand ([`Numbering::doubt`]), the socket is disconnected, so that
-//! its datagrams carry 0 again, and it takes ever longer until the next attempt: a kernel that counts otherwise costs a few packets.
+//! its datagrams carry 0 again, and it takes ever longer until the next attempt: a kernel that counts otherwise costs a few packets. That kernel is found out by the
+//! first of them; who does not understand after a thousand waits for a processor, and then the next attempt comes as soon as the first.
 
 use super::options;
 use super::trouble::next_entry;
@@ -22,6 +23,8 @@ const WORTH: u32 = 256;
 /// How many more it takes after each attempt, and after one that ended in doubt.
 const AGAIN: u32 = 2;
 const DOUBTED: u32 = 16;
+/// After so many datagrams the numbers were right.
+const PROVEN: u32 = 1024;
 /// The most that it takes.
 const RARELY: u32 = 1 << 24;
 /// IPv4 header without options, and UDP header.
@@ -47,6 +50,8 @@ pub(super) struct State {
     kept: Option<(SocketAddrV4, u16)>,
     /// A batch has been sent since, and took one number of the count as it should.
     batches: bool,
+    /// Datagrams and batches that were sent since.
+    sent: u32,
 }
 
 impl Default for Numbering {
@@ -78,6 +83,7 @@ impl State {
             return;
         };
         *next = next.wrapping_add(1);
+        self.sent = self.sent.saturating_add(1);
         if batch && !self.batches {
             let (to, expected) = (*to, *next);
             self.batches = true;
@@ -156,9 +162,17 @@ impl Numbering {
     pub fn doubt(&self, fd: BorrowedFd<'_>) {
         let mut state = self.write();
         if state.kept.is_some() {
+            let proven = state.sent >= PROVEN;
             state.give_up(fd);
-            self.put_off(DOUBTED);
+            self.after_doubt(proven);
         }
+    }
+
+    fn after_doubt(&self, proven: bool) {
+        if proven {
+            self.worth.store(WORTH, Relaxed);
+        }
+        self.put_off(if proven { 1 } else { DOUBTED });
     }
 
     fn put_off(&self, times: u32) {
@@ -256,5 +270,10 @@ mod tests {
             numbering.put_off(DOUBTED);
         }
         assert_eq!(numbering.worth.load(Relaxed), RARELY);
+        // a peer that was understood for long only waits for a processor
+        numbering.after_doubt(true);
+        assert_eq!(until_worth(), WORTH);
+        numbering.after_doubt(false);
+        assert_eq!(until_worth(), WORTH * DOUBTED);
     }
 }
