@@ -152,6 +152,14 @@ closed! {
     }
 }
 
+impl Mtu {
+    /// Bytes of a packet's payload, 256 to 4,096; of a value that this wrapper does not know, the nearer of the two.
+    #[must_use]
+    pub fn bytes(self) -> u32 {
+        128 << self.to_c().clamp(1, 5)
+    }
+}
+
 closed! {
     /// State of a port.
     PortState: sys::ibv_port_state {

@@ -11,6 +11,7 @@ use crate::host::Source;
 use crate::runtime::{Runtime, WORLD};
 use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
+use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::os::fd::{AsRawFd, RawFd};
@@ -23,6 +24,8 @@ pub(super) struct Arrived {
     index: u32,
     /// Bytes, no more than a buffer has.
     length: u32,
+    /// What came instead of an envelope.
+    numbers: Option<u32>,
 }
 
 /// Completions that are taken at once.
@@ -131,6 +134,7 @@ impl Runtime {
             from,
             index,
             length,
+            numbers: wc.immediate(),
         };
         if !net.parked.is_empty() {
             // Those before it come first.
@@ -167,21 +171,18 @@ impl Runtime {
             from,
             index,
             length,
+            numbers,
         } = buffer;
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let Some(body) = length.checked_sub(ENVELOPE as u32) else {
-            return Err(self.broken(from));
-        };
-        let mut head = [0; ENVELOPE];
-        net.receives.read(index, 0, &mut head);
-        let body = net.receives.source(index, ENVELOPE as u32, body);
+        let received = self.peers[from as usize].received;
         let machine = &mut net.link(from).machine;
         if !machine.is_connected() && machine.handle_message() == Step::None {
             return Ok(());
         }
-        let Some(envelope) = Envelope::parse(head) else {
+        let Some((envelope, body)) = net.read_message(from, (index, length), numbers, received)
+        else {
             return Err(self.broken(from));
         };
         net.credit(from, envelope.credit);
@@ -511,6 +512,32 @@ const LINGER: Duration = Duration::from_secs(5);
 const CARD_MS: i32 = 2;
 
 impl Net {
+    /// Envelope and body of the message in a receive buffer of that index and length. None if a peer's word makes no sense.
+    #[inline]
+    fn read_message(
+        &mut self,
+        from: u32,
+        (index, length): (u32, u32),
+        numbers: Option<u32>,
+        received: u32,
+    ) -> Option<(Envelope, Source)> {
+        if let Some(numbers) = numbers {
+            let link = self.links[from as usize].as_deref()?;
+            let envelope = link
+                .heard?
+                .whole(numbers, received, link.log.acknowledged());
+            return Some((envelope, self.receives.source(index, 0, length)));
+        }
+        let body = length.checked_sub(ENVELOPE as u32)?;
+        let mut head = [0; ENVELOPE];
+        self.receives.read(index, 0, &mut head);
+        let envelope = Envelope::parse(head)?;
+        let link = self.link(from);
+        link.heard = Pattern::of(&envelope).or(link.heard);
+        let body = self.receives.source(index, ENVELOPE as u32, body);
+        Some((envelope, body))
+    }
+
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.
     fn hear(&mut self) -> Outcome<Option<String>> {
         while self

@@ -2,6 +2,7 @@
 
 use super::channel::Outbound;
 use ferriband_ibv::{Ah, ErrorKind, Qp, SendFlags, SendWr, VerbsError};
+use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Machine;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{Owed, Replay};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 pub const DEPTH: u32 = 128;
 /// Each of so many requests has a completion at least.
 pub const SIGNALED: u32 = 32;
+
+/// Until it is known.
+const SHORTEST_MTU: u32 = 256;
 
 /// A connection, or what will be one.
 pub struct Link {
@@ -47,6 +51,12 @@ pub struct Link {
     pub burst: u32,
     /// Bytes of the peer's receive buffers where messages to it go together; else 0.
     pub bundle: u32,
+    /// Bytes of a packet's payload.
+    pub mtu: u32,
+    /// What the last plain message said that went whole by SEND.
+    pub said: Option<Pattern>,
+    /// What the last said that came so.
+    pub heard: Option<Pattern>,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
 }
@@ -100,6 +110,9 @@ impl Link {
             reads: 0,
             burst: 0,
             bundle: 0,
+            mtu: SHORTEST_MTU,
+            said: None,
+            heard: None,
             queue: Queue::default(),
         }
     }

@@ -35,6 +35,7 @@ use ferriband_ibv::{
     CompChannel, Context, Cq, DeviceLimits, Element, Mtu, Pd, Qp, SendFlags, SendWr, Srq,
     VerbsError, Wc,
 };
+use ferriband_mpi_proto::brief::{Pattern, fills_a_packet};
 use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use ferriband_mpi_proto::replay::Held;
@@ -204,7 +205,7 @@ impl Runtime {
         let entry = &mut self.peers[peer as usize];
         let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);
-        let head = Envelope {
+        let envelope = Envelope {
             kind,
             flags,
             seq: if kind.is_numbered() { seq } else { 0 },
@@ -212,16 +213,16 @@ impl Runtime {
             credit: net.report(peer),
             tag,
             context,
-        }
-        .emit();
+        };
+        let head = envelope.emit();
         if !kind.is_numbered() {
-            let has_gone = net.send(peer, &head, body, source, None)?;
+            let has_gone = net.send(peer, &envelope, body, source, None)?;
             net.told(peer, has_gone);
             return Ok(has_gone);
         }
         let keep = acks.then_some(seq);
         let why = net.store_with(peer, &head, seq, body, source, acks)?;
-        if why.is_some() && !net.send(peer, &head, body, source, keep)? {
+        if why.is_some() && !net.send(peer, &envelope, body, source, keep)? {
             if acks {
                 // Perhaps for want of room to keep it, which comes without a completion.
                 net.has_log_room(peer, length, entry.sent);
@@ -274,7 +275,7 @@ impl Net {
     fn send(
         &mut self,
         peer: u32,
-        head: &[u8; ENVELOPE],
+        envelope: &Envelope,
         body: &[u8],
         source: Source,
         keep: Option<u32>,
@@ -287,9 +288,9 @@ impl Net {
             ));
         }
         let sent = if length <= INLINE {
-            self.send_inline(peer, head, body, source, keep)?
+            self.send_inline(peer, envelope, body, source, keep)?
         } else {
-            self.send_staged(peer, head, body, source, keep)?
+            self.send_staged(peer, envelope, body, source, keep)?
         };
         self.stats.sends += u64::from(sent);
         Ok(sent)
@@ -299,7 +300,7 @@ impl Net {
     fn send_inline(
         &mut self,
         peer: u32,
-        head: &[u8; ENVELOPE],
+        envelope: &Envelope,
         body: &[u8],
         source: Source,
         keep: Option<u32>,
@@ -320,7 +321,7 @@ impl Net {
                 &mut loose[..length]
             }
         };
-        bytes[..ENVELOPE].copy_from_slice(head);
+        bytes[..ENVELOPE].copy_from_slice(&envelope.emit());
         bytes[ENVELOPE..at].copy_from_slice(body);
         source.copy_into(&mut bytes[at..]);
         let elements = [Element::inline(bytes)];
@@ -331,6 +332,7 @@ impl Net {
                 if let Some(seq) = keep {
                     link.log.commit(seq, 0..length);
                 }
+                link.said = Pattern::of(envelope).or(link.said);
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -338,10 +340,11 @@ impl Net {
         }
     }
 
+    /// A message that fills a packet goes without its envelope, where the peer knows what that says; it is kept with it.
     fn send_staged(
         &mut self,
         peer: u32,
-        head: &[u8; ENVELOPE],
+        envelope: &Envelope,
         body: &[u8],
         source: Source,
         keep: Option<u32>,
@@ -360,11 +363,18 @@ impl Net {
             return Ok(false);
         };
         let memory = &self.stages.memory;
-        memory.write(buffer, 0, head);
+        memory.write(buffer, 0, &envelope.emit());
         memory.write(buffer, ENVELOPE as u32, body);
         memory.fill(buffer, at as u32, source);
-        let elements = [memory.element(buffer, length)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let pattern = Pattern::of(envelope);
+        let is_known = pattern.is_some() && pattern == link.said;
+        let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, link.mtu as usize);
+        let left_out = if is_brief { ENVELOPE as u32 } else { 0 };
+        let elements = [memory.element_at(buffer, left_out, length - left_out)];
+        let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
+        if is_brief {
+            request = request.immediate(Pattern::numbers(envelope));
+        }
         let (flags, what) = (SendFlags::empty(), how.completion(buffer));
         let sent = match link.queue.submit(request, flags, what, self.closing) {
             Ok(sent) => sent,
@@ -373,6 +383,9 @@ impl Net {
                 return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
             }
         };
+        if sent {
+            link.said = pattern.or(link.said);
+        }
         if !sent {
             self.stages.give(buffer);
         } else if let Some(seq) = keep {

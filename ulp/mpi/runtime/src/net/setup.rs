@@ -308,6 +308,7 @@ impl Net {
         let (Some(qp), psn) = (link.queue.qp.clone(), link.psn) else {
             return Ok(());
         };
+        link.mtu = mtu.bytes();
         qp.ready_to_receive(&Rtr {
             peer: Qpn(end.qpn),
             route,
