@@ -268,6 +268,8 @@ fn the_same_messages_go_by_verbs() {
         ("schedules", 4, "put"),
         ("datatypes", 2, "get"),
         ("derived", 2, "put"),
+        ("fills", 2, "get"),
+        ("fills", 3, "put"),
     ] {
         let program = Program::new(name);
         let long = format!("FERRIBAND_MPI_RNDV={long}");
@@ -279,6 +281,8 @@ fn the_same_messages_go_by_verbs() {
         ("pairs", "FERRIBAND_MPI_BLOCK=4096"),
         ("schedules", "FERRIBAND_MPI_BLOCK=4096"),
         ("pairs", "FERRIBAND_MPI_FAST_CHANNELS=0"),
+        ("fills", "FERRIBAND_MPI_BLOCK=4096"),
+        ("fills", "FERRIBAND_MPI_FAST_CHANNELS=0"),
     ] {
         let program = Program::new(name);
         let first = [
@@ -437,13 +441,14 @@ fn ranks_of_two_hosts_meet_by_roce() {
     if !has_network_namespaces() {
         return;
     }
-    let programs = ["ring", "schedules", "modes", "sessions"].map(Program::new);
+    let programs = ["ring", "schedules", "modes", "sessions", "fills"].map(Program::new);
     let output = two_hosts(&programs, &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         said,
         "ring: 2 ranks: ok\nring: 4 ranks: ok\nschedules: 2 ranks: ok\nschedules: 4 ranks: ok\n\
-         modes: 2 ranks: ok\nmodes: 4 ranks: ok\nsessions: 2 ranks: ok\nsessions: 4 ranks: ok\n",
+         modes: 2 ranks: ok\nmodes: 4 ranks: ok\nsessions: 2 ranks: ok\nsessions: 4 ranks: ok\n\
+         fills: 2 ranks: ok\nfills: 4 ranks: ok\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );

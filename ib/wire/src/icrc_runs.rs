@@ -210,7 +210,7 @@ const SHORT: usize = 32;
 fn place(len: usize, port: u16, places: usize) -> usize {
     // 2^32 by the golden ratio: what differs a little comes to lie far apart
     const SPREAD: u32 = 0x9e37_79b9;
-    let mixed = (len as u32 / 4 ^ u32::from(port) << 16).wrapping_mul(SPREAD);
+    let mixed = ((len as u32 / 4) ^ (u32::from(port) << 16)).wrapping_mul(SPREAD);
     let half = places / 2;
     let spread = (mixed >> (u32::BITS - half.trailing_zeros())) as usize;
     if len < SHORT { spread } else { half + spread }
