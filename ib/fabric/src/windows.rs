@@ -54,6 +54,8 @@ pub(crate) struct Windows {
     today: Vec<Event>,
     next: usize,
     stop: usize,
+    /// The `next` that somebody has looked ahead from; [`usize::MAX`] in a window that nobody has looked at.
+    looked: usize,
     /// What was put into the window since it was opened, the first last.
     own: Vec<Event>,
     /// Events by their part of the window, while it is opened.
@@ -85,6 +87,7 @@ impl Windows {
             today: Vec::new(),
             next: 0,
             stop: 0,
+            looked: usize::MAX,
             own: Vec::new(),
             parts: Vec::new(),
             part_counts: vec![0; PARTS].into(),
@@ -255,7 +258,7 @@ impl Windows {
                 self.file(day, event);
             }
         }
-        (self.next, self.stop) = (0, 0);
+        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
         let some = !all.is_empty();
         if some {
             self.sort(begin, end - begin, &mut all);
@@ -340,6 +343,12 @@ impl Windows {
             }
         }
         Some(())
+    }
+
+    /// Whether [`Self::coming`] tells of other events than when this was asked last.
+    #[inline]
+    pub fn moved(&mut self) -> bool {
+        std::mem::replace(&mut self.looked, self.next) != self.next
     }
 
     /// The event that comes after so many others of the window, but for what is put into it.

@@ -115,7 +115,12 @@ impl Net {
         {
             self.known = begin;
             loop {
-                self.look_ahead();
+                // not once more for what was put into the window, which is at hand anyway
+                if let Agenda::Windows(windows) = &mut self.queue
+                    && windows.moved()
+                {
+                    self.look_ahead();
+                }
                 let Agenda::Windows(windows) = &mut self.queue else {
                     return;
                 };
