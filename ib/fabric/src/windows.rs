@@ -2,6 +2,9 @@
 //! in another within it (conservative synchronisation; Chandy and Misra, 1979, here to keep a cache and not a cluster busy), and each group's events may come all together: its
 //! memory is at hand then, where in the order of time each event is about another corner of a large fabric.
 //!
+//! Where the groups have two colours, no link between any two of one colour, windows are twice as wide and stand in turns, like bricks: while a group of one colour works off its own, those of
+//! the other stand in the middle of it, and have told all that may come before its end. Each group's memory is looked at half as often then.
+//!
 //! Within a group events come in the order of time, equal times in the order of [`crate::queue::tie`]. Must not know what events mean, but for their port, which tells the group.
 
 use crate::queue::is_before;
@@ -12,6 +15,8 @@ use std::collections::BinaryHeap;
 const NONE: u32 = u32::MAX;
 /// Windows that events are filed by; what lies beyond waits in a heap.
 const NEAR: usize = 128;
+/// How far ahead events are filed: one less, for a run that ends in the middle of windows of two colours goes on with the earlier of them.
+const REACH: u64 = NEAR as u64 - 1;
 /// log2 of the ports that always belong to one group.
 pub(crate) const ROOM_BITS: u32 = 4;
 /// Parts of a window that its events are sorted into at first.
@@ -35,11 +40,13 @@ struct Chunk {
 pub(crate) struct Windows {
     /// 2^64 by the width of a window, rounded up: a window is never wider.
     by_width: u64,
-    /// By port, [`ROOM_BITS`] less: its group.
+    /// By port, [`ROOM_BITS`] less: its group. The lowest bit is its colour, if they have two.
     group_of: Box<[u16]>,
-    /// The window at hand, counted from the beginning of time.
+    /// 1 if groups have two colours, else 0.
+    colours: u64,
+    /// The window at hand, counted from the beginning of time; of two colours, the even ones are those of colour 0.
     day: u64,
-    /// What is before this belongs to the group at hand, and comes yet; 0 while no window is open.
+    /// What is before this and of the group at hand comes yet; 0 while no window is open.
     end: u64,
     group: u16,
     /// By window: its newest chunk, and how many events that has.
@@ -56,8 +63,9 @@ pub(crate) struct Windows {
     stop: usize,
     /// The `next` that somebody has looked ahead from; [`usize::MAX`] in a window that nobody has looked at.
     looked: usize,
-    /// What was put into the window since it was opened, the first last.
+    /// What was put into the window since it was opened, in order; those before `own_next` have come.
     own: Vec<Event>,
+    own_next: usize,
     /// Events by their part of the window, while it is opened.
     parts: Vec<Event>,
     part_counts: Box<[u32]>,
@@ -66,8 +74,9 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Windows that are no wider than so much, over groups by port ([`ROOM_BITS`] less).
-    pub fn new(width: Time, group_of: Vec<u16>) -> Windows {
+    /// Windows of the time that news takes from one group to another at the least, over groups by port ([`ROOM_BITS`] less); twice as wide if the lowest bit of a group's number is its colour,
+    /// and news goes from colour to colour alone.
+    pub fn new(width: Time, group_of: Vec<u16>, coloured: bool) -> Windows {
         let groups = group_of
             .iter()
             .max()
@@ -75,6 +84,7 @@ impl Windows {
         Windows {
             by_width: u64::MAX / width.0.max(2) + 1,
             group_of: group_of.into(),
+            colours: coloured.into(),
             day: 0,
             end: 0,
             group: 0,
@@ -89,6 +99,7 @@ impl Windows {
             stop: 0,
             looked: usize::MAX,
             own: Vec::new(),
+            own_next: 0,
             parts: Vec::new(),
             part_counts: vec![0; PARTS].into(),
             group_counts: vec![0; groups].into(),
@@ -96,16 +107,23 @@ impl Windows {
         }
     }
 
-    /// The window of a time.
+    /// How often news may have gone from group to group before a time.
     #[inline]
-    fn day_of(&self, time: u64) -> u64 {
+    fn step_of(&self, time: u64) -> u64 {
         ((u128::from(time) * u128::from(self.by_width)) >> 64) as u64
     }
 
-    /// The first time of a window.
-    fn begin_of(&self, day: u64) -> u64 {
+    /// The first time of a step.
+    fn begin_of(&self, step: u64) -> u64 {
         let by_width = u128::from(self.by_width);
-        (u128::from(day) << 64).div_ceil(by_width) as u64
+        (u128::from(step) << 64).div_ceil(by_width) as u64
+    }
+
+    /// The window of an event: of two colours it begins with the step before its own number, and ends with its own.
+    #[inline]
+    fn day_of(&self, time: u64, group: u16) -> u64 {
+        let step = self.step_of(time);
+        step + ((step ^ u64::from(group)) & self.colours)
     }
 
     #[inline]
@@ -117,12 +135,18 @@ impl Windows {
     #[inline]
     pub fn push(&mut self, time: Time, what: u64) {
         self.len += 1;
-        if time.0 < self.end {
+        let group = self.group_at(what);
+        if time.0 < self.end && group == self.group {
             self.insert(time.0, what);
             return;
         }
-        let day = self.day_of(time.0).max(self.day);
-        if day - self.day < NEAR as u64 {
+        let day = self.day_of(time.0, group);
+        assert!(
+            time.0 >= self.end || day > self.day,
+            "news came to another group within a window"
+        );
+        let day = day.max(self.day);
+        if day - self.day < REACH {
             self.file(day, (time.0, what));
         } else {
             self.order += 1;
@@ -133,14 +157,9 @@ impl Windows {
     /// Puts an event into the window at hand.
     #[inline]
     fn insert(&mut self, time: u64, what: u64) {
-        assert!(
-            self.group_at(what) == self.group,
-            "news came to another group within a window"
-        );
         let mut at = self.own.len();
         self.own.push((time, what));
-        // behind those of the same time and port: before them in the list
-        while at > 0 && !is_before((time, what), self.own[at - 1]) {
+        while at > self.own_next && is_before((time, what), self.own[at - 1]) {
             self.own[at] = self.own[at - 1];
             at -= 1;
         }
@@ -219,53 +238,53 @@ impl Windows {
         }
     }
 
-    /// Opens the next window that has anything up to a time, and only that much of it; when it begins. None if nothing is left until then.
+    /// Opens the next window that has anything up to a time, and only that much of it. What comes before the time that it gives has come at all other groups. None if nothing is left until then.
     pub fn open(&mut self, until: Time) -> Option<Time> {
         debug_assert!(self.next == self.today.len() && self.own.is_empty());
         self.end = 0;
-        if self.len == 0 {
-            return None;
-        }
-        let far = |far: &BinaryHeap<Reverse<(u64, u64, u64)>>| far.peek().map(|event| event.0.0);
-        let mut step = 0;
-        while step < NEAR as u64 && self.counts[(self.day + step) as usize % NEAR] == 0 {
-            step += 1;
-        }
-        let mut day = self.day + step;
-        if let Some(time) = far(&self.far)
-            && (step == NEAR as u64 || self.day_of(time) < day)
+        // where nothing is filed
+        if self.far.len() == self.len
+            && let Some(&Reverse((time, ..))) = self.far.peek()
         {
-            day = self.day_of(time);
+            self.day = self.day.max(self.step_of(time));
         }
-        if day > self.day_of(until.0) {
-            return None;
-        }
-        self.day = day;
-        while let Some(time) = far(&self.far)
-            && self.day_of(time) - day < NEAR as u64
-            && let Some(Reverse((time, _, what))) = self.far.pop()
+        while let Some(&Reverse((time, _, what))) = self.far.peek()
+            && let day = self.day_of(time, self.group_at(what))
+            && day - self.day < REACH
         {
-            self.file(self.day_of(time), (time, what));
+            self.far.pop();
+            self.file(day, (time, what));
         }
-        let begin = self.begin_of(day);
-        let end = self.begin_of(day + 1);
-        let cut = until.0.saturating_add(1).min(end);
         let mut all = std::mem::take(&mut self.today);
         all.clear();
-        self.take(day as usize % NEAR, &mut all);
-        if cut < end {
-            for event in all.extract_if(.., |event| event.0 >= cut) {
-                self.file(day, event);
+        let last = self.step_of(until.0);
+        let mut found = None;
+        for day in self.day..(self.day + NEAR as u64).min(last + self.colours + 1) {
+            if self.counts[day as usize % NEAR] == 0 {
+                continue;
+            }
+            let begin = self.begin_of(day.saturating_sub(self.colours));
+            let end = self.begin_of(day + 1);
+            let cut = until.0.saturating_add(1).min(end);
+            self.take(day as usize % NEAR, &mut all);
+            if cut < end {
+                for event in all.extract_if(.., |event| event.0 >= cut) {
+                    self.file(day, event);
+                }
+            }
+            if !all.is_empty() {
+                (self.day, self.end) = (day, cut);
+                self.sort(begin, end - begin, &mut all);
+                found = Some(Time(self.begin_of(day)));
+                break;
             }
         }
-        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
-        let some = !all.is_empty();
-        if some {
-            self.sort(begin, end - begin, &mut all);
-            self.end = cut;
+        if found.is_none() {
+            self.day = self.day.min(last);
         }
+        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
         self.today = all;
-        some.then_some(Time(begin))
+        found
     }
 
     /// By group, and almost by time.
@@ -310,21 +329,25 @@ impl Windows {
             true => self.today.get(self.next).copied(),
             false => None,
         };
-        let (time, what) = match (planned, self.own.last().copied()) {
-            (Some(event), Some(own)) if is_before(own, event) => {
-                self.own.pop();
-                own
-            }
+        let (time, what) = match (planned, self.own.get(self.own_next).copied()) {
+            (Some(event), Some(own)) if is_before(own, event) => self.pop_own(own),
             (Some(event), _) => {
                 self.next += 1;
                 event
             }
-            (None, own) => {
-                self.own.pop();
-                own?
-            }
+            (None, own) => self.pop_own(own?),
         };
         Some((Time(time), what))
+    }
+
+    #[inline]
+    fn pop_own(&mut self, own: Event) -> Event {
+        self.own_next += 1;
+        if self.own_next == self.own.len() {
+            self.own.clear();
+            self.own_next = 0;
+        }
+        own
     }
 
     /// The next group that has anything in the window.

@@ -58,8 +58,55 @@ impl Net {
         };
         let soonest = self.ports.iter().enumerate().filter_map(news).min();
         if let Some(width) = soonest.filter(|width| *width > SHORTEST_WINDOW) {
-            self.queue = Agenda::Windows(Windows::new(width, groups));
+            let coloured = self.coloured(&groups);
+            let two = coloured.is_some();
+            let groups = coloured.unwrap_or(groups);
+            self.queue = Agenda::Windows(Windows::new(width, groups, two));
         }
+    }
+
+    /// The groups' numbers with a colour in the lowest bit, so that no link is between two groups of one colour; none if that cannot be.
+    fn coloured(&self, groups: &[u16]) -> Option<Vec<u16>> {
+        let count = groups.iter().max().map_or(0, |most| usize::from(*most) + 1);
+        if count > usize::from(u16::MAX / 2) {
+            return None;
+        }
+        let mut joined = vec![Vec::new(); count];
+        for (at, port) in self
+            .ports
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| port.peer != NONE)
+        {
+            let of = |port: usize| groups[port >> ROOM_BITS];
+            let (own, other) = (of(at), of(port.peer as usize));
+            if own != other {
+                joined[usize::from(own)].push(other);
+            }
+        }
+        let mut colours = vec![None; count];
+        for first in 0..count {
+            if colours[first].is_some() {
+                continue;
+            }
+            colours[first] = Some(0);
+            let mut reached = vec![first];
+            while let Some(group) = reached.pop() {
+                let colour = colours[group]? ^ 1;
+                for &other in &joined[group] {
+                    match &mut colours[usize::from(other)] {
+                        Some(known) if *known != colour => return None,
+                        Some(_) => {}
+                        unknown => {
+                            *unknown = Some(colour);
+                            reached.push(other.into());
+                        }
+                    }
+                }
+            }
+        }
+        let tag = |group: &u16| Some(group << 1 | colours[usize::from(*group)]?);
+        groups.iter().map(tag).collect()
     }
 
     /// In the order of time from now on: somebody looks at all nodes at once.
@@ -108,12 +155,11 @@ impl Net {
         }
     }
 
-    /// What was known to all when a window began is all that nodes of two groups know of each other within it.
+    /// What had come at all other groups when a window was opened is all that nodes of two groups know of each other within it.
     fn run_by_windows(&mut self, end: Time) {
         while let Agenda::Windows(windows) = &mut self.queue
-            && let Some(begin) = windows.open(end)
+            && let Some(others) = windows.open(end)
         {
-            self.known = begin;
             loop {
                 // not once more for what was put into the window, which is at hand anyway
                 if let Agenda::Windows(windows) = &mut self.queue
@@ -127,7 +173,7 @@ impl Net {
                 let Some((time, what)) = windows.pop() else {
                     break;
                 };
-                self.now = time;
+                (self.now, self.known) = (time, time.min(others));
                 self.events += 1;
                 self.happens(what, what as u32 as usize);
             }
