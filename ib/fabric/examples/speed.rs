@@ -4,7 +4,7 @@
 //! file: prints packet-hops per second of one core (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
 //! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's. Between them, what a line of memory costs
 //! that is changed somewhere in as much memory as the fabric took: if it is asked for 16 lines before, and if one waits for it; at the end the floor: a hop of
-//! the smallest fabric's work that meets ten lines in as much memory, window by window, beside it.
+//! the smallest fabric's work that meets seven lines more in as much memory, window by window, beside it.
 
 use ferriband_fabric::host::{FlowSpec, Pace, Target};
 use ferriband_fabric::net::{Net, Plan, PlanError, PlanLink, PlanNode, Settings, WindowsUse};
@@ -218,8 +218,8 @@ fn line_ns(megabytes: f64) -> (f64, f64) {
     best
 }
 
-/// Lines of memory that a hop meets beyond a core's own cache on a fabric that does not fit it, by Cachegrind (docs/design/fabric.md).
-const LINES_A_HOP: usize = 10;
+/// Lines of memory that a hop meets beyond a core's own cache on a fabric that does not fit it, and does not on the smallest, by Cachegrind (docs/design/fabric.md).
+const LINES_A_HOP: usize = 7;
 
 /// Steps of work, each of which waits for the one before.
 fn work(mut state: u64, steps: usize) -> u64 {
@@ -235,7 +235,7 @@ fn work(mut state: u64, steps: usize) -> u64 {
 /// 16 lines before it is changed. No hop of such a fabric can take less here but by meeting fewer lines: one measurement, work and memory beside each other.
 fn floor_ns(megabytes: f64, work_ns: f64) -> f64 {
     const REGION: usize = 4096;
-    const HOPS: usize = 128;
+    const HOPS: usize = 256;
     const AHEAD: usize = 16;
     let regions = ((megabytes * 16384.0) as usize / REGION).max(1);
     let mut lines = vec![Line([0; 8]); regions * REGION];

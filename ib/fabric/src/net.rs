@@ -286,6 +286,7 @@ impl Net {
         } = Layout::new(
             &plan.nodes,
             &layout::switches_of_hosts(plan),
+            layout::levels(plan).as_deref(),
             settings.windows.fewest_ports(),
         )?;
         let idle = LinkRate::new(8_000_000, 4);

@@ -107,6 +107,12 @@ impl Windows {
         }
     }
 
+    /// Its groups have two colours.
+    #[cfg(test)]
+    pub const fn is_coloured(&self) -> bool {
+        self.colours == 1
+    }
+
     /// How often news may have gone from group to group before a time.
     #[inline]
     fn step_of(&self, time: u64) -> u64 {

@@ -19,13 +19,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Lays nodes out, in groups of no less than `few` ports; `hosts_switch` is the switch of each adapter that has one.
+    /// Lays nodes out, in groups of no less than `few` ports; `hosts_switch` is the switch of each adapter that has one. Groups end between a level of switches and another, too.
     ///
     /// # Errors
     /// More ports than can be counted.
     pub fn new(
         nodes: &[PlanNode],
         hosts_switch: &[Option<u32>],
+        levels: Option<&[bool]>,
         few: u32,
     ) -> Result<Layout, PlanError> {
         let mut hosts = vec![Vec::new(); nodes.len()];
@@ -54,11 +55,14 @@ impl Layout {
             count: 1,
         };
         let (mut group, mut begun) = (0u16, 0);
+        let mut level = None;
         let switches = (0u32..)
             .zip(nodes)
             .filter(|(_, what)| matches!(what, PlanNode::Switch(_)));
         for (switch, what) in switches {
-            if made.count - begun >= enough {
+            let own = levels.and_then(|levels| levels.get(switch as usize));
+            let another = level.replace(own).is_some_and(|level| level != own);
+            if made.count - begun >= enough || another {
                 made.count = made
                     .count
                     .checked_next_multiple_of(room)
@@ -108,4 +112,51 @@ pub(super) fn switches_of_hosts(plan: &Plan) -> Vec<Option<u32>> {
         }
     }
     switches
+}
+
+/// By node: which of two levels a switch is of, if no link is between two of one level, and switches of a level mostly follow each other.
+pub(super) fn levels(plan: &Plan) -> Option<Vec<bool>> {
+    let is_switch = |node: u32| matches!(plan.nodes.get(node as usize), Some(PlanNode::Switch(_)));
+    let mut joined = vec![Vec::new(); plan.nodes.len()];
+    for [(one, _), (other, _)] in plan.links.iter().map(|link| link.ends) {
+        if is_switch(one) && is_switch(other) {
+            joined[one as usize].push(other);
+            joined[other as usize].push(one);
+        }
+    }
+    let levels = two_colours(&joined)?;
+    let mut switches = Vec::new();
+    for (node, level) in (0u32..).zip(&levels) {
+        if is_switch(node) {
+            switches.push(*level);
+        }
+    }
+    let changes = switches.windows(2).filter(|two| two[0] != two[1]).count();
+    (changes * 8 <= switches.len()).then_some(levels)
+}
+
+/// Two colours for what is joined so, in both directions, so that none is joined with another of its own; none if that cannot be.
+pub(super) fn two_colours(joined: &[Vec<u32>]) -> Option<Vec<bool>> {
+    let mut colours = vec![None; joined.len()];
+    for first in 0..joined.len() {
+        if colours[first].is_some() {
+            continue;
+        }
+        colours[first] = Some(false);
+        let mut reached = vec![first];
+        while let Some(own) = reached.pop() {
+            let colour = colours[own].is_some_and(|colour: bool| !colour);
+            for &other in &joined[own] {
+                match colours[other as usize] {
+                    Some(known) if known != colour => return None,
+                    Some(_) => {}
+                    None => {
+                        colours[other as usize] = Some(colour);
+                        reached.push(other as usize);
+                    }
+                }
+            }
+        }
+    }
+    colours.into_iter().collect()
 }

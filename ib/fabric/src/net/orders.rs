@@ -60,6 +60,17 @@ fn spec(kind: u32, at: usize, lids: &Arc<[u32]>, random: &mut Random) -> FlowSpe
 fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
     let mut random = Random::new(seed, 77);
     let mut plan = fat_tree(5, 4, 3);
+    // two leaves have a link to each other for one to a spine each: windows are as wide as news takes, and not twice
+    let across = random.below(3) == 0;
+    if across {
+        let ups = [[(0, 5), (5, 1)], [(1, 5), (5, 2)]];
+        let like = plan.links[0];
+        plan.links.retain(|link| !ups.contains(&link.ends));
+        plan.links.push(PlanLink {
+            ends: [(0, 5), (1, 5)],
+            ..like
+        });
+    }
     let fast = random.below(2) == 0;
     for (index, link) in plan.links.iter_mut().enumerate() {
         if fast {
@@ -92,6 +103,9 @@ fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
     let mut net = net(&plan, settings);
     let by_windows = matches!(net.queue, Agenda::Windows(_));
     assert_eq!(by_windows, windows == WindowsUse::Always);
+    if let Agenda::Windows(windows) = &net.queue {
+        assert_eq!(windows.is_coloured(), !across, "seed {seed}");
+    }
     let hosts = hosts(&plan);
     let lids: Arc<[u32]> = hosts.iter().map(|(_, lid)| *lid).collect();
     let kind = random.below(7);

@@ -67,46 +67,21 @@ impl Net {
 
     /// The groups' numbers with a colour in the lowest bit, so that no link is between two groups of one colour; none if that cannot be.
     fn coloured(&self, groups: &[u16]) -> Option<Vec<u16>> {
-        let count = groups.iter().max().map_or(0, |most| usize::from(*most) + 1);
-        if count > usize::from(u16::MAX / 2) {
+        let most = groups.iter().max()?;
+        if *most > u16::MAX / 2 {
             return None;
         }
-        let mut joined = vec![Vec::new(); count];
-        for (at, port) in self
-            .ports
-            .iter()
-            .enumerate()
-            .filter(|(_, port)| port.peer != NONE)
-        {
-            let of = |port: usize| groups[port >> ROOM_BITS];
-            let (own, other) = (of(at), of(port.peer as usize));
-            if own != other {
-                joined[usize::from(own)].push(other);
+        let mut joined = vec![Vec::new(); usize::from(*most) + 1];
+        for (at, port) in self.ports.iter().enumerate() {
+            let peer = groups.get(port.peer as usize >> ROOM_BITS);
+            let own = groups[at >> ROOM_BITS];
+            if let Some(&peer) = peer.filter(|peer| **peer != own) {
+                joined[usize::from(own)].push(peer.into());
             }
         }
-        let mut colours = vec![None; count];
-        for first in 0..count {
-            if colours[first].is_some() {
-                continue;
-            }
-            colours[first] = Some(0);
-            let mut reached = vec![first];
-            while let Some(group) = reached.pop() {
-                let colour = colours[group]? ^ 1;
-                for &other in &joined[group] {
-                    match &mut colours[usize::from(other)] {
-                        Some(known) if *known != colour => return None,
-                        Some(_) => {}
-                        unknown => {
-                            *unknown = Some(colour);
-                            reached.push(other.into());
-                        }
-                    }
-                }
-            }
-        }
-        let tag = |group: &u16| Some(group << 1 | colours[usize::from(*group)]?);
-        groups.iter().map(tag).collect()
+        let colours = layout::two_colours(&joined)?;
+        let tag = |group: &u16| group << 1 | u16::from(colours[usize::from(*group)]);
+        Some(groups.iter().map(tag).collect())
     }
 
     /// In the order of time from now on: somebody looks at all nodes at once.
