@@ -237,6 +237,10 @@ pub struct Net {
     lost: u64,
     /// By port: what of its last packet was still to go when counting began; empty at the beginning of time.
     left_over: Vec<Time>,
+    /// What stages of [`ahead`] have found for the next ones: the other port of a switch, and the port of a host; the place for those that are looked at now.
+    others: [Option<u8>; ahead::KEPT],
+    hosts: [u32; ahead::KEPT],
+    look: usize,
     /// Memory is asked for before it is needed: see [`ahead`].
     looks_ahead: bool,
     /// A switch may have another table since it ran last.
@@ -320,6 +324,9 @@ impl Net {
             events: 0,
             lost: 0,
             left_over: Vec::new(),
+            others: [None; ahead::KEPT],
+            hosts: [NONE; ahead::KEPT],
+            look: 0,
             looks_ahead: ahead::events(count as usize) > 0,
             touched: true,
             unpaged: ahead::events(count as usize) > 0,

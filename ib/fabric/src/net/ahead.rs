@@ -2,7 +2,7 @@
 //! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
 //! the one before has brought. Hints alone: no result depends on them.
 
-use super::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Machine, Net, Port, WAKE};
+use super::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Machine, NONE, Net, Port, WAKE};
 use crate::frame::Frame;
 use crate::host::{Adapter, SENDING_LINES};
 use crate::switch::Switch;
@@ -12,6 +12,8 @@ use ferriband_prefetch::{LargePages, element, lines};
 const APART: usize = 4;
 /// Stages.
 const STAGES: usize = 5;
+/// Of so many events it is known what a stage has found: no fewer than from a stage to the next.
+pub(super) const KEPT: usize = 8;
 /// How many events ahead the first stage looks.
 pub(super) const AHEAD: usize = APART * STAGES;
 /// A fabric of so many bytes of ports, or fewer, lies in a core's own cache, where hints only cost.
@@ -50,17 +52,6 @@ impl Event {
 }
 
 impl<'a> View<'a> {
-    #[inline]
-    fn look(&self, stage: usize, event: Event) {
-        match stage {
-            0 => self.first(event),
-            1 => self.second(event),
-            2 => self.third(event),
-            3 => self.fourth(event),
-            _ => self.fifth(event),
-        }
-    }
-
     /// The port and the packet. Who sends looks at the third line too.
     fn first(&self, event: Event) {
         let flight = event.flight();
@@ -95,66 +86,48 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The output of a packet; the input that an output will serve.
-    fn third(&self, event: Event) {
-        let Some((port, switch)) = self.at_switch(event) else {
-            return;
-        };
+    /// The output of a packet; the input that an output will serve. That port of the switch.
+    fn third(&self, event: Event) -> Option<u8> {
+        let (port, switch) = self.at_switch(event)?;
         let (other, most) = match self.frame(event) {
             Some(frame) => {
-                let out = switch.way_of(frame);
-                if let Some(out) = out {
-                    switch.expect_pass(out);
-                }
+                let out = switch.way_of(frame)?;
+                switch.expect_pass(out);
                 (out, 3)
             }
             None => {
-                let input = switch.likely_input(port.number);
-                if let Some(input) = input {
-                    switch.expect_queue(input, port.number);
-                }
+                let input = switch.likely_input(port.number)?;
+                switch.expect_queue(input, port.number);
                 (input, 2)
             }
         };
-        if let Some(other) = other {
-            let at = port.base as usize + usize::from(other);
-            if let Some(port) = self.ports.get(at) {
-                lines(port, most);
-            }
+        let at = port.base as usize + usize::from(other);
+        if let Some(port) = self.ports.get(at) {
+            lines(port, most);
         }
+        Some(other)
     }
 
-    /// The host at the other end of the output's link; what waits at the input.
-    fn fourth(&self, event: Event) {
-        let Some((port, switch)) = self.at_switch(event) else {
-            return;
+    /// The host at the other end of the output's link; what waits at the input. The host's port, by what the stage before has found.
+    fn fourth(&self, event: Event, other: u8) -> Option<usize> {
+        let (port, switch) = self.at_switch(event)?;
+        let Some(flight) = self.flight(event) else {
+            switch.expect_head(other, port.number);
+            return None;
         };
-        if let Some(flight) = self.flight(event) {
-            let Some(out) = switch.way_of(&flight.frame) else {
-                return;
-            };
-            if !switch.expect_wait(port.number, out, flight.header_at)
-                && let Some(at) = self.host_after(port, out)
-            {
-                if let Some(port) = self.ports.get(at) {
-                    lines(port, 2);
-                }
-                element(self.by_lid, flight.frame.slid as usize);
-            }
-            return;
+        if switch.expect_wait(port.number, other, flight.header_at) {
+            return None;
         }
-        if let Some(input) = switch.likely_input(port.number) {
-            switch.expect_head(input, port.number);
-        }
+        let at = self.host_after(port, other)?;
+        lines(self.ports.get(at)?, 2);
+        element(self.by_lid, flight.frame.slid as usize);
+        Some(at)
     }
 
     /// The host behind the output, and the count of what has come from the packet's sender.
-    fn fifth(&self, event: Event) {
-        if let Some((port, switch)) = self.at_switch(event)
-            && let Some(frame) = self.frame(event)
-            && let Some(out) = switch.way_of(frame)
-            && let Some(at) = self.host_after(port, out)
-            && let Some(port) = self.ports.get(at)
+    fn fifth(&self, event: Event, host: usize) {
+        if let Some(frame) = self.frame(event)
+            && let Some(port) = self.ports.get(host)
             && let Machine::Adapter(index) = port.machine
             && let Some(adapter) = self.adapters.get(index as usize)
         {
@@ -217,12 +190,32 @@ impl Net {
             by_lid: &self.by_lid,
             delivered: &self.delivered,
         };
-        for stage in 0..STAGES {
-            if let Some(what) = self.queue.coming((STAGES - stage) * APART)
-                && what >> KIND_SHIFT <= WAKE
-            {
-                view.look(stage, Event(what));
-            }
+        let coming = |stages: usize| {
+            let what = self.queue.coming(stages * APART)?;
+            (what >> KIND_SHIFT <= WAKE).then_some(Event(what))
+        };
+        // what a stage finds out is kept for the next
+        if let Some(event) = coming(STAGES) {
+            view.first(event);
         }
+        if let Some(event) = coming(STAGES - 1) {
+            view.second(event);
+        }
+        let now = self.look % KEPT;
+        let before = |stages: usize| (self.look + KEPT - stages * APART) % KEPT;
+        let other = coming(STAGES - 2).and_then(|event| view.third(event));
+        self.others[now] = other;
+        let host = match self.others[before(1)] {
+            Some(other) => coming(STAGES - 3).and_then(|event| view.fourth(event, other)),
+            None => None,
+        };
+        self.hosts[now] = host.map_or(NONE, |at| at as u32);
+        let host = self.hosts[before(1)];
+        if host != NONE
+            && let Some(event) = coming(STAGES - 4)
+        {
+            view.fifth(event, host as usize);
+        }
+        self.look = (now + 1) % KEPT;
     }
 }
