@@ -245,6 +245,25 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, place: Sink) -> Outcome {
     })
 }
 
+/// Whether what this rank sends can be combined where the program has it: the result does not come there, or only in the step that reads it as its right operand. What this rank has just written to
+/// its slot would come from stores that still wait for their lines, and so costs as much again as all else.
+fn stays_to_the_end((me, size): (u32, u32), send: &Source, recv: &Sink) -> bool {
+    me + 1 == size || send.address() != recv.source().address()
+}
+
+/// What is `left` combined with what is right of it, at `place`. The last rank's stays where it lies until there is something to combine it with: one pass less than if it were copied first.
+#[inline(always)]
+fn combined(
+    left: Source,
+    right: Option<Source>,
+    place: Sink,
+    combine: &impl Fn([Source; 2], Sink) -> Outcome,
+) -> Outcome<Source> {
+    let Some(right) = right else { return Ok(left) };
+    combine([left, right], place)?;
+    Ok(place.source())
+}
+
 /// Elements of all ranks, combined in the order of ranks, to all. Those of this rank are `send`, which may lie where the result goes.
 pub fn allreduce(
     guard: &mut Guard,
@@ -262,22 +281,22 @@ pub fn allreduce(
         if recv.len() > step && area.may_tell_ahead() {
             return allreduce_ahead(guard, comm, area, step, (send, recv), combine);
         }
+        let stays = stays_to_the_end((me, size), &send, &recv);
         for at in (0..recv.len().max(1)).step_by(step) {
             let length = step.min(recv.len() - at);
             let (own, place) = (send.part(at, length), recv.part(at, length));
             area.begin_for(length);
             tell(guard, comm, area, length, |sink| own.copy_to(sink))?;
+            let mut right = None;
             for rank in (0..size).rev() {
-                let theirs = if rank == me {
-                    area.heard(me, length, false)
-                } else {
+                let theirs = if rank != me {
                     hear(guard, comm, area, rank, length)?
-                };
-                if rank + 1 == size {
-                    theirs.copy_to(&place);
+                } else if stays {
+                    own
                 } else {
-                    combine([theirs, place.source()], place)?;
-                }
+                    area.heard(me, length, false)
+                };
+                right = Some(combined(theirs, right, place, &combine)?);
             }
         }
         Ok(())
@@ -356,6 +375,7 @@ fn allreduce_ahead(
             send.part(at, piece_at(at)).copy_to(sink);
         })
     };
+    let stays = stays_to_the_end((me, size), &send, &recv);
     tell_next(guard, area, 0)?;
     for at in (0..recv.len()).step_by(step) {
         if at + step < recv.len() {
@@ -365,22 +385,17 @@ fn allreduce_ahead(
             area.begin();
         }
         let place = recv.part(at, piece_at(at));
-        // The last rank's stays where it lies until there is something to combine it with: one pass less than if it were copied first.
         let mut right = None;
         for rank in (0..size).rev() {
-            let theirs = if rank == me {
-                area.looking_back(|area| area.heard(me, step, true))
+            let theirs = if rank != me {
+                hear_before(guard, comm, area, rank, step)?.part(0, place.len())
+            } else if stays {
+                send.part(at, place.len())
             } else {
-                hear_before(guard, comm, area, rank, step)?
+                area.looking_back(|area| area.heard(me, step, true))
+                    .part(0, place.len())
             };
-            let theirs = theirs.part(0, place.len());
-            right = match right {
-                None => Some(theirs),
-                Some(right) => {
-                    combine([theirs, right], place)?;
-                    Some(place.source())
-                }
-            };
+            right = Some(combined(theirs, right, place, &combine)?);
         }
     }
     // That others have told their last piece does not say that they have read ours.
