@@ -42,7 +42,7 @@ pub unsafe fn reduce(
 ///
 /// # Safety
 ///
-/// `count` elements, [`Kind::extent`] bytes apart, can be read at `left` and `right` and written at `out`; `out` overlaps neither of them, or is `right`, and no
+/// `count` elements, [`Kind::extent`] bytes apart, can be read at `left` and `right` and written at `out`; `out` overlaps neither of them, or is one of them, and no
 /// other thread writes to them meanwhile.
 pub unsafe fn reduce_into(
     op: Op,
@@ -66,8 +66,8 @@ pub unsafe fn reduce_into(
                 .map_or(0, |[_, (index, at)]| kind.extent() - at - index.size());
             let bytes = (count * kind.extent() as usize).saturating_sub(padding as usize);
             let from = if op == Op::NoOp { right } else { left };
-            // SAFETY: the caller promises both ranges and that they do not overlap.
-            unsafe { std::ptr::copy_nonoverlapping(from, out, bytes) };
+            // SAFETY: the caller promises both ranges. `copy` and not its strict sister: they may be the same.
+            unsafe { std::ptr::copy(from, out, bytes) };
             true
         }
         // SAFETY: the caller's promises are those of `Range`.
@@ -407,6 +407,16 @@ unsafe fn each<T: Copy>(range: Range, f: impl Fn(T, T) -> T) {
         return;
     }
     let right = range.right.cast::<T>();
+    if std::ptr::eq(range.left, range.out) {
+        for index in 0..range.count {
+            // SAFETY: as above.
+            unsafe {
+                let place = out.add(index);
+                place.write_unaligned(f(place.read_unaligned(), right.add(index).read_unaligned()));
+            }
+        }
+        return;
+    }
     for index in 0..range.count {
         // SAFETY: as above, of all three.
         unsafe {

@@ -21,9 +21,13 @@ fn run<T: Copy + Default>(op: Op, kind: Kind, input: &[T], inout: &[T]) -> Resul
         let (a, b) = (a.as_mut_ptr().add(1), b.as_mut_ptr().add(1));
         a.copy_from_nonoverlapping(input.as_ptr().cast(), bytes);
         b.copy_from_nonoverlapping(inout.as_ptr().cast(), bytes);
-        // To a third place, and in place: the same.
+        // To a third place, and to that of either operand: the same.
         let mut third = vec![0x55_u8; bytes + 1];
         let into = reduce_into(op, kind, (a, b), third.as_mut_ptr().add(1), input.len());
+        let mut left = vec![0_u8; bytes + 1];
+        let c = left.as_mut_ptr().add(1);
+        c.copy_from_nonoverlapping(a, bytes);
+        assert_eq!(reduce_into(op, kind, (c, b), c, input.len()), into);
         let done = reduce(op, kind, a, b, input.len());
         assert_eq!(into, done);
         done?;
@@ -43,6 +47,7 @@ fn run<T: Copy + Default>(op: Op, kind: Kind, input: &[T], inout: &[T]) -> Resul
                     member.size() as usize
                 };
             assert_eq!(odd[1][from..to], third[from..to], "{op:?} of {kind:?}");
+            assert_eq!(left[from..to], third[from..to], "{op:?} of {kind:?}");
         }
     }
     Ok(result)

@@ -245,10 +245,10 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, place: Sink) -> Outcome {
     })
 }
 
-/// Whether what this rank sends can be combined where the program has it: the result does not come there, or only in the step that reads it as its right operand. What this rank has just written to
-/// its slot would come from stores that still wait for their lines, and so costs as much again as all else.
-fn stays_to_the_end((me, size): (u32, u32), send: &Source, recv: &Sink) -> bool {
-    me + 1 == size || send.address() != recv.source().address()
+/// Whether what this rank sends can be combined where the program has it: the result does not come there, or no sooner than in the step that reads it. What this rank has just written to its slot
+/// would come from stores that still wait for their lines, and so costs as much again as all else.
+fn stays_until_read((me, size): (u32, u32), send: &Source, recv: &Sink) -> bool {
+    me + 2 >= size || send.address() != recv.source().address()
 }
 
 /// What is `left` combined with what is right of it, at `place`. The last rank's stays where it lies until there is something to combine it with: one pass less than if it were copied first.
@@ -281,7 +281,7 @@ pub fn allreduce(
         if recv.len() > step && area.may_tell_ahead() {
             return allreduce_ahead(guard, comm, area, step, (send, recv), combine);
         }
-        let stays = stays_to_the_end((me, size), &send, &recv);
+        let stays = stays_until_read((me, size), &send, &recv);
         for at in (0..recv.len().max(1)).step_by(step) {
             let length = step.min(recv.len() - at);
             let (own, place) = (send.part(at, length), recv.part(at, length));
@@ -375,7 +375,7 @@ fn allreduce_ahead(
             send.part(at, piece_at(at)).copy_to(sink);
         })
     };
-    let stays = stays_to_the_end((me, size), &send, &recv);
+    let stays = stays_until_read((me, size), &send, &recv);
     tell_next(guard, area, 0)?;
     for at in (0..recv.len()).step_by(step) {
         if at + step < recv.len() {

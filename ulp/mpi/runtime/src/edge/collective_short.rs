@@ -79,7 +79,7 @@ pub(super) unsafe fn allreduce(
         let all = operands.zip(result.pointer());
         let (from, to) = all.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
         let count = result.len() / unit;
-        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots or where the program sends from, or the right one is the result.
+        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots, where the program sends from, or where the result goes.
         Ok(unsafe { ferriband_mpi_data::reduce_into(op, kind.kind(), from, to, count) }?)
     })?;
     Ok(true)
