@@ -210,37 +210,55 @@ fn long_messages_come_in_pieces_where_no_memory_is_read() {
     }
 }
 
-#[test]
-fn collectives_are_right_where_ranks_share_a_core() {
-    // As on a machine with one core: each step of a collective is a turn there.
+/// What a job prints whose ranks all share one core.
+fn on_one_core(program: &Program, ranks: u32, options: &[&str]) -> String {
     let core = std::fs::read_to_string("/proc/self/status").expect("one's own status");
     let cores = core
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let cores = cores.expect("the cores that may be used").trim();
     let core = cores.split(['-', ',']).next().expect("one core");
+    let mpirun = program.command(ranks, options, &[]);
+    let output = Command::new("taskset")
+        .args(["-c", core])
+        .arg(mpirun.get_program())
+        .args(mpirun.get_args())
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .stdin(Stdio::null())
+        .output()
+        .expect("taskset runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn collectives_are_right_where_ranks_share_a_core() {
+    // As on a machine with one core: each step of a collective is a turn there.
     let program = Program::new("turns");
     for (ranks, reads) in [(2, "1"), (5, "1"), (5, "0")] {
-        let mut command = Command::new("taskset");
-        let mpirun = program.command(
-            ranks,
-            &["--env", &format!("FERRIBAND_MPI_READS_PEERS={reads}")],
-            &[],
-        );
-        let output = command
-            .args(["-c", core])
-            .arg(mpirun.get_program())
-            .args(mpirun.get_args())
-            .env("FERRIBAND_LIB_DIR", library_dir())
-            .stdin(Stdio::null())
-            .output()
-            .expect("taskset runs");
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            format!("turns: {ranks} ranks: ok\n"),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let reads = format!("FERRIBAND_MPI_READS_PEERS={reads}");
+        let said = on_one_core(&program, ranks, &["--env", &reads]);
+        assert_eq!(said, format!("turns: {ranks} ranks: ok\n"));
+    }
+}
+
+#[test]
+fn ranks_that_only_ask_give_the_core_to_those_that_they_ask_about() {
+    // A time slice is some milliseconds, and a step of a word that goes round is some microseconds where nobody spins one away.
+    let program = Program::new("asks");
+    for options in [&[][..], &["--same-host", "verbs"]] {
+        let said = on_one_core(&program, 4, options);
+        let step = said
+            .strip_prefix("asks: ")
+            .and_then(|said| said.split_once(" us a step\n"))
+            .expect("it says how long a step took");
+        assert_eq!(step.1, "asks: 4 ranks: ok\n");
+        let took: f64 = step.0.parse().expect("a number");
+        assert!(took < 1000.0, "{took} us a step with {options:?}");
     }
 }
 

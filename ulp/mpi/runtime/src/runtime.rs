@@ -106,6 +106,8 @@ pub struct Runtime {
     /// The context that was asked for last, and its communicator.
     pub last: (u64, u32),
     next_context: u32,
+    /// Calls that only ask, one after the other, that have found nothing new.
+    pub asked_in_vain: u32,
 }
 
 /// What holds for the process's life.
@@ -411,6 +413,7 @@ impl Runtime {
             doomed: Vec::new(),
             last: (u64::MAX, 0),
             next_context: 2,
+            asked_in_vain: 0,
         };
         for (name, group, own) in [
             ("MPI_COMM_WORLD", Group::World { size }, rank),

@@ -39,6 +39,20 @@ pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     outcome
 }
 
+/// A round of progress for a call that only asks. Programs ask in loops, so one that asks in vain as often as a call that waits would look gives the core away as
+/// that does: the rank that it asks about may need it.
+pub fn glance(guard: &mut Guard) -> Outcome {
+    if guard.progress_all()? {
+        guard.asked_in_vain = 0;
+    } else if guard.asked_in_vain < guard.settings.spins {
+        guard.asked_in_vain += 1;
+    } else {
+        guard.outside(std::thread::yield_now);
+    }
+    guard.lend();
+    Ok(())
+}
+
 /// Who is reached by verbs polls no longer than this, and gives the core away for no longer than that, however few rounds these are: a look at a device may itself give
 /// the core away.
 const POLLS_NET: Duration = Duration::from_micros(100);

@@ -11,7 +11,7 @@ use crate::host::Sink;
 use crate::loss::lost;
 use crate::request::Request;
 use crate::runtime::SELF;
-use crate::wait::wait_for;
+use crate::wait::{glance, wait_for};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 
@@ -83,8 +83,7 @@ pub unsafe extern "C" fn ferriband_mpi_improbe(
             Some(source) => {
                 let mut found = take(guard, comm, source, tag);
                 if found.is_none() {
-                    guard.progress_all()?;
-                    guard.lend();
+                    glance(guard)?;
                     found = take(guard, comm, source, tag);
                 }
                 found

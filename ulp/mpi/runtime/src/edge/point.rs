@@ -12,7 +12,7 @@ use crate::loss::lost;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, status};
 use crate::runtime::Content;
-use crate::wait::{wait_for, wait_request};
+use crate::wait::{glance, wait_for, wait_request};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 
@@ -429,8 +429,7 @@ pub unsafe extern "C" fn ferriband_mpi_iprobe(
             Some(source) => {
                 let mut found = look(guard, comm, source, tag);
                 if found.is_none() {
-                    guard.progress_all()?;
-                    guard.lend();
+                    glance(guard)?;
                     found = look(guard, comm, source, tag);
                 }
                 found

@@ -9,7 +9,7 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::request::{EMPTY, Work};
 use crate::runtime::{NOBODY, Runtime, SELF};
-use crate::wait::{wait_for, wait_request};
+use crate::wait::{self, wait_for, wait_request};
 use std::ffi::c_int;
 
 /// A failure, and the communicator whose handler is asked.
@@ -109,9 +109,7 @@ pub(super) fn is_done(guard: &Guard, index: Option<u32>) -> bool {
 
 /// A round of progress for a call that only asks.
 pub(super) fn glance(guard: &mut Guard) -> Raised {
-    guard.progress_all().map_err(at_self)?;
-    guard.lend();
-    Ok(())
+    wait::glance(guard).map_err(at_self)
 }
 
 /// The handle that a pointer names.
