@@ -46,6 +46,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         reads_peers: chosen.reads_peers,
         // Where cores are short a sender that has begun may be kept from going on, and its receiver would wait for it.
         both_copy: chosen.both_copy.filter(|_| !is_crowded),
+        large_pages: chosen.large_pages,
         threads: threads.min(MPI_THREAD_MULTIPLE),
         program: program.unwrap_or(0),
     };

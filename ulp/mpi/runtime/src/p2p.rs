@@ -164,6 +164,7 @@ impl Runtime {
             } else {
                 let place = source.address().map(|address| Place { address, rkey: 0 });
                 if place.is_some() {
+                    self.pages.note(source.address(), source.len());
                     self.offer_nearby(request);
                 }
                 place
@@ -780,7 +781,9 @@ impl Runtime {
         } else if let Some(Place { address, .. }) =
             place.filter(|_| self.settings.reads_peers && !is_here)
         {
-            match self.read_nearby(peer, request, address, &sink.part(0, wanted as usize)) {
+            let sink = sink.part(0, wanted as usize);
+            self.pages.note(sink.address(), sink.len());
+            match self.read_nearby(peer, request, address, &sink) {
                 Ok(()) => is_here = true,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {

@@ -12,7 +12,7 @@ use crate::crew::Crew;
 use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
-use crate::host::{Awaited, Host, Inlet, Outlet, Source};
+use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Source};
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
 use crate::pace::Pace;
@@ -69,6 +69,8 @@ pub struct Runtime {
     pub stalled: Vec<u32>,
     /// Ranks of this host that have been offered long messages, and how many of them are not over.
     pub offered: Vec<(u32, u32)>,
+    /// Long buffers, which the kernel may put into large pages.
+    pub pages: LargePages,
     /// Messages of a context that is not known yet.
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
@@ -125,6 +127,8 @@ pub struct Settings {
     pub reads_peers: bool,
     /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the kernel refuses.
     pub both_copy: Option<u64>,
+    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
+    pub large_pages: Option<u64>,
     /// Who moves long messages by verbs.
     pub rendezvous: Rendezvous,
     /// Short messages that go to a rank by packets at once before others wait to go together; 0: all do.
@@ -408,6 +412,7 @@ impl Runtime {
             schedules: Kept::default(),
             given: Given::default(),
             flags: Vec::new(),
+            pages: LargePages::new(settings.large_pages),
             settings,
             contexts: HashMap::new(),
             doomed: Vec::new(),

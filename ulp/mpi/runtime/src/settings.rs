@@ -21,6 +21,8 @@ pub struct Chosen {
     pub reads_peers: bool,
     /// `both_copy`: bytes of the shortest message on one host that both sides copy; none: no message is.
     pub both_copy: Option<u64>,
+    /// `large_pages`: bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
+    pub large_pages: Option<u64>,
     /// `eager`: longest message that is sent unasked, in bytes.
     pub eager: usize,
     /// `eager_near`: the same by memory that ranks share.
@@ -140,6 +142,7 @@ impl Chosen {
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             reads_peers: values.flag("reads_peers"),
             both_copy: Some(values.number("both_copy")).filter(|least| *least != 0),
+            large_pages: Some(values.number("large_pages")).filter(|least| *least != 0),
             eager: size("eager"),
             eager_near: eager("eager_near"),
             eager_packets: eager("eager_packets"),
@@ -246,5 +249,7 @@ mod tests {
         assert!(!set("reads_peers", "0").reads_peers);
         assert_eq!(nothing.both_copy, Some(64 << 10));
         assert_eq!(set("both_copy", "0").both_copy, None);
+        assert_eq!(nothing.large_pages, Some(2 << 20));
+        assert_eq!(set("large_pages", "0").large_pages, None);
     }
 }

@@ -212,6 +212,11 @@ impl Sink {
         self.layout.is_some()
     }
 
+    /// Where it lies; none if there are gaps.
+    pub fn address(&self) -> Option<u64> {
+        self.layout.is_none().then(|| self.address.addr() as u64)
+    }
+
     /// Bytes of the range.
     #[inline]
     pub fn len(&self) -> usize {

@@ -12,6 +12,7 @@ mod joint;
 mod layout;
 pub mod meet;
 mod memory;
+mod pages;
 mod segment;
 mod spread;
 pub mod tape;
@@ -22,6 +23,7 @@ pub use coll::{Area, Awaited};
 pub use joint::{Errand, Offer};
 pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer, will_read};
+pub use pages::LargePages;
 pub use segment::Segment;
 
 use ferriband_mpi_proto::connect::{CARD, Card};
