@@ -1,12 +1,13 @@
-//! Copies of more than a line, by the widest registers that the processor has.
+//! Copies of more than a line, by the widest registers that the processor has or by the instruction for strings, whichever is the faster one ([`super::choice`]).
 //!
 //! The C library's copy is made for memory that is this core's own. Between cores what counts is how many lines are under way at once: stores become visible in their order, and each
-//! waits until its line has been taken from the other core; so a line should take one or two of the places in which stores wait. Above 2 KiB the C library copies by one
-//! instruction for strings, which on some processors is slow where the two ranges lie differently in their lines, as a body in a channel does.
+//! waits until its line has been taken from the other core; so a line should take one or two of the places in which stores wait.
 
+use super::choice::{self, Choice, Way};
+use std::arch::asm;
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
-    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_si512,
+    __m256i, __m512i, _mm_mfence, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_si512, _rdtsc,
 };
 
 /// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same.
@@ -16,6 +17,63 @@ use std::arch::x86_64::{
 #[inline]
 pub(super) unsafe fn long(from: *const u8, to: *mut u8, length: usize) {
     debug_assert!(length > 64);
+    let choice = if length >= choice::LEAST {
+        choice::of(from.addr(), to.addr(), length)
+    } else {
+        None
+    };
+    let way = choice.map_or(Some(Way::Registers), Choice::next);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (way, choice) {
+            (Some(Way::String), _) => by_string(from, to, length),
+            (None, Some(choice)) => timed(choice, from, to, length),
+            _ => by_registers(from, to, length),
+        }
+    }
+}
+
+/// As [`long`], to see how long it takes.
+///
+/// # Safety
+/// As for [`long`].
+#[cold]
+unsafe fn timed(choice: &Choice, from: *const u8, to: *mut u8, length: usize) {
+    // A copy is over when its last line has been taken from the other core, not when it waits for that.
+    // SAFETY: each x86-64 has these.
+    let now = || unsafe {
+        _mm_mfence();
+        _rdtsc()
+    };
+    let way = choice.trial();
+    let begun = now();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match way {
+            Way::Registers => by_registers(from, to, length),
+            Way::String => by_string(from, to, length),
+        }
+    }
+    choice.note(way, length, now().wrapping_sub(begun));
+}
+
+/// As [`long`], by one instruction. What is stored after it is seen after all that it stores (Intel SDM volume 3, 10.2.4).
+///
+/// # Safety
+/// As for [`long`].
+unsafe fn by_string(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear as the ABI demands.
+    unsafe {
+        asm!("rep movsb", inout("rcx") length => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags))
+    }
+}
+
+/// As [`long`], by the widest registers.
+///
+/// # Safety
+/// As for [`long`].
+#[inline]
+unsafe fn by_registers(from: *const u8, to: *mut u8, length: usize) {
     if std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor can, and the caller's promise.
         unsafe { by_lines(from, to, length) }
@@ -127,8 +185,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_register_copies_all_bytes_and_no_other() {
-        let kinds: [(bool, Copy); 3] = [
+        let kinds: [(bool, Copy); 4] = [
             (true, long),
+            (true, by_string),
             (std::arch::is_x86_feature_detected!("avx"), by_halves),
             (std::arch::is_x86_feature_detected!("avx512f"), by_lines),
         ];

@@ -5,6 +5,7 @@
 
 mod bell;
 mod channel;
+mod choice;
 mod coll;
 mod copy;
 pub mod inherit;

@@ -1,5 +1,6 @@
 //! The mapping of the segment. It stays mapped as long as the process lives.
 
+use super::choice;
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, area};
 use std::fs::File;
 use std::io::{self, Read};
@@ -99,6 +100,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| bad("the host segment lies at 0"))?;
+        choice::share(base.addr().get(), base.addr().get() + length);
         Ok(Self {
             fd,
             base,
