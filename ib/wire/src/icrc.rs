@@ -12,18 +12,19 @@ use crate::grh::GrhWire;
 use crate::header::prefix;
 use crate::ip::{Ipv4Wire, UdpWire};
 use crate::lrh::{LinkNext, LrhWire};
+use ferriband_crc::Crc32;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// An ICRC in the making, for a sender that copies the payload in pieces. Feed the headers once, then the payload
 /// and pad.
 #[derive(Clone, Debug)]
-pub struct Icrc(crc32fast::Hasher);
+pub struct Icrc(Crc32);
 
 impl Icrc {
     /// Begins with the link and network headers of a native packet: `bytes` start at the LRH. Returns what follows
     /// them, which starts at the BTH.
     pub fn native(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
-        let mut hasher = crc32fast::Hasher::new();
+        let mut hasher = Crc32::new();
         let (lrh, mut rest) = prefix::<LrhWire>(bytes, "LRH")?;
         match lrh.next() {
             LinkNext::Transport => hasher.update(lrh.masked().as_bytes()),
@@ -54,7 +55,7 @@ impl Icrc {
 
     fn roce<'a>(masked_ip: &[u8], rest: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
         let (udp, rest) = prefix::<UdpWire>(rest, "UDP header")?;
-        let mut hasher = crc32fast::Hasher::new();
+        let mut hasher = Crc32::new();
         hasher.update(&LrhWire::ONES);
         hasher.update(masked_ip);
         hasher.update(udp.masked().as_bytes());
@@ -80,7 +81,7 @@ impl Icrc {
 
     /// The ICRC. `to_le_bytes()` is what follows the packet on the wire.
     pub fn finish(self) -> u32 {
-        self.0.finalize()
+        self.0.finish()
     }
 
     /// Adds a whole transport packet (BTH to pad) and ends.

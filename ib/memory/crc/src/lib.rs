@@ -1,0 +1,88 @@
+//! CRC-32 with Ethernet's polynomial, which the invariant CRC is (IBA 7.8.1): of long runs of bytes by the widest multiplications without carry that the processor has, of all else by crc32fast.
+//!
+//! A crate of its own, for rooms that forbid unsafe code. Crates of others take 38 to 40 ns for 1 KiB where this takes 23 (Zen 4), and a quarter of the time of a stream of packets was spent so; it goes when one of them is as fast.
+
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
+/// A CRC-32 in the making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crc32(u32);
+
+impl Crc32 {
+    /// Of no bytes yet.
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// Adds bytes.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(crc) = wide::update(self.0, bytes) {
+            self.0 = crc;
+            return;
+        }
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
+        hasher.update(bytes);
+        self.0 = hasher.finalize();
+    }
+
+    /// The CRC of all that was added.
+    #[inline]
+    pub const fn finish(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for Crc32 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ours(pieces: &[&[u8]]) -> u32 {
+        let mut crc = Crc32::new();
+        for piece in pieces {
+            crc.update(piece);
+        }
+        crc.finish()
+    }
+
+    #[test]
+    fn it_is_the_one_of_the_catalogues() {
+        // "check" of CRC-32/ISO-HDLC.
+        assert_eq!(ours(&[b"123456789"]), 0xcbf4_3926);
+        assert_eq!(Crc32::default().finish(), 0);
+    }
+
+    #[test]
+    fn every_length_and_place_is_right() {
+        let bytes: Vec<u8> = (0..9000_u32).map(|at| (at * at / 32) as u8).collect();
+        for length in (0..1400).chain([2047, 2048, 4096, 4100, 8999 - 64]) {
+            for at in [0, 1, 13, 64] {
+                let part = &bytes[at..at + length];
+                assert_eq!(
+                    ours(&[part]),
+                    crc32fast::hash(part),
+                    "{length} bytes at {at}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_as_good_as_the_whole(bytes in proptest::collection::vec(any::<u8>(), 0..3000), cuts: [u16; 2]) {
+            let [first, second] = cuts.map(|cut| usize::from(cut) % (bytes.len() + 1));
+            let (first, second) = (first.min(second), first.max(second));
+            let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+            prop_assert_eq!(ours(&pieces), crc32fast::hash(&bytes));
+        }
+    }
+}
