@@ -7,6 +7,23 @@ use crate::failure::Failure;
 use serde::Serialize;
 use std::io::{self, Write};
 
+/// The word for one, or for several.
+pub const fn plural(count: usize, one: &'static str, several: &'static str) -> &'static str {
+    match count {
+        1 => one,
+        _ => several,
+    }
+}
+
+/// `1 switch`, `2 switches`.
+pub fn counted<N>(count: N, one: &'static str, several: &'static str) -> String
+where
+    N: std::fmt::Display + PartialEq + From<u8>,
+{
+    let word = if count == N::from(1) { one } else { several };
+    format!("{count} {word}")
+}
+
 /// Columns of text, each as wide as its widest cell.
 pub struct Table {
     header: Vec<String>,

@@ -6,6 +6,8 @@ use crate::real;
 use ferriband_attach::ask::{Answer, Ask};
 use ferriband_attach::{HostName, Link, address};
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 /// Bytes of a name in `struct utsname` (`_UTSNAME_LENGTH`), with the NUL.
 const NODE_BYTES: usize = 65;
@@ -29,18 +31,37 @@ unsafe fn write(name: &str, field: *mut c_char, room: usize) -> bool {
     fits
 }
 
+/// What this host is called: the first word of its node's name (`node7 mlx5_0`), if that means no other node; else the whole. None: on no host of a fabric.
+fn own_name() -> Option<&'static str> {
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    let find = || {
+        let own = HostName::of_environment()?;
+        let word = own.host.split(' ').next().unwrap_or_default();
+        if word == own.host || word.is_empty() {
+            return Some(own.host);
+        }
+        let ask = Ask::Adapter { host: word.into() };
+        let is_own = match Link::dial(&own.fabric).and_then(|link| link.ask(&ask)) {
+            Ok(Answer::Adapter(adapter)) => adapter.host == own.host,
+            _ => false,
+        };
+        Some(if is_own { word.to_owned() } else { own.host })
+    };
+    NAME.get_or_init(find).as_deref()
+}
+
 /// `gethostname`.
 ///
 /// # Safety
 /// `name` has `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostname(name: *mut c_char, length: usize) -> c_int {
-    if let Some(host) = HostName::of_environment()
-        && !name.is_null()
+    if !name.is_null()
+        && let Some(host) = own_name()
     {
         return crate::answer(-1, || {
             // SAFETY: the caller's promise.
-            match unsafe { write(&host.host, name, length) } {
+            match unsafe { write(host, name, length) } {
                 true => Ok(0),
                 false => Err(libc::ENAMETOOLONG),
             }
@@ -57,12 +78,12 @@ pub unsafe extern "C" fn gethostname(name: *mut c_char, length: usize) -> c_int 
 pub unsafe extern "C" fn uname(info: *mut libc::utsname) -> c_int {
     let done = real::call!(-1, fn uname(info => *mut libc::utsname) -> c_int);
     if done == 0
-        && let Some(host) = HostName::of_environment()
+        && let Some(host) = own_name()
     {
         // SAFETY: the kernel has just written it.
         let node = unsafe { (&raw mut (*info).nodename).cast::<c_char>() };
         // SAFETY: a field of so many bytes.
-        unsafe { write(&host.host, node, NODE_BYTES) };
+        unsafe { write(host, node, NODE_BYTES) };
     }
     done
 }
@@ -87,6 +108,20 @@ fn found(name: &CStr) -> Option<CString> {
     }
 }
 
+/// The address of the host that a program names, as text: what to ask the C library for instead.
+///
+/// # Safety
+/// `name` is NULL or a string.
+unsafe fn addressed(name: *const c_char) -> Option<CString> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: not NULL, so a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    // what cannot be found there is left to the C library
+    std::panic::catch_unwind(|| found(name)).unwrap_or(None)
+}
+
 /// `getaddrinfo`.
 ///
 /// # Safety
@@ -98,17 +133,33 @@ pub unsafe extern "C" fn getaddrinfo(
     hints: *const libc::addrinfo,
     result: *mut *mut libc::addrinfo,
 ) -> c_int {
-    let named = if node.is_null() {
-        None
-    } else {
-        // SAFETY: not NULL, so a string.
-        let name = unsafe { CStr::from_ptr(node) };
-        // what cannot be found there is left to the C library
-        std::panic::catch_unwind(|| found(name)).unwrap_or(None)
-    };
+    // SAFETY: the caller's promise.
+    let named = unsafe { addressed(node) };
     let node = named.as_ref().map_or(node, |address| address.as_ptr());
     real::call!(
         libc::EAI_SYSTEM,
         fn getaddrinfo(node => *const c_char, service => *const c_char, hints => *const libc::addrinfo, result => *mut *mut libc::addrinfo) -> c_int
     )
 }
+
+/// Defines one of the older functions that find a host by its name, its first argument.
+macro_rules! by_name {
+    ($failed:expr, $name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
+        /// The C library's function of this name.
+        ///
+        /// # Safety
+        /// As of the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(name: *const c_char $(, $argument: $type)*) -> $result {
+            // SAFETY: the caller's promise.
+            let named = unsafe { addressed(name) };
+            let name = named.as_ref().map_or(name, |address| address.as_ptr());
+            real::call!($failed, fn $name(name => *const c_char $(, $argument => $type)*) -> $result)
+        }
+    };
+}
+
+by_name!(null_mut(), gethostbyname() -> *mut libc::hostent);
+by_name!(null_mut(), gethostbyname2(family: c_int) -> *mut libc::hostent);
+by_name!(libc::ENOSYS, gethostbyname_r(into: *mut libc::hostent, buffer: *mut c_char, length: usize, found: *mut *mut libc::hostent, why: *mut c_int) -> c_int);
+by_name!(libc::ENOSYS, gethostbyname2_r(family: c_int, into: *mut libc::hostent, buffer: *mut c_char, length: usize, found: *mut *mut libc::hostent, why: *mut c_int) -> c_int);

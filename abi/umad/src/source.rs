@@ -64,7 +64,7 @@ pub fn find(name: &str) -> Result<Found, c_int> {
             kind: "Ferriband".to_owned(),
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             hardware: "0".to_owned(),
-            system_guid: adapter.node_guid,
+            system_guid: adapter.system_guid,
             link_layers: vec!["InfiniBand".to_owned(); adapter.ports.len()],
             adapter,
         }),

@@ -24,11 +24,11 @@ const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
 const ACK_DELAY: u8 = 15;
 
 fn device_attr(context: &Context) -> sys::ibv_device_attr {
-    let guid = context.device().info().guid.0.to_be();
+    let info = context.device().info();
     let int = |value: u32| value as c_int;
     let mut attr = sys::ibv_device_attr {
-        node_guid: guid,
-        sys_image_guid: guid,
+        node_guid: info.guid.0.to_be(),
+        sys_image_guid: info.system_guid.0.to_be(),
         max_mr_size: limits::MAX_MR_SIZE,
         // every power of two from 4 KiB up
         page_size_cap: !0xfff,

@@ -22,8 +22,8 @@ pub enum FabricCommand {
     ///
     /// The process stays until `fabric down` or a signal ends it. Programs run on a host with `ferriband run --host HOST -- PROGRAM`, and find its adapter ferri0.
     #[command(
-        after_help = "Examples:\n  ferriband fabric up torus:4x4:2 --background\n  ferriband run --host H-0 -- ibnetdiscover\n  ferriband fabric down\n\n\
-        Another manager instead of our own: ferriband fabric up torus:4x4:2 --manager none --background; ferriband run --host H-0 -- opensm"
+        after_help = "Examples:\n  ferriband fabric up torus:4x4:2 --background\n  ferriband run --host H0_0_0 -- ibnetdiscover\n  ferriband fabric down\n\n\
+        Another manager instead of our own: ferriband fabric up torus:4x4:2 --manager none --background; ferriband run --host H0_0_0 -- opensm"
     )]
     Up(FabricUpArgs),
     /// End a fabric's process; programs on its hosts lose their links
@@ -38,22 +38,22 @@ pub enum FabricCommand {
         json: JsonFlag,
     },
     /// Cut a cable, or join it again
-    #[command(after_help = "Example:\n  ferriband fabric link S-0 3 down")]
+    #[command(after_help = "Example:\n  ferriband fabric link T0_0 3 down")]
     Link(LinkArgs),
     /// Let a cable spoil a share of the packets that pass it, or none
     ///
     /// The port at the other end counts a symbol error and a receive error for each and drops it, those of management too.
     #[command(
-        after_help = "Example:\n  ferriband fabric errors S-0 3 0.01    # each hundredth packet; 0 ends it"
+        after_help = "Example:\n  ferriband fabric errors T0_0 3 0.01    # each hundredth packet; 0 ends it"
     )]
     Errors(ErrorsArgs),
     /// Show what passes a link, both ways, management too: as lines or as a capture file
     #[command(
-        after_help = "Examples:\n  ferriband fabric dump S-0 3\n  ferriband fabric dump H0_0_0 1 -w link.pcapng    # for Wireshark or tshark"
+        after_help = "Examples:\n  ferriband fabric dump T0_0 3\n  ferriband fabric dump H0_0_0 1 -w link.pcapng    # for Wireshark or tshark"
     )]
     Dump(FabricDumpArgs),
     /// Switch a node off, or on again
-    #[command(after_help = "Example:\n  ferriband fabric power S-1 off")]
+    #[command(after_help = "Example:\n  ferriband fabric power T0_1 off")]
     Power(PowerArgs),
     /// Let the fabric's own manager look at everything anew
     Sweep(NamedArgs),
@@ -174,7 +174,7 @@ pub enum ManagerChoice {
 /// What `fabric up` makes.
 #[derive(Args, Clone)]
 pub struct FabricUpArgs {
-    /// A file (netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
+    /// A file (.toml, netlist of ibsim, output of ibnetdiscover) or a shape, such as torus:4x4:2.
     pub fabric: String,
     /// Which fabric.
     #[command(flatten)]

@@ -50,8 +50,9 @@ pub fn load(name: &str) -> Result<Topology, Failure> {
                 about.len()
             )));
         }
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Failure::io("read", name, &error))?;
+        let bytes = std::fs::read(path).map_err(|error| Failure::io("read", name, &error))?;
+        // descriptions of nodes may be of any encoding
+        let text = String::from_utf8_lossy(&bytes);
         let said = |error: &dyn std::fmt::Display| Failure::new(format!("{name}: {error}"));
         return if is_toml(path) {
             toml::parse(&text).map_err(|error| said(&error))

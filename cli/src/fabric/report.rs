@@ -4,7 +4,7 @@ use super::bring_up::{BroughtUp, bring_up};
 use super::load;
 use crate::args::RouteArgs;
 use crate::failure::Failure;
-use crate::text::{Table, duration, print_json, print_line};
+use crate::text::{Table, counted, duration, print_json, print_line};
 use ferriband_subnet::check::{self, Report};
 use ferriband_subnet::routing::{ENGINES, Engine, Options};
 use ferriband_topology::{NodeKind, Topology};
@@ -165,8 +165,12 @@ fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
         .count()
         .saturating_sub(said.hosts);
     print_line(&format!(
-        "{}: {} switches, {} hosts' ports, {} cables; LIDs 1 to {}",
-        said.fabric, said.switches, said.hosts, said.cables, said.top_lid
+        "{}: {}, {}, {}; LIDs 1 to {}",
+        said.fabric,
+        counted(said.switches, "switch", "switches"),
+        counted(said.hosts, "host's port", "hosts' ports"),
+        counted(said.cables, "cable", "cables"),
+        said.top_lid
     ))?;
     if left > 0 {
         print_line(&format!(

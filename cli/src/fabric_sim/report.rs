@@ -4,7 +4,7 @@ use super::Results;
 use super::watch::{Branch, Output, Sample, trees};
 use crate::args::{FabricSimArgs, PickKind, SwitchKind, Traffic};
 use crate::failure::Failure;
-use crate::text::{Table, duration, print_json, print_line};
+use crate::text::{Table, duration, plural, print_json, print_line};
 use ferriband_fabric::net::PortReport;
 use ferriband_fabric::{Latencies, Time};
 use serde::Serialize;
@@ -479,13 +479,5 @@ fn moment(results: &Results, sample: &Sample) -> Moment {
             .take(MOST_TREES)
             .map(|tree| tree.outputs.iter().map(place).collect())
             .collect(),
-    }
-}
-
-/// The word for one, or for several.
-const fn plural(count: usize, one: &'static str, several: &'static str) -> &'static str {
-    match count {
-        1 => one,
-        _ => several,
     }
 }

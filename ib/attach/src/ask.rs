@@ -174,10 +174,14 @@ pub struct Membership {
 pub struct Adapter {
     /// The host.
     pub host: String,
+    /// Its NodeDescription.
+    pub description: String,
     /// 1 for a channel adapter, 2 for a switch, 3 for a router.
     pub node_type: u8,
     /// Node GUID.
     pub node_guid: u64,
+    /// GUID of the machine that it is a part of.
+    pub system_guid: u64,
     /// External ports.
     pub port_count: u8,
     /// The port that programs of the host use: the first with a cable, else 1; of a switch 0.

@@ -13,8 +13,8 @@ pub mod packet;
 pub mod tap;
 
 pub use link::{
-    AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, pieces, receive_piece_on, send_on,
-    wait_on, whole_piece,
+    AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, pieces, receive_piece_on, running,
+    send_on, wait_on, whole_piece,
 };
 
 /// Names the host of a fabric that a program runs on: `FABRIC/HOST`. Set by `ferriband run --host`.

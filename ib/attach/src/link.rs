@@ -71,9 +71,30 @@ impl AttachError {
     }
 }
 
+/// What the names of this user's fabrics begin with.
+fn prefix() -> String {
+    format!(
+        "ferriband/fabric-1/{}/",
+        rustix::process::geteuid().as_raw()
+    )
+}
+
+/// The names of this user's fabrics that are up in this network namespace, sorted; none where /proc does not say.
+pub fn running() -> Vec<String> {
+    let (sockets, prefix) = (std::fs::read("/proc/net/unix"), format!("@{}", prefix()));
+    let sockets = String::from_utf8_lossy(sockets.as_deref().unwrap_or_default());
+    let names = sockets.lines().filter_map(|line| {
+        let name = line.split_whitespace().nth(7)?.strip_prefix(&prefix)?;
+        crate::is_fabric_name(name).then(|| name.to_owned())
+    });
+    names
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
 fn address(fabric: &str) -> Result<SocketAddrUnix, AttachError> {
-    let uid = rustix::process::geteuid().as_raw();
-    let name = format!("ferriband/fabric-1/{uid}/{fabric}");
+    let name = format!("{}{fabric}", prefix());
     SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(AttachError::system("socket name"))
 }
 
@@ -427,6 +448,7 @@ mod tests {
     fn messages_of_any_length_come_whole_and_in_order() {
         let name = name("long");
         let listener = Listener::bind(&name).unwrap();
+        assert!(running().contains(&name));
         assert!(matches!(
             Listener::bind(&name),
             Err(AttachError::NameTaken(_))

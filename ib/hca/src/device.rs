@@ -41,6 +41,10 @@ pub struct DeviceInfo {
     pub name: String,
     /// Node GUID.
     pub guid: Guid,
+    /// GUID of the machine that it is a part of.
+    pub system_guid: Guid,
+    /// What it calls itself: the NodeDescription of an InfiniBand device.
+    pub description: String,
     /// Index in the list.
     pub index: usize,
     /// Link layer of its port.
@@ -135,6 +139,7 @@ pub(crate) fn all() -> &'static [Arc<Device>] {
             &crate::config::load(),
         )
         .into_iter()
+        .map(crate::fabric::describe)
         .map(|info| Arc::new(Device::new(info)))
         .collect()
     })
@@ -152,6 +157,8 @@ fn plan(
     let native = || DeviceInfo {
         name: NATIVE.into(),
         guid,
+        system_guid: guid,
+        description: format!("Ferriband {NATIVE}"),
         index: 0,
         link_layer: LinkLayer::InfiniBand,
         ifindex: 0,
@@ -159,14 +166,19 @@ fn plan(
         settings: Settings::default(),
     };
     // devices of one interface have GUIDs of their own
-    let ethernet = |name: &str, place: usize, interface: &Netdev, settings: &Settings| DeviceInfo {
-        name: name.into(),
-        guid: Guid(interface_guid(interface, guid).0 ^ (place as u64) << 24),
-        index: 0,
-        link_layer: LinkLayer::Ethernet,
-        ifindex: interface.ifindex,
-        interface: interface.name.clone(),
-        settings: settings.clone(),
+    let ethernet = |name: &str, place: usize, interface: &Netdev, settings: &Settings| {
+        let guid = Guid(interface_guid(interface, guid).0 ^ (place as u64) << 24);
+        DeviceInfo {
+            name: name.into(),
+            guid,
+            system_guid: guid,
+            description: format!("Ferriband {name}"),
+            index: 0,
+            link_layer: LinkLayer::Ethernet,
+            ifindex: interface.ifindex,
+            interface: interface.name.clone(),
+            settings: settings.clone(),
+        }
     };
     let plain = |interface: &Netdev| {
         let name = format!("{PREFIX}{}", interface.name);

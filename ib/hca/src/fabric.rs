@@ -15,7 +15,8 @@ use ferriband_attach::{HostName, Link, Piece, packet};
 use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
-use crate::lock;
+use crate::device::DeviceInfo;
+use crate::{LinkLayer, lock};
 pub(crate) use group::{InGroup, join_group};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 
@@ -130,6 +131,17 @@ fn number() -> u8 {
 /// Node GUID.
 pub(crate) fn guid() -> Option<Guid> {
     adapter().map(|adapter| Guid(adapter.node_guid))
+}
+
+/// A device's description, and the InfiniBand one's as the fabric has it.
+pub(crate) fn describe(mut info: DeviceInfo) -> DeviceInfo {
+    if info.link_layer == LinkLayer::InfiniBand
+        && let Some(adapter) = adapter()
+    {
+        info.system_guid = Guid(adapter.system_guid);
+        info.description = adapter.description;
+    }
+    info
 }
 
 /// GID of the port.

@@ -63,7 +63,7 @@ pub struct PortId {
 pub struct Node {
     /// What it is.
     pub kind: NodeKind,
-    /// Its name, one of its kind in the fabric: what goes into its NodeDescription.
+    /// Its name, one of its kind in the fabric; its NodeDescription, if it says no other.
     pub name: String,
     /// External ports.
     pub ports: u8,
@@ -73,9 +73,29 @@ pub struct Node {
     pub port_guid: Guid,
     /// A switch's port 0 is an enhanced one, which can send and receive data.
     pub enhanced_port0: bool,
+    /// What it says of itself and its maker.
+    pub plate: Plate,
+}
+
+/// What a node says of itself and its maker in NodeDescription and NodeInfo (IBA 14.2.5.2, 14.2.5.3).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plate {
+    /// Its NodeDescription, where that is not its name: makers call all their switches the same.
+    pub description: Option<String>,
+    /// GUID of the chassis or machine that it is a part of; None: its own node GUID.
+    pub system_image: Option<Guid>,
+    /// Its maker, 24 bits; 0: not said.
+    pub vendor: u32,
+    /// Its maker's number of the device; 0: not said.
+    pub device: u16,
 }
 
 impl Node {
+    /// Its NodeDescription.
+    pub fn description(&self) -> &str {
+        self.plate.description.as_deref().unwrap_or(&self.name)
+    }
+
     /// GUID of a port: all of a switch have the same one.
     pub fn guid_of_port(&self, port: u8) -> Guid {
         match self.kind {
@@ -221,6 +241,30 @@ impl Topology {
         self.ids().find(|id| self.node(*id).name == name)
     }
 
+    /// The node that somebody means: by its name; by its node GUID (`0x2c902002227b8`, `S-0002c902002227b8`); or by the first word of its NodeDescription, if that
+    /// is no other's (hosts call themselves `node7 mlx5_0`).
+    ///
+    /// # Errors
+    /// The nodes that could be meant: none, or more than one.
+    pub fn meant(&self, words: &str) -> Result<NodeId, Vec<NodeId>> {
+        if let Some(found) = self.find(words) {
+            return Ok(found);
+        }
+        let digits = ["0x", "S-", "H-", "R-"];
+        let digits = digits.iter().find_map(|before| words.strip_prefix(before));
+        let guid = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let first = |id: &NodeId| self.node(*id).description().split(' ').next() == Some(words);
+        let of_guid = |id: &NodeId| guid == Some(self.node(*id).guid.0);
+        let found: Vec<_> = match self.ids().find(of_guid) {
+            Some(found) => vec![found],
+            None => self.ids().filter(first).collect(),
+        };
+        match found[..] {
+            [only] => Ok(only),
+            _ => Err(found),
+        }
+    }
+
     /// The cable in a port, by its index in [`Self::cables`]; None if nothing is plugged in or there is no such port.
     pub fn cable_at(&self, at: PortId) -> Option<usize> {
         let plugs = self.plugs.get(at.node.0 as usize)?;
@@ -283,6 +327,8 @@ pub struct NewNode<'a> {
     pub port_guid: Option<Guid>,
     /// A switch's port 0 is an enhanced one.
     pub enhanced_port0: bool,
+    /// What it says of itself.
+    pub plate: Plate,
 }
 
 impl Builder {
@@ -298,8 +344,10 @@ impl Builder {
     pub fn node(&mut self, kind: NodeKind, new: NewNode<'_>) -> Result<NodeId, TopologyError> {
         let name = new.name;
         let odd = |c: char| c.is_control() || c == '"';
-        if name.is_empty() || name.len() > NAME_BYTES || name.contains(odd) {
-            return Err(TopologyError::BadName(name.to_owned()));
+        for name in std::iter::once(name).chain(new.plate.description.as_deref()) {
+            if name.is_empty() || name.len() > NAME_BYTES || name.contains(odd) {
+                return Err(TopologyError::BadName(name.to_owned()));
+            }
         }
         if self.nodes.len() >= MOST_NODES {
             return Err(TopologyError::TooMany(self.nodes.len() + 1));
@@ -322,6 +370,7 @@ impl Builder {
             guid: new.guid.unwrap_or_default(),
             port_guid: new.port_guid.unwrap_or_default(),
             enhanced_port0: new.enhanced_port0,
+            plate: new.plate,
         };
         let said = [new.guid.is_some(), new.port_guid.is_some()];
         self.nodes.push((node, said));

@@ -11,7 +11,8 @@
 //! aliases with `@`) is refused: it would be lost silently. Source of the syntax: ibsim's net-examples and ibnetdiscover(8).
 
 use crate::link::{Link, Speed, Width};
-use crate::{Builder, NewNode, NodeId, NodeKind, PortId, Topology, TopologyError};
+use crate::toml::read_rate;
+use crate::{Builder, NewNode, NodeId, NodeKind, Plate, PortId, Topology, TopologyError};
 use ferriband_wire::Guid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -36,6 +37,7 @@ struct Block<'a> {
     guid: Option<Guid>,
     port_guid: Option<Guid>,
     enhanced_port0: bool,
+    plate: Plate,
     plugs: Vec<Plug<'a>>,
 }
 
@@ -57,6 +59,7 @@ struct Plug<'a> {
 struct Heading {
     guid: Option<Guid>,
     port_guid: Option<Guid>,
+    plate: Plate,
     width: Option<Width>,
     speed: Option<Speed>,
 }
@@ -150,7 +153,10 @@ fn set(line: &str, heading: &mut Heading) -> Result<(), String> {
         "width" => heading.width = Some(width_mask(value)?),
         "speed" => heading.speed = Some(speed_mask(value)?),
         "extspeed" => heading.speed = extended_mask(value)?.or(heading.speed),
-        "vendid" | "devid" | "sysimgguid" => drop(hex(value)?),
+        // 0: what ibsim takes for not said
+        "sysimgguid" => heading.plate.system_image = Some(hex(value)?).filter(|guid| guid.0 != 0),
+        "vendid" => heading.plate.vendor = bits(value, 24)? as u32,
+        "devid" => heading.plate.device = bits(value, 16)? as u16,
         _ => return Err(format!("nothing is known of \"{name}\"")),
     }
     Ok(())
@@ -163,6 +169,15 @@ fn hex(text: &str) -> Result<Guid, String> {
     value
         .map(Guid)
         .map_err(|_| format!("\"{text}\" is no GUID"))
+}
+
+/// A number in hexadecimal digits that has so many bits.
+fn bits(text: &str, most: u32) -> Result<u64, String> {
+    let value = hex(text)?.0;
+    match value >> most {
+        0 => Ok(value),
+        _ => Err(format!("\"{text}\" is no number of {most} bits")),
+    }
 }
 
 fn number(text: &str) -> Result<u32, String> {
@@ -229,6 +244,7 @@ fn block<'a>(line: &'a str, number_: usize, heading: &Heading) -> Result<Block<'
         guid: heading.guid,
         port_guid: heading.port_guid,
         enhanced_port0: comment.contains("enhanced port 0"),
+        plate: heading.plate.clone(),
         plugs: Vec::new(),
     })
 }
@@ -285,6 +301,9 @@ fn plug<'a>(
     {
         (plug.width, plug.speed) = (Some(width), Some(speed));
         plug.seen = true;
+    } else if let Some(word) = unknown_rate(comment) {
+        // else the link would silently be of another speed
+        read_rate(word)?;
     }
     Ok(plug)
 }
@@ -300,6 +319,17 @@ fn past_outer_name(rest: &str) -> &str {
 /// `[1]` at the beginning: what is inside, and what comes after.
 fn bracketed(text: &str, from: char, to: char) -> Option<(&str, &str)> {
     text.trim_start().strip_prefix(from)?.split_once(to)
+}
+
+/// The word behind the peer's name that looks like a link, lanes and letters, where none is one; `4x???` says itself that it is not known.
+fn unknown_rate(comment: &str) -> Option<&str> {
+    let after = comment.rsplit('"').next()?;
+    after.split_whitespace().find(|word| {
+        word.split_once('x').is_some_and(|(lanes, letters)| {
+            let digits = !lanes.is_empty() && lanes.bytes().all(|byte| byte.is_ascii_digit());
+            digits && letters.starts_with(|c: char| c.is_ascii_uppercase())
+        })
+    })
 }
 
 /// `4xQDR`.
@@ -338,12 +368,20 @@ fn build(blocks: &[Block<'_>]) -> Result<Topology, NetlistError> {
                 plug.guid?.0.checked_sub(back).map(Guid)
             }),
         };
+        let name = block.called.filter(fits).unwrap_or(block.id);
+        let described = block
+            .called
+            .filter(|called| !called.is_empty() && *called != name);
         let node = NewNode {
-            name: block.called.filter(fits).unwrap_or(block.id),
+            name,
             ports: block.ports,
             guid: block.guid,
             port_guid,
             enhanced_port0: block.enhanced_port0,
+            plate: Plate {
+                description: described.map(str::to_owned),
+                ..block.plate.clone()
+            },
         };
         let id = new.node(block.kind, node).map_err(at(block.line))?;
         if by_id.insert(block.id, id).is_some() {
@@ -458,13 +496,27 @@ pub fn write(topology: &Topology) -> String {
             NodeKind::Ca => ("caguid", "Ca"),
             NodeKind::Router => ("rtguid", "Rt"),
         };
-        let _ = write!(out, "\n{guid}={:#x}", node.guid.0);
+        out.push('\n');
+        let plate = &node.plate;
+        if plate.vendor != 0 {
+            let _ = writeln!(out, "vendid={:#x}", plate.vendor);
+        }
+        if plate.device != 0 {
+            let _ = writeln!(out, "devid={:#x}", plate.device);
+        }
+        if let Some(system) = plate.system_image {
+            let _ = writeln!(out, "sysimgguid={:#x}", system.0);
+        }
+        let _ = write!(out, "{guid}={:#x}", node.guid.0);
         if node.kind == NodeKind::Switch && node.port_guid != node.guid {
             let _ = write!(out, "({:x})", node.port_guid.0);
         }
         let _ = write!(out, "\n{kind}\t{} \"{}\"", node.ports, node.name);
+        if node.enhanced_port0 || plate.description.is_some() {
+            let _ = write!(out, "\t# \"{}\"", node.description());
+        }
         if node.enhanced_port0 {
-            let _ = write!(out, "\t# \"{}\" enhanced port 0", node.name);
+            out.push_str(" enhanced port 0");
         }
         out.push('\n');
         for port in 1..=node.ports {
@@ -483,7 +535,11 @@ pub fn write(topology: &Topology) -> String {
             let _ = writeln!(
                 out,
                 "\t\"{}\"[{}]\t# \"{}\" {}{}",
-                remote.name, peer.port, remote.name, link.width, link.speed
+                remote.name,
+                peer.port,
+                remote.description(),
+                link.width,
+                link.speed
             );
         }
     }
@@ -495,9 +551,9 @@ mod tests {
     use super::*;
 
     const DISCOVERED: &str = r#"
-vendid=0x0
-devid=0x0
-sysimgguid=0x200003
+vendid=0x2c9
+devid=0xb924
+sysimgguid=0x2c9000000001
 switchguid=0x200003(200003)
 Switch	12 "S-0000000000200003"		# "Maker's switch" enhanced port 0 lid 6 lmc 0
 [1]	"S-0000000000200004"[2]		# "Maker's switch" lid 7 4xQDR
@@ -521,6 +577,21 @@ Ca	2 "H-000000000010000c"		# "h3 mlx5_0"
         let host = read.find("h3 mlx5_0").unwrap();
         assert_eq!(read.node(host).port_guid, Guid(0x10_000d));
         assert!(read.nodes()[0].enhanced_port0 && !read.nodes()[1].enhanced_port0);
+        let maker = Plate {
+            description: Some("Maker's switch".into()),
+            system_image: Some(Guid(0x2c90_0000_0001)),
+            vendor: 0x2c9,
+            device: 0xb924,
+        };
+        assert_eq!(read.nodes()[0].plate, maker);
+        assert_eq!(read.nodes()[1].description(), "Maker's switch");
+        assert_eq!(read.nodes()[1].plate.vendor, 0, "a setting is of one node");
+        assert_eq!(read.nodes()[2].plate, Plate::default());
+        assert_eq!(read.meant("h3"), Ok(host), "a host by its first word");
+        assert_eq!(read.meant("0x200004"), Ok(NodeId(1)));
+        assert_eq!(read.meant("S-0000000000200004"), Ok(NodeId(1)));
+        assert_eq!(read.meant("Maker's"), Err(vec![NodeId(0), NodeId(1)]));
+        assert_eq!(read.meant("nobody"), Err(vec![]));
         let at = PortId {
             node: host,
             port: 2,
@@ -583,6 +654,19 @@ Ca	2 "H-0002c902002227b8"		# "host HCA-1"
         assert_eq!(link("leaf", 23), (("other", 5), "4xDDR".into()));
         let slower = (("leaf", 13), "1xSDR".to_owned());
         assert_eq!(link("spine", 7), slower, "seen at both ends, by turns");
+    }
+
+    #[test]
+    fn a_link_of_an_unknown_speed_is_not_taken_for_another() {
+        let faster = DISCOVERED.replace("lid 7 4xQDR", "lid 7 4xXDR");
+        let error = parse(&faster).unwrap_err();
+        assert_eq!(error.line, 7);
+        assert!(
+            error.why.starts_with("\"XDR\" is no speed; there are SDR"),
+            "{error}"
+        );
+        let unsaid = DISCOVERED.replace("4xQDR", "4x???");
+        assert!(parse(&unsaid).is_ok(), "ibnetdiscover does not know either");
     }
 
     #[test]

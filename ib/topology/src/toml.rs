@@ -32,7 +32,9 @@
 
 use crate::generate::{self, GenerateError};
 use crate::link::{Link, Speed, Width};
-use crate::{Builder, MOST_PORTS, NewNode, NodeId, NodeKind, PortId, Topology, TopologyError};
+use crate::{
+    Builder, MOST_PORTS, NewNode, NodeId, NodeKind, Plate, PortId, Topology, TopologyError,
+};
 use ferriband_wire::Guid;
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -91,6 +93,12 @@ struct SwitchEntry {
     guid: Option<GuidText>,
     #[serde(default)]
     enhanced_port0: bool,
+    description: Option<String>,
+    system_image_guid: Option<GuidText>,
+    #[serde(default)]
+    vendor: u32,
+    #[serde(default)]
+    device: u16,
 }
 
 #[derive(Deserialize)]
@@ -104,6 +112,12 @@ struct HostEntry {
     at: Option<OneOrMore>,
     #[serde(default)]
     router: bool,
+    description: Option<String>,
+    system_image_guid: Option<GuidText>,
+    #[serde(default)]
+    vendor: u32,
+    #[serde(default)]
+    device: u16,
     link: Option<String>,
     latency_ns: Option<u32>,
     bit_error_rate: Option<f64>,
@@ -267,6 +281,23 @@ fn guid(text: Option<&GuidText>) -> Result<Option<Guid>, String> {
     text.map(GuidText::read).transpose()
 }
 
+fn plate(
+    description: Option<&String>,
+    system_image: Option<&GuidText>,
+    vendor: u32,
+    device: u16,
+) -> Result<Plate, String> {
+    if vendor >> 24 != 0 {
+        return Err(format!("vendor = {vendor:#x} has more than 24 bits"));
+    }
+    Ok(Plate {
+        description: description.cloned(),
+        system_image: guid(system_image)?,
+        vendor,
+        device,
+    })
+}
+
 /// A fabric that is being put together.
 struct Making {
     new: Builder,
@@ -318,6 +349,12 @@ impl Making {
             guid: guid(entry.guid.as_ref())?,
             port_guid: None,
             enhanced_port0: entry.enhanced_port0,
+            plate: plate(
+                entry.description.as_ref(),
+                entry.system_image_guid.as_ref(),
+                entry.vendor,
+                entry.device,
+            )?,
         };
         plain_name(&entry.name)?;
         self.new.node(NodeKind::Switch, new).map_err(text)?;
@@ -331,6 +368,12 @@ impl Making {
             guid: guid(entry.guid.as_ref())?,
             port_guid: guid(entry.port_guid.as_ref())?,
             enhanced_port0: false,
+            plate: plate(
+                entry.description.as_ref(),
+                entry.system_image_guid.as_ref(),
+                entry.vendor,
+                entry.device,
+            )?,
         };
         plain_name(&entry.name)?;
         let kind = match entry.router {
@@ -516,6 +559,19 @@ pub fn write(topology: &Topology) -> String {
         }
         if node.kind != NodeKind::Switch {
             let _ = writeln!(out, "port_guid = \"{:#018x}\"", node.port_guid.0);
+        }
+        let plate = &node.plate;
+        if let Some(description) = &plate.description {
+            let _ = writeln!(out, "description = {}", quoted(description));
+        }
+        if let Some(system) = plate.system_image {
+            let _ = writeln!(out, "system_image_guid = \"{:#018x}\"", system.0);
+        }
+        if plate.vendor != 0 {
+            let _ = writeln!(out, "vendor = {:#x}", plate.vendor);
+        }
+        if plate.device != 0 {
+            let _ = writeln!(out, "device = {:#x}", plate.device);
         }
         out.push('\n');
     }

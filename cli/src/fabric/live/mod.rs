@@ -15,7 +15,7 @@ pub use dump::command as dump;
 use super::load;
 use crate::args::{ErrorsArgs, FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
 use crate::failure::Failure;
-use crate::text::{Table, print_json, print_line};
+use crate::text::{Table, counted, print_json, print_line};
 use ferriband_attach::ask::{Answer, Ask, CreditsLine, Status};
 use ferriband_attach::{AttachError, HostName, Link, address, is_fabric_name};
 use ferriband_subnet::routing::{ENGINES, Engine};
@@ -30,9 +30,16 @@ const UP_PATIENCE: Duration = Duration::from_secs(120);
 /// Says what went wrong with a fabric.
 fn failed(error: AttachError) -> Failure {
     match &error {
-        AttachError::NoFabric(name) => Failure::new(error.to_string()).remedy(format!(
-            "start one with: ferriband fabric up --name {name} --background fat-tree:4x4x2    (or another shape, or a netlist)"
-        )),
+        AttachError::NoFabric(name) => {
+            let start = format!(
+                "start one with: ferriband fabric up --name {name} --background fat-tree:4x4x2    (or another shape, or a netlist)"
+            );
+            let failure = Failure::new(error.to_string());
+            match &ferriband_attach::running()[..] {
+                [] => failure.remedy(start),
+                others => failure.remedy(format!("up: {} (--name says which is meant); or {start}", others.join(", "))),
+            }
+        }
         AttachError::NameTaken(name) => Failure::new(error.to_string()).remedy(format!(
             "look at it with: ferriband fabric status --name {name}    end it with: ferriband fabric down --name {name}"
         )),
@@ -127,11 +134,11 @@ fn in_background(args: &FabricUpArgs) -> Result<ExitCode, Failure> {
 /// What a fabric is, in a line.
 fn one_line(status: &Status) -> String {
     format!(
-        "fabric \"{}\" is up: {} switches, {} hosts, {} links; process {}; {}",
+        "fabric \"{}\" is up: {}, {}, {}; process {}; {}",
         status.name,
-        status.switches[0],
-        status.hosts[0],
-        status.links[0],
+        counted(status.switches[0], "switch", "switches"),
+        counted(status.hosts[0], "host", "hosts"),
+        counted(status.links[0], "link", "links"),
         status.pid,
         status.manager_says
     )
@@ -164,8 +171,11 @@ pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
     }
     print_line(&one_line(&status))?;
     print_line(&format!(
-        "made from {}, {} s ago; manager: {}, {} sweeps",
-        status.source, status.up_s, status.manager, status.sweeps
+        "made from {}, {} s ago; manager: {}, {}",
+        status.source,
+        status.up_s,
+        status.manager,
+        counted(status.sweeps, "sweep", "sweeps")
     ))?;
     print_line(&format!(
         "links up {} of {}, with data {}; switched on {} of {} switches, {} of {} hosts",
@@ -272,7 +282,7 @@ pub fn host(words: &str) -> Result<(HostName, Ipv4Addr), Failure> {
         true => words.to_owned(),
         false => format!("{}/{words}", ferriband_attach::DEFAULT_FABRIC),
     };
-    let name = HostName::parse(&whole).ok_or_else(|| {
+    let mut name = HostName::parse(&whole).ok_or_else(|| {
         Failure::new(format!("\"{words}\" is no host of a fabric"))
             .remedy("say HOST or FABRIC/HOST; ferriband fabric status lists the hosts")
             .status(2)
@@ -281,7 +291,10 @@ pub fn host(words: &str) -> Result<(HostName, Ipv4Addr), Failure> {
         host: name.host.clone(),
     };
     match dial(&name.fabric)?.ask(&ask) {
-        Ok(Answer::Adapter(adapter)) => Ok((name, address(adapter.number))),
+        Ok(Answer::Adapter(adapter)) => {
+            name.host = adapter.host;
+            Ok((name, address(adapter.number)))
+        }
         Ok(_) => Err(Failure::new("the fabric's process gave another answer")),
         Err(AttachError::Refused(why)) => Err(Failure::new(why)
             .remedy("ferriband fabric status lists the hosts")

@@ -509,8 +509,8 @@ impl Server {
                 Err(refused) => refused,
             },
             Ask::Adapter { host } => match self.find_node(&host) {
-                Some(node) => Answer::Adapter(self.adapter(node)),
-                None => self.no_node(&host),
+                Ok(node) => Answer::Adapter(self.adapter(node)),
+                Err(refused) => refused,
             },
             Ask::HostAt { address } => {
                 let number = ferriband_attach::number_at(address);
@@ -541,9 +541,8 @@ impl Server {
             Ask::Register { token, agent } => self.register(token, &agent),
             Ask::Unregister { token, agent } => self.unregister(token, agent),
             Ask::Tap { node, port } => match self.cable(&node, port) {
-                Ok(cable) => {
-                    let node = self.find_node(&node).unwrap_or(NodeId(0));
-                    let role = Role::Looks(PortId { node, port }, cable, 0);
+                Ok((at, cable)) => {
+                    let role = Role::Looks(at, cable, 0);
                     let opened = self.open(number, role);
                     self.renew_taps();
                     opened
@@ -561,7 +560,7 @@ impl Server {
                 port,
                 of_a_million,
             } => match self.cable(&node, port) {
-                Ok(cable) => {
+                Ok((_, cable)) => {
                     let now = Time::from_ns(self.now_ns());
                     self.fabric.set_spoils(now, cable, of_a_million);
                     Answer::Done
@@ -569,12 +568,12 @@ impl Server {
                 Err(refused) => refused,
             },
             Ask::Power { node, on } => match self.find_node(&node) {
-                Some(id) => {
+                Ok(id) => {
                     let now = Time::from_ns(self.now_ns());
                     self.fabric.set_power(now, id, on);
                     Answer::Done
                 }
-                None => self.no_node(&node),
+                Err(refused) => refused,
             },
             Ask::Sweep => {
                 let now = self.now_ns();
@@ -596,19 +595,27 @@ impl Server {
         Answer::Opened { token: number }
     }
 
-    fn find_node(&self, name: &str) -> Option<NodeId> {
-        self.fabric.plane().topology().find(name)
-    }
-
-    fn no_node(&self, name: &str) -> Answer {
-        refuse(
-            format!("there is no \"{name}\" in fabric \"{}\"", self.name),
-            libc::ENODEV,
-        )
+    /// The node that somebody means.
+    fn find_node(&self, words: &str) -> Result<NodeId, Answer> {
+        let topology = self.fabric.plane().topology();
+        topology.meant(words).map_err(|found| {
+            let names = found.iter().take(4).map(|id| &topology.node(*id).name);
+            let names: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
+            let more = if found.len() > names.len() {
+                ", ..."
+            } else {
+                ""
+            };
+            let what = match names[..] {
+                [] => format!("there is no \"{words}\" in fabric \"{}\"", self.name),
+                _ => format!("\"{words}\" could be {}{more}", names.join(" or ")),
+            };
+            refuse(what, libc::ENODEV)
+        })
     }
 
     fn place(&self, host: &str, port: u8) -> Result<Place, Answer> {
-        let node = self.find_node(host).ok_or_else(|| self.no_node(host))?;
+        let node = self.find_node(host)?;
         let topology = self.fabric.plane().topology();
         let there = match topology.node(node).kind {
             NodeKind::Switch => port == 0,
@@ -680,18 +687,20 @@ impl Server {
         Answer::Done
     }
 
-    fn cable(&self, name: &str, port: u8) -> Result<usize, Answer> {
-        let node = self.find_node(name).ok_or_else(|| self.no_node(name))?;
-        let topology = self.fabric.plane().topology();
-        topology.cable_at(PortId { node, port }).ok_or_else(|| {
+    fn cable(&self, name: &str, port: u8) -> Result<(PortId, usize), Answer> {
+        let node = self.find_node(name)?;
+        let at = PortId { node, port };
+        let cable = self.fabric.plane().topology().cable_at(at);
+        let cable = cable.ok_or_else(|| {
             let what = format!("no cable is in port {port} of \"{name}\"");
             refuse(what, libc::ENODEV)
-        })
+        })?;
+        Ok((at, cable))
     }
 
     fn set_link(&mut self, name: &str, port: u8, up: bool) -> Answer {
         let cable = match self.cable(name, port) {
-            Ok(cable) => cable,
+            Ok((_, cable)) => cable,
             Err(refused) => return refused,
         };
         let now = Time::from_ns(self.now_ns());

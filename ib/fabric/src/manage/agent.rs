@@ -272,14 +272,14 @@ impl Node {
                 NodeKind::Router => NodeType::ROUTER,
             },
             num_ports: self.port_count(),
-            system_image_guid: self.guid,
+            system_image_guid: self.system_image,
             node_guid: self.guid,
             port_guid: self.guid_of_port(came_by),
             partition_cap: self.ports[0].pkeys.len() as u16,
-            device_id: 0,
+            device_id: self.device,
             revision: REVISION,
             local_port: came_by,
-            vendor_id: 0,
+            vendor_id: self.vendor,
         }
     }
 

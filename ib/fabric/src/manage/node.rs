@@ -133,8 +133,14 @@ pub(super) const FIRST_MULTICAST: u16 = 0xc000;
 pub struct Node {
     /// What it is.
     pub kind: NodeKind,
-    /// Its name.
+    /// What it calls itself.
     pub description: NodeDescription,
+    /// GUID of the chassis or machine that it is a part of.
+    pub system_image: Guid,
+    /// Its maker.
+    pub vendor: u32,
+    /// Its maker's number of the device.
+    pub device: u16,
     /// Node GUID.
     pub guid: Guid,
     /// GUID of its first port, or of a switch's port 0.
@@ -170,7 +176,10 @@ impl Node {
         });
         Node {
             kind: node.kind,
-            description: NodeDescription::new(&node.name),
+            description: NodeDescription::new(node.description()),
+            system_image: node.plate.system_image.unwrap_or(node.guid),
+            vendor: node.plate.vendor,
+            device: node.plate.device,
             guid: node.guid,
             port_guid: node.port_guid,
             ports: ports.collect(),

@@ -19,8 +19,10 @@ impl Server {
         };
         Adapter {
             host: plane.topology().node(node).name.clone(),
+            description: plane.topology().node(node).description().to_owned(),
             node_type,
             node_guid: own.guid.0,
+            system_guid: own.system_image.0,
             port_count: own.port_count(),
             port_used: match own.kind {
                 NodeKind::Switch => 0,
