@@ -32,6 +32,14 @@ fn shortest_paths_in_a_ring_can_deadlock_and_updown_ones_cannot() {
             .map(|text| text.matches("port").count()),
         Some(5)
     );
+    // people are told names
+    let out = fabric(&["route", "ring:5:2"]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let found = text.lines().find(|line| line.contains("DEADLOCK"));
+    assert!(
+        found.is_some_and(|line| line.contains("hosts: G") && !line.contains("0x")),
+        "{text}"
+    );
     let (status, said) = judged(&["ring:5:2", "--engine", "updn"]);
     assert_eq!((status, &said["good"]), (Some(0), &true.into()));
     assert_eq!(

@@ -6,7 +6,7 @@
 use super::ibsim::Ibsim;
 use crate::args::ManageArgs;
 use crate::failure::Failure;
-use crate::text::{print_json, print_line};
+use crate::text::{counted, print_json, print_line};
 use ferriband_subnet::manager::{Config, Event, Instant, Manager};
 use ferriband_subnet::routing::Options;
 use ferriband_wire::mad::{MAD_LEN, ManagementClass};
@@ -278,9 +278,11 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
         }))?;
     } else {
         print_line(&format!(
-            "the subnet is up in {:.3} s by {}: {switches} switches, {ends} end ports, {} requests{}",
+            "the subnet is up in {:.3} s by {}: {}, {}, {} requests{}",
             took.as_secs_f64(),
             engine.name,
+            counted(switches, "switch", "switches"),
+            counted(ends, "end port", "end ports"),
             subnet.requests,
             match subnet.trouble.len() {
                 0 => String::new(),

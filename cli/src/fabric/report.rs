@@ -10,6 +10,7 @@ use ferriband_subnet::routing::{ENGINES, Engine, Options};
 use ferriband_topology::{NodeKind, Topology};
 use ferriband_wire::Guid;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -210,16 +211,41 @@ fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
         said.links_idle,
         said.links_between_switches
     ))?;
+    let names = names(up.plane.topology());
     for text in said.faults.iter().chain(&said.trouble) {
-        print_line(&format!("  {text}"))?;
+        print_line(&format!("  {}", by_name(text, &names)))?;
     }
     match (&said.deadlock, &said.deadlock_with_switches) {
-        (Some(found), _) => print_line(&format!("  DEADLOCK possible between hosts: {found}")),
+        (Some(found), _) => print_line(&format!(
+            "  DEADLOCK possible between hosts: {}",
+            by_name(found, &names)
+        )),
         (None, Some(found)) => print_line(&format!(
-            "  no deadlock between hosts; with packets to or from switches themselves: {found}"
+            "  no deadlock between hosts; with packets to or from switches themselves: {}",
+            by_name(found, &names)
         )),
         (None, None) => print_line("  no deadlock"),
     }
+}
+
+/// Nodes' names by their GUIDs, as findings write these.
+fn names(topology: &Topology) -> HashMap<String, &str> {
+    let nodes = topology.nodes().iter();
+    nodes
+        .map(|node| (node.guid.to_string(), node.name.as_str()))
+        .collect()
+}
+
+/// A finding with names instead of GUIDs, for people; JSON has the GUIDs.
+fn by_name(finding: &str, names: &HashMap<String, &str>) -> String {
+    let words = finding.split(' ').map(|word| {
+        let bare = word.trim_end_matches([',', ':', ';']);
+        match names.get(bare) {
+            Some(name) => format!("{name}{}", &word[bare.len()..]),
+            None => word.to_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The forwarding tables in the words of OpenSM's dump of them.

@@ -3,6 +3,7 @@
 //! Owns when it sweeps: at the beginning, when a trap or a switch that is asked every so often says that a link has changed, when somebody asks, and when another manager is gone
 //! or hands over. While it stands by it touches nothing and answers for nobody.
 
+use crate::text::counted;
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
 use ferriband_fabric::live::Fabric;
@@ -508,9 +509,9 @@ impl Own {
                 Event::Up(subnet) => {
                     self.says = if subnet.trouble.is_empty() {
                         format!(
-                            "the subnet is up: {} switches, {} end ports, {} requests in {:.3} s",
-                            subnet.graph.switches().len(),
-                            subnet.graph.ends().len(),
+                            "the subnet is up: {}, {}, {} requests in {:.3} s",
+                            counted(subnet.graph.switches().len(), "switch", "switches"),
+                            counted(subnet.graph.ends().len(), "end port", "end ports"),
                             subnet.requests,
                             self.begun.elapsed().as_secs_f64(),
                         )
