@@ -51,8 +51,8 @@ static double timed(Work *work, int length, int times)
 }
 
 /* Median seconds of one repetition. A batch takes about `batch` seconds, all of them about `whole`; on a busy machine longer, but not without end: rank 0 says
- * after each whether there is another one. */
-static double median(Work *work, int length, double batch, double whole)
+ * after each whether there is another one. At least `least` repetitions are a batch: fewer, and rank 0 may have been done before others began. */
+static double median_of(Work *work, int length, double batch, double whole, int least)
 {
 	double times[BATCHES];
 	int count = 1, done = 0, more = 1;
@@ -60,6 +60,8 @@ static double median(Work *work, int length, double batch, double whole)
 	double once = timed(work, length, 2) / 2;
 	if (rank == 0)
 		count = once > batch ? 1 : once < batch / MOST ? MOST : (int)(batch / once);
+	if (count < least)
+		count = least;
 	MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	double start = MPI_Wtime();
 	while (more) {
@@ -69,6 +71,11 @@ static double median(Work *work, int length, double batch, double whole)
 	}
 	qsort(times, done, sizeof *times, by_value);
 	return times[done / 2];
+}
+
+static double median(Work *work, int length, double batch, double whole)
+{
+	return median_of(work, length, batch, whole, 1);
 }
 
 /* Two lines that ranks 0 and 1 share, if they are on one host and nothing else is measured. */
@@ -189,7 +196,7 @@ static void allreduce(int length, int times)
 		MPI_Allreduce(out, in, length / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* The root goes round, so that none runs ahead of the others. */
+/* The root goes round, so that none runs ahead of the others: to be called with as many repetitions as there are ranks, or more. */
 static void bcast(int length, int times)
 {
 	for (int i = 0; i < times; i++)
@@ -255,7 +262,7 @@ static void collectives(void)
 		before = line();
 		say_with_line("allreduce", lengths[i], before, median(allreduce, lengths[i], 0.001, 0.1));
 		before = line();
-		say_with_line("bcast", lengths[i], before, median(bcast, lengths[i], 0.001, 0.1));
+		say_with_line("bcast", lengths[i], before, median_of(bcast, lengths[i], 0.001, 0.1, size));
 		before = line();
 		say_with_line("alltoall", lengths[i], before, median(alltoall, lengths[i], 0.001, 0.1));
 	}

@@ -175,7 +175,7 @@ pub mod group {
     /// All such parts: more than are used in turn where ranks are more than cores, which tell what is long at once. Memory is behind those that were used.
     pub fn far(ranks: u32) -> u32 {
         match ranks {
-            ..=16 => ring(ranks).max(64),
+            ..=16 => ring(ranks).max(72),
             17..=32 => 8,
             _ => 2,
         }

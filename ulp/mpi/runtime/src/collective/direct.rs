@@ -32,8 +32,10 @@ const MOST: u64 = 65536;
 const PIECE: usize = HALF as usize / 2;
 /// Where cores are short, so long vectors are combined by owners of their parts.
 const OWNED: usize = 4096;
-/// Where cores are short, blocks of so many bytes are read from their sender's memory.
+/// Blocks of so many bytes are read from their sender's memory, ...
 const PULLED: usize = 8192;
+/// ... where cores are short if they would be told in more turns than these: the kernel looks at each page that it reads, which costs more than a second copy.
+const CROWDED_TURNS: usize = 6;
 
 /// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two; as if slots had room for all of it, where cores are not short.
 pub fn limits(table: &Table, area: &Area) -> [u64; 3] {
@@ -416,8 +418,9 @@ pub fn alltoall(
     with(guard, comm, |guard, area| {
         let (me, size) = area.place();
         // What can be told at once needs one turn, reading two.
+        let turns = if area.is_crowded() { CROWDED_TURNS } else { 1 };
         if each >= PULLED
-            && each * (size as usize - 1) > area.widest()
+            && each * (size as usize - 1) > turns * area.widest()
             && area.pulls
             && !in_place
             && alltoall_by_reading(guard, comm, area, each, (send, recv))?

@@ -24,7 +24,7 @@ const CROWDED_RING: u32 = 8;
 const RUN: u32 = 4;
 
 /// Where cores are short, what is longer than a run: so many parts, and behind the ring two such that are used in turn. What all exchange is told in one turn then.
-const WIDE: u32 = 16;
+const WIDE: u32 = 32;
 
 /// A line of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
