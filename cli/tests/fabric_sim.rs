@@ -100,6 +100,37 @@ fn the_same_words_are_the_same_run_and_load_that_fits_is_delivered() {
 }
 
 #[test]
+fn a_large_fabric_is_the_same_on_any_number_of_threads() {
+    let words = [
+        "fat-tree:36x18x18",
+        "--link",
+        "4xEDR",
+        "--duration",
+        "60us",
+        "--warm-up",
+        "10us",
+        "--samples",
+        "1",
+        "--threads",
+    ];
+    let json = |threads| sim(&[&words[..], &[threads, "--json", "--all-links"]].concat());
+    let one = json("1");
+    assert_eq!(one.status.code(), Some(0));
+    let said: Value = serde_json::from_slice(&one.stdout).unwrap();
+    assert!(said["packet_hops"].as_u64() > Some(100_000), "{said}");
+    for threads in ["2", "3"] {
+        assert!(
+            json(threads).stdout == one.stdout,
+            "{threads} threads give another result"
+        );
+        let text = sim(&[&words[..], &[threads]].concat()).stdout;
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(&format!(" on {threads} threads: ")), "{text}");
+    }
+    assert_eq!(json("0").status.code(), Some(2));
+}
+
+#[test]
 fn a_hot_spots_flows_go_to_the_slow_lane_and_others_are_faster_for_it() {
     let words = [
         "fat-tree:4x4x2",

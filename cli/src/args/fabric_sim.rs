@@ -161,6 +161,9 @@ pub struct FabricSimArgs {
     /// Write each picture to this directory, which is made: throughput.svg, latency.svg, links.svg, congestion.svg.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
+    /// Threads that a large fabric runs on, a part of it on each [default: as many as there are processors for us]. The result is the same.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
     /// With --json: every direction of every link, however many.
     #[arg(long)]
     pub all_links: bool,

@@ -103,7 +103,7 @@ fn run(args: &FabricSimArgs, fabric: &str) -> Result<Results, Failure> {
     let mut alive = advance(&mut world, Time::ZERO, warm_up, &progress, 0);
     world.net.begin();
     let hops = world.net.hops();
-    let mut watch = Watch::new(&mut world);
+    let mut watch = Watch::new(&world);
     let mut seen = Vec::new();
     let to_the_end = is_trace && args.duration.is_none();
     for nth in 0.. {

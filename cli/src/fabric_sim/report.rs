@@ -286,8 +286,12 @@ impl Report {
             )?;
         }
         let seconds = results.took.as_secs_f64();
+        let threads = match results.world.net.threads() {
+            1 => String::new(),
+            threads => format!(" on {threads} threads"),
+        };
         print_line(&format!(
-            "\n{} packet-hops in {seconds:.1} s: {:.2} million a second",
+            "\n{} packet-hops in {seconds:.1} s{threads}: {:.2} million a second",
             self.packet_hops,
             self.packet_hops as f64 / seconds.max(1e-9) / 1e6
         ))

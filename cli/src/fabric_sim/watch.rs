@@ -52,22 +52,22 @@ pub struct Watch {
     /// Congestion trees are looked for.
     from: Time,
     latencies: Latencies,
-    /// By node and port: bytes that hosts received, time that outputs lacked credits.
-    earlier: BTreeMap<Output, (u64, Time)>,
+    /// By port, as they are reported: bytes that hosts received, time that outputs lacked credits.
+    earlier: Vec<(u64, Time)>,
     is_switch: Vec<bool>,
 }
 
 impl Watch {
     /// Begins to look.
-    pub fn new(world: &mut World) -> Watch {
+    pub fn new(world: &World) -> Watch {
         let nodes = world.names.len() as u32;
         let is_switch = (0..nodes)
-            .map(|node| world.net.switch_mut(node).is_some())
+            .map(|node| world.net.switch(node).is_some())
             .collect();
         Watch {
             from: world.net.now(),
             latencies: world.net.latencies().clone(),
-            earlier: BTreeMap::new(),
+            earlier: Vec::new(),
             is_switch,
         }
     }
@@ -79,10 +79,12 @@ impl Watch {
         let span = to.since(from);
         let mut delivered_bytes = 0;
         let mut waits = BTreeMap::new();
-        for report in &reports {
+        // the same ports each time
+        self.earlier.resize(reports.len(), Default::default());
+        for (report, then) in reports.iter().zip(&mut self.earlier) {
             let output = (report.node, report.port);
             let now = (report.counters.rcv_bytes, report.counters.xmit_wait);
-            let then = self.earlier.insert(output, now).unwrap_or_default();
+            let then = std::mem::replace(then, now);
             if !self.is_switch[report.node as usize] {
                 delivered_bytes += now.0 - then.0;
             }
@@ -109,7 +111,7 @@ impl Watch {
     /// The outputs that packets wait for, and those that wait for credits because of them.
     fn branches(
         &self,
-        world: &mut World,
+        world: &World,
         reports: &[PortReport],
         waits: &BTreeMap<Output, f64>,
     ) -> Vec<Branch> {
@@ -119,7 +121,7 @@ impl Watch {
         let mut peers = BTreeMap::new();
         for report in reports {
             let output = (report.node, report.port);
-            let Some(switch) = world.net.switch_mut(report.node) else {
+            let Some(switch) = world.net.switch(report.node) else {
                 if waits.contains_key(&output) {
                     peers.insert(output, report.peer);
                 }

@@ -237,6 +237,10 @@ impl Placed {
                 }),
                 ..SwitchModel::default()
             },
+            threads: match args.threads {
+                Some(threads) => threads.into(),
+                None => std::thread::available_parallelism().map_or(1, usize::from),
+            },
             ..Settings::default()
         };
         let net =

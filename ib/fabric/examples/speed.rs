@@ -1,8 +1,9 @@
 //! How fast the simulator is: uniform random traffic over the fabric of a netlist, shortest paths, 2 KiB packets.
 //!
-//! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows]]]`, or `fat:LEAVES:DOWN:SPINES` for the
-//! file: prints packet-hops per second of one core (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
-//! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's. Between them, what a line of memory costs
+//! `cargo run --release -p ferriband-fabric --example speed -- FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows [THREADS]]]]`, or `fat:LEAVES:DOWN:SPINES` for the
+//! file: prints packet-hops per second (a packet that crosses a link is one), by the clock and of CPU time, which tells more on a busy machine, events a hop, and the memory that it took.
+//! `speed table [--json]`: fat trees of 648 to 32,258 hosts at loads 0.3 and 0.5, three times in turns, and what a hop costs beside the smallest fabric's: CPU time on one thread, and time by the clock
+//! on as many as there are processors, which is to be compared with the smallest fabric's on one. Between them, what a line of memory costs
 //! that is changed somewhere in as much memory as the fabric took: if it is asked for 16 lines before, and if one waits for it; at the end the floor: a hop of
 //! the smallest fabric's work that meets seven lines more in as much memory, window by window, beside it.
 
@@ -92,7 +93,7 @@ fn resident_mb() -> f64 {
     kb.unwrap_or(0.0) / 1024.0
 }
 
-/// CPU time that the process took in user mode, in seconds, to a hundredth.
+/// CPU time that all threads of the process took in user mode, in seconds, to a hundredth.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // behind the name, which may hold anything: the twelfth word is in ticks of a hundredth
@@ -110,6 +111,7 @@ struct Measured {
     links: usize,
     hops: f64,
     events: f64,
+    threads: usize,
     /// By the clock.
     seconds: f64,
     cpu_seconds: f64,
@@ -120,6 +122,10 @@ struct Measured {
 }
 
 impl Measured {
+    fn per_second(&self) -> f64 {
+        self.hops / self.seconds
+    }
+
     fn per_cpu_second(&self) -> f64 {
         self.hops / self.cpu_seconds.max(0.01)
     }
@@ -166,6 +172,7 @@ fn measure(plan: &Plan, settings: Settings, load: f64, span: Time) -> Result<Mea
         links: plan.links.len(),
         hops: (net.hops() - hops) as f64,
         events: (net.events() - events) as f64,
+        threads: net.threads(),
         seconds,
         cpu_seconds,
         resident_mb: resident_mb(),
@@ -290,7 +297,10 @@ const ROUNDS: usize = 3;
 /// All sizes and loads, in turns.
 fn table(json: bool) -> Result<(), Box<dyn Error>> {
     let loads = [0.3, 0.5];
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rates = vec![Vec::new(); SIZES.len() * loads.len()];
+    // by the clock, of one thread and of all
+    let mut clock = vec![[Vec::new(), Vec::new()]; rates.len()];
     let mut last = Vec::new();
     let mut lines = vec![(f64::MAX, f64::MAX); rates.len()];
     // a later round's has what was kept of the larger fabrics of the one before
@@ -304,23 +314,40 @@ fn table(json: bool) -> Result<(), Box<dyn Error>> {
                 let measured = measure(&plan, Settings::default(), load, span)?;
                 let row = at * loads.len() + which;
                 rates[row].push(measured.per_cpu_second());
+                clock[row][0].push(measured.per_second());
                 megabytes[row] = megabytes[row].min(measured.resident_mb);
                 let line = line_ns(megabytes[row]);
                 lines[row] = (lines[row].0.min(line.0), lines[row].1.min(line.1));
-                last.push((load, measured));
+                let settings = Settings {
+                    threads: cores,
+                    ..Settings::default()
+                };
+                let together = measure(&plan, settings, load, span)?;
+                clock[row][1].push(together.per_second());
+                last.push((load, measured, together.threads));
             }
         }
     }
     if !json {
         println!(
-            " hosts  switch ports  load  million packet-hops per second of CPU time  ns a hop  times 648 hosts'    MB  ns a line, asked for  waited for  floor, times 648 hosts'"
+            " hosts  switch ports  load  million packet-hops per second of CPU time  ns a hop  times 648 hosts'  by the clock, threads  times one's  ns a hop  times 648 hosts' on one    MB  ns a line, asked for  waited for  floor, times 648 hosts'"
         );
     }
-    let mut rows = Vec::new();
-    for (at, ((load, measured), rates)) in last.iter().zip(&mut rates).enumerate() {
+    let median_ns = |rates: &mut Vec<f64>| {
         rates.sort_by(f64::total_cmp);
-        let ns = 1e9 / rates[ROUNDS / 2];
+        1e9 / rates[ROUNDS / 2]
+    };
+    let clock: Vec<[f64; 2]> = clock
+        .iter_mut()
+        .map(|both| both.each_mut().map(median_ns))
+        .collect();
+    let mut rows = Vec::new();
+    for (at, ((load, measured, threads), rates)) in last.iter().zip(&mut rates).enumerate() {
+        let ns = median_ns(rates);
         rows.push(ns);
+        let [alone, together] = clock[at];
+        let faster = alone / together;
+        let together_times = together / clock[at % loads.len()][0];
         let ports = 2 * measured.links - measured.hosts;
         let times = ns / rows[at % loads.len()];
         let ((asked, waited), megabytes) = (lines[at], megabytes[at]);
@@ -335,13 +362,13 @@ fn table(json: bool) -> Result<(), Box<dyn Error>> {
             .collect();
         if json {
             println!(
-                r#"{{"hosts":{},"switch_ports":{ports},"load":{load},"million_hops_per_cpu_second":[{}],"ns_per_hop":{ns:.1},"times_smallest":{times:.2},"megabytes":{megabytes:.0},"ns_per_line_asked_for":{asked:.1},"ns_per_line_waited_for":{waited:.0},"floor_times_smallest":{floor:.2}}}"#,
+                r#"{{"hosts":{},"switch_ports":{ports},"load":{load},"million_hops_per_cpu_second":[{}],"ns_per_hop":{ns:.1},"times_smallest":{times:.2},"threads":{threads},"times_one_thread":{faster:.2},"clock_ns_per_hop":{together:.1},"clock_times_smallest_on_one":{together_times:.2},"megabytes":{megabytes:.0},"ns_per_line_asked_for":{asked:.1},"ns_per_line_waited_for":{waited:.0},"floor_times_smallest":{floor:.2}}}"#,
                 measured.hosts,
                 shown.join(","),
             );
         } else {
             println!(
-                "{:6}  {ports:12}  {load:4}  {:43}  {ns:8.0}  {times:16.2}  {megabytes:4.0}  {asked:20.1}  {waited:10.0}  {floor:23.2}",
+                "{:6}  {ports:12}  {load:4}  {:43}  {ns:8.0}  {times:16.2}  {threads:21}  {faster:11.2}  {together:8.0}  {together_times:23.2}  {megabytes:4.0}  {asked:20.1}  {waited:10.0}  {floor:23.2}",
                 measured.hosts,
                 shown.join(", "),
             );
@@ -357,7 +384,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (Some(file), Some(load)) = (args.first(), args.get(1)) else {
         return Err(
-            "usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows]]], or speed table [--json]"
+            "usage: speed FILE.net LOAD [MICROSECONDS [BUFFER_BLOCKS [time|windows [THREADS]]]], or speed table [--json]"
                 .into(),
         );
     };
@@ -373,14 +400,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("windows") => WindowsUse::Always,
         Some(other) => return Err(format!("{other}: events come by time or by windows").into()),
     };
+    if let Some(threads) = args.get(5) {
+        settings.threads = threads.parse()?;
+    }
     let measured = measure(&read(file)?, settings, load, span)?;
     println!(
-        "{} hosts, {} links, load {load}: {:.0} packet-hops in {:.2} s, {:.2} Mhops/s, {:.2} of CPU time, {:.2} events a hop, {:.0} MB",
+        "{} hosts, {} links, load {load}, threads {}: {:.0} packet-hops in {:.2} s, {:.2} Mhops/s, {:.2} of CPU time, {:.2} events a hop, {:.0} MB",
         measured.hosts,
         measured.links,
+        measured.threads,
         measured.hops,
         measured.seconds,
-        measured.hops / measured.seconds / 1e6,
+        measured.per_second() / 1e6,
         measured.per_cpu_second() / 1e6,
         measured.events / measured.hops,
         measured.resident_mb,

@@ -50,6 +50,19 @@ impl Latencies {
         }
     }
 
+    /// Takes over what another has seen, which has seen nothing then.
+    pub(crate) fn take(&mut self, other: &mut Latencies) {
+        if other.total == 0 {
+            return;
+        }
+        for (count, more) in self.counts.iter_mut().zip(&mut other.counts) {
+            *count += std::mem::take(more);
+        }
+        self.total += std::mem::take(&mut other.total);
+        self.sum += std::mem::take(&mut other.sum);
+        self.most = self.most.max(std::mem::take(&mut other.most));
+    }
+
     /// How many.
     pub const fn count(&self) -> u64 {
         self.total

@@ -13,6 +13,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const NONE: u32 = u32::MAX;
+/// No group: there are not so many.
+const NOBODY: u16 = u16::MAX;
 /// Windows that events are filed by; what lies beyond waits in a heap.
 const NEAR: usize = 128;
 /// How far ahead events are filed: one less, for a run that ends in the middle of windows of two colours goes on with the earlier of them.
@@ -38,6 +40,7 @@ struct Chunk {
 /// Events by window, group and time.
 #[derive(Debug)]
 pub(crate) struct Windows {
+    width: Time,
     /// 2^64 by the width of a window, rounded up: a window is never wider.
     by_width: u64,
     /// By port, [`ROOM_BITS`] less: its group. The lowest bit is its colour, if they have two.
@@ -82,6 +85,7 @@ impl Windows {
             .max()
             .map_or(1, |most| usize::from(*most) + 1);
         Windows {
+            width,
             by_width: u64::MAX / width.0.max(2) + 1,
             group_of: group_of.into(),
             colours: coloured.into(),
@@ -107,10 +111,14 @@ impl Windows {
         }
     }
 
-    /// Its groups have two colours.
-    #[cfg(test)]
-    pub const fn is_coloured(&self) -> bool {
-        self.colours == 1
+    /// Groups by port, [`ROOM_BITS`] less, and whether they have two colours.
+    pub fn groups(&self) -> (&[u16], bool) {
+        (&self.group_of, self.colours == 1)
+    }
+
+    /// What it was made with.
+    pub const fn width(&self) -> Time {
+        self.width
     }
 
     /// How often news may have gone from group to group before a time.
@@ -254,33 +262,12 @@ impl Windows {
         {
             self.day = self.day.max(self.step_of(time));
         }
-        while let Some(&Reverse((time, _, what))) = self.far.peek()
-            && let day = self.day_of(time, self.group_at(what))
-            && day - self.day < REACH
-        {
-            self.far.pop();
-            self.file(day, (time, what));
-        }
-        let mut all = std::mem::take(&mut self.today);
-        all.clear();
+        self.draw_near();
         let last = self.step_of(until.0);
         let mut found = None;
+        self.today.clear();
         for day in self.day..(self.day + NEAR as u64).min(last + self.colours + 1) {
-            if self.counts[day as usize % NEAR] == 0 {
-                continue;
-            }
-            let begin = self.begin_of(day.saturating_sub(self.colours));
-            let end = self.begin_of(day + 1);
-            let cut = until.0.saturating_add(1).min(end);
-            self.take(day as usize % NEAR, &mut all);
-            if cut < end {
-                for event in all.extract_if(.., |event| event.0 >= cut) {
-                    self.file(day, event);
-                }
-            }
-            if !all.is_empty() {
-                (self.day, self.end) = (day, cut);
-                self.sort(begin, end - begin, &mut all);
+            if self.fill(day, until) {
                 found = Some(Time(self.begin_of(day)));
                 break;
             }
@@ -289,8 +276,88 @@ impl Windows {
             self.day = self.day.min(last);
         }
         (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
-        self.today = all;
         found
+    }
+
+    /// Files what has been far.
+    fn draw_near(&mut self) {
+        while let Some(&Reverse((time, _, what))) = self.far.peek()
+            && let day = self.day_of(time, self.group_at(what))
+            && day - self.day < REACH
+        {
+            self.far.pop();
+            self.file(day, (time, what));
+        }
+    }
+
+    /// Takes what there is of a window up to a time, and opens it if that is anything.
+    fn fill(&mut self, day: u64, until: Time) -> bool {
+        if self.counts[day as usize % NEAR] == 0 {
+            return false;
+        }
+        let mut all = std::mem::take(&mut self.today);
+        let begin = self.begin_of(day.saturating_sub(self.colours));
+        let end = self.begin_of(day + 1);
+        let cut = until.0.saturating_add(1).min(end);
+        self.take(day as usize % NEAR, &mut all);
+        if cut < end {
+            for event in all.extract_if(.., |event| event.0 >= cut) {
+                self.file(day, event);
+            }
+        }
+        let any = !all.is_empty();
+        if any {
+            (self.day, self.end) = (day, cut);
+            self.sort(begin, end - begin, &mut all);
+        }
+        self.today = all;
+        any
+    }
+
+    /// The window at hand, or the earliest that anything may be put into.
+    pub const fn day(&self) -> u64 {
+        self.day
+    }
+
+    /// The next window, from one on that is not before [`Self::day`], that has anything, as far as is known; [`u64::MAX`] if none has.
+    pub fn next_filled(&self, from: u64) -> u64 {
+        let mut near = from..self.day + NEAR as u64;
+        let filed = near.find(|day| self.counts[*day as usize % NEAR] > 0);
+        let far = self.far.peek();
+        let far = far.map(|&Reverse((time, _, what))| self.day_of(time, self.group_at(what)));
+        filed.unwrap_or(u64::MAX).min(far.unwrap_or(u64::MAX))
+    }
+
+    /// The last window that has anything up to a time.
+    pub fn last_day(&self, until: Time) -> u64 {
+        self.step_of(until.0) + self.colours
+    }
+
+    /// Opens a window that others open as well, whether it has anything here or not, up to a time that is not before it. All before it have come. Gives what [`Self::open`] does.
+    pub fn open_at(&mut self, day: u64, until: Time) -> Time {
+        debug_assert!(self.next == self.today.len() && self.own.is_empty());
+        debug_assert!(day >= self.day && day <= self.last_day(until));
+        self.day = day;
+        self.draw_near();
+        self.today.clear();
+        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
+        self.fill(day, until);
+        self.end = until.0.saturating_add(1).min(self.begin_of(day + 1));
+        Time(self.begin_of(day))
+    }
+
+    /// All of the window has come: what is put in from now on is for later ones.
+    pub fn close(&mut self) {
+        debug_assert!(self.next == self.today.len() && self.own.is_empty());
+        self.group = NOBODY;
+    }
+
+    /// No window is open, and time stands still at the end of a run.
+    pub fn rest(&mut self, until: Time) {
+        self.today.clear();
+        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
+        self.day = self.day.min(self.step_of(until.0));
+        self.end = 0;
     }
 
     /// By group, and almost by time.

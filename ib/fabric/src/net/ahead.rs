@@ -2,7 +2,8 @@
 //! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
 //! the one before has brought. Hints alone: no result depends on them.
 
-use super::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Machine, NONE, Net, Port, WAKE};
+use super::part::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Part, WAKE};
+use super::{Machine, NONE, Port};
 use crate::frame::Frame;
 use crate::host::{Adapter, SENDING_LINES};
 use crate::switch::Switch;
@@ -161,11 +162,14 @@ impl<'a> View<'a> {
     }
 }
 
-impl Net {
+impl Part {
     /// Asks for large pages, before it runs for the first time: on pages of 4 KiB each look at another port, switch or host of a large fabric is a look at another page, and the processor,
     /// which knows some 3,000 of them, waits for page tables even where it only hints.
     #[cold]
-    pub(super) fn ask_for_pages(&mut self) {
+    pub(super) fn ask_for_pages(&self) {
+        if !self.looks_ahead {
+            return;
+        }
         let mut pages = LargePages::default();
         pages.ask(&self.ports);
         pages.ask(&self.adapters);

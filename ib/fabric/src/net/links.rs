@@ -1,7 +1,9 @@
 //! The links' flow control in virtual time: what buffers free becomes flow-control packets, in either of the two ways.
 
+use super::letters::Letter;
+use super::part::{FREE, HEAR, KIND_SHIFT, Part, REFRESH, SETTLE, TELL};
 use super::port::{self, Freed, Lane, Port, Word};
-use super::{Credits, FREE, HEAR, KIND_SHIFT, Machine, NONE, Net, REFRESH, SETTLE, TELL};
+use super::{Credits, Machine, NONE};
 use crate::credit::REFRESH_SYMBOLS;
 use crate::frame::Frame;
 use crate::time::Time;
@@ -9,7 +11,7 @@ use crate::time::Time;
 /// Blocks of the largest packet: 4,096 bytes, its headers and more.
 const LARGEST: u16 = 72;
 
-impl Net {
+impl Part {
     /// Blocks of a port's buffer will be free at a time.
     #[inline]
     pub(super) fn frees(&mut self, port: usize, at: Time, vl: u8, blocks: u16) {
@@ -23,7 +25,16 @@ impl Net {
         match self.settings.credits {
             Credits::Packets => self.queue.push(at, FREE << KIND_SHIFT | port as u64),
             Credits::Lazy => {
-                if own.peer_starves {
+                if let Some(stand_in) = own.peer.checked_sub(self.border) {
+                    let now = self.now;
+                    let letter = Letter::Freed {
+                        now,
+                        at,
+                        blocks,
+                        vl,
+                    };
+                    self.mail.post(stand_in as usize, letter);
+                } else if own.peer_starves {
                     let peer = own.peer as usize;
                     if let Some(at) = self.credit_comes(peer) {
                         self.wake(peer, at.max(self.now));
@@ -105,6 +116,10 @@ impl Net {
         let start = at.max(own.wire_free);
         own.wire_free = start + own.flow_time;
         own.flow_packets += 1;
+        if own.peer >= self.border {
+            // what stands in for this port there says it by itself
+            return;
+        }
         let (peer, at) = (own.peer as usize, start + own.delay);
         let word = Word::new(at, vl, fctbs, fccl);
         // Nobody can look before this: of what has come by then only the last of each VL need lie there.

@@ -57,7 +57,7 @@ fn spec(kind: u32, at: usize, lids: &Arc<[u32]>, random: &mut Random) -> FlowSpe
 }
 
 /// A run that a seed decides, looked at four times.
-fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
+fn run(seed: u64, windows: WindowsUse, parts: usize, threads: bool) -> Vec<Outcome> {
     let mut random = Random::new(seed, 77);
     let mut plan = fat_tree(5, 4, 3);
     // two leaves have a link to each other for one to a spine each: windows are as wide as news takes, and not twice
@@ -98,13 +98,15 @@ fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
             ..SwitchModel::default()
         },
         windows,
+        threads: parts,
         ..Settings::default()
     };
     let mut net = net(&plan, settings);
-    let by_windows = matches!(net.queue, Agenda::Windows(_));
+    net.pace.forced = Some(threads);
+    let by_windows = matches!(net.parts[0].queue, Agenda::Windows(_));
     assert_eq!(by_windows, windows == WindowsUse::Always);
-    if let Agenda::Windows(windows) = &net.queue {
-        assert_eq!(windows.is_coloured(), !across, "seed {seed}");
+    if let Agenda::Windows(windows) = &net.parts[0].queue {
+        assert_eq!(windows.groups().1, !across, "seed {seed}");
     }
     let hosts = hosts(&plan);
     let lids: Arc<[u32]> = hosts.iter().map(|(_, lid)| *lid).collect();
@@ -130,13 +132,15 @@ fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
     for step in 0..4 {
         until += Time(u64::from(random.below(40_000_000)));
         net.run_until(until);
+        assert_eq!(net.parts.len(), parts);
+        assert_eq!(net.threads(), if threads { parts } else { 1 });
         let delivered = |(node, _): &(u32, u32)| {
             let of = |flow| net.delivered(*node, flow);
             (0..flows).map(of).collect::<Vec<_>>()
         };
         let delivered = hosts.iter().map(delivered).collect();
-        let waiting = net.switches.iter();
-        let waiting = waiting.map(|switch| switch.waiting_blocks(None)).collect();
+        let switches = (0..8).map(|node| net.switch_mut(node).unwrap().waiting_blocks(None));
+        let waiting = switches.collect();
         outcomes.push((
             net.hops(),
             net.latencies().clone(),
@@ -159,11 +163,36 @@ fn run(seed: u64, windows: WindowsUse) -> Vec<Outcome> {
 fn by_windows_comes_out_what_comes_out_in_the_order_of_time() {
     let mut hops = 0;
     for seed in 1..=200 {
-        let (time, windows) = (run(seed, WindowsUse::Never), run(seed, WindowsUse::Always));
-        assert!(time == windows, "seed {seed}");
+        let time = run(seed, WindowsUse::Never, 1, false);
+        let parts = 2 + seed as usize % 2;
+        for (parts, threads) in [(1, false), (parts, false), (parts, true)] {
+            let windows = run(seed, WindowsUse::Always, parts, threads);
+            assert!(
+                time == windows,
+                "seed {seed}, {parts} parts, threads: {threads}"
+            );
+        }
         hops += time.last().map_or(0, |outcome| outcome.0);
     }
     assert!(hops > 100_000, "{hops}");
+}
+
+/// A fabric with traffic that will have three parts, each on a thread of its own.
+pub(super) fn three_parts() -> Net {
+    let plan = fat_tree(5, 4, 3);
+    let settings = Settings {
+        windows: WindowsUse::Always,
+        threads: 3,
+        ..Settings::default()
+    };
+    let mut net = net(&plan, settings);
+    net.pace.forced = Some(true);
+    let lids: Arc<[u32]> = hosts(&plan).iter().map(|(_, lid)| *lid).collect();
+    let mut random = Random::new(3, 3);
+    for (at, (node, _)) in hosts(&plan).into_iter().enumerate() {
+        net.add_flow(node, spec(0, at, &lids, &mut random));
+    }
+    net
 }
 
 #[test]

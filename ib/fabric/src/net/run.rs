@@ -1,10 +1,10 @@
 //! The order in which nodes are looked at: in the order of time, or window by window, a group of nodes after the other. No result depends on it (`orders.rs`).
 
+use super::part::Part;
 use super::port::Port;
-use super::{NONE, Net, ahead, layout};
+use super::{NONE, ahead, layout};
 use crate::agenda::Agenda;
 use crate::queue::Queue;
-use crate::switch::Switch;
 use crate::time::Time;
 use crate::windows::{ROOM_BITS, Windows};
 
@@ -43,7 +43,7 @@ impl WindowsUse {
     }
 }
 
-impl Net {
+impl Part {
     /// Window by window, if the fabric is large and news takes some time from group to group; else in the order of time.
     pub(super) fn choose_order(&mut self, groups: Vec<u16>) {
         // Who looks in vain, once more or less, must change nothing: none draws at random, looks at the credits of another port, or chooses among inputs that are busy elsewhere.
@@ -95,21 +95,14 @@ impl Net {
         }
     }
 
-    /// Runs until a time; false if nothing is left to happen before it. (With packets still in the switches' buffers that is a deadlock.)
-    pub fn run_until(&mut self, end: Time) -> bool {
+    /// Runs until a time, alone.
+    pub(super) fn run_until(&mut self, end: Time) {
         self.end = end;
-        if std::mem::take(&mut self.touched) {
-            Switch::share_tables(&mut self.switches);
-        }
-        if std::mem::take(&mut self.unpaged) {
-            self.ask_for_pages();
-        }
         match self.queue {
             Agenda::Calendar(_) => self.run_in_time(end),
             Agenda::Windows(_) => self.run_by_windows(end),
         }
         (self.now, self.known) = (end, end);
-        !self.queue.is_empty()
     }
 
     fn run_in_time(&mut self, end: Time) {
@@ -130,28 +123,33 @@ impl Net {
         }
     }
 
-    /// What had come at all other groups when a window was opened is all that nodes of two groups know of each other within it.
     fn run_by_windows(&mut self, end: Time) {
         while let Agenda::Windows(windows) = &mut self.queue
             && let Some(others) = windows.open(end)
         {
-            loop {
-                // not once more for what was put into the window, which is at hand anyway
-                if let Agenda::Windows(windows) = &mut self.queue
-                    && windows.moved()
-                {
-                    self.look_ahead();
-                }
-                let Agenda::Windows(windows) = &mut self.queue else {
-                    return;
-                };
-                let Some((time, what)) = windows.pop() else {
-                    break;
-                };
-                (self.now, self.known) = (time, time.min(others));
-                self.events += 1;
-                self.happens(what, what as u32 as usize);
+            self.run_window(others);
+        }
+    }
+
+    /// What had come at all other groups when a window was opened is all that nodes of two groups know of each other within it.
+    #[inline]
+    pub(super) fn run_window(&mut self, others: Time) {
+        loop {
+            // not once more for what was put into the window, which is at hand anyway
+            if let Agenda::Windows(windows) = &mut self.queue
+                && windows.moved()
+            {
+                self.look_ahead();
             }
+            let Agenda::Windows(windows) = &mut self.queue else {
+                return;
+            };
+            let Some((time, what)) = windows.pop() else {
+                return;
+            };
+            (self.now, self.known) = (time, time.min(others));
+            self.events += 1;
+            self.happens(what, what as u32 as usize);
         }
     }
 }

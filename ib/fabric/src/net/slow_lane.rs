@@ -6,7 +6,8 @@
 //! wait for credits, or if the switch waits for its credits itself. A flow that changes its lane may overtake itself: packets of a queue pair would have to be let through first, which
 //! is not simulated.
 
-use super::{KIND_SHIFT, Machine, Net, SLOW_LANE};
+use super::part::{KIND_SHIFT, Part, SLOW_LANE};
+use super::{Machine, Net};
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub(super) struct Looks {
 #[derive(Debug)]
 struct Host {
     adapter: u32,
+    port: u32,
     lid: u32,
     /// The switch and its port, if it is at one.
     at: Option<(u32, u8)>,
@@ -58,22 +60,29 @@ struct Host {
 
 impl Net {
     /// A manager looks from now on; see [`SlowLane`]. Switches and adapters must have lanes for the service levels with [`crate::host::SLOW`].
+    ///
+    /// # Panics
+    /// If the fabric has run on several threads: a manager sees all hosts at one time.
     pub fn set_slow_lane(&mut self, rule: SlowLane) {
-        self.keep_time();
+        let [part] = &mut self.parts[..] else {
+            panic!("a manager of slow lanes comes before a fabric runs on several threads");
+        };
+        part.keep_time();
         let rule = SlowLane {
             interval: rule.interval.max(Time(1)),
             ..rule
         };
         let mut hosts = Vec::new();
-        for (node, machine) in self.machines.iter().enumerate() {
+        for (machine, base) in self.machines.iter().zip(&self.bases) {
             let Machine::Adapter(adapter) = *machine else {
                 continue;
             };
-            let port = &self.ports[self.bases[node] as usize + 1];
-            let at = self.ports.get(port.peer as usize);
+            let port = base + 1;
+            let at = part.ports.get(part.ports[port as usize].peer as usize);
             hosts.push(Host {
                 adapter,
-                lid: self.adapters[adapter as usize].lid(),
+                port,
+                lid: part.adapters[adapter as usize].lid(),
                 at: at.and_then(|port| match port.machine {
                     Machine::Switch(switch) => Some((switch, port.number)),
                     Machine::Adapter(_) => None,
@@ -83,35 +92,39 @@ impl Net {
             });
         }
         let top = hosts.iter().map(|host| host.lid).max().unwrap_or(0);
-        let first = self.looks.is_none();
-        self.looks = Some(Box::new(Looks {
+        let first = part.looks.is_none();
+        let looks = Box::new(Looks {
             rule,
-            since: self.now,
+            since: part.now,
             hosts,
             slow: vec![false; top as usize + 1],
             moves: 0,
-        }));
-        if let Some(looks) = self.looks.take() {
-            self.looks = Some(self.noted(looks));
-        }
+        });
+        part.looks = Some(part.noted(looks));
         if first {
-            self.queue
-                .push(self.now + rule.interval, SLOW_LANE << KIND_SHIFT);
+            let next = part.now + rule.interval;
+            part.queue.push(next, SLOW_LANE << KIND_SHIFT);
         }
     }
 
     /// LIDs of hosts whose flows are in the slow lane.
     pub fn slow_hosts(&self) -> Vec<u32> {
-        let slow = self.looks.iter().flat_map(|looks| &looks.slow);
+        let slow = self.looks().into_iter().flat_map(|looks| &looks.slow);
         let all = (0u32..).zip(slow);
         all.filter(|(_, slow)| **slow).map(|(lid, _)| lid).collect()
     }
 
     /// How often a host became congested, or was so no more.
     pub fn slow_moves(&self) -> u64 {
-        self.looks.as_ref().map_or(0, |looks| looks.moves)
+        self.looks().map_or(0, |looks| looks.moves)
     }
 
+    fn looks(&self) -> Option<&Looks> {
+        self.parts[0].looks.as_deref()
+    }
+}
+
+impl Part {
     /// Counters begin anew, or are looked at for the first time.
     pub(super) fn noted(&self, mut looks: Box<Looks>) -> Box<Looks> {
         looks.since = self.now;
@@ -168,7 +181,7 @@ impl Net {
             }
         }
         if changed {
-            self.move_flows(&looks.slow);
+            self.move_flows(&looks);
         }
         self.looks = Some(looks);
         // it alone keeps no fabric alive
@@ -178,16 +191,14 @@ impl Net {
         }
     }
 
-    fn move_flows(&mut self, slow: &[bool]) {
-        let slow: Arc<[bool]> = slow.into();
+    fn move_flows(&mut self, looks: &Looks) {
+        let slow: Arc<[bool]> = looks.slow.as_slice().into();
         for adapter in &mut self.adapters {
             adapter.set_slow(&slow);
         }
-        for node in 0..self.machines.len() {
-            if matches!(self.machines[node], Machine::Adapter(_)) {
-                // what lacked credits may have some in its new lane
-                self.wake(self.bases[node] as usize + 1, self.now);
-            }
+        for host in &looks.hosts {
+            // what lacked credits may have some in its new lane
+            self.wake(host.port as usize, self.now);
         }
     }
 }

@@ -607,6 +607,7 @@ fn the_same_seed_is_the_same_run_and_another_is_not() {
 
 /// What all ends of links know of credits when nothing is on its way.
 fn all_credits_are_back(net: &mut Net) {
+    let net = &mut net.parts[0];
     for port in 0..net.ports.len() {
         if net.ports[port].peer == NONE {
             continue;
@@ -945,6 +946,6 @@ fn the_level_of_a_path_decides_its_lane() {
     net.run_until(Time::from_us(100));
     assert_eq!(net.delivered(1, 0).packets, 10);
     let port = net.bases[1] as usize + 1;
-    let mut sent = |vl| net.lane(port, vl).sender.total_sent();
+    let mut sent = |vl| net.parts[0].lane(port, vl).sender.total_sent();
     assert_eq!((sent(0), sent(1)), (5 * 33, 5 * 33));
 }

@@ -11,8 +11,8 @@ impl Switch {
     }
 
     /// Has what is equal in the linear tables of all switches of a fabric lie in memory once.
-    pub(crate) fn share_tables(switches: &mut [Switch]) {
-        forwarding::share(switches.iter_mut().map(|switch| &mut switch.linear));
+    pub(crate) fn share_tables<'a>(switches: impl Iterator<Item = &'a mut Switch>) {
+        forwarding::share(switches.map(|switch| &mut switch.linear));
     }
 
     /// The row of a multicast LID. False if that is none.

@@ -1,0 +1,484 @@
+//! A part of a fabric that runs by itself: its nodes, their ports, what is on its way to them and what is to happen. A fabric on one thread is one part; on several, each has its own
+//! ([`super::split`]), and where a link leaves it, what stands in for the port at the other end.
+
+use super::letters::{Letter, Mail};
+use super::port::{self, Lane, Port};
+use super::{Credits, FlowCount, Machine, NONE, Settings, ahead, slow_lane};
+use crate::agenda::Agenda;
+use crate::frame::{Frame, FrameKind};
+use crate::host::Adapter;
+use crate::latency::Latencies;
+use crate::random::Random;
+use crate::ring::Ring;
+use crate::switch::{Arrival, Crossbar, Departure, HEADER_BYTES, Next, Switch, Wires};
+use crate::time::{LinkRate, Time};
+use std::sync::Arc;
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flight {
+    pub frame: Frame,
+    /// When the decision about it is due.
+    pub header_at: Time,
+}
+
+/// Kinds of events: above a packet's place among [`Part::flights`] (28 bits) and a port (32 bits).
+pub(super) const KIND_SHIFT: u32 = 60;
+pub(super) const FLIGHTS: usize = (1 << 28) - 1;
+pub(super) const ARRIVE: u64 = 0;
+pub(super) const WAKE: u64 = 1;
+pub(super) const FREE: u64 = 2;
+pub(super) const TELL: u64 = 3;
+pub(super) const HEAR: u64 = 4;
+pub(super) const REFRESH: u64 = 5;
+pub(super) const SETTLE: u64 = 6;
+pub(super) const SLOW_LANE: u64 = 7;
+/// A packet that came is looked at once more.
+pub(super) const LATER: u64 = 8;
+
+/// What runs on one thread. Ports, switches and adapters are known by their place here.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Part {
+    pub settings: Settings,
+    pub data_vls: usize,
+    pub now: Time,
+    pub queue: Agenda,
+    /// What was before this is known to all nodes; with a calendar, now.
+    pub known: Time,
+    pub switches: Vec<Switch>,
+    pub adapters: Vec<Adapter>,
+    pub ports: Vec<Port>,
+    pub rates: Vec<LinkRate>,
+    /// By port and VL, but for the first, which lies in its port.
+    pub more_lanes: Vec<Lane>,
+    /// Packets on their way, with the time of the decision about them; their events know their places.
+    pub flights: Ring<Flight>,
+    /// Bit error rates; empty if there are none.
+    pub errors: Vec<f64>,
+    pub random: Random,
+    /// Packets are lost, or buffers are larger than the window: the order of what comes and what is told matters.
+    pub strict: bool,
+    /// What an adapter takes may be taken before its time: nothing depends on the order.
+    pub ahead: bool,
+    /// Until when it runs.
+    pub end: Time,
+    /// The number of the adapter of each LID, in the whole fabric.
+    pub by_lid: Arc<[u32]>,
+    /// What came here, by its sender's number in the whole fabric: of its first flow. Mostly it has one.
+    pub delivered: Vec<FlowCount>,
+    /// Of its other flows.
+    pub delivered_more: Vec<Vec<FlowCount>>,
+    pub latencies: Latencies,
+    pub messages: Latencies,
+    /// Messages may be of several packets: else their latencies are those of packets.
+    pub several: bool,
+    pub hops: u64,
+    pub events: u64,
+    pub lost: u64,
+    /// By port: what of its last packet was still to go when counting began; empty at the beginning of time.
+    pub left_over: Vec<Time>,
+    /// What stages of [`ahead`] have found for the next ones: the other port of a switch, and the port of a host; the place for those that are looked at now.
+    pub others: [Option<u8>; ahead::KEPT],
+    pub hosts: [u32; ahead::KEPT],
+    pub look: usize,
+    /// Memory is asked for before it is needed: see [`ahead`].
+    pub looks_ahead: bool,
+    pub looks: Option<Box<slow_lane::Looks>>,
+    /// Ports from here on stand in for those at the other ends of links that leave this part.
+    pub border: u32,
+    /// What goes over them.
+    pub mail: Mail,
+}
+
+/// A node's links, as its machine sees them.
+struct Ends<'a> {
+    ports: &'a [Port],
+    more_lanes: &'a [Lane],
+    base: usize,
+    data_vls: usize,
+}
+
+impl Wires for Ends<'_> {
+    #[inline]
+    fn free_at(&self, port: u8) -> Time {
+        self.ports[self.base + usize::from(port)].wire_free
+    }
+
+    #[inline]
+    fn may_send(&self, port: u8, vl: u8, blocks: u16) -> bool {
+        let at = self.base + usize::from(port);
+        let lane = match port::behind_first(at, vl, self.data_vls) {
+            None => &self.ports[at].lane,
+            Some(place) => &self.more_lanes[place],
+        };
+        lane.sender.may_send(blocks)
+    }
+}
+
+impl Part {
+    /// A port's VL.
+    #[inline]
+    pub(super) fn lane(&mut self, port: usize, vl: u8) -> &mut Lane {
+        match port::behind_first(port, vl, self.data_vls) {
+            None => &mut self.ports[port].lane,
+            Some(place) => &mut self.more_lanes[place],
+        }
+    }
+
+    /// Messages may be of several packets from now on.
+    pub(super) fn has_several(&mut self) {
+        if !self.several {
+            // so far they were the same
+            self.several = true;
+            self.messages = self.latencies.clone();
+        }
+    }
+
+    /// Counts from here.
+    pub(super) fn begin(&mut self) {
+        self.settle_all();
+        let now = self.now;
+        let switches = self.switches.iter_mut();
+        switches.for_each(|switch| switch.clear_counters(now));
+        let adapters = self.adapters.iter_mut();
+        adapters.for_each(|adapter| adapter.clear_counters(now));
+        for port in &mut self.ports {
+            (port.rcv_bytes, port.rcv_packets, port.flow_packets) = (0, 0, 0);
+        }
+        self.delivered.fill(FlowCount::default());
+        for delivered in &mut self.delivered_more {
+            delivered.fill(FlowCount::default());
+        }
+        let own = &self.ports[..self.ports.len().min(self.border as usize)];
+        self.left_over = own.iter().map(|port| self.to_go(port)).collect();
+        self.latencies = Latencies::default();
+        self.messages = Latencies::default();
+        if let Some(looks) = self.looks.take() {
+            self.looks = Some(self.noted(looks));
+        }
+    }
+
+    /// How long a port's packet will still be on its way to the wire.
+    pub(super) fn to_go(&self, port: &Port) -> Time {
+        let end = match port.machine {
+            Machine::Switch(index) => self.switches[index as usize].free_at(port.number),
+            Machine::Adapter(index) => self.adapters[index as usize].free_at(),
+        };
+        end.since(self.now)
+    }
+
+    #[inline]
+    pub(super) fn happens(&mut self, what: u64, port: usize) {
+        match what >> KIND_SHIFT {
+            ARRIVE | LATER => self.arrive(port, (what >> 32) as usize & FLIGHTS),
+            WAKE => {
+                // An event that a nearer one was put before is stale.
+                if self.ports[port].wake == self.now {
+                    self.ports[port].wake = Time::NEVER;
+                    self.attempt(port);
+                }
+            }
+            FREE => self.free(port),
+            TELL => self.tell(port),
+            HEAR => self.hear(port),
+            REFRESH => self.refresh(port),
+            SLOW_LANE => self.look_at_hosts(),
+            _ => self.resynchronise(port),
+        }
+    }
+
+    #[inline]
+    pub(super) fn wake(&mut self, port: usize, at: Time) {
+        let own = &mut self.ports[port];
+        if at < own.wake {
+            own.wake = at;
+            self.queue.push(at, WAKE << KIND_SHIFT | port as u64);
+        }
+    }
+
+    /// A packet sets out to a port.
+    #[inline]
+    pub(super) fn launch(&mut self, port: usize, frame: Frame, header_at: Time) {
+        let flight = self.flights.put(Flight { frame, header_at });
+        let what = ARRIVE << KIND_SHIFT | u64::from(flight) << 32 | port as u64;
+        self.queue.push(header_at, what);
+    }
+
+    /// A header is there.
+    #[inline]
+    fn arrive(&mut self, port: usize, flight: usize) {
+        let now = self.now;
+        let Flight { frame, header_at } = self.flights.slots()[flight];
+        let credited = frame.kind == FrameKind::Data;
+        if header_at == now {
+            self.hops += 1;
+            let lost = self.strict && self.is_lost(port, &frame);
+            let blocks = frame.blocks();
+            if lost
+                || credited
+                    && !self.lane(port, frame.vl).receiver.received(blocks)
+                    && !self.received_late(port, frame.vl, blocks)
+            {
+                debug_assert!(lost, "a sender passed its credit limit");
+                self.flights.free(flight as u32);
+                return;
+            }
+        }
+        let (machine, number) = (self.ports[port].machine, self.ports[port].number);
+        match machine {
+            Machine::Adapter(index) => {
+                self.flights.free(flight as u32);
+                self.taken(port, index, &frame, header_at);
+            }
+            Machine::Switch(index) => {
+                if self.passes(index, port, &frame, header_at) {
+                    self.ports[port].received(&frame);
+                    self.flights.free(flight as u32);
+                    return;
+                }
+                let switch = &mut self.switches[index as usize];
+                match switch.arrives(now, header_at, number, frame) {
+                    Arrival::Later(at) => {
+                        let what = LATER << KIND_SHIFT | (flight as u64) << 32 | port as u64;
+                        self.queue.push(at, what);
+                    }
+                    Arrival::Kept => {
+                        self.ports[port].received(&frame);
+                        self.flights.free(flight as u32);
+                        self.poke(index, self.ports[port].base as usize);
+                    }
+                    Arrival::Dropped => {
+                        self.flights.free(flight as u32);
+                        if credited {
+                            let tail = tail(&self.rates[port], &frame, header_at);
+                            self.frees(port, tail, frame.vl, frame.blocks());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// There seems to be no room for a packet. Where a link leaves its part, the other end has heard from a stand-in of what is free, and nobody may have asked the port itself.
+    #[cold]
+    fn received_late(&mut self, port: usize, vl: u8, blocks: u16) -> bool {
+        if self.ports[port].peer < self.border {
+            return false;
+        }
+        self.settle(port, self.now);
+        self.lane(port, vl).receiver.received(blocks)
+    }
+
+    /// A packet finds its output idle, and goes on. False if it has to wait, or nobody knows yet.
+    #[inline]
+    fn passes(&mut self, index: u32, port: usize, frame: &Frame, header_at: Time) -> bool {
+        let own = &self.ports[port];
+        let (machine, base, number) = (own.machine, own.base as usize, own.number);
+        let switch = &self.switches[index as usize];
+        let Some(way) = switch.may_pass(self.now, header_at, number, frame) else {
+            return false;
+        };
+        let out = base + usize::from(way.0);
+        self.look_for_credits(out);
+        if !self.lane(out, way.1).sender.may_send(frame.blocks()) {
+            return false;
+        }
+        let wire_free = self.ports[out].wire_free;
+        let switch = &mut self.switches[index as usize];
+        let departure = switch.pass(self.now, number, way, *frame, wire_free);
+        self.departs(machine, base, departure);
+        true
+    }
+
+    /// An adapter takes a packet.
+    #[inline]
+    fn taken(&mut self, port: usize, adapter: u32, frame: &Frame, header_at: Time) {
+        let own = &mut self.adapters[adapter as usize];
+        let tail = own.tail(frame, header_at);
+        let delivery = own.arrives(header_at, frame);
+        if frame.kind == FrameKind::Data {
+            self.frees(port, tail, frame.vl, frame.blocks());
+        }
+        if !delivery.notification {
+            let latency = tail.since(delivery.birth);
+            self.deliver(frame, delivery.flow, latency);
+            if self.several && delivery.last {
+                self.messages.add(latency);
+            }
+        }
+        if delivery.poke {
+            let at = self.adapters[adapter as usize].wakes_at();
+            self.wake(port, at.max(self.now));
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, frame: &Frame, flow: u32, latency: Time) {
+        self.latencies.add(latency);
+        let Some(&source) = self.by_lid.get(frame.slid as usize) else {
+            return;
+        };
+        let count = match flow.checked_sub(1) {
+            None => self.delivered.get_mut(source as usize),
+            Some(other) => self
+                .delivered_more
+                .get_mut(source as usize)
+                .and_then(|more| more.get_mut(other as usize)),
+        };
+        if let Some(count) = count {
+            count.packets += 1;
+            count.bytes += u64::from(frame.length_bytes);
+            count.latency_sum += latency.0;
+        }
+    }
+
+    /// Asks the outputs that a switch told of.
+    #[inline]
+    fn poke(&mut self, switch: u32, base: usize) {
+        while let Some((port, at)) = self.switches[switch as usize].pop_poke() {
+            let port = base + usize::from(port);
+            if at > self.now {
+                self.wake(port, at);
+            } else {
+                self.attempt(port);
+            }
+        }
+    }
+
+    /// Before a port sends: the flow-control packets that it owes go first, and if its credits may not do, those that have come are read.
+    #[inline]
+    fn look_for_credits(&mut self, port: usize) {
+        match self.settings.credits {
+            Credits::Lazy => {
+                self.settle(port, self.now);
+                if self.strict || self.is_short(port) {
+                    self.settle_far(self.ports[port].peer as usize);
+                    self.absorb(port, self.now);
+                }
+            }
+            Credits::Packets => self.tell_all(port),
+        }
+    }
+
+    /// Asks a port's machine for a packet.
+    pub(super) fn attempt(&mut self, port: usize) {
+        let own = &self.ports[port];
+        let (machine, base, number) = (own.machine, own.base, own.number);
+        if own.peer == NONE {
+            return;
+        }
+        self.look_for_credits(port);
+        let ends = Ends {
+            ports: &self.ports,
+            more_lanes: &self.more_lanes,
+            base: base as usize,
+            data_vls: self.data_vls,
+        };
+        let next = match machine {
+            Machine::Switch(index) => self.switches[index as usize].next(self.now, number, &ends),
+            Machine::Adapter(index) => self.adapters[index as usize].next(self.now, &ends),
+        };
+        match next {
+            Next::Sent(departure) => self.departs(machine, base as usize, departure),
+            Next::Until(at) => self.wake(port, at),
+            Next::Blocked(until) => {
+                self.starves(port);
+                if until != Time::NEVER {
+                    self.wake(port, until);
+                }
+            }
+            Next::Idle => {}
+        }
+    }
+
+    /// A port lacks credits. Behind a shared crossbar it may be any of the switch's that does.
+    fn starves(&mut self, port: usize) {
+        if let Machine::Switch(index) = self.ports[port].machine
+            && self.settings.switch.crossbar == Crossbar::Shared
+        {
+            let base = self.ports[port].base as usize;
+            for number in 1..=self.switches[index as usize].ports() {
+                if self.switches[index as usize].has_work(number) {
+                    self.starve_one(base + usize::from(number));
+                }
+            }
+            return;
+        }
+        self.starve_one(port);
+    }
+
+    fn starve_one(&mut self, port: usize) {
+        self.set_starving(port, true);
+        if self.settings.credits == Credits::Lazy
+            && let Some(at) = self.credit_comes(port)
+        {
+            // behind a shared crossbar it may have come, and nobody has looked
+            self.wake(port, at.max(self.now));
+        }
+    }
+
+    #[inline]
+    pub(super) fn departs(&mut self, machine: Machine, base: usize, departure: Departure) {
+        let port = base + usize::from(departure.port);
+        let frame = departure.frame;
+        if frame.kind == FrameKind::Data {
+            self.lane(port, frame.vl).sender.sent(frame.blocks());
+        }
+        self.set_starving(port, false);
+        let own = &mut self.ports[port];
+        own.wire_free = departure.end;
+        let (peer, to_adapter) = (own.peer as usize, own.to_adapter);
+        let header_at = departure.start + own.delay;
+        // An adapter takes whatever comes: nothing needs to happen at the time, unless it is told something.
+        let taken = to_adapter && self.ahead && header_at <= self.end;
+        if taken
+            && !frame.fecn
+            && !frame.becn
+            && let Machine::Adapter(index) = self.ports[peer].machine
+        {
+            self.hops += 1;
+            if frame.kind != FrameKind::Data
+                || self.lane(peer, frame.vl).receiver.received(frame.blocks())
+            {
+                self.taken(peer, index, &frame, header_at);
+            }
+        } else if peer < self.border as usize {
+            self.launch(peer, frame, header_at);
+        } else {
+            self.mail.post(
+                peer - self.border as usize,
+                Letter::Packet {
+                    now: self.now,
+                    end: departure.end,
+                    header_at,
+                    frame,
+                },
+            );
+        }
+        if let Some(release) = departure.release {
+            let from = base + usize::from(release.port);
+            self.frees(from, release.at, release.vl, release.blocks);
+        }
+        match machine {
+            Machine::Switch(index) => {
+                if self.switches[index as usize].has_work(departure.port) {
+                    self.wake(port, departure.end);
+                }
+                self.poke(index, base);
+            }
+            Machine::Adapter(index) => {
+                let at = self.adapters[index as usize].wakes_at();
+                if at != Time::NEVER {
+                    self.wake(port, at);
+                }
+            }
+        }
+    }
+}
+
+/// When a packet's last bit comes by a link.
+#[inline]
+fn tail(rate: &LinkRate, frame: &Frame, header_at: Time) -> Time {
+    header_at.since(rate.wire_time(HEADER_BYTES)) + rate.wire_time(frame.length_bytes.into())
+}
