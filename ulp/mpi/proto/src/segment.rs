@@ -45,7 +45,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -76,6 +76,8 @@ pub mod area {
     pub const CORES_ALIKE: u64 = 88;
     /// u32, written by the launcher: ranks that have died while this one goes on.
     pub const LOSSES: u64 = 96;
+    /// u32: 1 while the rank's program waits in MPI, so that it sends what it is asked for at once. A hint.
+    pub const WAITS: u64 = 100;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
     /// u32: 1 if the rank's card lies below.

@@ -152,7 +152,7 @@ pub const TABLE: &[Setting] = &[
         about: "ways",
         kind: Kind::Bytes(0..=1 << 40),
         default: "64K",
-        help: "Long messages on one host of at least so many bytes are copied from both ends: the receiver reads, and the sender writes if it waits anyway; 0: none is. Not where ranks share cores.",
+        help: "Long messages on one host of at least so many bytes are copied from both ends: the receiver reads, and the sender writes if it waits anyway; where both wait they come in pieces through shared memory instead, if that has been faster of late; 0: none is. Not where ranks share cores.",
     },
     Setting {
         name: "large_pages",

@@ -9,6 +9,7 @@ use crate::constants::{
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
 use crate::loss::lost;
+use crate::nearby::{LARGE_PIECE, Way};
 use crate::request::{EMPTY, Request, Work, status};
 use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
 use crate::trace;
@@ -492,8 +493,17 @@ impl Runtime {
                 return Ok(true);
             };
             let (source, body, request) = (front.source, front.body, front.request);
-            let room = Shape::DEFAULT.longest() as usize - size_of::<envelope::Piece>();
-            let length = source.len().min(room);
+            let is_large = !self.peers[peer as usize].by_verbs
+                && self
+                    .host
+                    .as_ref()
+                    .is_some_and(|host| host.longest() >= LARGE_PIECE);
+            let room = if is_large {
+                LARGE_PIECE
+            } else {
+                Shape::DEFAULT.longest() as usize
+            };
+            let length = source.len().min(room - size_of::<envelope::Piece>());
             if !self.push(
                 peer,
                 Kind::Piece,
@@ -773,6 +783,7 @@ impl Runtime {
         let sink = self.requests[receive].sink;
         let wanted = length.min(sink.len() as u64);
         let mut is_here = wanted == 0;
+        let mut timed = false;
         if self.peers[peer as usize].by_verbs {
             let lengths = (length, wanted);
             if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, place)? {
@@ -783,9 +794,16 @@ impl Runtime {
         {
             let sink = sink.part(0, wanted as usize);
             self.pages.note(sink.address(), sink.len());
-            match self.read_nearby(peer, request, address, &sink) {
-                Ok(()) => is_here = true,
-                Err(error) => match error.raw_os_error() {
+            let way = self.pick_way(peer, &sink);
+            timed = way.is_some();
+            let read = match way {
+                Some(Way::Pieces) => None,
+                _ => Some(self.read_nearby((peer, request, address), &sink, timed)),
+            };
+            match read {
+                None => (),
+                Some(Ok(())) => is_here = true,
+                Some(Err(error)) => match error.raw_os_error() {
                     Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
                         self.settings.reads_peers = false
                     }
@@ -811,9 +829,13 @@ impl Runtime {
             MPI_SUCCESS
         };
         entry.status = status(rank, tag, error, wanted);
+        let token = self.token(receive);
+        if timed {
+            self.ways.asked();
+        }
         let cts = envelope::Cts {
             send_request: request.into(),
-            receive_request: self.token(receive).into(),
+            receive_request: token.into(),
             offset: 0.into(),
             length: wanted.into(),
             address: 0.into(),
@@ -925,6 +947,7 @@ impl Runtime {
         if let Work::Pieces { expected, received } = &mut self.requests[request].work {
             *received += length;
             if received >= expected {
+                self.ways.came(*expected);
                 self.finish(request);
             }
         }

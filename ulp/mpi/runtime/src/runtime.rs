@@ -13,6 +13,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
 use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Source};
+use crate::nearby::Ways;
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
 use crate::pace::Pace;
@@ -71,6 +72,8 @@ pub struct Runtime {
     pub offered: Vec<(u32, u32)>,
     /// Long buffers, which the kernel may put into large pages.
     pub pages: LargePages,
+    /// Which way long messages of this host come.
+    pub ways: Ways,
     /// Messages of a context that is not known yet.
     pub orphans: VecDeque<(u64, Held)>,
     /// The request of everything that was over at once.
@@ -413,6 +416,7 @@ impl Runtime {
             given: Given::default(),
             flags: Vec::new(),
             pages: LargePages::new(settings.large_pages),
+            ways: Ways::default(),
             settings,
             contexts: HashMap::new(),
             doomed: Vec::new(),

@@ -12,10 +12,21 @@ const YIELDS: u32 = 64;
 
 /// Runs progress until `is_over` says so.
 #[inline(always)]
-pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
+pub fn wait_for(guard: &mut Guard, is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     if guard.is_shared() {
         return crew::wait(guard, NOBODY, is_over);
     }
+    if guard.offered.is_empty() {
+        return poll(guard, is_over);
+    }
+    guard.say_it_waits(true);
+    let outcome = poll(guard, is_over);
+    guard.say_it_waits(false);
+    outcome
+}
+
+#[inline(always)]
+fn poll(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     let mut idle = Idle::default();
     while !is_over(guard) {
         if guard.progress()? {

@@ -103,6 +103,17 @@ impl Host {
             .cast_signed()
     }
 
+    /// Says whether this rank's program waits in MPI.
+    pub fn set_waits(&self, waits: bool) {
+        self.own(area::WAITS)
+            .store(u32::from(waits), Ordering::Relaxed);
+    }
+
+    /// Whether the program of `rank` waits in MPI, as far as can be seen.
+    pub fn waits(&self, rank: u32) -> bool {
+        self.word(rank, area::WAITS).load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the process of `rank` is no more.
     #[cold]
     pub fn has_ended(&self, rank: u32) -> bool {
