@@ -22,6 +22,12 @@ const CROWDED_PIECES: u32 = group::NEAR * HALF / CROWDED_BYTES as u32;
 const CROWDED_RING: u32 = 8;
 /// Parts that may be told as one where they lie side by side, where there are twice as many.
 const RUN: u32 = 4;
+/// Parts for what is long that the first collectives use in turn. Who fills a part for the first time waits for memory, which costs several times what a short collective does, so only what has done eight
+/// times as many has twice as many.
+const FIRST_RING: u32 = 16;
+const SLOWLY: u32 = 8;
+const _: () =
+    assert!(FIRST_RING >= 2 * RUN && FIRST_RING.is_power_of_two() && SLOWLY.is_power_of_two());
 
 /// Where cores are short, what is longer than a run: so many parts, and behind the ring two such that are used in turn. What all exchange is told in one turn then.
 const WIDE: u32 = 32;
@@ -103,6 +109,27 @@ fn parts(length: usize) -> u32 {
     (length as u32).div_ceil(HALF).max(1).next_power_of_two()
 }
 
+/// Parts that are used in turn about a collective, of so many at the most: as many as the greatest power of two of its number, divided by [`SLOWLY`].
+#[inline]
+fn turn(number: u32, most: u32) -> u32 {
+    let begun = 1 << (number | 1).ilog2();
+    (begun / SLOWLY).max(FIRST_RING).min(most)
+}
+
+/// The last collective before `number` that may have used its part. Numbers begin anew after 2^32 with few parts, whose last users are as long ago as if there had always been so few, or longer.
+#[inline]
+fn last_in(number: u32, most: u32) -> u32 {
+    let turn = turn(number, most);
+    let begun = 1 << (number | 1).ilog2();
+    // The first half of the parts was used before there were so many, in the last round of those.
+    let has_grown = begun == SLOWLY * turn && turn > FIRST_RING;
+    if has_grown && number - begun < turn / 2 {
+        number.wrapping_sub(turn / 2)
+    } else {
+        number.wrapping_sub(turn)
+    }
+}
+
 /// A communicator's part of the segment.
 #[derive(Debug)]
 pub struct Area {
@@ -114,7 +141,7 @@ pub struct Area {
     ranks: Box<[u32]>,
     /// Parts of each rank's slot for what is long.
     far: u32,
-    /// Those of them that are used in turn: a power of two.
+    /// Those of them that are used in turn at the most: a power of two.
     ring: u32,
     /// Bytes of each part of the own slot that there is memory behind.
     backed: Box<[u32]>,
@@ -269,10 +296,16 @@ impl Area {
         unsafe { self.base.add(slot + at) }
     }
 
+    /// Parts for what is long that are used in turn about the collective under way: a power of two, by its number alone, as all ranks have to agree.
+    #[inline]
+    fn turn(&self) -> u32 {
+        turn(self.number, self.ring)
+    }
+
     /// Which part of the slots this collective uses for what is long.
     #[inline]
     fn far_part(&self) -> u32 {
-        group::NEAR + (self.number & (self.ring - 1))
+        group::NEAR + (self.number & (self.turn() - 1))
     }
 
     /// In which part of the slots so many bytes are told, and how far into it.
@@ -290,7 +323,7 @@ impl Area {
             return (group::NEAR + self.ring + turn * WIDE, 0);
         }
         let before = parts(length) - 1;
-        let first = self.number.wrapping_sub(before) & (self.ring - 1);
+        let first = self.number.wrapping_sub(before) & (self.turn() - 1);
         (group::NEAR + first, 0)
     }
 
@@ -496,8 +529,7 @@ impl Area {
     /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
     pub fn slot_reader(&mut self) -> Option<Awaited> {
         // Whoever used the part last may have told several as one, of which the last one's number counts.
-        let last = self.number.wrapping_sub(self.ring);
-        self.reader(last | (self.run() - 1))
+        self.reader(last_in(self.number, self.ring) | (self.run() - 1))
     }
 
     /// What to wait for until all have passed the collective `needed`.
@@ -630,5 +662,61 @@ impl Area {
         }
         fence(Ordering::SeqCst);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_not_filled_before_its_last_user_is_waited_for() {
+        for most in [2, 8, 16, 32, 64, 256] {
+            let mut users = vec![None; most as usize];
+            for number in 1..20_000u32 {
+                let part = (number & (turn(number, most) - 1)) as usize;
+                let needed = last_in(number, most).cast_signed();
+                if let Some(last) = users[part].replace(number) {
+                    assert!(needed >= last.cast_signed(), "{number} of {most}");
+                }
+                let latest = number.wrapping_sub(most.min(8)).cast_signed();
+                assert!(needed <= latest, "{number} of {most} waits for itself");
+            }
+            assert_eq!(
+                users.iter().filter(|user| user.is_some()).count(),
+                most as usize
+            );
+        }
+        // few are touched by who does few
+        let touched = |count| {
+            (1..count)
+                .map(|number| number & (turn(number, 256) - 1))
+                .max()
+        };
+        assert_eq!(touched(200), Some(15));
+        assert_eq!(touched(300), Some(31));
+    }
+
+    #[test]
+    fn a_run_of_parts_lies_within_one_round() {
+        for most in [8, 64, 256] {
+            for number in (RUN - 1..20_000).step_by(RUN as usize) {
+                for one in number - (RUN - 1)..number {
+                    assert_eq!(turn(one, most), turn(number, most));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_begin_anew_wait_for_what_was_before() {
+        let mut users = [None; 256];
+        for number in (0..100_000u32).map(|nth| nth.wrapping_sub(1_000)) {
+            let part = (number & (turn(number, 256) - 1)) as usize;
+            let needed = last_in(number, 256);
+            if let Some(last) = users[part].replace(number) {
+                assert!(needed.wrapping_sub(last).cast_signed() >= 0, "{number}");
+            }
+        }
     }
 }
