@@ -12,30 +12,33 @@ const YIELDS: u32 = 64;
 
 /// Runs progress until `is_over` says so.
 #[inline(always)]
-pub fn wait_for(guard: &mut Guard, is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
+pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     if guard.is_shared() {
         return crew::wait(guard, NOBODY, is_over);
     }
-    if guard.offered.is_empty() {
-        return poll(guard, is_over);
+    let has_offers = !guard.offered.is_empty();
+    if has_offers {
+        guard.say_it_waits(true);
     }
-    guard.say_it_waits(true);
-    let outcome = poll(guard, is_over);
-    guard.say_it_waits(false);
-    outcome
-}
-
-#[inline(always)]
-fn poll(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     let mut idle = Idle::default();
-    while !is_over(guard) {
-        if guard.progress()? {
-            idle = Idle::default();
-        } else {
-            idle.pass(guard)?;
+    let outcome = loop {
+        if is_over(guard) {
+            break Ok(());
         }
+        match guard.progress() {
+            Ok(true) => idle = Idle::default(),
+            Ok(false) => {
+                if let Err(error) = idle.pass(guard) {
+                    break Err(error);
+                }
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    if has_offers {
+        guard.say_it_waits(false);
     }
-    Ok(())
+    outcome
 }
 
 /// Waits until a request is over.
