@@ -463,6 +463,15 @@ impl QueuePair {
         }
     }
 
+    /// The oldest packet that a reliable connection's peer has not acknowledged: the peer has all before it.
+    #[inline]
+    pub fn oldest_unacknowledged(&self) -> Option<Psn> {
+        match &self.sender {
+            Sender::Reliable(requester) => Some(requester.oldest_unacknowledged()),
+            _ => None,
+        }
+    }
+
     /// A congestion notification for this queue pair has arrived: less may be outstanding.
     pub fn congested(&mut self, now: Instant) {
         if let Sender::Reliable(requester) = &mut self.sender {

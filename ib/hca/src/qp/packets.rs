@@ -652,6 +652,9 @@ impl Qp {
             region: &mut None,
         };
         let limit = &self.ctx.device.pace;
+        if let (Some(path), Some(oldest)) = (&*path, machine.oldest_unacknowledged()) {
+            path.acknowledged(oldest);
+        }
         *held_until = None;
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ferriband_admin::Counter;
 use ferriband_memory::host::ProcessRef;
-use ferriband_memory::net::{SendError, TxOptions, TxPort};
+use ferriband_memory::net::{Gone, LentBytes, SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
+use ferriband_wire::{Grh, Ipv4, Psn, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
 use super::GSI;
 use super::hooks::Hooks;
@@ -24,6 +24,9 @@ use crate::error::Error;
 use crate::lock;
 
 mod report;
+mod store;
+
+use store::{Acknowledged, Store};
 
 /// Bytes of a run, at the most: what one UDP datagram could hold.
 const RUN_BYTES: usize = 65_000;
@@ -152,6 +155,8 @@ pub(crate) struct TxPath {
     hooks: Arc<Hooks>,
     ifindex: u32,
     local_qpn: u32,
+    /// How much of what went by it the peer has, if it is a reliable connection's.
+    acknowledged: Arc<Acknowledged>,
 }
 
 /// What carries them.
@@ -212,6 +217,7 @@ impl TxPath {
             hooks: pool.hooks.clone(),
             ifindex: device.info.ifindex,
             local_qpn,
+            acknowledged: Arc::default(),
         })
     }
 
@@ -232,6 +238,7 @@ impl TxPath {
             hooks: pool.hooks.clone(),
             ifindex: device.info.ifindex,
             local_qpn: GSI.0,
+            acknowledged: Arc::default(),
         })
     }
 
@@ -332,16 +339,38 @@ impl TxPath {
         }
     }
 
-    /// Gives a run to the kernel, whose packets may get other identifications on the way. False if it does not take it.
-    fn transmit_flow(&self, bytes: &mut [u8], segment: usize, icrc: &mut RunIcrc) -> bool {
+    /// Of the packets that went by it, `oldest` is the first that the peer has not acknowledged.
+    #[inline]
+    pub fn acknowledged(&self, oldest: Psn) {
+        self.acknowledged.set(oldest);
+    }
+
+    /// Whether the kernel would take long runs from memory that is lent to it.
+    fn lends(&self) -> bool {
+        match &self.carrier {
+            Carrier::Udp {
+                to, port, lasting, ..
+            } => *lasting && port.lends(to),
+            Carrier::Host(_) => false,
+        }
+    }
+
+    /// Gives a run to the kernel, whose packets may get other identifications on the way. None if it does not take it.
+    fn transmit_flow(
+        &self,
+        bytes: &mut [u8],
+        segment: usize,
+        icrc: &mut RunIcrc,
+        lent: Option<LentBytes<'_>>,
+    ) -> Option<Gone> {
         let Carrier::Udp {
             to, port, lasting, ..
         } = &self.carrier
         else {
-            return self.transmit(bytes, segment);
+            return self.transmit(bytes, segment).then_some(Gone::Copied);
         };
         let mut send = || {
-            port.send_flow(to, bytes, segment as u16, *lasting, |first, bytes| {
+            port.send_flow(to, bytes, segment as u16, *lasting, lent, |first, bytes| {
                 icrc.renumber(first, segment, bytes)
             })
         };
@@ -354,7 +383,7 @@ impl TxPath {
             Carrier::Udp { to, port, .. } => (to, port),
             Carrier::Host(path) => return path.transmit(bytes, segment),
         };
-        taken(&mut || port.send(to, bytes, segment as u16))
+        taken(&mut || port.send(to, bytes, segment as u16)).is_some()
     }
 
     /// Writes the ICRC behind a packet that is the `place`-th of its run.
@@ -376,20 +405,20 @@ impl TxPath {
     }
 }
 
-/// True if the kernel took it.
-fn taken(send: &mut dyn FnMut() -> Result<(), SendError>) -> bool {
+/// What came of it, if the kernel took it.
+fn taken<T>(send: &mut dyn FnMut() -> Result<T, SendError>) -> Option<T> {
     match send() {
-        Ok(()) => true,
-        Err(SendError::Again) => false,
+        Ok(gone) => Some(gone),
+        Err(SendError::Again) => None,
         // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
-        Err(_) => send().is_ok(),
+        Err(_) => send().ok(),
     }
 }
 
 /// A run of packets to one destination.
 #[derive(Debug)]
 pub(crate) struct Run {
-    bytes: Box<[u8]>,
+    store: Store,
     len: usize,
     segment: usize,
     count: usize,
@@ -405,7 +434,7 @@ pub(crate) struct Run {
 impl Run {
     fn new() -> Self {
         Run {
-            bytes: vec![0; RUN_BYTES + PACKET_ROOM].into(),
+            store: Store::new(RUN_BYTES + PACKET_ROOM),
             len: 0,
             segment: 0,
             count: 0,
@@ -419,7 +448,7 @@ impl Run {
 
     /// Room for the next packet, from BTH.
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
+        &mut self.store.bytes()[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
     }
 
     /// Packets that wait for [`Run::flush`].
@@ -432,15 +461,13 @@ impl Run {
     pub fn push(&mut self, path: &TxPath, len: usize) {
         let whole = len + ICRC_BYTES;
         if self.count > 0 && (self.closed || whole > self.segment || self.count == RUN_PACKETS) {
-            let at = self.len;
-            self.flush(path);
-            self.bytes.copy_within(at..at + len, 0);
+            self.send_off(path, len);
         }
         if self.count == 0 {
             self.segment = whole;
         }
         let (at, place) = (self.len, self.count);
-        let (packet, trailer) = self.bytes[at..at + whole].split_at_mut(len);
+        let (packet, trailer) = self.store.bytes()[at..at + whole].split_at_mut(len);
         let icrc = match &path.carrier {
             // the kernel counts the packets of a run up from identification 0
             Carrier::Udp { headers, .. } => self.icrc.icrc(headers, place as u16, packet),
@@ -470,7 +497,13 @@ impl Run {
         }
         let room = (RUN_BYTES.saturating_sub(at) / stride).min(RUN_PACKETS - self.count);
         let end = at + most.min(room) * stride;
-        (end > at).then(|| (&mut self.bytes[at..end], stride - ICRC_BYTES, stride))
+        (end > at).then(|| {
+            (
+                &mut self.store.bytes()[at..end],
+                stride - ICRC_BYTES,
+                stride,
+            )
+        })
     }
 
     /// The first `count` of [`Run::places`] hold packets for `path` now.
@@ -481,7 +514,7 @@ impl Run {
             return;
         };
         let end = self.len + count * stride;
-        let places = self.bytes[self.len..end].chunks_mut(stride);
+        let places = self.store.bytes()[self.len..end].chunks_mut(stride);
         let alike = self.icrc.alike(headers, len);
         let alike = alike.expect("as the packet before, which had a BTH and fitted a datagram");
         for (place, packet) in (self.count as u16..).zip(places) {
@@ -496,19 +529,34 @@ impl Run {
 
     /// Sends what is gathered. A packet that the kernel does not take is lost, as on any wire: the transport tries again.
     pub fn flush(&mut self, path: &TxPath) {
-        if self.count == 0 {
-            return;
+        if self.count > 0 {
+            self.send_off(path, 0);
         }
+    }
+
+    /// The same; a packet of `behind` bytes lies behind the run already and begins the next.
+    fn send_off(&mut self, path: &TxPath, behind: usize) {
         self.calls += 1;
         self.packets += self.count as u64;
-        let bytes = &mut self.bytes[..self.len];
-        let lost = if path.hooks.active() {
-            path.hooks.send(path, bytes, self.segment)
-        } else if path.transmit_flow(bytes, self.segment, &mut self.icrc) {
-            0
+        let length = self.len;
+        let last = length - (self.count - 1) * self.segment;
+        let (bytes, lent) = self.store.sending(length, last);
+        let bytes = &mut bytes[..length];
+        let (place, until) = lent.unzip();
+        let (lost, gone) = if path.hooks.active() {
+            (path.hooks.send(path, bytes, self.segment), None)
         } else {
-            self.count as u64
+            match path.transmit_flow(bytes, self.segment, &mut self.icrc, place) {
+                None => (self.count as u64, None),
+                gone => (0, gone),
+            }
         };
+        let until = until.filter(|_| gone == Some(Gone::Lent));
+        let held = until.map(|until| (until, &path.acknowledged));
+        self.store.go_on(length, behind, held);
+        if self.store.asks(length) && path.lends() {
+            self.store.want();
+        }
         if lost > 0 {
             self.lost += lost;
             path.counts.add(Counter::SendErr, 1);
@@ -533,6 +581,7 @@ pub(crate) fn with_run<T>(fill: impl FnOnce(&mut Run) -> T) -> T {
     // a thread that ends, in a destructor of the program, has none any more
     let kept = RUN.try_with(|place| place.borrow_mut().take());
     let mut run = kept.ok().flatten().unwrap_or_else(|| Box::new(Run::new()));
+    run.store.check();
     let value = fill(&mut run);
     let _ = RUN.try_with(|place| *place.borrow_mut() = Some(run));
     value

@@ -8,6 +8,7 @@
 //! answer with errors.
 
 mod flow;
+mod lent;
 mod netdev;
 mod number;
 mod options;
@@ -17,10 +18,11 @@ mod tests;
 mod trouble;
 mod tx;
 
+pub use lent::{Lent, LentBytes};
 pub use netdev::{NetAddress, NetWatch, Netdev, netdevs};
 pub use rx::{RX_BUFFER_BYTES, RX_MESSAGES, RxMeta, RxRing, RxSocket};
 pub use trouble::{Trouble, TroubleKind};
-pub use tx::{SendError, TX_SEGMENTS, TxOptions, TxPort};
+pub use tx::{Gone, SendError, TX_SEGMENTS, TxOptions, TxPort};
 
 use crate::Error;
 use crate::host::{ForkFd, HostError};

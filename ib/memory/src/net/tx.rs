@@ -3,6 +3,7 @@
 //! Owns: their options, and the one system call that sends a datagram or a batch of them. Nothing is ever received here. Must not
 //! know: what is sent.
 
+use super::lent::{self, Lent, LentBytes};
 use super::number::Numbering;
 use super::trouble::{Trouble, Troubles};
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
@@ -10,6 +11,7 @@ use crate::Error;
 use crate::host::ForkFd;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{PoisonError, RwLock};
 
 /// Datagrams in one batch at most: what every kernel with UDP_SEGMENT takes.
 pub const TX_SEGMENTS: usize = 64;
@@ -56,8 +58,19 @@ pub struct TxPort {
     port: u16,
     /// The one destination that the socket is connected to: the kernel looks for the way there once.
     peer: Option<SocketAddr>,
+    /// What the socket cuts into where a call does not say it: what is lent is sent so. 0: nothing.
+    segment: RwLock<u16>,
     numbering: Numbering,
     troubles: Troubles,
+}
+
+/// How a batch has gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gone {
+    /// The kernel has a copy.
+    Copied,
+    /// The kernel reads what was lent to it until the other side has it.
+    Lent,
 }
 
 impl TxPort {
@@ -91,6 +104,7 @@ impl TxPort {
             fd,
             port,
             peer: None,
+            segment: RwLock::new(0),
             numbering: Numbering::default(),
             troubles: Troubles::default(),
         })
@@ -135,7 +149,8 @@ impl TxPort {
 
     /// The same of a flow whose identifications may be others: once a socket has sent many datagrams of connections (which `lasting` says
     /// of these), the kernel keeps the way to where they go. `renumber` makes of bytes whose identifications are 0, 1, 2.. those of `n`,
-    /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that.
+    /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that. If `bytes` are a batch that lies where `lent` says, and the socket is connected to
+    /// `to`, they are lent to the kernel instead of copied.
     ///
     /// # Errors
     /// As [`SendError`] says.
@@ -145,10 +160,16 @@ impl TxPort {
         bytes: &mut [u8],
         segment: u16,
         lasting: bool,
+        lent: Option<LentBytes<'_>>,
         mut renumber: impl FnMut(u16, &mut [u8]),
-    ) -> Result<(), SendError> {
+    ) -> Result<Gone, SendError> {
         let SocketAddr::V4(to_v4) = to else {
-            return self.send_plain(to, bytes, segment);
+            if let Some(lent) = lent.filter(|_| self.peer.as_ref() == Some(to))
+                && self.lend(lent, bytes.len(), segment).is_ok()
+            {
+                return Ok(Gone::Lent);
+            }
+            return self.send_plain(to, bytes, segment).map(copied);
         };
         let plain = match self.numbering.probably_counts() {
             true => None,
@@ -163,25 +184,76 @@ impl TxPort {
                 self.numbering.begin(self.as_fd(), *to_v4);
                 self.troubles.hear(self.as_fd());
             }
-            return sent;
+            return sent.map(copied);
         }
         let mut state = self.numbering.write();
         let Some((first, kept)) = state.next(to) else {
             self.numbering.note(false);
-            return self.send_plain(to, bytes, segment);
+            return self.send_plain(to, bytes, segment).map(copied);
         };
         self.numbering.note(true);
         renumber(first, bytes);
         let batch = is_batch(bytes, segment);
-        let Err(errno) = self.send_now(to, bytes, segment, kept) else {
-            state.sent(self.as_fd(), batch);
-            return Ok(());
+        let outcome = match lent.filter(|_| kept && batch) {
+            Some(lent) => self.lend(lent, bytes.len(), segment).map(|()| Gone::Lent),
+            None => self.send_now(to, bytes, segment, kept).map(copied),
+        };
+        let errno = match outcome {
+            Ok(gone) => {
+                state.sent(self.as_fd(), batch);
+                return Ok(gone);
+            }
+            Err(errno) => errno,
         };
         // whether it took a number is not said
         self.troubles.failed(self.as_fd(), to, errno);
         state.give_up(self.as_fd());
         renumber(first, bytes);
-        self.send_plain(to, bytes, segment)
+        self.send_plain(to, bytes, segment).map(copied)
+    }
+
+    /// Whether a batch for `to` would be lent to the kernel: probably, for what has changed meanwhile is seen when it is sent.
+    #[must_use]
+    pub fn lends(&self, to: &SocketAddr) -> bool {
+        let kept = match to {
+            SocketAddr::V4(_) => self.numbering.probably_counts(),
+            SocketAddr::V6(_) => self.peer.as_ref() == Some(to),
+        };
+        kept && Lent::is_possible()
+    }
+
+    /// Sends a batch from where it lies, to where the socket is connected to.
+    fn lend(&self, lent: LentBytes<'_>, length: usize, segment: u16) -> Result<(), i32> {
+        let mut set = self.segment.write().unwrap_or_else(PoisonError::into_inner);
+        if *set != segment {
+            self.cut_into(segment)?;
+            *set = segment;
+        }
+        let outcome = lent::send(self.as_fd(), lent, length);
+        if let Err(errno) = outcome
+            && !matches!(
+                errno,
+                libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::ECONNREFUSED
+            )
+        {
+            // this kernel, or this way, does not take it so
+            Lent::give_up();
+            self.cut_into(0)?;
+            *set = 0;
+        }
+        outcome
+    }
+
+    /// What the socket cuts datagrams into that say nothing themselves.
+    fn cut_into(&self, segment: u16) -> Result<(), i32> {
+        options::set(
+            self.as_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            segment.into(),
+            "UDP_SEGMENT",
+        )
+        .map_err(|error| error.errno())
     }
 
     /// A peer seems not to understand what is sent from here.
@@ -226,6 +298,11 @@ impl TxPort {
     }
 
     fn send_one(&self, to: &SocketAddr, bytes: &[u8], kept: bool) -> Result<(), i32> {
+        let set = self.segment.read().unwrap_or_else(PoisonError::into_inner);
+        if *set != 0 && bytes.len() > usize::from(*set) {
+            // it says itself that it is one
+            return self.send_batch(to, bytes, bytes.len() as u16, kept);
+        }
         if kept {
             rustix::net::send(self.as_fd(), bytes, FLAGS)
         } else {
@@ -285,6 +362,10 @@ impl AsFd for TxPort {
 
 const FLAGS: rustix::net::SendFlags =
     rustix::net::SendFlags::DONTWAIT.union(rustix::net::SendFlags::NOSIGNAL);
+
+fn copied((): ()) -> Gone {
+    Gone::Copied
+}
 
 /// True for more than one datagram.
 fn is_batch(bytes: &[u8], segment: u16) -> bool {

@@ -237,6 +237,12 @@ impl Requester {
         (self.window.size() / 4).max(LEAST_RUN)
     }
 
+    /// The first packet that is not acknowledged.
+    #[inline]
+    pub fn oldest_unacknowledged(&self) -> Psn {
+        self.una
+    }
+
     /// A congestion notification: it tells about this side's requests.
     pub fn congested(&mut self, now: Instant) {
         self.trip.congested(now, &mut self.window);
