@@ -99,13 +99,15 @@ impl Kind {
 pub const SYNC: u8 = 1;
 /// The last of several.
 pub const LAST: u8 = 8;
+/// A byte of no meaning lies behind the message: without it, it would have the length of one that goes without its envelope ([`super::brief`]).
+pub const PADDED: u8 = 16;
 
 /// The envelope as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// What follows.
     pub kind: Kind,
-    /// [`SYNC`] and [`LAST`].
+    /// [`SYNC`], [`LAST`] and [`PADDED`].
     pub flags: u8,
     /// Number of this message among the numbered ones to this peer, from 1; 0 for the others.
     pub seq: u32,

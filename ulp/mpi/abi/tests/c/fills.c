@@ -2,9 +2,9 @@
  * and modes come between, in windows in both directions; each must arrive as what it is. */
 #include "check.h"
 
-enum { WINDOW = 24, LONGEST = 30000 };
+enum { WINDOW = 24, LONGEST = 65536 };
 
-static const int sizes[] = { 8, 996, 997, 1000, 1024, 1024, 1025, 2020, 2048, 4068, 4096, LONGEST };
+static const int sizes[] = { 8, 996, 997, 1000, 1024, 1024, 1025, 2020, 2048, 3072, 4068, 4096, 8128, 16356, 16384, 30000, 65508, LONGEST };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static unsigned char out[WINDOW][LONGEST], in[WINDOW][LONGEST];

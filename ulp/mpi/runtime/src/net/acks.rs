@@ -38,12 +38,10 @@ impl Net {
         has_room
     }
 
-    /// An envelope has gone, or not.
+    /// An envelope has gone by the peer's block.
     #[inline]
-    pub(super) fn told(&mut self, peer: u32, has_gone: bool) {
-        if has_gone {
-            self.link(peer).owed.told();
-        }
+    pub(super) fn told(&mut self, peer: u32) {
+        self.link(peer).owed.told();
     }
 
     /// `peer` has taken all up to `ack`.

@@ -11,9 +11,9 @@ use crate::host::Source;
 use crate::runtime::{Runtime, WORLD};
 use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
-use ferriband_mpi_proto::brief::Pattern;
+use ferriband_mpi_proto::brief::{Pattern, fills_packets};
 use ferriband_mpi_proto::connect::Step;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -213,9 +213,13 @@ impl Runtime {
             }
         }
         let outcome = self.take(from, envelope, body);
-        if outcome.is_err() && envelope.kind.is_numbered() {
-            // Without memory it is met again when there is some.
-            self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+        if envelope.kind.is_numbered() {
+            if outcome.is_err() {
+                // Without memory it is met again when there is some.
+                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+            } else if let Some(net) = &mut self.net {
+                net.link(from).heard_last = envelope.seq;
+            }
         }
         outcome
     }
@@ -528,12 +532,22 @@ impl Net {
                 .whole(numbers, received, link.log.acknowledged());
             return Some((envelope, self.receives.source(index, 0, length)));
         }
-        let body = length.checked_sub(ENVELOPE as u32)?;
+        let link = self.links[from as usize].as_deref()?;
+        if fills_packets(length as usize, link.mtu as usize) {
+            let seq = link.heard_last.wrapping_add(1);
+            let envelope = link.heard?.next(seq, link.log.acknowledged());
+            return Some((envelope, self.receives.source(index, 0, length)));
+        }
+        let mut body = length.checked_sub(ENVELOPE as u32)?;
         let mut head = [0; ENVELOPE];
         self.receives.read(index, 0, &mut head);
-        let envelope = Envelope::parse(head)?;
+        let mut envelope = Envelope::parse(head)?;
         let link = self.link(from);
         link.heard = Pattern::of(&envelope).or(link.heard);
+        if envelope.flags & PADDED != 0 {
+            envelope.flags &= !PADDED;
+            body = body.checked_sub(1)?;
+        }
         let body = self.receives.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
     }

@@ -13,7 +13,8 @@ use crate::host::Source;
 use crate::runtime::{Queued, Runtime};
 use crate::trace;
 use ferriband_ibv::{SendFlags, SendWr};
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
+use ferriband_mpi_proto::brief::fills_packets;
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind, PADDED};
 use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
@@ -143,6 +144,11 @@ impl Runtime {
         for _ in 0..count {
             self.bundled(peer);
         }
+        let entry = &self.peers[peer as usize];
+        let said = (entry.sent, entry.received);
+        if let Some(net) = &mut self.net {
+            net.link(peer).said_last = said;
+        }
         Ok(true)
     }
 
@@ -194,9 +200,10 @@ impl Runtime {
                 });
             }
         }
+        let is_padded = fills_packets(at, net.link(peer).mtu as usize);
         let head = Envelope {
             kind: Kind::Bundle,
-            flags: 0,
+            flags: if is_padded { PADDED } else { 0 },
             seq: 0,
             ack: entry.received,
             credit,
@@ -212,7 +219,8 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let elements = [net.stages.memory.element(buffer, length as u32)];
+        let pad = usize::from(fills_packets(length, net.link(peer).mtu as usize));
+        let elements = [net.stages.memory.element(buffer, (length + pad) as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let sent = net.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {
@@ -221,7 +229,7 @@ impl Runtime {
             return Err(MpiError::with(MPI_ERR_INTERN, text));
         }
         net.stats.sends += 1;
-        net.told(peer, true);
+        net.link(peer).owed.told();
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::channel::Outbound;
 use ferriband_ibv::{Ah, ErrorKind, Qp, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Machine;
+use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{Owed, Replay};
 use std::collections::VecDeque;
@@ -55,8 +56,12 @@ pub struct Link {
     pub mtu: u32,
     /// What the last plain message said that went whole by SEND.
     pub said: Option<Pattern>,
+    /// Number of the last message that went by SEND, and up to where the last envelope acknowledged.
+    pub said_last: (u32, u32),
     /// What the last said that came so.
     pub heard: Option<Pattern>,
+    /// Number of the last message that came by SEND.
+    pub heard_last: u32,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
 }
@@ -112,9 +117,30 @@ impl Link {
             bundle: 0,
             mtu: SHORTEST_MTU,
             said: None,
+            said_last: (0, 0),
             heard: None,
+            heard_last: 0,
             queue: Queue::default(),
         }
+    }
+
+    /// This envelope has gone by SEND, or what of it is not known.
+    #[inline]
+    pub fn has_said(&mut self, envelope: &Envelope) {
+        self.said = Pattern::of(envelope).or(self.said);
+        self.said_last.1 = envelope.ack;
+        if envelope.kind.is_numbered() {
+            self.said_last.0 = envelope.seq;
+        }
+        self.owed.told();
+    }
+
+    /// Whether the peer knows the numbers that this envelope says. An acknowledgement that is put off costs more than a packet: what the peer keeps until then leaves its
+    /// nearest caches.
+    #[inline]
+    pub fn needs_no_word(&self, envelope: &Envelope) -> bool {
+        let (seq, ack) = self.said_last;
+        envelope.seq == seq.wrapping_add(1) && envelope.ack == ack
     }
 
     /// Whether nothing is under way.

@@ -35,9 +35,9 @@ use ferriband_ibv::{
     CompChannel, Context, Cq, DeviceLimits, Element, Mtu, Pd, Qp, SendFlags, SendWr, Srq,
     VerbsError, Wc,
 };
-use ferriband_mpi_proto::brief::{Pattern, fills_a_packet};
+use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
 use ferriband_mpi_proto::connect::Card;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
 use ferriband_mpi_proto::replay::Held;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use link::{Link, What};
@@ -216,9 +216,7 @@ impl Runtime {
         };
         let head = envelope.emit();
         if !kind.is_numbered() {
-            let has_gone = net.send(peer, &envelope, body, source, None)?;
-            net.told(peer, has_gone);
-            return Ok(has_gone);
+            return net.send(peer, &envelope, body, source, None);
         }
         let keep = acks.then_some(seq);
         let why = net.store_with(peer, &head, seq, body, source, acks)?;
@@ -230,7 +228,9 @@ impl Runtime {
             return Ok(false);
         }
         entry.sent = seq;
-        net.told(peer, true);
+        if why.is_none() {
+            net.told(peer);
+        }
         net.count_burst(peer);
         if trace::is_on() {
             trace::sent(peer, kind, seq, tag, context, body, source.len());
@@ -332,7 +332,7 @@ impl Net {
                 if let Some(seq) = keep {
                     link.log.commit(seq, 0..length);
                 }
-                link.said = Pattern::of(envelope).or(link.said);
+                link.has_said(envelope);
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -340,7 +340,7 @@ impl Net {
         }
     }
 
-    /// A message that fills a packet goes without its envelope, where the peer knows what that says; it is kept with it.
+    /// A message that fills packets goes without its envelope, where the peer knows what that says; it is kept with it.
     fn send_staged(
         &mut self,
         peer: u32,
@@ -362,18 +362,28 @@ impl Net {
             self.stages.give(buffer);
             return Ok(false);
         };
+        let mtu = link.mtu as usize;
+        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.said);
+        let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, mtu);
+        let is_bare = is_known && fills_packets(source.len(), mtu) && link.needs_no_word(envelope);
+        let pad = u32::from(!is_bare && fills_packets(length as usize, mtu));
+        let envelope = Envelope {
+            flags: envelope.flags | if pad == 0 { 0 } else { PADDED },
+            ..*envelope
+        };
         let memory = &self.stages.memory;
         memory.write(buffer, 0, &envelope.emit());
         memory.write(buffer, ENVELOPE as u32, body);
         memory.fill(buffer, at as u32, source);
-        let pattern = Pattern::of(envelope);
-        let is_known = pattern.is_some() && pattern == link.said;
-        let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, link.mtu as usize);
-        let left_out = if is_brief { ENVELOPE as u32 } else { 0 };
-        let elements = [memory.element_at(buffer, left_out, length - left_out)];
+        let left_out = if is_brief || is_bare {
+            ENVELOPE as u32
+        } else {
+            0
+        };
+        let elements = [memory.element_at(buffer, left_out, length + pad - left_out)];
         let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
         if is_brief {
-            request = request.immediate(Pattern::numbers(envelope));
+            request = request.immediate(Pattern::numbers(&envelope));
         }
         let (flags, what) = (SendFlags::empty(), how.completion(buffer));
         let sent = match link.queue.submit(request, flags, what, self.closing) {
@@ -383,8 +393,10 @@ impl Net {
                 return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
             }
         };
-        if sent {
-            link.said = pattern.or(link.said);
+        if is_bare && sent {
+            link.said_last.0 = envelope.seq;
+        } else if sent {
+            link.has_said(&envelope);
         }
         if !sent {
             self.stages.give(buffer);
