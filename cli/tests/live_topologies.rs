@@ -347,13 +347,13 @@ Switch	24 "S-0008f104003f1e29"		# "Infiniscale-III" base port 0 lid 2 lmc 0
 [7]	"S-0008f10400411a08"[13]		# "Infiniscale-III" lid 14 4xDDR
 
 vendid=0x2c9
-devid=0xb924
+devid=0xc738
 sysimgguid=0x8f104003f1e28
 switchguid=0x8f10400411a08(8f10400411a08)
 Switch	24 "S-0008f10400411a08"		# "Infiniscale-III" base port 0 lid 14 lmc 0
 [24]	"H-0002c902002227b8"[1](2c902002227b9) 		# "alpha HCA-1" lid 3 4xDDR
 [23]	"H-0002c90200222700"[1](2c90200222701) 		# "beta mlx5_0" lid 4 4xDDR
-[22]	"H-0002c90200222710"[1](2c90200222711) 		# "beta mlx5_1" lid 5 4xDDR
+[22]	"H-0002c90200222710"[1](2c90200222711) 		# "beta mlx5_1" lid 5 4xFDR10
 [13]	"S-0008f104003f1e29"[7]		# "Infiniscale-III" lid 2 4xDDR
 
 vendid=0x2c9
@@ -375,7 +375,7 @@ devid=0x101b
 sysimgguid=0x2c90200222700
 caguid=0x2c90200222710
 Ca	1 "H-0002c90200222710"		# "beta mlx5_1"
-[1](2c90200222711) 	"S-0008f10400411a08"[22]		# lid 5 lmc 0 "Infiniscale-III" lid 14 4xDDR
+[1](2c90200222711) 	"S-0008f10400411a08"[22]		# lid 5 lmc 0 "Infiniscale-III" lid 14 4xFDR10
 "#;
 
 /// Nodes' blocks of what ibnetdiscover prints, without LIDs, in an order of their own.
@@ -411,6 +411,20 @@ fn a_discovered_fabric_comes_to_life_as_it_was_discovered() {
     // a host by the name that its machine has, and by its adapter's GUID
     let found = fabric.run("alpha", &["ibnetdiscover"]);
     assert_eq!(blocks(&found), blocks(DISCOVERED), "{found}");
+    // devices of this maker are asked for more than PortInfo, and what they do not answer is complained of
+    let host = format!("{}/alpha", fabric.name);
+    for words in [
+        &["ibnetdiscover"][..],
+        &["ibportstate", "-G", "0x2c902002227b9", "1", "query"],
+    ] {
+        let asked = output(&[&["run", "--host", &host, "--"], words].concat());
+        assert!(
+            asked.status.success() && asked.stderr.is_empty(),
+            "{words:?}: {}{}",
+            text(&asked.stdout),
+            text(&asked.stderr)
+        );
+    }
     let seen = fabric.run(
         "H-0002c902002227b8",
         &["smpquery", "nodeinfo", "-G", "0x2c902002227b9"],

@@ -53,6 +53,8 @@ pub mod attribute {
     pub const VENDOR_DIAG: AttributeId = AttributeId(0x0030);
     /// LedInfo.
     pub const LED_INFO: AttributeId = AttributeId(0x0031);
+    /// A vendor's: what PortInfo has no place for of a link's speed; the modifier is the port.
+    pub const MLNX_EXTENDED_PORT_INFO: AttributeId = AttributeId(0xff90);
 }
 
 /// An SMP as it travels.

@@ -48,6 +48,7 @@ proptest! {
         any_bytes_are::<NodeDescription>(&bytes);
         any_bytes_are::<NodeRecord>(&bytes);
         any_bytes_are::<PortInfo>(&bytes);
+        any_bytes_are::<MlnxExtendedPortInfo>(&bytes);
         any_bytes_are::<PKeyTable>(&bytes);
         any_bytes_are::<SwitchInfo>(&bytes);
         any_bytes_are::<SmInfo>(&bytes);
@@ -373,6 +374,13 @@ fn every_field_of_a_port_info_is_in_its_place() {
         link_speed_ext_enabled = 31 => (63, 3, 5);
     );
     assert_eq!((PortInfo::LEN, covered), (64, 64 * 8 - 3 - 3 - 8 - 3));
+    let covered = layout!(MlnxExtendedPortInfo::default(),
+        state_change_enable = !0 => (3, 0, 8);
+        link_speed_supported = !0 => (7, 0, 8);
+        link_speed_enabled = !0 => (11, 0, 8);
+        link_speed_active = !0 => (15, 0, 8);
+    );
+    assert_eq!((MlnxExtendedPortInfo::LEN, covered), (64, 32));
     let mut table = PKeyTable::default();
     table.0[31] = PKey(!0);
     assert_eq!(

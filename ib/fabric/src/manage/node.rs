@@ -3,8 +3,8 @@
 use ferriband_topology as paper;
 use ferriband_topology::{Link, NodeKind, Speed, Width};
 use ferriband_wire::attributes::{
-    MulticastForwardingBlock, NodeDescription, PhysState, PortCapabilities, PortInfo, PortState,
-    SwitchInfo, VlArbitrationBlock, VlWeight,
+    MlnxExtendedPortInfo, MulticastForwardingBlock, NodeDescription, PhysState, PortCapabilities,
+    PortInfo, PortState, SwitchInfo, VlArbitrationBlock, VlWeight,
 };
 use ferriband_wire::{Guid, Lid, Mtu, PKey, Sl, TimeCode, Vl};
 
@@ -31,6 +31,8 @@ const DEFAULT_PREFIX: u64 = 0xfe80_0000_0000_0000;
 pub struct Port {
     /// What PortInfo says.
     pub info: PortInfo,
+    /// What Mellanox's devices say beside it.
+    pub vendor_info: MlnxExtendedPortInfo,
     /// Its partition keys; 0 for an unused entry.
     pub pkeys: Box<[PKey]>,
     /// Its GUIDs beyond the first; 0 for an unused entry.
@@ -297,11 +299,21 @@ impl Port {
             link_round_trip_latency: (best.latency_ns / 2).min(0xff_ffff),
             ..PortInfo::default()
         };
+        let fdr10 = match best.speed {
+            Speed::Fdr10 => MlnxExtendedPortInfo::FDR10,
+            _ => 0,
+        };
         let mut pkeys = vec![PKey(0); PKEYS].into_boxed_slice();
         pkeys[0] = ferriband_wire::mad::DEFAULT_PKEY;
         let lanes = std::array::from_fn(|sl| Vl(sl as u8 % DATA_VLS));
         Port {
             info,
+            vendor_info: MlnxExtendedPortInfo {
+                state_change_enable: 0,
+                link_speed_supported: fdr10,
+                link_speed_enabled: fdr10,
+                link_speed_active: fdr10,
+            },
             pkeys,
             guids: vec![Guid(0); GUIDS].into(),
             sl_to_vl: vec![lanes; inputs].into(),
@@ -350,7 +362,7 @@ fn width_bits(best: Width) -> u8 {
     below.fold(0, |mask, width| mask | width.bit())
 }
 
-/// Codes of LinkSpeedActive and LinkSpeedExtActive; a vendor's FDR10 shows as QDR, as it does to whoever does not know that vendor.
+/// Codes of LinkSpeedActive and LinkSpeedExtActive; a vendor's FDR10 shows as QDR, and in an attribute of that vendor ([`Port::vendor_info`]).
 fn speed_bits(speed: Speed) -> (u8, u8) {
     match speed {
         Speed::Sdr => (1, 0),

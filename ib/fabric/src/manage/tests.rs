@@ -4,7 +4,8 @@ use super::*;
 use crate::Time;
 use ferriband_topology::{NodeId, NodeKind, netlist};
 use ferriband_wire::attributes::{
-    LinearForwardingBlock, NodeInfo, NodeType, PhysState, PortInfo, PortState, SwitchInfo,
+    LinearForwardingBlock, MlnxExtendedPortInfo, NodeInfo, NodeType, PhysState, PortInfo,
+    PortState, SwitchInfo,
 };
 use ferriband_wire::mad::{MadStatus, Method};
 use ferriband_wire::smp::{DirectedRoute, Direction, Route, Smp, attribute};
@@ -46,7 +47,11 @@ struct Manager {
 
 impl Manager {
     fn new() -> Manager {
-        let plane = Plane::new(netlist::parse(RING).unwrap());
+        Manager::of(RING)
+    }
+
+    fn of(fabric: &str) -> Manager {
+        let plane = Plane::new(netlist::parse(fabric).unwrap());
         Manager {
             at: Place {
                 node: plane.topology().find("h0").unwrap(),
@@ -443,6 +448,46 @@ fn what_a_node_has_not_is_an_error() {
         status(&[1], get, attribute::SL_TO_VL, 2 << 8 | 1),
         Some(MadStatus::OK)
     );
+}
+
+#[test]
+fn devices_with_a_maker_tell_what_diagnostics_ask_them() {
+    let known = RING
+        .replace(
+            "Switch\t4 \"s0\"",
+            "vendid=0x2c9\ndevid=0xc738\nSwitch\t4 \"s0\"",
+        )
+        .replace("\"s1\"[2]", "\"s1\"[2] # lid 1 4xFDR10");
+    let mut manager = Manager::of(&known);
+    let asked = attribute::MLNX_EXTENDED_PORT_INFO;
+    let fdr10 = MlnxExtendedPortInfo {
+        state_change_enable: 0,
+        link_speed_supported: 1,
+        link_speed_enabled: 1,
+        link_speed_active: 1,
+    };
+    let others = MlnxExtendedPortInfo::default();
+    assert_eq!(manager.get(&[1], asked, 1), Some(fdr10));
+    for port in [0, 2, 3] {
+        assert_eq!(manager.get(&[1], asked, port), Some(others), "{port}");
+    }
+    // what is written of it is what may be used
+    let none = MlnxExtendedPortInfo {
+        state_change_enable: 1,
+        link_speed_enabled: 0,
+        ..fdr10
+    };
+    let set = |manager: &mut Manager, port, value| manager.set(&[1], asked, port, value, MKey(0));
+    assert_eq!(set(&mut manager, 1, &none), Some(MadStatus::OK));
+    let seen: MlnxExtendedPortInfo = manager.get(&[1], asked, 1).unwrap();
+    assert_eq!((seen.link_speed_enabled, seen.link_speed_active), (0, 1));
+    assert_eq!(
+        set(&mut manager, 5, &none),
+        Some(MadStatus::INVALID_FIELD),
+        "a switch of four ports"
+    );
+    // nobody knows who made these
+    assert_eq!(manager.get::<MlnxExtendedPortInfo>(&[1, 1], asked, 1), None);
 }
 
 proptest! {

@@ -396,6 +396,67 @@ impl Header for PortInfo {
     }
 }
 
+/// A MlnxExtendedPortInfo as it travels: each value is the last byte of four.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct MlnxExtendedPortInfoWire {
+    reserved1: [u8; 3],
+    state_change_enable: u8,
+    reserved2: [u8; 3],
+    link_speed_supported: u8,
+    reserved3: [u8; 3],
+    link_speed_enabled: u8,
+    reserved4: [u8; 3],
+    link_speed_active: u8,
+    reserved5: [u8; 48],
+}
+
+/// What Mellanox's devices say of a port beside its PortInfo, which shows a link of FDR10 as one of QDR. Not the IBA's: the layout is that of libibmad's fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MlnxExtendedPortInfo {
+    /// Whether a Set may change the link's state; not kept.
+    pub state_change_enable: u8,
+    /// Speeds that there are, of [`Self::FDR10`].
+    pub link_speed_supported: u8,
+    /// Speeds that may be used.
+    pub link_speed_enabled: u8,
+    /// The speed in use, 0 if it is one of PortInfo's.
+    pub link_speed_active: u8,
+}
+
+impl MlnxExtendedPortInfo {
+    /// 10.3125 Gb/s a lane.
+    pub const FDR10: u8 = 1;
+}
+
+impl Header for MlnxExtendedPortInfo {
+    type Wire = MlnxExtendedPortInfoWire;
+    const NAME: &'static str = "MlnxExtendedPortInfo";
+
+    fn from_wire(wire: &MlnxExtendedPortInfoWire) -> Result<Self, ParseError> {
+        Ok(MlnxExtendedPortInfo {
+            state_change_enable: wire.state_change_enable,
+            link_speed_supported: wire.link_speed_supported,
+            link_speed_enabled: wire.link_speed_enabled,
+            link_speed_active: wire.link_speed_active,
+        })
+    }
+
+    fn to_wire(&self) -> Result<MlnxExtendedPortInfoWire, EmitError> {
+        Ok(MlnxExtendedPortInfoWire {
+            reserved1: [0; 3],
+            state_change_enable: self.state_change_enable,
+            reserved2: [0; 3],
+            link_speed_supported: self.link_speed_supported,
+            reserved3: [0; 3],
+            link_speed_enabled: self.link_speed_enabled,
+            reserved4: [0; 3],
+            link_speed_active: self.link_speed_active,
+            reserved5: [0; 48],
+        })
+    }
+}
+
 /// Entries of a block of a P_Key table.
 pub const PKEYS_PER_BLOCK: usize = 32;
 
