@@ -1,52 +1,62 @@
 //! A subnet from a fabric on paper: what discovery would find, with the LIDs that OpenSM would give.
 
 use crate::graph::{Found, FoundPort, Graph, GraphError, TOP_LID, give_lids};
-use ferriband_topology::{NodeKind, PortId, Topology};
+use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
+use std::collections::BTreeSet;
 
-/// What a manager at a port would find: all that cables join with it.
+/// What a manager at a port would find: all that switches join with it. An adapter ends a path: a port of its own that leads to another subnet is not found, nor is what lies there (IBA 14.2.2: only switches pass directed routes on).
 pub fn discover(topology: &Topology, manager: PortId) -> Vec<Found> {
+    let is_switch = |id: NodeId| topology.node(id).kind == NodeKind::Switch;
     let mut place = vec![usize::MAX; topology.nodes().len()];
     let mut nodes = vec![manager.node];
     place[manager.node.0 as usize] = 0;
-    let mut found = Vec::new();
-    while let Some(&id) = nodes.get(found.len()) {
-        let node = topology.node(id);
-        let switch = (node.kind == NodeKind::Switch).then_some(node.enhanced_port0);
-        let first = if switch.is_some() { 0 } else { 1 };
-        let mut ports = Vec::new();
-        for number in first..=node.ports {
-            let peer = topology.peer(PortId {
-                node: id,
-                port: number,
-            });
-            if switch.is_none() && peer.is_none() {
-                continue;
+    // by node in the order of discovery: of all but switches, the ports at which somebody has come
+    let mut reached = vec![BTreeSet::from([manager.port])];
+    let mut next = 0;
+    while let Some(&id) = nodes.get(next) {
+        let ports = match is_switch(id) {
+            true => Some(1..=topology.node(id).ports),
+            // others of the manager's ports are found from the fabric, if they are in it
+            false => (next == 0).then_some(manager.port..=manager.port),
+        };
+        let ports = ports.into_iter().flatten();
+        let ends = ports.filter_map(|port| topology.peer(PortId { node: id, port }));
+        for peer in ends {
+            let place = &mut place[peer.node.0 as usize];
+            if *place == usize::MAX {
+                *place = nodes.len();
+                nodes.push(peer.node);
+                reached.push(BTreeSet::new());
             }
-            let peer = peer.map(|peer| {
-                let place = &mut place[peer.node.0 as usize];
-                // the path of a directed route begins at a port of the manager's node: others of its ports are found from the fabric
-                if *place == usize::MAX {
-                    *place = nodes.len();
-                    nodes.push(peer.node);
-                }
-                (*place, peer.port)
-            });
-            ports.push(FoundPort {
-                number,
-                guid: node.guid_of_port(number),
-                lid: 0,
-                lmc: 0,
-                peer,
-            });
+            reached[*place].insert(peer.port);
         }
-        found.push(Found {
+        next += 1;
+    }
+    let found = nodes.iter().zip(reached).map(|(&id, reached)| {
+        let node = topology.node(id);
+        let peer = |port| topology.peer(PortId { node: id, port });
+        let ports: Vec<u8> = match is_switch(id) {
+            true => (0..=node.ports).collect(),
+            false => reached
+                .into_iter()
+                .filter(|port| peer(*port).is_some())
+                .collect(),
+        };
+        let ports = ports.into_iter().map(|number| FoundPort {
+            number,
+            guid: node.guid_of_port(number),
+            lid: 0,
+            lmc: 0,
+            peer: peer(number).map(|peer| (place[peer.node.0 as usize], peer.port)),
+        });
+        Found {
             guid: node.guid,
             system: node.guid,
-            switch,
-            ports,
-        });
-    }
-    found
+            switch: is_switch(id).then_some(node.enhanced_port0),
+            ports: ports.collect(),
+        }
+    });
+    found.collect()
 }
 
 impl Graph {

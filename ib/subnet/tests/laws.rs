@@ -5,7 +5,7 @@
 use ferriband_subnet::Graph;
 use ferriband_subnet::check::{Report, check};
 use ferriband_subnet::routing::{ENGINES, Engine, Options, RouteError};
-use ferriband_topology::{Builder, Link, NewNode, NodeKind, Topology};
+use ferriband_topology::{Builder, Link, NewNode, NodeKind, PortId, Topology};
 use proptest::prelude::*;
 
 /// Switches that hang together somehow: each but the first is joined with an earlier one, and some pairs besides, some of them twice.
@@ -87,6 +87,59 @@ fn where_there_is_no_switch_there_is_nothing_to_route() {
                     engine.name
                 ),
             }
+        }
+    }
+}
+
+#[test]
+fn adapters_with_a_port_in_each_of_two_subnets_do_not_join_them() {
+    let text = r#"
+        switches = [{ name = "a", ports = 8 }, { name = "b", ports = 8 }, { name = "far", ports = 8 }]
+        links = [{ ends = ["b", "far"] }]
+        [[hosts]]
+        name = "h0"
+        ports = 2
+        at = ["a", "b"]
+        [[hosts]]
+        name = "h1"
+        ports = 2
+        at = ["b", "a"]
+        [[hosts]]
+        name = "alone"
+        at = "far"
+        [[hosts]]
+        name = "twice"
+        ports = 2
+        at = ["a", "a"]
+    "#;
+    let topology = ferriband_topology::toml::parse(text).unwrap();
+    let numbers = |graph: &Graph| {
+        let ends = graph.ends().iter();
+        let mut ends: Vec<(u64, u8)> = ends.map(|end| (end.node.0, end.number)).collect();
+        ends.sort_unstable();
+        let host = |(guid, port)| {
+            let mut nodes = topology.nodes().iter();
+            (&*nodes.find(|node| node.guid.0 == guid).unwrap().name, port)
+        };
+        ends.into_iter().map(host).collect::<Vec<_>>()
+    };
+    let one = Graph::from_topology(&topology, 0).unwrap();
+    assert_eq!(one.switches().len(), 1);
+    assert_eq!(
+        numbers(&one),
+        [("h0", 1), ("h1", 2), ("twice", 1), ("twice", 2)]
+    );
+    let manager = PortId {
+        node: topology.find("h0").unwrap(),
+        port: 2,
+    };
+    let other = Graph::from_topology_at(&topology, Some(manager), 0, 0xbfff).unwrap();
+    assert_eq!(other.switches().len(), 2);
+    assert_eq!(numbers(&other), [("h0", 2), ("h1", 1), ("alone", 1)]);
+    for engine in ["minhop", "updn", "dnup", "dor", "lash", "dfsssp"] {
+        for graph in [&one, &other] {
+            let found = judged(engine, graph).unwrap();
+            assert!(found.is_good(), "{engine}: {found:?}");
         }
     }
 }
