@@ -256,16 +256,17 @@ impl Windows {
     pub fn open(&mut self, until: Time) -> Option<Time> {
         debug_assert!(self.next == self.today.len() && self.own.is_empty());
         self.end = 0;
-        // where nothing is filed
+        let last = self.step_of(until.0);
+        let mut found = None;
+        self.today.clear();
+        // where nothing is filed, but not beyond the time: windows would be filed from there on, and looked for from the run's end on
         if self.far.len() == self.len
             && let Some(&Reverse((time, ..))) = self.far.peek()
+            && time <= until.0
         {
             self.day = self.day.max(self.step_of(time));
         }
         self.draw_near();
-        let last = self.step_of(until.0);
-        let mut found = None;
-        self.today.clear();
         for day in self.day..(self.day + NEAR as u64).min(last + self.colours + 1) {
             if self.fill(day, until) {
                 found = Some(Time(self.begin_of(day)));
@@ -451,5 +452,34 @@ impl Windows {
     #[inline]
     pub fn coming(&self, after: usize) -> Option<u64> {
         self.today.get(self.next + after).map(|&(_, what)| what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_far_beyond_the_end_of_a_run_waits_for_its_time() {
+        const NS: u64 = 1_000;
+        for coloured in [false, true] {
+            let mut windows = Windows::new(Time(100 * NS), vec![0, 1], coloured);
+            // 300 windows away, when there is nothing else
+            windows.push(Time(30_000 * NS), 0);
+            assert_eq!(windows.open(Time(1_000 * NS)), None);
+            // more, on the way there
+            windows.push(Time(20_000 * NS), 16);
+            windows.push(Time(1_100 * NS), 16);
+            let mut came = Vec::new();
+            for until in [1_050, 2_000, 19_000, 25_000, 40_000] {
+                while windows.open(Time(until * NS)).is_some() {
+                    while let Some((time, what)) = windows.pop() {
+                        assert!(time.0 <= until * NS, "{time:?} until {until} ns");
+                        came.push((time.0 / NS, what));
+                    }
+                }
+            }
+            assert_eq!(came, [(1_100, 16), (20_000, 16), (30_000, 0)]);
+        }
     }
 }
