@@ -107,6 +107,8 @@ pub enum HostError {
     ServiceTaken {
         /// Who has it.
         owner: ProcessRef,
+        /// One of the two is for every address: Linux tells this by another errno.
+        wildcard: bool,
     },
     /// The segment could not be made or mapped.
     #[error(transparent)]
@@ -145,6 +147,7 @@ impl HostError {
             HostError::Busy { .. } => libc::EAGAIN,
             HostError::NoDomain => libc::ENOENT,
             HostError::DomainExists => libc::EEXIST,
+            HostError::ServiceTaken { wildcard: true, .. } => libc::EADDRNOTAVAIL,
             HostError::ServiceTaken { .. } => libc::EADDRINUSE,
             HostError::Memory(e) => e.errno(),
         }

@@ -8,6 +8,7 @@ use super::multicast::words_of;
 use super::registry::{Held, ProcessRef, Registry};
 use super::{CREATE_ATTEMPTS, Host, HostError, random};
 use ferriband_wire::Gid;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// Its owner accepts connections; without it the service is only reserved, as a bound port is.
@@ -53,16 +54,26 @@ impl Host {
             match self.claim(|| self.registry.service_claim(self.me, service))? {
                 Attempt::Made(claim) => return Ok(claim),
                 // Somebody who died holds nothing; whoever is half there may draw back.
-                Attempt::Taken { by, settled } => {
+                Attempt::Taken {
+                    by,
+                    settled,
+                    wildcard,
+                } => {
                     let alive = by == self.me || self.reap_process(by)? == super::Fate::Alive;
                     if settled && alive {
-                        return Err(HostError::ServiceTaken { owner: by });
+                        return Err(HostError::ServiceTaken {
+                            owner: by,
+                            wildcard,
+                        });
                     }
                 }
             }
             std::thread::sleep(Duration::from_micros(20 + random()? % 500));
         }
-        Err(HostError::ServiceTaken { owner: self.me })
+        Err(HostError::ServiceTaken {
+            owner: self.me,
+            wildcard: false,
+        })
     }
 
     /// Listens on a service that was only reserved. Use the claim returned, not the one before.
@@ -90,16 +101,26 @@ impl Host {
                     self.service_release(claim);
                     return Ok(made);
                 }
-                Attempt::Taken { by, settled } => {
+                Attempt::Taken {
+                    by,
+                    settled,
+                    wildcard,
+                } => {
                     let alive = by == self.me || self.reap_process(by)? == super::Fate::Alive;
                     if settled && alive {
-                        return Err(HostError::ServiceTaken { owner: by });
+                        return Err(HostError::ServiceTaken {
+                            owner: by,
+                            wildcard,
+                        });
                     }
                 }
             }
             std::thread::sleep(Duration::from_micros(20 + random()? % 500));
         }
-        Err(HostError::ServiceTaken { owner: self.me })
+        Err(HostError::ServiceTaken {
+            owner: self.me,
+            wildcard: false,
+        })
     }
 
     /// Gives a service back; false if that had happened.
@@ -119,6 +140,8 @@ enum Attempt {
         by: ProcessRef,
         /// It has it; else it is about to, and may draw back as we do.
         settled: bool,
+        /// One of the two is for every address.
+        wildcard: bool,
     },
 }
 
@@ -154,6 +177,7 @@ impl Registry {
             conflicts(&entry.service, service).then_some(Attempt::Taken {
                 by: entry.process,
                 settled,
+                wildcard: is_wildcard(&entry.service.gid) || is_wildcard(&service.gid),
             })
         });
         if let Some(taken) = conflict {
@@ -243,6 +267,15 @@ fn is_mapped(gid: &Gid) -> bool {
 
 fn is_any(gid: &Gid) -> bool {
     gid.0 == [0; 16]
+}
+
+/// An address that stands for every address: as in Linux (`cma_any_addr`) a loopback address, too.
+fn is_wildcard(gid: &Gid) -> bool {
+    let address = Ipv6Addr::from(gid.0);
+    match address.to_ipv4_mapped() {
+        Some(v4) => v4.is_unspecified() || v4.is_loopback(),
+        None => address.is_unspecified() || address.is_loopback(),
+    }
 }
 
 /// True if what is meant for `gid` is the service's.
