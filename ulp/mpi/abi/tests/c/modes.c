@@ -259,6 +259,31 @@ static void statuses(void)
 	several[0].MPI_ERROR = several[1].MPI_ERROR = 77;
 	CHECK(class_of(MPI_Waitall(2, requests, several)) == MPI_ERR_IN_STATUS);
 	CHECK(class_of(several[0].MPI_ERROR) == MPI_ERR_TRUNCATE && several[1].MPI_ERROR == MPI_SUCCESS);
+	/* Several may have failed, whichever: each says so, whatever call takes them out. */
+	for (int failed = 1; failed < 1 << 4; failed++) {
+		MPI_Request each[4];
+		MPI_Status each_status[4];
+		int values[4], which[4];
+		for (int i = 0; i < 4; i++)
+			MPI_Irecv(&values[i], 1, failed >> i & 1 ? MPI_CHAR : MPI_INT, left, 50 + i, MPI_COMM_WORLD, &each[i]);
+		for (int i = 0; i < 4; i++) {
+			MPI_Send(&out, 1, MPI_INT, right, 50 + i, MPI_COMM_WORLD);
+			each_status[i].MPI_ERROR = 77;
+		}
+		if (failed % 3 == 0) {
+			CHECK(class_of(MPI_Waitall(4, each, each_status)) == MPI_ERR_IN_STATUS);
+		} else {
+			for (flag = 0; !flag;)
+				MPI_Request_get_status_all(4, each, &flag, MPI_STATUSES_IGNORE);
+			if (failed % 3 == 1) {
+				CHECK(class_of(MPI_Testall(4, each, &flag, each_status)) == MPI_ERR_IN_STATUS && flag);
+			} else {
+				CHECK(class_of(MPI_Waitsome(4, each, &count, which, each_status)) == MPI_ERR_IN_STATUS && count == 4);
+			}
+		}
+		for (int i = 0; i < 4; i++)
+			CHECK(class_of(each_status[i].MPI_ERROR) == (failed >> i & 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS));
+	}
 	/* So it is wherever the failed one stands, whatever kinds stand around it, and whether those before it are over when the call begins. */
 	for (int failed = 0; failed < 5; failed++) {
 		MPI_Request mixed[6];

@@ -238,16 +238,15 @@ unsafe fn reap_all(
     places: impl Iterator<Item = usize>,
     statuses: *mut Status,
 ) -> Raised {
-    let (mut failed, mut told) = (None, 0);
+    let mut failed = None;
     for (nth, place) in places.enumerate() {
         let over = indices[place].map_or(Over::NONE, |index| Over::take(guard, index));
         if over.status.error != MPI_SUCCESS {
-            failed = Some(over.comm);
-            if !statuses.is_null() {
-                // SAFETY: the caller's promise.
-                unsafe { (told..nth).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS) };
-                told = nth;
+            if failed.is_none() && !statuses.is_null() {
+                // SAFETY: the caller's promise. What follows the first one that has failed says by itself how it went.
+                unsafe { (0..nth).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS) };
             }
+            failed = Some(over.comm);
         }
         // SAFETY: the caller's promise. A request of nothing may stand there twice, and is left alone.
         unsafe {
