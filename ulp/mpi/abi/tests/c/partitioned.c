@@ -89,6 +89,25 @@ int main(int argc, char **argv)
 	MPI_Pready(0, request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	MPI_Request_free(&request);
+	/* No partitions at all, of either side, and again. */
+	for (int receives = 0; receives < 2; receives++) {
+		MPI_Request both[2];
+		MPI_Psend_init(&value, 0, 5, MPI_INT, (rank + 1) % size, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &both[0]);
+		MPI_Precv_init(&value, receives, 0, MPI_INT, (rank + size - 1) % size, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &both[1]);
+		for (int round = 0; round < 3; round++) {
+			MPI_Status statuses[2];
+			int count;
+			MPI_Startall(2, both);
+			CHECK(MPI_Waitall(2, both, statuses) == MPI_SUCCESS);
+			CHECK(statuses[1].MPI_TAG == 8 && MPI_Get_count(&statuses[1], MPI_INT, &count) == MPI_SUCCESS && count == 0);
+		}
+		MPI_Request_free(&both[0]);
+		MPI_Request_free(&both[1]);
+	}
+	MPI_Psend_init(&value, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+	MPI_Start(&request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Request_free(&request);
 	/* Made and never begun. */
 	MPI_Psend_init(&value, 1, 1, MPI_INT, (rank + 1) % size, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
 	MPI_Request_free(&request);

@@ -92,6 +92,12 @@ static void use(const char *tag)
 	CHECK(MPI_Comm_size(comm, &all) == MPI_SUCCESS && all == atoi(value));
 	CHECK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS && sum == all * (all - 1) / 2);
 	buffers(session, comm);
+	/* Of the attributes of the environment there is but one. */
+	int keys[] = { MPI_TAG_UB, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_UNIVERSE_SIZE, MPI_LASTUSEDCODE };
+	for (int i = 0; i < 6; i++) {
+		int *found_value;
+		CHECK(MPI_Comm_get_attr(comm, keys[i], &found_value, &flag) == MPI_SUCCESS && flag == (keys[i] == MPI_TAG_UB));
+	}
 	CHECK(MPI_Comm_disconnect(&comm) == MPI_SUCCESS);
 	CHECK(MPI_Group_free(&group) == MPI_SUCCESS);
 	CHECK(MPI_Group_from_session_pset(session, "mpi://SELF", &group) == MPI_SUCCESS);

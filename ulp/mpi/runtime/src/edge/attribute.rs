@@ -245,8 +245,10 @@ unsafe fn comm_get(
     place: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    on_comm(function, comm, |guard, _| {
+    on_comm(function, comm, |guard, index| {
         let value = match predefined(guard, keyval) {
+            // Of the environment a session's communicators say no more than that (MPI 5.0, 9.1.2).
+            Some(Some(_)) if keyval != MPI_TAG_UB && guard.comms[index].session.is_some() => None,
             Some(Some(value)) => Some(value),
             Some(None) => return Err(MpiError::new(MPI_ERR_KEYVAL)),
             None => get(guard, of_comm(comm), keyval)?,

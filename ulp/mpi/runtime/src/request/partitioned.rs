@@ -254,7 +254,8 @@ impl Runtime {
                 .map(|number| shared.min(side.partitions - number * shared))
                 .collect();
             if side.partitions == 0 {
-                self.finish(request);
+                // Nothing is awaited, and the receiver waits for an empty message.
+                return self.send_partitions(request, 0);
             }
             return Ok(());
         }
@@ -324,6 +325,14 @@ impl Runtime {
         if side.waiting[number] != 0 {
             return Ok(());
         }
+        self.send_partitions(request, number)
+    }
+
+    /// Sends the message with this number, whose partitions are ready.
+    fn send_partitions(&mut self, request: u32, number: usize) -> Outcome {
+        let Some(side) = self.partitioned(request) else {
+            return Err(MpiError::new(MPI_ERR_INTERN));
+        };
         let source = side.range(number).source();
         let (Some(hidden), Some(_)) = (side.hidden, side.peer) else {
             side.left -= 1;
