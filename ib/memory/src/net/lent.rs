@@ -36,6 +36,8 @@ pub struct Lent {
     base: NonNull<u8>,
     place_bytes: usize,
     places: usize,
+    /// Places that have memory, from the first one on.
+    there: usize,
 }
 
 // SAFETY: it owns its mapping; bytes of it are reached by &mut self alone.
@@ -67,7 +69,7 @@ impl Lent {
         TAKES.store(NO, Relaxed);
     }
 
-    /// `places` places of `place_bytes` bytes, rounded up to pages; memory is taken as they are written to. Batches of up to 64 KiB can be sent from each.
+    /// `places` places of `place_bytes` bytes, rounded up to pages; memory is taken by [`Lent::is_there`]. Batches of up to 64 KiB can be sent from each.
     ///
     /// # Errors
     /// `System`: EMFILE, ENOMEM and the like.
@@ -99,7 +101,26 @@ impl Lent {
             base: NonNull::new(base.cast()).expect("mmap gives no null"),
             place_bytes,
             places,
+            there: 0,
         })
+    }
+
+    /// Whether place `index` has memory; takes it where it is the first without, for who writes where there is none is killed.
+    #[inline]
+    pub fn is_there(&mut self, index: usize) -> bool {
+        index < self.there || self.take(index)
+    }
+
+    #[cold]
+    fn take(&mut self, index: usize) -> bool {
+        if index != self.there || index >= self.places {
+            return false;
+        }
+        let (at, length) = ((index * self.place_bytes) as u64, self.place_bytes as u64);
+        let flags = rustix::fs::FallocateFlags::empty();
+        let is_taken = rustix::fs::fallocate(self.fd.get_or_closed(), flags, at, length).is_ok();
+        self.there += usize::from(is_taken);
+        is_taken
     }
 
     /// Whether this is still the process that made it.
@@ -228,6 +249,8 @@ mod tests {
     fn places_are_apart() {
         let mut lent = Lent::new(3, 5000).unwrap();
         assert_eq!(lent.place(0).len() % rustix::param::page_size(), 0);
+        assert!(!lent.is_there(1), "not before the first");
+        assert!((0..3).all(|index| lent.is_there(index)) && lent.is_there(0) && !lent.is_there(3));
         for index in 0..3 {
             lent.place(index).fill(index as u8 + 1);
         }

@@ -13,6 +13,8 @@ use ferriband_wire::{Bth, Opcode, Psn};
 /// Places of a thread (8.5 MiB): eight times what one connection may have under way, so that most of a place's lines have left the receiver's caches when they are written
 /// again. Where a line takes 250 ns from core to core, with 32 of them lending gains nothing in every other run.
 const PLACES: usize = 128;
+/// Places that are looked at for a free one.
+const LOOKED_AT: usize = 32;
 /// Runs that are shorter are copied as fast.
 const LEAST_BYTES: usize = 32 << 10;
 /// Runs that could have been lent before memory is taken for it.
@@ -168,7 +170,7 @@ impl Store {
         self.lent = Lent::new(PLACES, self.own.len()).ok().map(|memory| Places {
             held: (0..memory.places()).map(|_| None).collect(),
             memory,
-            at: 0,
+            at: PLACES - 1,
             is_used: false,
         });
     }
@@ -179,13 +181,14 @@ impl Places {
         self.is_used.then_some(self.at)
     }
 
-    /// The next place is written to, if it is free.
+    /// The next place that is free is written to: a connection whose peer is dead holds no more than what it may have under way.
     fn advance(&mut self) {
-        let next = (self.at + 1) % self.held.len();
-        let held = &mut self.held[next];
-        if held.as_ref().is_none_or(Held::is_over) {
-            *held = None;
-            (self.at, self.is_used) = (next, true);
+        let free = (1..=LOOKED_AT)
+            .map(|step| (self.at + step) % PLACES)
+            .find(|place| self.held[*place].as_ref().is_none_or(Held::is_over));
+        if let Some(place) = free.filter(|place| self.memory.is_there(*place)) {
+            self.held[place] = None;
+            (self.at, self.is_used) = (place, true);
         }
     }
 }
@@ -263,6 +266,20 @@ mod tests {
         let other = Arc::<Acknowledged>::default();
         send(&mut store, 0, &other);
         assert_eq!(send(&mut store, 0, &other), Some(places[1]));
+    }
+
+    #[test]
+    fn a_connection_that_stands_still_does_not_keep_others_from_lending() {
+        let (mut store, dead) = (store(), Arc::<Acknowledged>::default());
+        store.go_on(RUN, 0, None);
+        for n in 0..20 {
+            assert!(send(&mut store, n, &dead).is_some());
+        }
+        let other = Arc::<Acknowledged>::default();
+        for n in 0..3 * PLACES as u32 {
+            assert!(send(&mut store, n, &other).is_some(), "run {n}");
+            other.set(Psn::new(n + 1));
+        }
     }
 
     #[test]
