@@ -6,6 +6,10 @@ use crate::windows::Windows;
 
 /// Either order of events. What comes out of a run is the same.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a part has one, and looks at it with each event"
+)]
 pub(crate) enum Agenda {
     /// By time.
     Calendar(Queue),

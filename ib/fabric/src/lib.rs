@@ -9,6 +9,7 @@ mod agenda;
 pub mod arbiter;
 pub mod congestion;
 pub mod credit;
+mod event;
 mod frame;
 pub mod host;
 pub mod interface;

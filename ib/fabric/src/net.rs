@@ -20,12 +20,14 @@ mod run;
 mod short;
 mod slow_lane;
 mod split;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 use crate::agenda::Agenda;
 use crate::credit::MOST_DATA_VLS;
+use crate::event::{REFRESH, event};
 use crate::host::{Adapter, FlowSpec};
 use crate::latency::Latencies;
 use crate::queue::Queue;
@@ -35,7 +37,7 @@ use crate::switch::{HEADER_BYTES, PortCounters, Switch, SwitchModel};
 use crate::time::{LinkRate, Time};
 use layout::Layout;
 use letters::Mail;
-use part::{KIND_SHIFT, Part, REFRESH};
+use part::Part;
 use port::{Lane, Port};
 pub use run::WindowsUse;
 pub use slow_lane::SlowLane;
@@ -248,6 +250,8 @@ impl Net {
             others: [None; ahead::KEPT],
             hosts: [NONE; ahead::KEPT],
             look: 0,
+            sweep: sweep::Sweep::default(),
+            arrived: Vec::new(),
             looks_ahead: ahead::events(count as usize) > 0,
             looks: None,
             border: NONE,
@@ -398,8 +402,7 @@ impl Net {
                 part.ports[at as usize] = made;
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
-                    part.queue
-                        .push(refresh, REFRESH << KIND_SHIFT | u64::from(at));
+                    part.queue.push(refresh, event(REFRESH, at as usize));
                 }
             }
         }
@@ -636,7 +639,7 @@ impl Net {
             Switch::share_tables(self.parts.iter_mut().flat_map(|part| &mut part.switches));
         }
         if fresh {
-            self.parts.iter().for_each(Part::ask_for_pages);
+            self.parts.iter_mut().for_each(Part::prepare);
         }
         match &mut self.parts[..] {
             [part] => part.run_until(end),

@@ -7,12 +7,18 @@
 //!
 //! Within a group events come in the order of time, equal times in the order of [`crate::queue::tie`]. Must not know what events mean, but for their port, which tells the group.
 
+mod chunks;
+
+use crate::event::{Flight, at_place};
 use crate::queue::is_before;
 use crate::time::Time;
+pub(crate) use chunks::is_chunked;
+use chunks::{Chunks, Event, Pile};
+use ferriband_prefetch::Stretch;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
-const NONE: u32 = u32::MAX;
 /// No group: there are not so many.
 const NOBODY: u16 = u16::MAX;
 /// Windows that events are filed by; what lies beyond waits in a heap.
@@ -21,21 +27,12 @@ const NEAR: usize = 128;
 const REACH: u64 = NEAR as u64 - 1;
 /// log2 of the ports that always belong to one group.
 pub(crate) const ROOM_BITS: u32 = 4;
-/// Parts of a window that its events are sorted into at first.
-const PARTS: usize = 512;
-/// Events of a chunk: with what is behind them, 4 KiB.
-const EACH: usize = 255;
-
-/// Time and what happens.
-type Event = (u64, u64);
-
-/// Events of a window, as they came.
-#[derive(Clone, Debug)]
-struct Chunk {
-    events: [Event; EACH],
-    /// An older one of the same window, which is full; or a free one.
-    next: u32,
-}
+/// Parts of a window that a group's events are sorted into at first: about as many as there are events, and no more than this.
+const MOST_PARTS: usize = 4096;
+/// A group of no more events is sorted as it is.
+const FEW: usize = 12;
+/// Events beyond the group at hand that are known, if there are so many.
+const EARLY: usize = 32;
 
 /// Events by window, group and time.
 #[derive(Debug)]
@@ -44,36 +41,55 @@ pub(crate) struct Windows {
     /// 2^64 by the width of a window, rounded up: a window is never wider.
     by_width: u64,
     /// By port, [`ROOM_BITS`] less: its group. The lowest bit is its colour, if they have two.
-    group_of: Box<[u16]>,
+    group_of: Arc<[u16]>,
+    /// One more than the largest group's number.
+    groups: usize,
     /// 1 if groups have two colours, else 0.
     colours: u64,
     /// The window at hand, counted from the beginning of time; of two colours, the even ones are those of colour 0.
     day: u64,
-    /// What is before this and of the group at hand comes yet; 0 while no window is open.
+    /// It begins here, what is before `end` and of the group at hand comes yet, and what was planned from there on waits for another run; `end` is 0 while no window is open.
+    begin: u64,
     end: u64,
     group: u16,
-    /// By window: its newest chunk, and how many events that has.
-    heads: Box<[(u32, u32)]>,
-    /// How many events each has.
+    /// By window and group: what there is.
+    piles: Box<[Pile]>,
+    /// How many events each window has.
     counts: Box<[u32]>,
-    chunks: Vec<Chunk>,
-    free: u32,
+    chunks: Chunks,
     far: BinaryHeap<Reverse<(u64, u64, u64)>>,
     order: u64,
-    /// The window's events by group; those of the group at hand, which end at `stop`, in order, those before `next` have come.
+    /// The first group of the window that nobody has looked at.
+    untaken: usize,
+    /// Events by group, each group's in order. Those before `next` have come, those before `stop` are of the group at hand; behind it other groups', which end at `stops`.
     today: Vec<Event>,
     next: usize,
     stop: usize,
+    stops: VecDeque<(usize, Pile)>,
+    /// Where the packets of the group at hand lie.
+    pile: Pile,
+    /// Events of the window when it was opened.
+    planned: usize,
+    /// Groups that were begun.
+    begun: u64,
     /// The `next` that somebody has looked ahead from; [`usize::MAX`] in a window that nobody has looked at.
     looked: usize,
     /// What was put into the window since it was opened, in order; those before `own_next` have come.
     own: Vec<Event>,
     own_next: usize,
-    /// Events by their part of the window, while it is opened.
-    parts: Vec<Event>,
-    part_counts: Box<[u32]>,
-    group_counts: Box<[u32]>,
+    /// A group's events as they came, and by their part of the window, while it is taken.
+    taken: Vec<Event>,
+    parts: Vec<u32>,
     len: usize,
+}
+
+/// Where an event goes.
+enum Where {
+    /// Into the window at hand.
+    Here,
+    /// Into another one, on a pile.
+    Near(usize, usize),
+    Far,
 }
 
 impl Windows {
@@ -88,31 +104,36 @@ impl Windows {
             width,
             by_width: u64::MAX / width.0.max(2) + 1,
             group_of: group_of.into(),
+            groups,
             colours: coloured.into(),
             day: 0,
+            begin: 0,
             end: 0,
             group: 0,
-            heads: vec![(NONE, 0); NEAR].into(),
+            piles: vec![Pile::EMPTY; NEAR * groups].into(),
             counts: vec![0; NEAR].into(),
-            chunks: Vec::new(),
-            free: NONE,
+            chunks: Chunks::new(),
             far: BinaryHeap::new(),
             order: 0,
+            untaken: groups,
             today: Vec::new(),
             next: 0,
             stop: 0,
+            stops: VecDeque::new(),
+            pile: Pile::EMPTY,
+            planned: 0,
+            begun: 0,
             looked: usize::MAX,
             own: Vec::new(),
             own_next: 0,
+            taken: Vec::new(),
             parts: Vec::new(),
-            part_counts: vec![0; PARTS].into(),
-            group_counts: vec![0; groups].into(),
             len: 0,
         }
     }
 
     /// Groups by port, [`ROOM_BITS`] less, and whether they have two colours.
-    pub fn groups(&self) -> (&[u16], bool) {
+    pub const fn groups(&self) -> (&Arc<[u16]>, bool) {
         (&self.group_of, self.colours == 1)
     }
 
@@ -148,11 +169,44 @@ impl Windows {
     /// An event more.
     #[inline]
     pub fn push(&mut self, time: Time, what: u64) {
+        match self.where_to(time, what) {
+            Where::Here => self.insert(time.0, what),
+            Where::Near(window, place) => {
+                self.counts[window] += 1;
+                self.chunks.add(&mut self.piles[place], (time.0, what));
+            }
+            Where::Far => {
+                self.order += 1;
+                self.far.push(Reverse((time.0, self.order, what)));
+            }
+        }
         self.len += 1;
+    }
+
+    /// An event more, about a packet, which is kept until then. False if it is too soon or too late to keep it here.
+    #[inline]
+    pub fn push_flight(&mut self, time: Time, what: u64, flight: &Flight) -> bool {
+        let Where::Near(window, place) = self.where_to(time, what) else {
+            return false;
+        };
+        self.counts[window] += 1;
+        self.chunks
+            .add_flight(&mut self.piles[place], (time.0, what), flight);
+        self.len += 1;
+        true
+    }
+
+    /// A packet at a place that [`is_chunked`], until its group's events have come.
+    #[inline]
+    pub fn flight(&self, place: u32) -> Option<&Flight> {
+        self.chunks.flight(place)
+    }
+
+    #[inline]
+    fn where_to(&self, time: Time, what: u64) -> Where {
         let group = self.group_at(what);
         if time.0 < self.end && group == self.group {
-            self.insert(time.0, what);
-            return;
+            return Where::Here;
         }
         let day = self.day_of(time.0, group);
         assert!(
@@ -160,11 +214,9 @@ impl Windows {
             "news came to another group within a window"
         );
         let day = day.max(self.day);
-        if day - self.day < REACH {
-            self.file(day, (time.0, what));
-        } else {
-            self.order += 1;
-            self.far.push(Reverse((time.0, self.order, what)));
+        match day - self.day < REACH {
+            true => Where::Near(day as usize % NEAR, self.place_of(day, group.into())),
+            false => Where::Far,
         }
     }
 
@@ -180,39 +232,10 @@ impl Windows {
         self.own[at] = (time, what);
     }
 
+    /// The place of a window's group among [`Self::piles`].
     #[inline]
-    fn file(&mut self, day: u64, event: Event) {
-        let slot = day as usize % NEAR;
-        self.counts[slot] += 1;
-        let (head, count) = self.heads[slot];
-        if let Some(chunk) = self.chunks.get_mut(head as usize)
-            && let Some(place) = chunk.events.get_mut(count as usize)
-        {
-            *place = event;
-            self.heads[slot].1 += 1;
-            return;
-        }
-        self.begin_chunk(slot, event);
-    }
-
-    fn begin_chunk(&mut self, slot: usize, event: Event) {
-        let next = self.heads[slot].0;
-        let place = self.free;
-        let place = match self.chunks.get_mut(place as usize) {
-            Some(chunk) => {
-                self.free = chunk.next;
-                chunk.events[0] = event;
-                chunk.next = next;
-                place
-            }
-            None => {
-                let mut events = [(0, 0); EACH];
-                events[0] = event;
-                self.chunks.push(Chunk { events, next });
-                self.chunks.len() as u32 - 1
-            }
-        };
-        self.heads[slot] = (place, 1);
+    const fn place_of(&self, day: u64, group: usize) -> usize {
+        day as usize % NEAR * self.groups + group
     }
 
     /// Nothing is to come.
@@ -220,45 +243,34 @@ impl Windows {
         self.len == 0
     }
 
-    /// All that is to come, in no order.
-    pub fn drain(&mut self) -> Vec<(Time, u64)> {
+    /// All that is to come, in no order; packets that were kept here are given away, and their events learn their new places.
+    pub fn drain(&mut self, mut keep: impl FnMut(Flight) -> u32) -> Vec<(Time, u64)> {
         let mut all = Vec::with_capacity(self.len);
-        for slot in 0..NEAR {
-            self.take(slot, &mut all);
+        for pile in &mut self.piles {
+            let pile = std::mem::replace(pile, Pile::EMPTY);
+            for &(time, what) in self.chunks.events(pile).flatten() {
+                let what = match self.chunks.flight_of(what) {
+                    Some(flight) => at_place(what, keep(*flight)),
+                    None => what,
+                };
+                all.push((Time(time), what));
+            }
+            self.chunks.give_back(pile);
         }
+        self.counts.fill(0);
         while let Some(Reverse((time, _, what))) = self.far.pop() {
-            all.push((time, what));
+            all.push((Time(time), what));
         }
         self.len = 0;
-        all.into_iter()
-            .map(|(time, what)| (Time(time), what))
-            .collect()
-    }
-
-    /// Takes the events of a window, in the order they came.
-    fn take(&mut self, slot: usize, to: &mut Vec<Event>) {
-        let (mut at, mut count) = std::mem::replace(&mut self.heads[slot], (NONE, 0));
-        let begin = to.len();
-        let total = std::mem::take(&mut self.counts[slot]) as usize;
-        to.resize(begin + total, (0, 0));
-        let mut left = to.len();
-        while let Some(chunk) = self.chunks.get_mut(at as usize) {
-            let first = left - count as usize;
-            to[first..left].copy_from_slice(&chunk.events[..count as usize]);
-            (left, count) = (first, EACH as u32);
-            let next = std::mem::replace(&mut chunk.next, self.free);
-            self.free = at;
-            at = next;
-        }
+        all
     }
 
     /// Opens the next window that has anything up to a time, and only that much of it. What comes before the time that it gives has come at all other groups. None if nothing is left until then.
     pub fn open(&mut self, until: Time) -> Option<Time> {
-        debug_assert!(self.next == self.today.len() && self.own.is_empty());
+        self.put_away();
         self.end = 0;
         let last = self.step_of(until.0);
         let mut found = None;
-        self.today.clear();
         // where nothing is filed, but not beyond the time: windows would be filed from there on, and looked for from the run's end on
         if self.far.len() == self.len
             && let Some(&Reverse((time, ..))) = self.far.peek()
@@ -276,7 +288,6 @@ impl Windows {
         if found.is_none() {
             self.day = self.day.min(last);
         }
-        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
         found
     }
 
@@ -287,32 +298,49 @@ impl Windows {
             && day - self.day < REACH
         {
             self.far.pop();
-            self.file(day, (time, what));
+            let place = self.place_of(day, self.group_at(what).into());
+            self.counts[day as usize % NEAR] += 1;
+            self.chunks.add(&mut self.piles[place], (time, what));
         }
     }
 
-    /// Takes what there is of a window up to a time, and opens it if that is anything.
+    /// Opens a window if it has anything up to a time.
     fn fill(&mut self, day: u64, until: Time) -> bool {
         if self.counts[day as usize % NEAR] == 0 {
             return false;
         }
-        let mut all = std::mem::take(&mut self.today);
-        let begin = self.begin_of(day.saturating_sub(self.colours));
         let end = self.begin_of(day + 1);
         let cut = until.0.saturating_add(1).min(end);
-        self.take(day as usize % NEAR, &mut all);
-        if cut < end {
-            for event in all.extract_if(.., |event| event.0 >= cut) {
-                self.file(day, event);
-            }
+        if cut < end && !self.has_before(day, cut) {
+            return false;
         }
-        let any = !all.is_empty();
-        if any {
-            (self.day, self.end) = (day, cut);
-            self.sort(begin, end - begin, &mut all);
-        }
-        self.today = all;
-        any
+        (self.day, self.begin, self.end) =
+            (day, self.begin_of(day.saturating_sub(self.colours)), cut);
+        self.untaken = (day & self.colours) as usize;
+        self.planned = self.counts[day as usize % NEAR] as usize;
+        // so that the first group is known
+        self.take_group();
+        true
+    }
+
+    /// A window has an event before a time.
+    #[cold]
+    fn has_before(&self, day: u64, time: u64) -> bool {
+        (0..self.groups).any(|group| {
+            let pile = self.piles[self.place_of(day, group)];
+            self.chunks
+                .events(pile)
+                .flatten()
+                .any(|event| event.0 < time)
+        })
+    }
+
+    /// What was taken has all come.
+    fn put_away(&mut self) {
+        debug_assert!(self.next == self.today.len() && self.own.is_empty());
+        self.today.clear();
+        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
+        self.untaken = self.groups;
     }
 
     /// The window at hand, or the earliest that anything may be put into.
@@ -336,12 +364,11 @@ impl Windows {
 
     /// Opens a window that others open as well, whether it has anything here or not, up to a time that is not before it. All before it have come. Gives what [`Self::open`] does.
     pub fn open_at(&mut self, day: u64, until: Time) -> Time {
-        debug_assert!(self.next == self.today.len() && self.own.is_empty());
         debug_assert!(day >= self.day && day <= self.last_day(until));
+        self.put_away();
         self.day = day;
         self.draw_near();
-        self.today.clear();
-        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
+        self.planned = 0;
         self.fill(day, until);
         self.end = until.0.saturating_add(1).min(self.begin_of(day + 1));
         Time(self.begin_of(day))
@@ -355,40 +382,90 @@ impl Windows {
 
     /// No window is open, and time stands still at the end of a run.
     pub fn rest(&mut self, until: Time) {
-        self.today.clear();
-        (self.next, self.stop, self.looked) = (0, 0, usize::MAX);
+        self.put_away();
         self.day = self.day.min(self.step_of(until.0));
         self.end = 0;
     }
 
-    /// By group, and almost by time.
-    fn sort(&mut self, begin: u64, width: u64, all: &mut Vec<Event>) {
-        let shift = (width / PARTS as u64 + 1).next_power_of_two().ilog2();
-        let part = |event: &Event| (event.0.saturating_sub(begin) >> shift) as usize % PARTS;
-        self.part_counts.fill(0);
-        self.group_counts.fill(0);
-        for event in &*all {
-            self.part_counts[part(event)] += 1;
-            let group = self.group_of[event.1 as u32 as usize >> ROOM_BITS];
-            self.group_counts[usize::from(group)] += 1;
-        }
-        for counts in [&mut self.part_counts, &mut self.group_counts] {
-            let mut sum = 0;
-            for count in counts.iter_mut() {
-                sum += std::mem::replace(count, sum);
+    /// Takes the next group of the window that has anything before its end; false if there is none.
+    fn take_group(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.taken);
+        let begin = self.today.len();
+        while self.untaken < self.groups && self.today.len() == begin {
+            let place = self.place_of(self.day, self.untaken);
+            self.untaken += 1 + self.colours as usize;
+            let pile = std::mem::replace(&mut self.piles[place], Pile::EMPTY);
+            if pile.len() == 0 {
+                continue;
+            }
+            self.counts[self.day as usize % NEAR] -= pile.len();
+            events.clear();
+            for some in self.chunks.events(pile) {
+                events.extend_from_slice(some);
+            }
+            if self.end < self.begin_of(self.day + 1) {
+                self.put_off(place, &mut events);
+            }
+            self.sort(&events);
+            match self.today.len() > begin {
+                true => self.stops.push_back((self.today.len(), pile)),
+                false => self.chunks.give_back(pile),
             }
         }
-        self.parts.resize(all.len(), (0, 0));
-        for event in &*all {
-            let place = &mut self.part_counts[part(event)];
-            self.parts[*place as usize] = *event;
-            *place += 1;
+        self.taken = events;
+        self.today.len() > begin
+    }
+
+    /// What comes after the run's end is for another run.
+    #[cold]
+    fn put_off(&mut self, place: usize, events: &mut Vec<Event>) {
+        let end = self.end;
+        for event in events.extract_if(.., |event| event.0 >= end) {
+            self.counts[self.day as usize % NEAR] += 1;
+            let pile = &mut self.piles[place];
+            match self.chunks.flight_of(event.1).copied() {
+                Some(flight) => self.chunks.add_flight(pile, event, &flight),
+                None => self.chunks.add(pile, event),
+            }
         }
-        for event in &self.parts {
-            let group = self.group_of[event.1 as u32 as usize >> ROOM_BITS];
-            let place = &mut self.group_counts[usize::from(group)];
-            all[*place as usize] = *event;
-            *place += 1;
+    }
+
+    /// Puts a group's events behind others, in order.
+    fn sort(&mut self, events: &[Event]) {
+        let first = self.today.len();
+        if events.len() <= FEW {
+            self.today.extend_from_slice(events);
+        } else {
+            let parts = events.len().next_power_of_two().min(MOST_PARTS);
+            let width = self.begin_of(self.day + 1) - self.begin;
+            let shift = (width / parts as u64 + 1).next_power_of_two().ilog2();
+            let part =
+                |event: &Event| (event.0.saturating_sub(self.begin) >> shift) as usize % parts;
+            self.parts.clear();
+            self.parts.resize(parts, first as u32);
+            for event in events {
+                self.parts[part(event)] += 1;
+            }
+            let mut sum = first as u32;
+            for count in &mut self.parts {
+                sum += std::mem::replace(count, sum) - first as u32;
+            }
+            self.today.resize(first + events.len(), (0, 0));
+            for event in events {
+                let place = &mut self.parts[part(event)];
+                self.today[*place as usize] = *event;
+                *place += 1;
+            }
+        }
+        let events = &mut self.today[first..];
+        for last in 1..events.len() {
+            let event = events[last];
+            let mut place = last;
+            while place > 0 && is_before(event, events[place - 1]) {
+                events[place] = events[place - 1];
+                place -= 1;
+            }
+            events[place] = event;
         }
     }
 
@@ -425,21 +502,51 @@ impl Windows {
     }
 
     /// The next group that has anything in the window.
-    #[inline]
     fn begin_group(&mut self) -> Option<()> {
-        let first = self.today.get(self.next)?;
-        self.group = self.group_of[first.1 as u32 as usize >> ROOM_BITS];
-        // where the group's last was put
-        self.stop = self.group_counts[usize::from(self.group)] as usize;
-        let events = &mut self.today[self.next..self.stop];
-        for last in 1..events.len() {
-            let mut place = last;
-            while place > 0 && is_before(events[place], events[place - 1]) {
-                events.swap(place - 1, place);
-                place -= 1;
-            }
+        let done = std::mem::replace(&mut self.pile, Pile::EMPTY);
+        self.chunks.give_back(done);
+        self.today.drain(..self.next);
+        for (stop, _) in &mut self.stops {
+            *stop -= self.next;
         }
+        self.next = 0;
+        if self.stops.is_empty() && !self.take_group() {
+            (self.stop, self.looked) = (0, usize::MAX);
+            return None;
+        }
+        (self.stop, self.pile) = self.stops.pop_front()?;
+        self.group = self.group_at(self.today[0].1);
+        self.begun += 1;
+        while self.today.len() < self.stop + EARLY && self.take_group() {}
         Some(())
+    }
+
+    /// How many events the window at hand had when it was opened, and the colour of its groups.
+    pub const fn planned(&self) -> (usize, usize) {
+        (self.planned, (self.day & self.colours) as usize)
+    }
+
+    /// How many groups were begun, ever.
+    #[inline]
+    pub const fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Planned events of the group at hand that have not come.
+    pub const fn left_of_group(&self) -> usize {
+        self.stop - self.next
+    }
+
+    /// The group after the one at hand.
+    pub fn next_group(&self) -> Option<usize> {
+        let first = self.today.get(self.stop)?;
+        Some(self.group_at(first.1).into())
+    }
+
+    /// Where packets to the next group lie.
+    pub fn stretches_of_next(&self) -> impl Iterator<Item = Stretch> {
+        let pile = self.stops.front().map_or(Pile::EMPTY, |(_, pile)| *pile);
+        self.chunks.flights(pile).map(Stretch::of)
     }
 
     /// Whether [`Self::coming`] tells of other events than when this was asked last.

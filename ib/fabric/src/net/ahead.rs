@@ -2,11 +2,14 @@
 //! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
 //! the one before has brought. Hints alone: no result depends on them.
 
-use super::part::{ARRIVE, FLIGHTS, Flight, KIND_SHIFT, Part, WAKE};
+use super::part::Part;
 use super::{Machine, NONE, Port};
+use crate::agenda::Agenda;
+use crate::event::{ARRIVE, Flight, KIND_SHIFT, WAKE, place_of, port_of};
 use crate::frame::Frame;
 use crate::host::{Adapter, SENDING_LINES};
 use crate::switch::Switch;
+use crate::windows::is_chunked;
 use ferriband_prefetch::{LargePages, element, lines};
 
 /// Events from one stage to the next: about as long as memory takes.
@@ -31,11 +34,10 @@ pub(super) const fn events(ports: usize) -> usize {
 /// What events are about.
 struct View<'a> {
     ports: &'a [Port],
+    queue: &'a Agenda,
     flights: &'a [Flight],
     switches: &'a [Switch],
     adapters: &'a [Adapter],
-    by_lid: &'a [u32],
-    delivered: &'a [super::FlowCount],
 }
 
 /// An event at a port: a packet comes, or it is asked for one.
@@ -44,11 +46,11 @@ struct Event(u64);
 
 impl Event {
     fn port(self) -> usize {
-        self.0 as u32 as usize
+        port_of(self.0)
     }
 
-    fn flight(self) -> Option<usize> {
-        (self.0 >> KIND_SHIFT == ARRIVE).then_some((self.0 >> 32) as usize & FLIGHTS)
+    fn flight(self) -> Option<u32> {
+        (self.0 >> KIND_SHIFT == ARRIVE).then(|| place_of(self.0))?
     }
 }
 
@@ -60,7 +62,14 @@ impl<'a> View<'a> {
             lines(port, if flight.is_some() { 2 } else { 3 });
         }
         if let Some(flight) = flight {
-            element(self.flights, flight);
+            match self.queue {
+                Agenda::Windows(windows) if is_chunked(flight) => {
+                    if let Some(flight) = windows.flight(flight) {
+                        lines(flight, 1);
+                    }
+                }
+                _ => element(self.flights, flight as usize),
+            }
         }
     }
 
@@ -121,26 +130,25 @@ impl<'a> View<'a> {
         }
         let at = self.host_after(port, other)?;
         lines(self.ports.get(at)?, 2);
-        element(self.by_lid, flight.frame.slid as usize);
         Some(at)
     }
 
     /// The host behind the output, and the count of what has come from the packet's sender.
-    fn fifth(&self, event: Event, host: usize) {
-        if let Some(frame) = self.frame(event)
-            && let Some(port) = self.ports.get(host)
+    fn fifth(&self, host: usize) {
+        if let Some(port) = self.ports.get(host)
             && let Machine::Adapter(index) = port.machine
             && let Some(adapter) = self.adapters.get(index as usize)
         {
             lines(adapter, 1);
-            if let Some(source) = self.by_lid.get(frame.slid as usize) {
-                element(self.delivered, *source as usize);
-            }
         }
     }
 
     fn flight(&self, event: Event) -> Option<&'a Flight> {
-        self.flights.get(event.flight()?)
+        let place = event.flight()?;
+        match self.queue {
+            Agenda::Windows(windows) if is_chunked(place) => windows.flight(place),
+            _ => self.flights.get(place as usize),
+        }
     }
 
     fn frame(&self, event: Event) -> Option<&'a Frame> {
@@ -166,10 +174,11 @@ impl Part {
     /// Asks for large pages, before it runs for the first time: on pages of 4 KiB each look at another port, switch or host of a large fabric is a look at another page, and the processor,
     /// which knows some 3,000 of them, waits for page tables even where it only hints.
     #[cold]
-    pub(super) fn ask_for_pages(&self) {
+    pub(super) fn prepare(&mut self) {
         if !self.looks_ahead {
             return;
         }
+        self.prepare_sweeps();
         let mut pages = LargePages::default();
         pages.ask(&self.ports);
         pages.ask(&self.adapters);
@@ -186,18 +195,27 @@ impl Part {
         if !self.looks_ahead {
             return;
         }
+        let swept = self.sweep();
         let view = View {
             ports: &self.ports,
+            queue: &self.queue,
             flights: self.flights.slots(),
             switches: &self.switches,
             adapters: &self.adapters,
-            by_lid: &self.by_lid,
-            delivered: &self.delivered,
         };
         let coming = |stages: usize| {
             let what = self.queue.coming(stages * APART)?;
             (what >> KIND_SHIFT <= WAKE).then_some(Event(what))
         };
+        if swept {
+            if let Some(event) = coming(1)
+                && let Some((_, switch)) = view.at_switch(event)
+                && let Some(frame) = view.frame(event)
+            {
+                switch.expect_frame(frame);
+            }
+            return;
+        }
         // what a stage finds out is kept for the next
         if let Some(event) = coming(STAGES) {
             view.first(event);
@@ -215,10 +233,8 @@ impl Part {
         };
         self.hosts[now] = host.map_or(NONE, |at| at as u32);
         let host = self.hosts[before(1)];
-        if host != NONE
-            && let Some(event) = coming(STAGES - 4)
-        {
-            view.fifth(event, host as usize);
+        if host != NONE {
+            view.fifth(host as usize);
         }
         self.look = (now + 1) % KEPT;
     }

@@ -1,10 +1,11 @@
 //! The links' flow control in virtual time: what buffers free becomes flow-control packets, in either of the two ways.
 
 use super::letters::Letter;
-use super::part::{FREE, HEAR, KIND_SHIFT, Part, REFRESH, SETTLE, TELL};
+use super::part::Part;
 use super::port::{self, Freed, Lane, Port, Word};
 use super::{Credits, Machine, NONE};
 use crate::credit::REFRESH_SYMBOLS;
+use crate::event::{FREE, HEAR, REFRESH, SETTLE, TELL, event};
 use crate::frame::Frame;
 use crate::time::Time;
 
@@ -23,7 +24,7 @@ impl Part {
         // Mostly the latest; behind a switch a short packet that went later may be through before a long one.
         own.freed.insert_by(Freed::new(at, vl, blocks), Freed::at);
         match self.settings.credits {
-            Credits::Packets => self.queue.push(at, FREE << KIND_SHIFT | port as u64),
+            Credits::Packets => self.queue.push(at, event(FREE, port)),
             Credits::Lazy => {
                 if let Some(stand_in) = own.peer.checked_sub(self.border) {
                     let now = self.now;
@@ -128,7 +129,7 @@ impl Part {
         }
         self.ports[port].words.push_back(word);
         if self.settings.credits == Credits::Packets {
-            self.queue.push(at, HEAR << KIND_SHIFT | peer as u64);
+            self.queue.push(at, event(HEAR, peer));
         }
     }
 
@@ -201,7 +202,7 @@ impl Part {
         }
         let free = self.ports[port].wire_free;
         if free > self.now {
-            self.queue.push(free, TELL << KIND_SHIFT | port as u64);
+            self.queue.push(free, event(TELL, port));
         } else {
             self.tell_all(port);
         }
@@ -234,7 +235,7 @@ impl Part {
         self.ports[port].due = ((1u32 << self.data_vls) - 1) as u16;
         self.tell(port);
         let next = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
-        self.queue.push(next, REFRESH << KIND_SHIFT | port as u64);
+        self.queue.push(next, event(REFRESH, port));
     }
 
     /// A packet may not survive the link. One that does not is dropped here (a cut-through switch would send it on, marked as bad), and what it took of the credit comes
@@ -267,9 +268,9 @@ impl Part {
             let most = self.rates[port].wire_time(u32::from(u16::MAX));
             let answer = refresh + most + self.ports[peer].delay;
             self.frees(peer, refresh, frame.vl, 0);
-            self.queue.push(refresh, SETTLE << KIND_SHIFT | peer as u64);
+            self.queue.push(refresh, event(SETTLE, peer));
             self.frees(port, answer, frame.vl, 0);
-            self.queue.push(answer, SETTLE << KIND_SHIFT | port as u64);
+            self.queue.push(answer, event(SETTLE, port));
         }
         true
     }
@@ -284,7 +285,7 @@ impl Part {
                 .front()
                 .is_some_and(|freed| freed.at() <= self.now)
         {
-            self.queue.push(free, SETTLE << KIND_SHIFT | port as u64);
+            self.queue.push(free, event(SETTLE, port));
         }
     }
 }

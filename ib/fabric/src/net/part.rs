@@ -3,8 +3,13 @@
 
 use super::letters::{Letter, Mail};
 use super::port::{self, Lane, Port};
+use super::sweep::Sweep;
 use super::{Credits, FlowCount, Machine, NONE, Settings, ahead, slow_lane};
 use crate::agenda::Agenda;
+use crate::event::{
+    ARRIVE, FREE, Flight, HEAR, KIND_SHIFT, LATER, REFRESH, SLOW_LANE, TELL, WAKE, at_place, event,
+    place_of,
+};
 use crate::frame::{Frame, FrameKind};
 use crate::host::Adapter;
 use crate::latency::Latencies;
@@ -12,29 +17,23 @@ use crate::random::Random;
 use crate::ring::Ring;
 use crate::switch::{Arrival, Crossbar, Departure, HEADER_BYTES, Next, Switch, Wires};
 use crate::time::{LinkRate, Time};
+use crate::windows::is_chunked;
+use ferriband_prefetch::element;
 use std::sync::Arc;
 
-/// A packet on its way.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flight {
-    pub frame: Frame,
-    /// When the decision about it is due.
-    pub header_at: Time,
-}
+/// Packets that came are counted so many together.
+const TOGETHER: usize = 512;
+/// Packets from one to which memory is asked for.
+const COUNTED_AHEAD: usize = 16;
 
-/// Kinds of events: above a packet's place among [`Part::flights`] (28 bits) and a port (32 bits).
-pub(super) const KIND_SHIFT: u32 = 60;
-pub(super) const FLIGHTS: usize = (1 << 28) - 1;
-pub(super) const ARRIVE: u64 = 0;
-pub(super) const WAKE: u64 = 1;
-pub(super) const FREE: u64 = 2;
-pub(super) const TELL: u64 = 3;
-pub(super) const HEAR: u64 = 4;
-pub(super) const REFRESH: u64 = 5;
-pub(super) const SETTLE: u64 = 6;
-pub(super) const SLOW_LANE: u64 = 7;
-/// A packet that came is looked at once more.
-pub(super) const LATER: u64 = 8;
+/// A packet that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    slid: u32,
+    flow: u32,
+    bytes: u16,
+    latency: Time,
+}
 
 /// What runs on one thread. Ports, switches and adapters are known by their place here.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub(super) struct Part {
     pub rates: Vec<LinkRate>,
     /// By port and VL, but for the first, which lies in its port.
     pub more_lanes: Vec<Lane>,
-    /// Packets on their way, with the time of the decision about them; their events know their places.
+    /// Packets on their way that lie in no window, with the time of the decision about them; their events know their places.
     pub flights: Ring<Flight>,
     /// Bit error rates; empty if there are none.
     pub errors: Vec<f64>,
@@ -82,6 +81,9 @@ pub(super) struct Part {
     pub others: [Option<u8>; ahead::KEPT],
     pub hosts: [u32; ahead::KEPT],
     pub look: usize,
+    pub sweep: Sweep,
+    /// What came and is not counted yet: none between runs.
+    pub arrived: Vec<Arrived>,
     /// Memory is asked for before it is needed: see [`ahead`].
     pub looks_ahead: bool,
     pub looks: Option<Box<slow_lane::Looks>>,
@@ -171,7 +173,7 @@ impl Part {
     #[inline]
     pub(super) fn happens(&mut self, what: u64, port: usize) {
         match what >> KIND_SHIFT {
-            ARRIVE | LATER => self.arrive(port, (what >> 32) as usize & FLIGHTS),
+            ARRIVE | LATER => self.arrive(port, place_of(what).unwrap_or_default()),
             WAKE => {
                 // An event that a nearer one was put before is stale.
                 if self.ports[port].wake == self.now {
@@ -193,23 +195,47 @@ impl Part {
         let own = &mut self.ports[port];
         if at < own.wake {
             own.wake = at;
-            self.queue.push(at, WAKE << KIND_SHIFT | port as u64);
+            self.queue.push(at, event(WAKE, port));
         }
     }
 
     /// A packet sets out to a port.
     #[inline]
     pub(super) fn launch(&mut self, port: usize, frame: Frame, header_at: Time) {
-        let flight = self.flights.put(Flight { frame, header_at });
-        let what = ARRIVE << KIND_SHIFT | u64::from(flight) << 32 | port as u64;
-        self.queue.push(header_at, what);
+        let flight = Flight { frame, header_at };
+        let what = event(ARRIVE, port);
+        if let Agenda::Windows(windows) = &mut self.queue
+            && windows.push_flight(header_at, what, &flight)
+        {
+            return;
+        }
+        let place = self.flights.put(flight);
+        self.queue.push(header_at, at_place(what, place));
+    }
+
+    /// A packet on its way.
+    #[inline]
+    pub(super) fn flight(&self, place: u32) -> Option<&Flight> {
+        match &self.queue {
+            Agenda::Windows(windows) if is_chunked(place) => windows.flight(place),
+            _ => self.flights.slots().get(place as usize),
+        }
+    }
+
+    #[inline]
+    fn let_go(&mut self, place: u32) {
+        if !is_chunked(place) {
+            self.flights.free(place);
+        }
     }
 
     /// A header is there.
     #[inline]
-    fn arrive(&mut self, port: usize, flight: usize) {
+    fn arrive(&mut self, port: usize, place: u32) {
         let now = self.now;
-        let Flight { frame, header_at } = self.flights.slots()[flight];
+        let Some(&Flight { frame, header_at }) = self.flight(place) else {
+            return;
+        };
         let credited = frame.kind == FrameKind::Data;
         if header_at == now {
             self.hops += 1;
@@ -221,35 +247,38 @@ impl Part {
                     && !self.received_late(port, frame.vl, blocks)
             {
                 debug_assert!(lost, "a sender passed its credit limit");
-                self.flights.free(flight as u32);
+                self.let_go(place);
                 return;
             }
         }
         let (machine, number) = (self.ports[port].machine, self.ports[port].number);
         match machine {
             Machine::Adapter(index) => {
-                self.flights.free(flight as u32);
+                self.let_go(place);
                 self.taken(port, index, &frame, header_at);
             }
             Machine::Switch(index) => {
                 if self.passes(index, port, &frame, header_at) {
                     self.ports[port].received(&frame);
-                    self.flights.free(flight as u32);
+                    self.let_go(place);
                     return;
                 }
                 let switch = &mut self.switches[index as usize];
                 match switch.arrives(now, header_at, number, frame) {
                     Arrival::Later(at) => {
-                        let what = LATER << KIND_SHIFT | (flight as u64) << 32 | port as u64;
-                        self.queue.push(at, what);
+                        let place = match is_chunked(place) {
+                            true => self.flights.put(Flight { frame, header_at }),
+                            false => place,
+                        };
+                        self.queue.push(at, at_place(event(LATER, port), place));
                     }
                     Arrival::Kept => {
                         self.ports[port].received(&frame);
-                        self.flights.free(flight as u32);
+                        self.let_go(place);
                         self.poke(index, self.ports[port].base as usize);
                     }
                     Arrival::Dropped => {
-                        self.flights.free(flight as u32);
+                        self.let_go(place);
                         if credited {
                             let tail = tail(&self.rates[port], &frame, header_at);
                             self.frees(port, tail, frame.vl, frame.blocks());
@@ -316,21 +345,42 @@ impl Part {
     #[inline]
     fn deliver(&mut self, frame: &Frame, flow: u32, latency: Time) {
         self.latencies.add(latency);
-        let Some(&source) = self.by_lid.get(frame.slid as usize) else {
-            return;
-        };
-        let count = match flow.checked_sub(1) {
-            None => self.delivered.get_mut(source as usize),
-            Some(other) => self
-                .delivered_more
-                .get_mut(source as usize)
-                .and_then(|more| more.get_mut(other as usize)),
-        };
-        if let Some(count) = count {
-            count.packets += 1;
-            count.bytes += u64::from(frame.length_bytes);
-            count.latency_sum += latency.0;
+        self.arrived.push(Arrived {
+            slid: frame.slid,
+            flow,
+            bytes: frame.length_bytes,
+            latency,
+        });
+        if self.arrived.len() == TOGETHER {
+            self.count_arrived();
         }
+    }
+
+    /// Counts what came by who sent it: many at once, for a sender's count is anywhere, and memory is asked for in time so.
+    #[inline(never)]
+    pub(super) fn count_arrived(&mut self) {
+        for (at, one) in self.arrived.iter().enumerate() {
+            let source = |one: &Arrived| self.by_lid.get(one.slid as usize).copied();
+            if let Some(next) = self.arrived.get(at + COUNTED_AHEAD).and_then(source) {
+                element(&self.delivered, next as usize);
+            }
+            let Some(source) = source(one) else {
+                continue;
+            };
+            let count = match one.flow.checked_sub(1) {
+                None => self.delivered.get_mut(source as usize),
+                Some(other) => self
+                    .delivered_more
+                    .get_mut(source as usize)
+                    .and_then(|more| more.get_mut(other as usize)),
+            };
+            if let Some(count) = count {
+                count.packets += 1;
+                count.bytes += u64::from(one.bytes);
+                count.latency_sum += one.latency.0;
+            }
+        }
+        self.arrived.clear();
     }
 
     /// Asks the outputs that a switch told of.

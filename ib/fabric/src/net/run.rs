@@ -88,7 +88,7 @@ impl Part {
     pub(super) fn keep_time(&mut self) {
         if let Agenda::Windows(windows) = &mut self.queue {
             let mut queue = Queue::new(1 << 12, if self.looks_ahead { ahead::AHEAD } else { 0 });
-            for (time, what) in windows.drain() {
+            for (time, what) in windows.drain(|flight| self.flights.put(flight)) {
                 queue.push(time, what);
             }
             self.queue = Agenda::Calendar(queue);
@@ -103,6 +103,7 @@ impl Part {
             Agenda::Windows(_) => self.run_by_windows(end),
         }
         (self.now, self.known) = (end, end);
+        self.count_arrived();
     }
 
     fn run_in_time(&mut self, end: Time) {
@@ -134,6 +135,7 @@ impl Part {
     /// What had come at all other groups when a window was opened is all that nodes of two groups know of each other within it.
     #[inline]
     pub(super) fn run_window(&mut self, others: Time) {
+        self.choose_sweep();
         loop {
             // not once more for what was put into the window, which is at hand anyway
             if let Agenda::Windows(windows) = &mut self.queue

@@ -6,8 +6,9 @@
 //! wait for credits, or if the switch waits for its credits itself. A flow that changes its lane may overtake itself: packets of a queue pair would have to be let through first, which
 //! is not simulated.
 
-use super::part::{KIND_SHIFT, Part, SLOW_LANE};
+use super::part::Part;
 use super::{Machine, Net};
+use crate::event::{SLOW_LANE, event};
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -103,7 +104,7 @@ impl Net {
         part.looks = Some(part.noted(looks));
         if first {
             let next = part.now + rule.interval;
-            part.queue.push(next, SLOW_LANE << KIND_SHIFT);
+            part.queue.push(next, event(SLOW_LANE, 0));
         }
     }
 
@@ -187,7 +188,7 @@ impl Part {
         // it alone keeps no fabric alive
         if !self.queue.is_empty() {
             let next = self.now + rule.interval;
-            self.queue.push(next, SLOW_LANE << KIND_SHIFT);
+            self.queue.push(next, event(SLOW_LANE, 0));
         }
     }
 

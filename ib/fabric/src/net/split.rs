@@ -2,7 +2,7 @@
 //! much to do in every window.
 
 use super::letters::{Door, Mail};
-use super::part::{Flight, Part};
+use super::part::Part;
 use super::{FlowCount, Machine, NONE, Net, ahead};
 use crate::agenda::Agenda;
 use crate::latency::Latencies;
@@ -100,7 +100,7 @@ impl Net {
         let Agenda::Windows(mut windows) = std::mem::replace(&mut whole.queue, idle) else {
             return;
         };
-        let events = windows.drain();
+        let events = windows.drain(|flight| whole.flights.put(flight));
         let count = deal.parts.len();
         let parts = deal.parts.iter();
         let mut parts: Vec<Part> = parts
@@ -257,7 +257,7 @@ fn empty(whole: &Part, windows: Windows, count: usize) -> Part {
         ports: Vec::new(),
         rates: Vec::new(),
         more_lanes: Vec::new(),
-        flights: Ring::<Flight>::new(),
+        flights: Ring::new(),
         errors: Vec::new(),
         random: whole.random.clone(),
         strict: whole.strict,
@@ -276,6 +276,8 @@ fn empty(whole: &Part, windows: Windows, count: usize) -> Part {
         others: [None; ahead::KEPT],
         hosts: [NONE; ahead::KEPT],
         look: 0,
+        sweep: super::sweep::Sweep::default(),
+        arrived: Vec::new(),
         looks_ahead: ahead::events(whole.ports.len() / count) > 0,
         looks: None,
         border: 0,

@@ -73,6 +73,7 @@ pub(super) fn together(parts: &mut [Part], end: Time, pace: &mut Pace) {
             windows.rest(end);
         }
         (part.now, part.known) = (end, end);
+        part.count_arrived();
     }
 }
 

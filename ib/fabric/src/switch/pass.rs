@@ -3,13 +3,20 @@
 use super::{Departure, Release, Switch, after};
 use crate::frame::{Frame, FrameKind};
 use crate::time::Time;
-use ferriband_prefetch::{LargePages, element};
+use ferriband_prefetch::{LargePages, Stretch, element};
 
 impl Switch {
     /// Its ports had better lie on large pages.
     pub(crate) fn ask_for_pages(&self, pages: &mut LargePages) {
         pages.ask(&self.outputs);
         pages.ask(&self.lanes);
+    }
+
+    /// What frames that come and go look at of its ports, and of its queues.
+    pub(crate) fn stretches(&self) -> [Stretch; 4] {
+        let first = &self.lanes[..self.outputs.len()];
+        let [cells, tails] = self.queues.stretches();
+        [Stretch::of(&self.outputs), Stretch::of(first), cells, tails]
     }
 
     /// Soon a frame will come by a port.

@@ -1,7 +1,7 @@
 //! The frames in a switch, in their queues: circles of cells, so that a queue is one number, and a switch of many ports has room for one of each input and output.
 
 use crate::frame::Frame;
-use ferriband_prefetch::element;
+use ferriband_prefetch::{Stretch, element};
 
 const NONE: u32 = u32::MAX;
 
@@ -56,6 +56,11 @@ impl Queues {
         };
         self.cells[index as usize].1 = first;
         tail == NONE
+    }
+
+    /// All of it.
+    pub fn stretches(&self) -> [Stretch; 2] {
+        [Stretch::of(&self.cells), Stretch::of(&self.tails.places)]
     }
 
     /// Soon a queue is looked at.
