@@ -53,8 +53,12 @@ impl Stretch {
     /// All of a slice.
     pub fn of<T>(slice: &[T]) -> Stretch {
         let first = slice.as_ptr().addr();
+        let begin = match slice.is_empty() {
+            true => first,
+            false => first / LINE * LINE,
+        };
         Stretch {
-            next: first / LINE * LINE,
+            next: begin,
             end: first + size_of_val(slice),
             stride: LINE,
             lines: 1,
