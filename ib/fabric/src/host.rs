@@ -156,69 +156,6 @@ struct Flow {
 
 const _: () = assert!(std::mem::offset_of!(Flow, target) == 64);
 
-/// An adapter's flows. Mostly there is one: it lies where the adapter lies.
-#[derive(Clone, Debug, Default)]
-#[repr(C)]
-struct Flows {
-    first: Option<Flow>,
-    others: Vec<Flow>,
-}
-
-impl Flows {
-    #[inline]
-    fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
-    }
-
-    fn push(&mut self, flow: Flow) {
-        match self.first {
-            None => self.first = Some(flow),
-            Some(_) => self.others.push(flow),
-        }
-    }
-
-    #[inline]
-    fn get(&self, at: usize) -> Option<&Flow> {
-        match at.checked_sub(1) {
-            None => self.first.as_ref(),
-            Some(other) => self.others.get(other),
-        }
-    }
-
-    #[inline]
-    fn get_mut(&mut self, at: usize) -> Option<&mut Flow> {
-        match at.checked_sub(1) {
-            None => self.first.as_mut(),
-            Some(other) => self.others.get_mut(other),
-        }
-    }
-
-    #[inline]
-    fn iter(&self) -> impl Iterator<Item = &Flow> {
-        self.first.iter().chain(&self.others)
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
-        self.first.iter_mut().chain(&mut self.others)
-    }
-}
-
-impl std::ops::Index<usize> for Flows {
-    type Output = Flow;
-
-    #[inline]
-    fn index(&self, at: usize) -> &Flow {
-        self.get(at).expect("a flow's number is that of one")
-    }
-}
-
-impl std::ops::IndexMut<usize> for Flows {
-    #[inline]
-    fn index_mut(&mut self, at: usize) -> &mut Flow {
-        self.get_mut(at).expect("a flow's number is that of one")
-    }
-}
-
 impl Flow {
     fn blocks(&self) -> u16 {
         self.next_bytes().div_ceil(BLOCK_BYTES)
@@ -283,31 +220,44 @@ pub struct Delivery {
     pub poke: bool,
 }
 
-/// An adapter with one port. What each packet looks at comes first: what arrives in the first line of memory, what goes in four.
+/// An adapter with one port: three lines of memory that each packet looks at, of which what arrives meets the first.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Adapter {
     free_at: Time,
-    /// Since when it lacks credits, or never.
-    blocked_since: Time,
     byte: ByteTime,
     /// The part of [`PortCounters`] that each packet counts in.
     xmit_bytes: u64,
     xmit_packets: u64,
     rcv_bytes: u64,
     rcv_packets: u64,
+    cold: Box<Cold>,
     lid: u32,
     data_vls: u8,
-    /// A flow's lane is always the same.
-    fixed: bool,
-    /// It has one flow, and nobody slows it down.
-    single: bool,
+    flags: u8,
+    /// Mostly it has one.
+    first: Option<Flow>,
+}
+
+/// A flow's lane is always the same.
+const FIXED: u8 = 1;
+/// It has one flow, and nobody slows it down.
+const SINGLE: u8 = 2;
+/// Notifications wait for the wire.
+const ANSWERS: u8 = 4;
+/// It lacks credits, since [`Cold::blocked_since`].
+const BLOCKED: u8 = 8;
+
+/// What few packets look at, and none of an adapter that has one flow, one lane and no congestion control.
+#[derive(Clone, Debug)]
+struct Cold {
     answers: VecDeque<Frame>,
     arbiter: Option<Box<Arbiter>>,
     throttle: Option<Arc<Throttle>>,
     /// The flow that sent last.
     last: usize,
-    flows: Flows,
+    /// Flows behind the first.
+    others: Vec<Flow>,
     rate: LinkRate,
     sl2vl: [u8; 16],
     /// The service level for each destination, by LID; empty: each flow has its own for all.
@@ -316,68 +266,101 @@ pub struct Adapter {
     slow: Arc<[bool]>,
     /// By SL, if indices are per SL.
     levels: Vec<Index>,
+    /// Since when it lacks credits, or never.
+    blocked_since: Time,
     /// The rest of its counters.
     counters: PortCounters,
 }
 
-/// Lines of memory that a packet that goes looks at.
-pub(crate) const SENDING_LINES: usize = 4;
-const _: () = assert!(std::mem::offset_of!(Adapter, answers) == 64);
-const _: () = assert!(std::mem::offset_of!(Adapter, flows) == 128);
-const _: () = assert!(std::mem::offset_of!(Flows, first) == 0);
 const _: () = assert!(size_of::<Option<Flow>>() == 128);
+const _: () = assert!(size_of::<Adapter>() == 192);
 
 impl Adapter {
     /// An adapter of a LID at a link.
     pub fn new(lid: u32, rate: LinkRate, data_vls: u8) -> Adapter {
         let data_vls = data_vls.clamp(1, MOST_DATA_VLS);
         Adapter {
-            lid,
-            rate,
-            data_vls,
-            sl2vl: std::array::from_fn(|sl| (sl as u8).min(data_vls - 1)),
-            path_levels: Arc::new([]),
-            slow: Arc::new([]),
-            arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
-            throttle: None,
-            levels: Vec::new(),
-            flows: Flows::default(),
-            last: 0,
-            answers: VecDeque::new(),
             free_at: Time::ZERO,
-            blocked_since: Time::NEVER,
             byte: rate.byte_time(),
             xmit_bytes: 0,
             xmit_packets: 0,
             rcv_bytes: 0,
             rcv_packets: 0,
-            fixed: true,
-            single: false,
-            counters: PortCounters::default(),
+            cold: Box::new(Cold {
+                answers: VecDeque::new(),
+                arbiter: (data_vls > 1).then(|| Box::new(Arbiter::new(&Tables::even(data_vls)))),
+                throttle: None,
+                last: 0,
+                others: Vec::new(),
+                rate,
+                sl2vl: std::array::from_fn(|sl| (sl as u8).min(data_vls - 1)),
+                path_levels: Arc::new([]),
+                slow: Arc::new([]),
+                levels: Vec::new(),
+                blocked_since: Time::NEVER,
+                counters: PortCounters::default(),
+            }),
+            lid,
+            data_vls,
+            flags: FIXED,
+            first: None,
+        }
+    }
+
+    #[inline]
+    const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    const fn set(&mut self, flag: u8, to: bool) {
+        match to {
+            true => self.flags |= flag,
+            false => self.flags &= !flag,
+        }
+    }
+
+    fn flow_count(&self) -> usize {
+        usize::from(self.first.is_some()) + self.cold.others.len()
+    }
+
+    #[inline]
+    fn flow(&self, at: usize) -> Option<&Flow> {
+        match at.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(other) => self.cold.others.get(other),
+        }
+    }
+
+    #[inline]
+    fn flow_mut(&mut self, at: usize) -> Option<&mut Flow> {
+        match at.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(other) => self.cold.others.get_mut(other),
         }
     }
 
     /// SL to VL. What names no data VL of the link never goes.
     pub fn set_sl2vl(&mut self, map: [u8; 16]) {
-        self.sl2vl = map;
+        self.cold.sl2vl = map;
         self.set_lanes();
     }
 
     /// The service level that packets to each LID must have, whatever their flow says: what a path record would tell. Empty: each flow's own.
     pub fn set_path_levels(&mut self, levels: &Arc<[u8]>) {
-        self.path_levels = levels.clone();
+        self.cold.path_levels = levels.clone();
         self.set_lanes();
     }
 
     /// Packets to these LIDs go at their service level with [`SLOW`] from now on, and to others at their own.
     pub fn set_slow(&mut self, slow: &Arc<[bool]>) {
-        self.slow = slow.clone();
+        self.cold.slow = slow.clone();
         self.set_lanes();
     }
 
     fn set_lanes(&mut self) {
-        self.fixed = self.path_levels.is_empty() && self.slow.is_empty();
-        for at in 0..self.flows.len() {
+        let fixed = self.cold.path_levels.is_empty() && self.cold.slow.is_empty();
+        self.set(FIXED, fixed);
+        for at in 0..self.flow_count() {
             self.set_lane(at);
         }
     }
@@ -385,35 +368,48 @@ impl Adapter {
     /// The lane of a flow's next packet.
     #[inline]
     fn set_lane(&mut self, at: usize) {
-        let flow = &mut self.flows[at];
-        let level = self.path_levels.get(flow.dlid as usize);
+        let Cold {
+            others,
+            path_levels,
+            slow,
+            sl2vl,
+            ..
+        } = &mut *self.cold;
+        let flow = match at.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(other) => others.get_mut(other),
+        };
+        let Some(flow) = flow else {
+            return;
+        };
+        let level = path_levels.get(flow.dlid as usize);
         flow.sl = level.map_or(flow.own_sl, |level| *level) & 15;
-        if self.slow.get(flow.dlid as usize) == Some(&true) {
+        if slow.get(flow.dlid as usize) == Some(&true) {
             flow.sl |= SLOW;
         }
-        flow.vl = self.sl2vl[usize::from(flow.sl)];
+        flow.vl = sl2vl[usize::from(flow.sl)];
     }
 
     /// VL arbitration. With one data VL there is nothing to arbitrate.
     pub fn set_arbitration(&mut self, tables: &Tables) {
         if self.data_vls > 1 {
-            self.arbiter = Some(Box::new(Arbiter::new(tables)));
+            self.cold.arbiter = Some(Box::new(Arbiter::new(tables)));
         }
     }
 
     /// It slows down by this when it is told.
     pub fn set_throttle(&mut self, throttle: &Arc<Throttle>) {
-        self.levels = vec![Index::new(throttle); 16];
-        for flow in self.flows.iter_mut() {
+        self.cold.levels = vec![Index::new(throttle); 16];
+        for flow in self.first.iter_mut().chain(&mut self.cold.others) {
             flow.index = Index::new(throttle);
         }
-        self.throttle = Some(throttle.clone());
-        self.single = false;
+        self.cold.throttle = Some(throttle.clone());
+        self.set(SINGLE, false);
     }
 
     /// A flow more; its number at this adapter.
     pub fn add_flow(&mut self, spec: FlowSpec, seed: u64) -> u32 {
-        let number = self.flows.len();
+        let number = self.flow_count();
         let somewhere = match &spec.target {
             Target::One(_) => true,
             Target::Any(lids) | Target::Turns(lids, _) => lids.iter().any(|lid| *lid != self.lid),
@@ -461,7 +457,12 @@ impl Adapter {
             },
             turn,
             random,
-            index: self.throttle.as_deref().map(Index::new).unwrap_or_default(),
+            index: self
+                .cold
+                .throttle
+                .as_deref()
+                .map(Index::new)
+                .unwrap_or_default(),
             pace: spec.pace,
             own_sl: spec.sl,
             start: spec.start,
@@ -470,8 +471,12 @@ impl Adapter {
         if left > 0 {
             flow.draw(self.lid);
         }
-        self.flows.push(flow);
-        self.single = self.flows.len() == 1 && self.throttle.is_none();
+        match self.first {
+            None => self.first = Some(flow),
+            Some(_) => self.cold.others.push(flow),
+        }
+        let single = self.flow_count() == 1 && self.cold.throttle.is_none();
+        self.set(SINGLE, single);
         self.set_lane(number);
         number as u32
     }
@@ -482,8 +487,8 @@ impl Adapter {
     }
 
     /// Its link.
-    pub const fn rate(&self) -> &LinkRate {
-        &self.rate
+    pub fn rate(&self) -> &LinkRate {
+        &self.cold.rate
     }
 
     /// The end of its last packet.
@@ -499,29 +504,29 @@ impl Adapter {
             rcv_bytes: self.rcv_bytes,
             rcv_packets: self.rcv_packets,
             // never is later than any now
-            xmit_wait: self.counters.xmit_wait + now.since(self.blocked_since),
-            ..self.counters
+            xmit_wait: self.cold.counters.xmit_wait + now.since(self.cold.blocked_since),
+            ..self.cold.counters
         }
     }
 
     /// Counts from 0 again, as of now.
     pub fn clear_counters(&mut self, now: Time) {
-        self.counters = PortCounters::default();
+        self.cold.counters = PortCounters::default();
         (self.xmit_bytes, self.xmit_packets) = (0, 0);
         (self.rcv_bytes, self.rcv_packets) = (0, 0);
-        if self.blocked_since != Time::NEVER {
-            self.blocked_since = now;
+        if self.cold.blocked_since != Time::NEVER {
+            self.cold.blocked_since = now;
         }
     }
 
     /// Counts an error that the link found in a packet.
     pub fn receive_error(&mut self) {
-        self.counters.rcv_errors += 1;
+        self.cold.counters.rcv_errors += 1;
     }
 
     /// The congestion control index of a flow now; 0 without congestion control.
     pub fn ccti(&mut self, now: Time, flow: u32) -> u16 {
-        let Some(rule) = self.throttle.clone() else {
+        let Some(rule) = self.cold.throttle.clone() else {
             return 0;
         };
         self.index(flow as usize)
@@ -529,10 +534,12 @@ impl Adapter {
     }
 
     fn index(&mut self, flow: usize) -> Option<&mut Index> {
-        let flow = self.flows.get_mut(flow)?;
-        match self.throttle.as_ref()?.scope {
-            Scope::QueuePair => Some(&mut flow.index),
-            Scope::ServiceLevel => self.levels.get_mut(usize::from(flow.sl)),
+        match self.cold.throttle.as_ref()?.scope {
+            Scope::QueuePair => Some(&mut self.flow_mut(flow)?.index),
+            Scope::ServiceLevel => {
+                let level = self.flow(flow)?.sl;
+                self.cold.levels.get_mut(usize::from(level))
+            }
         }
     }
 
@@ -551,14 +558,14 @@ impl Adapter {
         let flow = ((frame.handle & !LAST) >> BIRTH_BITS) as u32;
         let mut poke = false;
         if frame.becn
-            && let Some(rule) = self.throttle.clone()
+            && let Some(rule) = self.cold.throttle.clone()
             && let Some(index) = self.index(flow as usize)
         {
             index.becn(&rule, now);
         }
-        if frame.fecn && !frame.becn && self.answers.len() < MOST_ANSWERS {
-            let back = self.path_levels.get(frame.slid as usize);
-            self.answers.push_back(Frame {
+        if frame.fecn && !frame.becn && self.cold.answers.len() < MOST_ANSWERS {
+            let back = self.cold.path_levels.get(frame.slid as usize);
+            self.cold.answers.push_back(Frame {
                 dlid: frame.slid,
                 slid: self.lid,
                 sl: back.map_or(frame.sl, |level| *level),
@@ -567,6 +574,7 @@ impl Adapter {
                 becn: true,
                 ..*frame
             });
+            self.set(ANSWERS, true);
             poke = true;
         }
         Delivery {
@@ -581,23 +589,31 @@ impl Adapter {
     /// When [`Self::next`] has something to send if nothing else happens.
     #[inline]
     pub fn wakes_at(&self) -> Time {
-        if !self.answers.is_empty() {
+        if self.is(ANSWERS) {
             return self.free_at;
         }
         let of = |flow: &Flow| {
             if flow.left == 0 || flow.vl >= self.data_vls {
                 return Time::NEVER;
             }
-            let delayed = match self.throttle.as_ref().map(|rule| rule.scope) {
+            let delayed = match self.cold.throttle.as_ref().map(|rule| rule.scope) {
                 None => Time::ZERO,
                 Some(Scope::QueuePair) => flow.index.not_before(),
-                Some(Scope::ServiceLevel) => self.levels[usize::from(flow.sl)].not_before(),
+                Some(Scope::ServiceLevel) => self.cold.levels[usize::from(flow.sl)].not_before(),
             };
             flow.birth.max(delayed).max(self.free_at)
         };
-        match &self.flows.first {
-            Some(flow) if self.single => of(flow),
-            _ => self.flows.iter().map(of).min().unwrap_or(Time::NEVER),
+        match &self.first {
+            Some(flow) if self.is(SINGLE) => {
+                if flow.left == 0 || flow.vl >= self.data_vls {
+                    return Time::NEVER;
+                }
+                flow.birth.max(self.free_at)
+            }
+            first => {
+                let flows = first.iter().chain(&self.cold.others);
+                flows.map(of).min().unwrap_or(Time::NEVER)
+            }
         }
     }
 
@@ -607,45 +623,55 @@ impl Adapter {
         if self.free_at > now {
             return Next::Until(self.free_at);
         }
-        if let Some(frame) = self.answers.front() {
-            let vl = self.sl2vl[usize::from(frame.sl & 15)];
-            if vl >= self.data_vls {
-                self.answers.pop_front();
-            } else if !wires.may_send(1, vl, frame.blocks()) {
-                return self.blocked(now, Time::NEVER);
-            } else {
-                let frame = Frame { vl, ..*frame };
-                self.answers.pop_front();
-                return Next::Sent(self.go(now, wires.free_at(1), frame));
-            }
+        if self.is(ANSWERS)
+            && let Some(answer) = self.next_answer(now, wires)
+        {
+            return answer;
         }
         self.next_of_flows(now, wires)
     }
 
+    #[cold]
+    fn next_answer(&mut self, now: Time, wires: &impl Wires) -> Option<Next> {
+        let frame = self.cold.answers.front()?;
+        let vl = self.cold.sl2vl[usize::from(frame.sl & 15)];
+        let goes = vl < self.data_vls;
+        if goes && !wires.may_send(1, vl, frame.blocks()) {
+            return Some(self.blocked(now, Time::NEVER));
+        }
+        let frame = Frame { vl, ..*frame };
+        self.cold.answers.pop_front();
+        let more = !self.cold.answers.is_empty();
+        self.set(ANSWERS, more);
+        goes.then(|| Next::Sent(self.go(now, wires.free_at(1), frame)))
+    }
+
     #[inline]
     fn next_of_flows(&mut self, now: Time, wires: &impl Wires) -> Next {
-        if self.single {
+        if self.is(SINGLE) {
             return self.next_of_one(now, wires);
         }
-        let count = self.flows.len();
+        let count = self.flow_count();
         let (mut ready, mut until, mut starved) = (0u16, Time::NEVER, 0u16);
         let mut chosen = [(0usize, 0u16); 16];
         for step in 1..=count {
-            let mut at = self.last + step;
+            let mut at = self.cold.last + step;
             if at >= count {
                 at -= count;
             }
-            let flow = &self.flows[at];
+            let Some(flow) = self.flow(at) else {
+                continue;
+            };
             let lane = 1u16 << (flow.vl & 15);
             // One flow of a VL is enough, and no other goes before one that waits for credits.
             if flow.left == 0 || flow.vl >= self.data_vls || (ready | starved) & lane != 0 {
                 continue;
             }
             let mut when = flow.birth;
-            if let Some(rule) = &self.throttle {
+            if let Some(rule) = &self.cold.throttle {
                 let index = match rule.scope {
                     Scope::QueuePair => &flow.index,
-                    Scope::ServiceLevel => &self.levels[usize::from(flow.sl)],
+                    Scope::ServiceLevel => &self.cold.levels[usize::from(flow.sl)],
                 };
                 when = when.max(index.not_before());
             }
@@ -661,7 +687,7 @@ impl Adapter {
                 starved |= lane;
             }
         }
-        let lane = match &mut self.arbiter {
+        let lane = match &mut self.cold.arbiter {
             _ if ready == 0 => None,
             None => Some(ready.trailing_zeros() as u8),
             Some(arbiter) => arbiter.next(ready, |vl| chosen[usize::from(vl)].1),
@@ -674,10 +700,12 @@ impl Adapter {
             };
         };
         let at = chosen[usize::from(lane)].0;
-        self.last = at;
-        let frame = self.make(now, at);
+        self.cold.last = at;
+        let Some(frame) = self.make(now, at) else {
+            return Next::Idle;
+        };
         let departure = self.go(now, wires.free_at(1), frame);
-        if let Some(rule) = self.throttle.clone()
+        if let Some(rule) = self.cold.throttle.clone()
             && let Some(index) = self.index(at)
         {
             index.sent(&rule, departure.start, departure.end);
@@ -688,7 +716,9 @@ impl Adapter {
     /// The same of a single flow that nobody slows down.
     #[inline]
     fn next_of_one(&mut self, now: Time, wires: &impl Wires) -> Next {
-        let flow = &self.flows[0];
+        let Some(flow) = &self.first else {
+            return Next::Idle;
+        };
         if flow.left == 0 || flow.vl >= self.data_vls {
             return Next::Idle;
         }
@@ -699,25 +729,29 @@ impl Adapter {
         if !wires.may_send(1, flow.vl, blocks) {
             return self.blocked(now, Time::NEVER);
         }
-        if let Some(arbiter) = &mut self.arbiter
+        if self.data_vls > 1
+            && let Some(arbiter) = &mut self.cold.arbiter
             && arbiter.next(1 << flow.vl, |_| blocks).is_none()
         {
             return Next::Idle;
         }
-        let frame = self.make(now, 0);
-        Next::Sent(self.go(now, wires.free_at(1), frame))
+        match self.make(now, 0) {
+            Some(frame) => Next::Sent(self.go(now, wires.free_at(1), frame)),
+            None => Next::Idle,
+        }
     }
 
     fn blocked(&mut self, now: Time, until: Time) -> Next {
-        self.blocked_since = now.min(self.blocked_since);
+        self.set(BLOCKED, true);
+        self.cold.blocked_since = now.min(self.cold.blocked_since);
         Next::Blocked(until)
     }
 
     /// The next packet of a flow.
     #[inline]
-    fn make(&mut self, now: Time, at: usize) -> Frame {
+    fn make(&mut self, now: Time, at: usize) -> Option<Frame> {
         let own = self.lid;
-        let flow = &mut self.flows[at];
+        let flow = self.flow_mut(at)?;
         let begins = flow.in_message == flow.of_message;
         let listed = matches!(flow.target, Target::Listed(_));
         if begins && !listed && matches!(flow.pace, Pace::Saturated) {
@@ -747,12 +781,12 @@ impl Adapter {
             }
             if flow.left > 0 {
                 flow.draw(own);
-                if !self.fixed {
+                if !self.is(FIXED) {
                     self.set_lane(at);
                 }
             }
         }
-        frame
+        Some(frame)
     }
 
     #[inline]
@@ -760,9 +794,10 @@ impl Adapter {
         let start = now.max(wire_free);
         let end = start + self.byte.wire_time(frame.length_bytes.into());
         self.free_at = end;
-        let since = std::mem::replace(&mut self.blocked_since, Time::NEVER);
-        if since != Time::NEVER {
-            self.counters.xmit_wait += now.since(since);
+        if self.is(BLOCKED) {
+            self.set(BLOCKED, false);
+            let since = std::mem::replace(&mut self.cold.blocked_since, Time::NEVER);
+            self.cold.counters.xmit_wait += now.since(since);
         }
         self.xmit_packets += 1;
         self.xmit_bytes += u64::from(frame.length_bytes);

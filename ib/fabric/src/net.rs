@@ -26,7 +26,7 @@ mod tests;
 mod threads;
 
 use crate::agenda::Agenda;
-use crate::credit::MOST_DATA_VLS;
+use crate::credit::{FLOW_BYTES, MOST_DATA_VLS};
 use crate::event::{REFRESH, event};
 use crate::host::{Adapter, FlowSpec};
 use crate::latency::Latencies;
@@ -38,9 +38,10 @@ use crate::time::{LinkRate, Time};
 use layout::Layout;
 use letters::Mail;
 use part::Part;
-use port::{Lane, Port};
+use port::{Lane, LinkKind, Port, Received};
 pub use run::WindowsUse;
 pub use slow_lane::SlowLane;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
@@ -229,6 +230,10 @@ impl Net {
             switches: Vec::new(),
             adapters: Vec::new(),
             ports: Vec::new(),
+            received: Vec::new(),
+            rests: Vec::new(),
+            kinds: Vec::new(),
+            due: Vec::new(),
             rates: vec![idle; count as usize],
             more_lanes: Vec::new(),
             flights: Ring::new(),
@@ -385,7 +390,7 @@ impl Net {
         let lane = Lane::new(self.settings.buffer_blocks);
         part.more_lanes = vec![lane; peers.len() * (part.data_vls - 1)];
         if let Some(first) = self.machines.first() {
-            part.ports = vec![Port::new(*first, 0, 0, lane); peers.len()];
+            part.ports = vec![Port::new(*first, 0, lane); peers.len()];
         }
         let nodes = self.machines.iter().zip(&self.bases);
         for (node, (&machine, &base)) in (0u32..).zip(nodes) {
@@ -396,29 +401,39 @@ impl Net {
             for number in numbers {
                 let at = base + u32::from(number);
                 self.owners[0][at as usize] = node;
-                let mut made = Port::new(machine, base, number, lane);
                 let rate = &part.rates[at as usize];
-                made.flow_time = rate.wire_time(crate::credit::FLOW_BYTES);
-                part.ports[at as usize] = made;
+                part.ports[at as usize] = Port::new(machine, number, lane);
                 if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
                     part.queue.push(refresh, event(REFRESH, at as usize));
                 }
             }
         }
+        part.received = vec![Received::default(); peers.len()];
+        if self.settings.credits == Credits::Packets {
+            part.due = vec![0; peers.len()];
+        }
+        let mut known = HashMap::new();
         for (at, &peer) in peers.iter().enumerate() {
             let Some(other) = part.ports.get(peer as usize) else {
                 continue;
             };
-            let (behind, to_adapter) = match other.machine {
+            let (behind, to_adapter) = match other.machine() {
                 Machine::Switch(_) => (self.settings.switch.latency, false),
                 Machine::Adapter(_) => (Time::ZERO, true),
             };
             let rate = &part.rates[peer as usize];
             let latency = latencies[peer as usize] + behind;
+            let kind = LinkKind {
+                delay: latency + rate.wire_time(HEADER_BYTES),
+                flow_time: part.rates[at].wire_time(FLOW_BYTES),
+            };
             let own = &mut part.ports[at];
-            (own.peer, own.to_adapter) = (peer, to_adapter);
-            own.delay = latency + rate.wire_time(HEADER_BYTES);
+            own.join(peer, to_adapter);
+            own.kind = *known.entry(kind).or_insert_with(|| {
+                part.kinds.push(kind);
+                part.kinds.len() as u32 - 1
+            });
         }
     }
 
@@ -589,14 +604,14 @@ impl Net {
                 Machine::Adapter(_) => 1,
             };
             for at in base + 1..=base + usize::from(ports) {
-                let port = &part.ports[at];
+                let (port, received) = (&part.ports[at], part.received[at]);
                 if port.peer == NONE {
                     continue;
                 }
                 let counters = match machine {
                     Machine::Switch(index) => PortCounters {
-                        rcv_bytes: port.rcv_bytes,
-                        rcv_packets: port.rcv_packets,
+                        rcv_bytes: received.bytes,
+                        rcv_packets: received.packets,
                         ..part.switches[index as usize].counters_at(port.number, part.now)
                     },
                     Machine::Adapter(index) => part.adapters[index as usize].counters_at(part.now),

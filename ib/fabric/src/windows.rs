@@ -25,6 +25,10 @@ const NOBODY: u16 = u16::MAX;
 const NEAR: usize = 128;
 /// How far ahead events are filed: one less, for a run that ends in the middle of windows of two colours goes on with the earlier of them.
 const REACH: u64 = NEAR as u64 - 1;
+/// Windows whose events are filed by group at once; those of later ones are when theirs is opened, for there are more groups in more windows than a processor knows pages.
+const SOON: u64 = 5;
+/// Places for such windows: some more, for the same reason.
+const SOON_PLACES: usize = 8;
 /// log2 of the ports that always belong to one group.
 pub(crate) const ROOM_BITS: u32 = 4;
 /// Parts of a window that a group's events are sorted into at first: about as many as there are events, and no more than this.
@@ -52,8 +56,10 @@ pub(crate) struct Windows {
     begin: u64,
     end: u64,
     group: u16,
-    /// By window and group: what there is.
+    /// By window and group, of those that come soon: what there is.
     piles: Box<[Pile]>,
+    /// By window: what else there is.
+    later: Box<[Pile]>,
     /// How many events each window has.
     counts: Box<[u32]>,
     chunks: Chunks,
@@ -87,8 +93,10 @@ pub(crate) struct Windows {
 enum Where {
     /// Into the window at hand.
     Here,
-    /// Into another one, on a pile.
+    /// Into another one, on a group's pile.
     Near(usize, usize),
+    /// Into another one.
+    Later(usize),
     Far,
 }
 
@@ -110,7 +118,8 @@ impl Windows {
             begin: 0,
             end: 0,
             group: 0,
-            piles: vec![Pile::EMPTY; NEAR * groups].into(),
+            piles: vec![Pile::EMPTY; SOON_PLACES * groups].into(),
+            later: vec![Pile::EMPTY; NEAR].into(),
             counts: vec![0; NEAR].into(),
             chunks: Chunks::new(),
             far: BinaryHeap::new(),
@@ -175,6 +184,10 @@ impl Windows {
                 self.counts[window] += 1;
                 self.chunks.add(&mut self.piles[place], (time.0, what));
             }
+            Where::Later(window) => {
+                self.counts[window] += 1;
+                self.chunks.add(&mut self.later[window], (time.0, what));
+            }
             Where::Far => {
                 self.order += 1;
                 self.far.push(Reverse((time.0, self.order, what)));
@@ -214,9 +227,11 @@ impl Windows {
             "news came to another group within a window"
         );
         let day = day.max(self.day);
-        match day - self.day < REACH {
-            true => Where::Near(day as usize % NEAR, self.place_of(day, group.into())),
-            false => Where::Far,
+        let window = day as usize % NEAR;
+        match day - self.day {
+            0..SOON => Where::Near(window, self.place_of(day, group.into())),
+            SOON..REACH => Where::Later(window),
+            _ => Where::Far,
         }
     }
 
@@ -235,7 +250,7 @@ impl Windows {
     /// The place of a window's group among [`Self::piles`].
     #[inline]
     const fn place_of(&self, day: u64, group: usize) -> usize {
-        day as usize % NEAR * self.groups + group
+        day as usize % SOON_PLACES * self.groups + group
     }
 
     /// Nothing is to come.
@@ -246,7 +261,7 @@ impl Windows {
     /// All that is to come, in no order; packets that were kept here are given away, and their events learn their new places.
     pub fn drain(&mut self, mut keep: impl FnMut(Flight) -> u32) -> Vec<(Time, u64)> {
         let mut all = Vec::with_capacity(self.len);
-        for pile in &mut self.piles {
+        for pile in self.piles.iter_mut().chain(&mut self.later) {
             let pile = std::mem::replace(pile, Pile::EMPTY);
             for &(time, what) in self.chunks.events(pile).flatten() {
                 let what = match self.chunks.flight_of(what) {
@@ -298,9 +313,9 @@ impl Windows {
             && day - self.day < REACH
         {
             self.far.pop();
-            let place = self.place_of(day, self.group_at(what).into());
-            self.counts[day as usize % NEAR] += 1;
-            self.chunks.add(&mut self.piles[place], (time, what));
+            let window = day as usize % NEAR;
+            self.counts[window] += 1;
+            self.chunks.add(&mut self.later[window], (time, what));
         }
     }
 
@@ -318,21 +333,37 @@ impl Windows {
             (day, self.begin_of(day.saturating_sub(self.colours)), cut);
         self.untaken = (day & self.colours) as usize;
         self.planned = self.counts[day as usize % NEAR] as usize;
+        self.sort_later();
         // so that the first group is known
         self.take_group();
         true
     }
 
+    /// Files by group what came to the window at hand long before it.
+    fn sort_later(&mut self) {
+        let pile = std::mem::replace(&mut self.later[self.day as usize % NEAR], Pile::EMPTY);
+        let mut events = std::mem::take(&mut self.taken);
+        events.clear();
+        for some in self.chunks.events(pile) {
+            events.extend_from_slice(some);
+        }
+        self.chunks.give_back(pile);
+        for &event in &events {
+            let place = self.place_of(self.day, self.group_at(event.1).into());
+            self.chunks.add(&mut self.piles[place], event);
+        }
+        self.taken = events;
+    }
+
     /// A window has an event before a time.
     #[cold]
     fn has_before(&self, day: u64, time: u64) -> bool {
-        (0..self.groups).any(|group| {
-            let pile = self.piles[self.place_of(day, group)];
-            self.chunks
-                .events(pile)
-                .flatten()
-                .any(|event| event.0 < time)
-        })
+        let own = self.place_of(day, 0);
+        let piles = self.piles[own..own + self.groups].iter();
+        piles
+            .chain([&self.later[day as usize % NEAR]])
+            .flat_map(|pile| self.chunks.events(*pile).flatten())
+            .any(|event| event.0 < time)
     }
 
     /// What was taken has all come.
@@ -413,6 +444,12 @@ impl Windows {
             }
         }
         self.taken = events;
+        let colours = 1 + self.colours as usize;
+        let next = (self.untaken..self.groups).step_by(colours);
+        let mut piles = next.map(|group| self.piles[self.place_of(self.day, group)]);
+        if let Some(pile) = piles.find(|pile| pile.len() > 0) {
+            self.chunks.expect(pile);
+        }
         self.today.len() > begin
     }
 

@@ -3,11 +3,12 @@
 //! the one before has brought. Hints alone: no result depends on them.
 
 use super::part::Part;
+use super::port::Received;
 use super::{Machine, NONE, Port};
 use crate::agenda::Agenda;
 use crate::event::{ARRIVE, Flight, KIND_SHIFT, WAKE, place_of, port_of};
 use crate::frame::Frame;
-use crate::host::{Adapter, SENDING_LINES};
+use crate::host::Adapter;
 use crate::switch::Switch;
 use crate::windows::is_chunked;
 use ferriband_prefetch::{LargePages, element, lines};
@@ -16,6 +17,10 @@ use ferriband_prefetch::{LargePages, element, lines};
 const APART: usize = 4;
 /// Stages.
 const STAGES: usize = 5;
+/// Lines of an adapter.
+const ADAPTER_LINES: usize = size_of::<Adapter>() / 64;
+/// Lines of a port.
+const PORT_LINES: usize = size_of::<Port>() / 64;
 /// Of so many events it is known what a stage has found: no fewer than from a stage to the next.
 pub(super) const KEPT: usize = 8;
 /// How many events ahead the first stage looks.
@@ -34,6 +39,7 @@ pub(super) const fn events(ports: usize) -> usize {
 /// What events are about.
 struct View<'a> {
     ports: &'a [Port],
+    received: &'a [Received],
     queue: &'a Agenda,
     flights: &'a [Flight],
     switches: &'a [Switch],
@@ -55,13 +61,14 @@ impl Event {
 }
 
 impl<'a> View<'a> {
-    /// The port and the packet. Who sends looks at the third line too.
+    /// The port and the packet.
     fn first(&self, event: Event) {
         let flight = event.flight();
         if let Some(port) = self.ports.get(event.port()) {
-            lines(port, if flight.is_some() { 2 } else { 3 });
+            lines(port, PORT_LINES);
         }
         if let Some(flight) = flight {
+            element(self.received, event.port());
             match self.queue {
                 Agenda::Windows(windows) if is_chunked(flight) => {
                     if let Some(flight) = windows.flight(flight) {
@@ -78,7 +85,7 @@ impl<'a> View<'a> {
         let Some(port) = self.ports.get(event.port()) else {
             return;
         };
-        match port.machine {
+        match port.machine() {
             Machine::Switch(index) => {
                 let Some(switch) = self.switches.get(index as usize) else {
                     return;
@@ -90,7 +97,7 @@ impl<'a> View<'a> {
             }
             Machine::Adapter(index) => {
                 if let Some(adapter) = self.adapters.get(index as usize) {
-                    lines(adapter, SENDING_LINES);
+                    lines(adapter, ADAPTER_LINES);
                 }
             }
         }
@@ -99,21 +106,21 @@ impl<'a> View<'a> {
     /// The output of a packet; the input that an output will serve. That port of the switch.
     fn third(&self, event: Event) -> Option<u8> {
         let (port, switch) = self.at_switch(event)?;
-        let (other, most) = match self.frame(event) {
+        let other = match self.frame(event) {
             Some(frame) => {
                 let out = switch.way_of(frame)?;
                 switch.expect_pass(out);
-                (out, 3)
+                out
             }
             None => {
                 let input = switch.likely_input(port.number)?;
                 switch.expect_queue(input, port.number);
-                (input, 2)
+                input
             }
         };
-        let at = port.base as usize + usize::from(other);
+        let at = event.port() - usize::from(port.number) + usize::from(other);
         if let Some(port) = self.ports.get(at) {
-            lines(port, most);
+            lines(port, PORT_LINES);
         }
         Some(other)
     }
@@ -128,15 +135,15 @@ impl<'a> View<'a> {
         if switch.expect_wait(port.number, other, flight.header_at) {
             return None;
         }
-        let at = self.host_after(port, other)?;
-        lines(self.ports.get(at)?, 2);
+        let at = self.host_after(event.port() - usize::from(port.number), other)?;
+        lines(self.ports.get(at)?, PORT_LINES);
         Some(at)
     }
 
     /// The host behind the output, and the count of what has come from the packet's sender.
     fn fifth(&self, host: usize) {
         if let Some(port) = self.ports.get(host)
-            && let Machine::Adapter(index) = port.machine
+            && let Machine::Adapter(index) = port.machine()
             && let Some(adapter) = self.adapters.get(index as usize)
         {
             lines(adapter, 1);
@@ -157,16 +164,16 @@ impl<'a> View<'a> {
 
     fn at_switch(&self, event: Event) -> Option<(&'a Port, &'a Switch)> {
         let port = self.ports.get(event.port())?;
-        match port.machine {
+        match port.machine() {
             Machine::Switch(index) => Some((port, self.switches.get(index as usize)?)),
             Machine::Adapter(_) => None,
         }
     }
 
     /// The host's port at the other end of the link of a switch's output, if there is a host.
-    fn host_after(&self, port: &Port, out: u8) -> Option<usize> {
-        let out = self.ports.get(port.base as usize + usize::from(out))?;
-        out.to_adapter.then_some(out.peer as usize)
+    fn host_after(&self, base: usize, out: u8) -> Option<usize> {
+        let out = self.ports.get(base + usize::from(out))?;
+        out.to_adapter().then_some(out.peer as usize)
     }
 }
 
@@ -198,6 +205,7 @@ impl Part {
         let swept = self.sweep();
         let view = View {
             ports: &self.ports,
+            received: &self.received,
             queue: &self.queue,
             flights: self.flights.slots(),
             switches: &self.switches,
@@ -208,6 +216,9 @@ impl Part {
             (what >> KIND_SHIFT <= WAKE).then_some(Event(what))
         };
         if swept {
+            if let Some(event) = coming(1) {
+                view.first(event);
+            }
             if let Some(event) = coming(1)
                 && let Some((_, switch)) = view.at_switch(event)
                 && let Some(frame) = view.frame(event)

@@ -2,7 +2,7 @@
 
 use super::letters::Letter;
 use super::part::Part;
-use super::port::{self, Freed, Lane, Port, Word};
+use super::port::{self, Freed, Lane, LinkKind, Port, Word};
 use super::{Credits, Machine, NONE};
 use crate::credit::REFRESH_SYMBOLS;
 use crate::event::{FREE, HEAR, REFRESH, SETTLE, TELL, event};
@@ -13,16 +13,20 @@ use crate::time::Time;
 const LARGEST: u16 = 72;
 
 impl Part {
+    /// What a port's link is like.
+    #[inline]
+    pub(super) fn kind(&self, port: usize) -> &LinkKind {
+        &self.kinds[self.ports[port].kind as usize]
+    }
+
     /// Blocks of a port's buffer will be free at a time.
     #[inline]
     pub(super) fn frees(&mut self, port: usize, at: Time, vl: u8, blocks: u16) {
-        if self.ahead && self.ports[port].freed.is_full() {
+        if self.ahead && self.ports[port].has_freed_much() {
             self.settle(port, self.now);
         }
         let own = &mut self.ports[port];
-        own.frees_at = at.min(own.frees_at);
-        // Mostly the latest; behind a switch a short packet that went later may be through before a long one.
-        own.freed.insert_by(Freed::new(at, vl, blocks), Freed::at);
+        own.add_freed(Freed::new(at, vl, blocks), &mut self.rests);
         match self.settings.credits {
             Credits::Packets => self.queue.push(at, event(FREE, port)),
             Credits::Lazy => {
@@ -35,7 +39,7 @@ impl Part {
                         vl,
                     };
                     self.mail.post(stand_in as usize, letter);
-                } else if own.peer_starves {
+                } else if own.peer_starves() {
                     let peer = own.peer as usize;
                     if let Some(at) = self.credit_comes(peer) {
                         self.wake(peer, at.max(self.now));
@@ -48,18 +52,20 @@ impl Part {
     /// When the next flow-control packet comes to a port that waits for credits, as far as one can know now: its sender may begin another packet before.
     pub(super) fn credit_comes(&self, port: usize) -> Option<Time> {
         let peer = &self.ports[self.ports[port].peer as usize];
-        if let Some(word) = peer.words.front() {
+        if let Some(word) = peer.first_word() {
             return Some(word.at());
         }
-        let freed = peer.freed.front()?;
-        Some(freed.at().max(peer.wire_free) + peer.delay)
+        let freed = peer.first_freed()?;
+        Some(freed.at().max(peer.wire_free) + self.kinds[peer.kind as usize].delay)
     }
 
     /// The flow-control packets that a port has begun to send by a time: what was freed while the wire was busy goes when it is free, in one packet for each VL.
     #[inline]
     pub(super) fn settle(&mut self, port: usize, until: Time) {
         let own = &self.ports[port];
-        if own.frees_at.max(own.wire_free) <= until {
+        if let Some(freed) = own.first_freed()
+            && freed.at().max(own.wire_free) <= until
+        {
             self.tell_freed(port, until);
         }
     }
@@ -69,7 +75,7 @@ impl Part {
     pub(super) fn settle_far(&mut self, port: usize) {
         let until = match self.strict {
             true => self.now,
-            false => self.now.since(self.ports[port].delay),
+            false => self.now.since(self.kind(port).delay),
         };
         self.settle(port, until);
     }
@@ -78,24 +84,24 @@ impl Part {
     fn tell_freed(&mut self, port: usize, until: Time) {
         loop {
             let own = &mut self.ports[port];
-            let at = own.frees_at.max(own.wire_free);
-            if at > until || own.frees_at == Time::NEVER {
+            let Some(first) = own.first_freed() else {
+                return;
+            };
+            let at = first.at().max(own.wire_free);
+            if at > until {
                 return;
             }
             let mut due = 0u16;
-            own.frees_at = Time::NEVER;
-            while let Some(&freed) = own.freed.front() {
-                if freed.at() > at {
-                    own.frees_at = freed.at();
-                    break;
-                }
-                own.freed.pop_front();
-                let lane = match port::behind_first(port, freed.vl, self.data_vls) {
+            while let Some(&freed) = own.first_freed()
+                && freed.at() <= at
+            {
+                own.forget_freed(&mut self.rests);
+                let lane = match port::behind_first(port, freed.vl(), self.data_vls) {
                     None => &mut own.lane,
                     Some(place) => &mut self.more_lanes[place],
                 };
-                lane.receiver.freed(freed.blocks);
-                due |= 1 << freed.vl;
+                lane.receiver.freed(freed.blocks());
+                due |= 1 << freed.vl();
             }
             if self.strict {
                 self.absorb(port, at);
@@ -114,20 +120,21 @@ impl Part {
         let lane = self.lane(port, vl);
         let (fctbs, fccl) = (lane.sender.total_sent(), lane.receiver.credit_limit());
         let own: &mut Port = &mut self.ports[port];
+        let kind = self.kinds[own.kind as usize];
         let start = at.max(own.wire_free);
-        own.wire_free = start + own.flow_time;
+        own.wire_free = start + kind.flow_time;
         own.flow_packets += 1;
         if own.peer >= self.border {
             // what stands in for this port there says it by itself
             return;
         }
-        let (peer, at) = (own.peer as usize, start + own.delay);
+        let (peer, at) = (own.peer as usize, start + kind.delay);
         let word = Word::new(at, vl, fctbs, fccl);
         // Nobody can look before this: of what has come by then only the last of each VL need lie there.
-        if self.ahead && own.words.is_full() && !own.replaces(self.known) {
+        if self.ahead && own.has_said_much() && !own.replaces(self.known, &mut self.rests) {
             self.absorb(peer, self.known);
         }
-        self.ports[port].words.push_back(word);
+        self.ports[port].add_word(word, &mut self.rests);
         if self.settings.credits == Credits::Packets {
             self.queue.push(at, event(HEAR, peer));
         }
@@ -147,16 +154,16 @@ impl Part {
     pub(super) fn absorb(&mut self, port: usize, until: Time) {
         let in_time = self.strict || self.settings.credits == Credits::Packets;
         let peer = self.ports[port].peer as usize;
-        while let Some(&word) = self.ports[peer].words.front()
+        while let Some(&word) = self.ports[peer].first_word()
             && word.at() <= until
         {
             let lane = self.lane(port, word.vl());
-            lane.sender.limit(word.fccl);
+            lane.sender.limit(word.fccl());
             // Where nothing is lost it says nothing new, and may be looked at later than it came.
             if in_time {
-                lane.receiver.total_sent(word.fctbs);
+                lane.receiver.total_sent(word.fctbs());
             }
-            self.ports[peer].words.pop_front();
+            self.ports[peer].forget_word(&mut self.rests);
         }
     }
 
@@ -164,13 +171,13 @@ impl Part {
     #[inline]
     pub(super) fn set_starving(&mut self, port: usize, starving: bool) {
         let own = &mut self.ports[port];
-        if own.starving == starving {
+        if own.starves() == starving {
             return;
         }
-        own.starving = starving;
+        own.set_starving(starving);
         let peer = own.peer as usize;
         if let Some(peer) = self.ports.get_mut(peer) {
-            peer.peer_starves = starving;
+            peer.set_peer_starving(starving);
         }
     }
 
@@ -185,19 +192,19 @@ impl Part {
 
     /// What is due to be freed by now is (credits by packets).
     pub(super) fn free(&mut self, port: usize) {
-        while let Some(&freed) = self.ports[port].freed.front()
+        while let Some(&freed) = self.ports[port].first_freed()
             && freed.at() <= self.now
         {
-            self.ports[port].freed.pop_front();
-            self.lane(port, freed.vl).receiver.freed(freed.blocks);
-            self.ports[port].due |= 1 << freed.vl;
+            self.ports[port].forget_freed(&mut self.rests);
+            self.lane(port, freed.vl()).receiver.freed(freed.blocks());
+            self.due[port] |= 1 << freed.vl();
         }
         self.tell(port);
     }
 
     /// Sends what is due, or waits for the wire.
     pub(super) fn tell(&mut self, port: usize) {
-        if self.ports[port].due == 0 {
+        if self.due[port] == 0 {
             return;
         }
         let free = self.ports[port].wire_free;
@@ -213,7 +220,7 @@ impl Part {
         if self.ports[port].wire_free > self.now {
             return;
         }
-        let mut due = std::mem::take(&mut self.ports[port].due);
+        let mut due = std::mem::take(&mut self.due[port]);
         while due != 0 {
             let vl = due.trailing_zeros() as u8;
             due &= due - 1;
@@ -224,7 +231,7 @@ impl Part {
     /// A flow-control packet has come.
     pub(super) fn hear(&mut self, port: usize) {
         self.absorb(port, self.now);
-        if self.ports[port].starving {
+        if self.ports[port].starves() {
             self.set_starving(port, false);
             self.attempt(port);
         }
@@ -232,7 +239,7 @@ impl Part {
 
     /// 65,536 symbol times have gone by.
     pub(super) fn refresh(&mut self, port: usize) {
-        self.ports[port].due = ((1u32 << self.data_vls) - 1) as u16;
+        self.due[port] = ((1u32 << self.data_vls) - 1) as u16;
         self.tell(port);
         let next = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
         self.queue.push(next, event(REFRESH, port));
@@ -257,7 +264,7 @@ impl Part {
         }
         self.lost += 1;
         let own = &self.ports[port];
-        match own.machine {
+        match own.machine() {
             Machine::Switch(index) => self.switches[index as usize].receive_error(own.number),
             Machine::Adapter(index) => self.adapters[index as usize].receive_error(),
         }
@@ -266,7 +273,7 @@ impl Part {
             let peer = own.peer as usize;
             let refresh = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
             let most = self.rates[port].wire_time(u32::from(u16::MAX));
-            let answer = refresh + most + self.ports[peer].delay;
+            let answer = refresh + most + self.kind(peer).delay;
             self.frees(peer, refresh, frame.vl, 0);
             self.queue.push(refresh, event(SETTLE, peer));
             self.frees(port, answer, frame.vl, 0);
@@ -281,8 +288,7 @@ impl Part {
         let free = self.ports[port].wire_free;
         if free > self.now
             && self.ports[port]
-                .freed
-                .front()
+                .first_freed()
                 .is_some_and(|freed| freed.at() <= self.now)
         {
             self.queue.push(free, event(SETTLE, port));

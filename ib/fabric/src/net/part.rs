@@ -2,7 +2,7 @@
 //! ([`super::split`]), and where a link leaves it, what stands in for the port at the other end.
 
 use super::letters::{Letter, Mail};
-use super::port::{self, Lane, Port};
+use super::port::{self, Lane, LinkKind, Port, Received, Rests};
 use super::sweep::Sweep;
 use super::{Credits, FlowCount, Machine, NONE, Settings, ahead, slow_lane};
 use crate::agenda::Agenda;
@@ -48,6 +48,14 @@ pub(super) struct Part {
     pub switches: Vec<Switch>,
     pub adapters: Vec<Adapter>,
     pub ports: Vec<Port>,
+    /// By port.
+    pub received: Vec<Received>,
+    /// What lies behind their queues.
+    pub rests: Rests,
+    /// Kinds of links.
+    pub kinds: Vec<LinkKind>,
+    /// By port: VLs that have freed something (credits by packets; else empty).
+    pub due: Vec<u16>,
     pub rates: Vec<LinkRate>,
     /// By port and VL, but for the first, which lies in its port.
     pub more_lanes: Vec<Lane>,
@@ -146,8 +154,9 @@ impl Part {
         let adapters = self.adapters.iter_mut();
         adapters.for_each(|adapter| adapter.clear_counters(now));
         for port in &mut self.ports {
-            (port.rcv_bytes, port.rcv_packets, port.flow_packets) = (0, 0, 0);
+            port.flow_packets = 0;
         }
+        self.received.fill(Received::default());
         self.delivered.fill(FlowCount::default());
         for delivered in &mut self.delivered_more {
             delivered.fill(FlowCount::default());
@@ -163,7 +172,7 @@ impl Part {
 
     /// How long a port's packet will still be on its way to the wire.
     pub(super) fn to_go(&self, port: &Port) -> Time {
-        let end = match port.machine {
+        let end = match port.machine() {
             Machine::Switch(index) => self.switches[index as usize].free_at(port.number),
             Machine::Adapter(index) => self.adapters[index as usize].free_at(),
         };
@@ -251,7 +260,7 @@ impl Part {
                 return;
             }
         }
-        let (machine, number) = (self.ports[port].machine, self.ports[port].number);
+        let (machine, number) = (self.ports[port].machine(), self.ports[port].number);
         match machine {
             Machine::Adapter(index) => {
                 self.let_go(place);
@@ -259,7 +268,7 @@ impl Part {
             }
             Machine::Switch(index) => {
                 if self.passes(index, port, &frame, header_at) {
-                    self.ports[port].received(&frame);
+                    self.received[port].add(&frame);
                     self.let_go(place);
                     return;
                 }
@@ -273,9 +282,9 @@ impl Part {
                         self.queue.push(at, at_place(event(LATER, port), place));
                     }
                     Arrival::Kept => {
-                        self.ports[port].received(&frame);
+                        self.received[port].add(&frame);
                         self.let_go(place);
-                        self.poke(index, self.ports[port].base as usize);
+                        self.poke(index, port - usize::from(number));
                     }
                     Arrival::Dropped => {
                         self.let_go(place);
@@ -303,7 +312,8 @@ impl Part {
     #[inline]
     fn passes(&mut self, index: u32, port: usize, frame: &Frame, header_at: Time) -> bool {
         let own = &self.ports[port];
-        let (machine, base, number) = (own.machine, own.base as usize, own.number);
+        let (machine, number) = (own.machine(), own.number);
+        let base = port - usize::from(number);
         let switch = &self.switches[index as usize];
         let Some(way) = switch.may_pass(self.now, header_at, number, frame) else {
             return false;
@@ -414,7 +424,8 @@ impl Part {
     /// Asks a port's machine for a packet.
     pub(super) fn attempt(&mut self, port: usize) {
         let own = &self.ports[port];
-        let (machine, base, number) = (own.machine, own.base, own.number);
+        let (machine, number) = (own.machine(), own.number);
+        let base = port - usize::from(number);
         if own.peer == NONE {
             return;
         }
@@ -422,7 +433,7 @@ impl Part {
         let ends = Ends {
             ports: &self.ports,
             more_lanes: &self.more_lanes,
-            base: base as usize,
+            base,
             data_vls: self.data_vls,
         };
         let next = match machine {
@@ -430,7 +441,7 @@ impl Part {
             Machine::Adapter(index) => self.adapters[index as usize].next(self.now, &ends),
         };
         match next {
-            Next::Sent(departure) => self.departs(machine, base as usize, departure),
+            Next::Sent(departure) => self.departs(machine, base, departure),
             Next::Until(at) => self.wake(port, at),
             Next::Blocked(until) => {
                 self.starves(port);
@@ -444,10 +455,10 @@ impl Part {
 
     /// A port lacks credits. Behind a shared crossbar it may be any of the switch's that does.
     fn starves(&mut self, port: usize) {
-        if let Machine::Switch(index) = self.ports[port].machine
+        if let Machine::Switch(index) = self.ports[port].machine()
             && self.settings.switch.crossbar == Crossbar::Shared
         {
-            let base = self.ports[port].base as usize;
+            let base = port - usize::from(self.ports[port].number);
             for number in 1..=self.switches[index as usize].ports() {
                 if self.switches[index as usize].has_work(number) {
                     self.starve_one(base + usize::from(number));
@@ -478,14 +489,14 @@ impl Part {
         self.set_starving(port, false);
         let own = &mut self.ports[port];
         own.wire_free = departure.end;
-        let (peer, to_adapter) = (own.peer as usize, own.to_adapter);
-        let header_at = departure.start + own.delay;
+        let (peer, to_adapter) = (own.peer as usize, own.to_adapter());
+        let header_at = departure.start + self.kinds[own.kind as usize].delay;
         // An adapter takes whatever comes: nothing needs to happen at the time, unless it is told something.
         let taken = to_adapter && self.ahead && header_at <= self.end;
         if taken
             && !frame.fecn
             && !frame.becn
-            && let Machine::Adapter(index) = self.ports[peer].machine
+            && let Machine::Adapter(index) = self.ports[peer].machine()
         {
             self.hops += 1;
             if frame.kind != FrameKind::Data

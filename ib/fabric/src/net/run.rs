@@ -54,7 +54,7 @@ impl Part {
         let group_of = |port: usize| groups[port >> ROOM_BITS];
         let news = |(at, port): (usize, &Port)| {
             let leaves = port.peer != NONE && group_of(at) != group_of(port.peer as usize);
-            leaves.then_some(port.delay)
+            leaves.then_some(self.kinds[port.kind as usize].delay)
         };
         let soonest = self.ports.iter().enumerate().filter_map(news).min();
         if let Some(width) = soonest.filter(|width| *width > SHORTEST_WINDOW) {

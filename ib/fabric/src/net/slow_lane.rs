@@ -84,7 +84,7 @@ impl Net {
                 adapter,
                 port,
                 lid: part.adapters[adapter as usize].lid(),
-                at: at.and_then(|port| match port.machine {
+                at: at.and_then(|port| match port.machine() {
                     Machine::Switch(switch) => Some((switch, port.number)),
                     Machine::Adapter(_) => None,
                 }),

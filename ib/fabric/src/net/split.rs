@@ -3,6 +3,7 @@
 
 use super::letters::{Door, Mail};
 use super::part::Part;
+use super::port::Received;
 use super::{FlowCount, Machine, NONE, Net, ahead};
 use crate::agenda::Agenda;
 use crate::latency::Latencies;
@@ -111,6 +112,7 @@ impl Net {
         for (place, port) in (0u32..).zip(std::mem::take(&mut whole.ports)) {
             let part = &mut parts[deal.home(place).0];
             part.ports.push(port);
+            part.received.push(Received::default());
             part.rates.push(whole.rates[place as usize]);
             let lanes = &whole.more_lanes[place as usize * others..][..others];
             part.more_lanes.extend_from_slice(lanes);
@@ -165,13 +167,10 @@ impl Net {
             };
         }
         for port in &mut whole.ports {
-            port.machine = match port.machine {
+            port.set_machine(match port.machine() {
                 Machine::Switch(index) => Machine::Switch(switches[index as usize]),
                 Machine::Adapter(index) => Machine::Adapter(adapters[index as usize]),
-            };
-            if port.peer != NONE {
-                port.base = deal.home(port.base + 1).1 - 1;
-            }
+            });
         }
     }
 }
@@ -255,6 +254,10 @@ fn empty(whole: &Part, windows: Windows, count: usize) -> Part {
         switches: Vec::new(),
         adapters: Vec::new(),
         ports: Vec::new(),
+        received: Vec::new(),
+        rests: Vec::new(),
+        kinds: whole.kinds.clone(),
+        due: Vec::new(),
         rates: Vec::new(),
         more_lanes: Vec::new(),
         flights: Ring::new(),

@@ -6,13 +6,12 @@ use super::part::Part;
 use super::port::Port;
 use super::{Machine, NONE};
 use crate::agenda::Agenda;
-use crate::host::SENDING_LINES;
 use crate::windows::ROOM_BITS;
 use ferriband_prefetch::Stretch;
 use std::ops::Range;
 
 /// A window with an event for so many lines of its groups is worth it.
-const LINES_AN_EVENT: usize = 10;
+const LINES_AN_EVENT: usize = 30;
 /// Lines that are asked for with one event at the most.
 const MOST_AT_ONCE: usize = 64;
 
@@ -60,7 +59,7 @@ impl Part {
             }
             let span = &mut sweep.spans[usize::from(groups[at >> ROOM_BITS])];
             widen(&mut span.ports, at);
-            match port.machine {
+            match port.machine() {
                 Machine::Switch(index) => widen(&mut span.switches, index as usize),
                 Machine::Adapter(index) => widen(&mut span.adapters, index as usize),
             }
@@ -75,9 +74,10 @@ impl Part {
     /// What of a group is looked at.
     fn stretches(&self, span: &Span) -> impl Iterator<Item = Stretch> {
         let ports: &[Port] = &self.ports[span.ports.clone()];
-        let adapters = Stretch::of_each(&self.adapters[span.adapters.clone()], SENDING_LINES);
+        let adapters = Stretch::of(&self.adapters[span.adapters.clone()]);
         let switches = self.switches[span.switches.clone()].iter();
-        [Stretch::of(ports), adapters]
+        let received = Stretch::of(&self.received[span.ports.clone()]);
+        [Stretch::of(ports), received, adapters]
             .into_iter()
             .chain(switches.flat_map(|switch| switch.stretches()))
     }

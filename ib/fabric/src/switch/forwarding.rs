@@ -2,7 +2,7 @@
 //! tables of a fat tree of 32,258 hosts (12 MB) lie in less than half of one, which stays at hand.
 
 use super::NO_PORT;
-use ferriband_prefetch::element;
+use ferriband_prefetch::{Stretch, element};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,6 +54,13 @@ impl Forwarding {
     fn place(&self, lid: u32) -> Option<usize> {
         let block = *self.rows.get(self.first as usize + lid as usize / BLOCK)?;
         Some(block as usize + lid as usize % BLOCK)
+    }
+
+    /// Where its blocks begin.
+    pub fn stretch(&self) -> Stretch {
+        let own = self.rows.get(self.first as usize..).unwrap_or_default();
+        let count = (self.lids as usize).div_ceil(BLOCK).min(own.len());
+        Stretch::of(&own[..count])
     }
 
     /// Soon a LID is looked up.

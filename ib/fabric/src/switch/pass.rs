@@ -13,10 +13,17 @@ impl Switch {
     }
 
     /// What frames that come and go look at of its ports, and of its queues.
-    pub(crate) fn stretches(&self) -> [Stretch; 4] {
+    pub(crate) fn stretches(&self) -> [Stretch; 5] {
         let first = &self.lanes[..self.outputs.len()];
         let [cells, tails] = self.queues.stretches();
-        [Stretch::of(&self.outputs), Stretch::of(first), cells, tails]
+        let rows = self.linear.stretch();
+        [
+            Stretch::of(&self.outputs),
+            Stretch::of(first),
+            cells,
+            tails,
+            rows,
+        ]
     }
 
     /// Soon a frame will come by a port.

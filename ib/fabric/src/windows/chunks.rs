@@ -2,6 +2,7 @@
 //! read last, and what is read together lies together.
 
 use crate::event::{Flight, at_place, place_of};
+use ferriband_prefetch::Stretch;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Events of a chunk.
@@ -119,6 +120,15 @@ impl Chunks {
     pub fn events(&self, pile: Pile) -> impl Iterator<Item = &[Event]> {
         self.chunks(pile)
             .map(|(chunk, own)| &self.events[chunk][..own])
+    }
+
+    /// A pile's events will be read soon: its newest chunk, at least.
+    #[inline]
+    pub fn expect(&self, pile: Pile) {
+        if let Some((chunk, own)) = self.chunks(pile).next() {
+            let mut stretch = Stretch::of(&self.events[chunk][..own]);
+            stretch.ask(EACH);
+        }
     }
 
     /// Where packets of a pile's events lie.
