@@ -2,7 +2,7 @@
 //!
 //! The library is found in the process, or loaded from the directory of this one: most programs that look at files are no RDMA programs.
 
-use crate::real;
+use crate::{real, working};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -96,7 +96,7 @@ pub unsafe fn ours(directory: c_int, path: *const c_char) -> Option<CString> {
         return is_ours(text.to_bytes()).then(|| text.to_owned());
     }
     if directory == libc::AT_FDCWD {
-        return None;
+        return working::below(text);
     }
     let base = directory_path(directory)?;
     let joined =
@@ -114,7 +114,8 @@ pub unsafe fn ours_here(path: *const c_char) -> Option<CString> {
     unsafe { ours(libc::AT_FDCWD, path) }
 }
 
-fn is_ours(path: &[u8]) -> bool {
+/// True for what is, or would be, below a directory of ours, as far as its text says.
+pub fn is_ours(path: &[u8]) -> bool {
     // nearly every path ends here
     if !path.starts_with(b"/sys/class/infiniband") && !path.starts_with(b"/dev/infiniband") {
         return false;
@@ -211,6 +212,17 @@ pub fn node(path: &CStr, last: Last, with_content: bool) -> Result<Node, c_int> 
         }
     }
     Err(libc::ELOOP)
+}
+
+/// What is at a path of ours, and its path without links at its end, repeated slashes, `.` and `..`.
+pub fn settled(path: &CStr) -> Result<(CString, Node), c_int> {
+    let mut path = path.to_owned();
+    // no link of ours points at another, so this ends
+    while let Node::Link(target) = node(&path, Last::Itself, false)? {
+        path = target;
+    }
+    let node = node(&path, Last::Followed, false)?;
+    Ok((plain(&path), node))
 }
 
 enum Step {

@@ -1,6 +1,6 @@
 //! `readlink` and `realpath`.
 
-use crate::ask::{self, Last, Node, node, ours, ours_here};
+use crate::ask::{self, Last, Node, node, ours, ours_here, settled};
 use crate::{answer, real};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -90,16 +90,11 @@ pub unsafe extern "C" fn readlinkat(
 unsafe fn resolve(path: &CStr, resolved: *mut c_char) -> *mut c_char {
     let nothing = std::ptr::null_mut();
     answer(nothing, || {
-        let mut path = path.to_owned();
-        while let Node::Link(target) = node(&path, Last::Itself, false)? {
-            // no link of ours points at another, so this ends
-            path = target;
-        }
-        if let Node::Elsewhere(path) = node(&path, Last::Followed, false)? {
+        let (path, node) = settled(path)?;
+        if let Node::Elsewhere(path) = node {
             // SAFETY: the caller's promise.
             return Ok(unsafe { ask::real_path(&path, resolved) });
         }
-        let path = ask::plain(&path);
         let length = path.as_bytes_with_nul().len();
         if length > libc::PATH_MAX as usize {
             return Err(libc::ENAMETOOLONG);

@@ -1,7 +1,7 @@
 //! What files of ours are: `stat` and its family, `access` and its family, and attributes that they do not have.
 
 use crate::ask::{self, Last, Node, node, ours, ours_here};
-use crate::{answer, real};
+use crate::{answer, real, working};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 /// A device number that no file system has.
@@ -157,9 +157,13 @@ unsafe fn at(directory: c_int, path: *const c_char, flags: c_int) -> Option<CStr
         // SAFETY: the caller's promise.
         return unsafe { ours(directory, path) };
     }
-    (flags & libc::AT_EMPTY_PATH != 0)
-        .then(|| ask::directory_path(directory))
-        .flatten()
+    if flags & libc::AT_EMPTY_PATH == 0 {
+        return None;
+    }
+    match directory {
+        libc::AT_FDCWD => working::directory(),
+        directory => ask::directory_path(directory),
+    }
 }
 
 fn last(flags: c_int) -> Last {

@@ -80,6 +80,38 @@ fn a_shell_finds_the_files() {
     }
 }
 
+/// What `ibstatus` of infiniband-diags does, and shells, and programs that they execute there.
+#[test]
+fn a_shell_changes_directory_there_and_its_programs_are_there_too() {
+    let script = "cd /sys/class/infiniband || exit 1; for dev in *; do echo $dev; (cd $dev/ports; echo *); done; \
+        cd ferri_lo; /bin/pwd -P; cat ports/1/link_layer; ls -d ../*; cd /sys/class; env | grep ^FERRIBAND_SYSFS; ls -d net";
+    let expected = "ferri_lo\n1\n/sys/class/infiniband/ferri_lo\nEthernet\n../ferri_lo\nnet\n";
+    for shell in ["sh", "bash"] {
+        prints(shell, &["-c", script], expected);
+    }
+    // a program that was executed there, and has gone elsewhere
+    let there = "cd /sys/class/infiniband; exec sh -c 'test -d ferri_lo && cd /sys/class && exec ls -d net'";
+    prints("sh", &["-c", there], "net\n");
+}
+
+#[test]
+fn ibstatus_prints_the_ports() {
+    if !Path::new("/usr/sbin/ibstatus").exists() {
+        eprintln!("left out: no infiniband-diags");
+        return;
+    }
+    let (succeeded, text) = run("/usr/sbin/ibstatus", &[]);
+    assert!(succeeded, "{text}");
+    for wanted in [
+        "Infiniband device 'ferri_lo' port 1 status:",
+        "state:\t\t 4: ACTIVE",
+        "phys state:\t 5: LinkUp",
+        "link_layer:\t Ethernet",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
 #[test]
 fn a_walk_through_the_tree_ends() {
     let (succeeded, text) = run("find", &["/sys/class/infiniband", "-type", "f"]);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,51 @@ static void children(void)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+static bool is_directory(const char *wanted)
+{
+	char text[PATH_MAX];
+	char *allocated = getcwd(NULL, 0), *named = get_current_dir_name();
+	bool same = getcwd(text, sizeof(text)) == text && !strcmp(text, wanted) && allocated && !strcmp(allocated, wanted)
+		&& named && !strcmp(named, wanted);
+	free(allocated);
+	free(named);
+	return same;
+}
+
+static void directory(void)
+{
+	char text[64] = "";
+	struct stat st, same;
+	struct statx stx;
+	int status, slash = open("/", O_RDONLY | O_DIRECTORY), fd;
+	CHECK(!chdir(DEV "/./ports//1/..") && is_directory(DEV "/ports"));
+	CHECK(!getcwd(text, 5) && errno == ERANGE);
+	CHECK(!stat("1/state", &st) && S_ISREG(st.st_mode) && !stat(DEV "/ports/1/state", &same) && st.st_ino == same.st_ino);
+	CHECK(!statx(AT_FDCWD, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) && S_ISDIR(stx.stx_mode));
+	CHECK((fd = open("./1/state", O_RDONLY)) >= 0 && read(fd, text, 9) == 9 && !strcmp(text, "4: ACTIVE") && !close(fd));
+	FAILS(open("1/new", O_WRONLY | O_CREAT, 0600), EACCES);
+	FAILS(open("", O_RDONLY), ENOENT);
+	FAILS(chdir("1/state"), ENOTDIR);
+	FAILS(chdir("2"), ENOENT);
+	CHECK(is_directory(DEV "/ports") && !access("../node_type", R_OK) && !access("../../../net/lo", R_OK));
+	/* a child of vfork has a directory of its own, in its parent's memory */
+	pid_t child = vfork();
+	if (!child)
+		_exit(chdir("/") || chdir("/sys/class/infiniband_verbs") || chdir("/"));
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(!chdir("/"));
+	child = vfork();
+	if (!child)
+		_exit(chdir(CLASS));
+	CHECK(waitpid(child, &status, 0) == child && status == 0 && is_directory("/") && access("ferri_lo", F_OK) == -1);
+	/* by a descriptor, into what is ours and out again; through a link, and by ".." */
+	CHECK((fd = open(CLASS, O_RDONLY | O_DIRECTORY)) >= 0 && !fchdir(fd) && !close(fd) && is_directory(CLASS));
+	CHECK(!chdir("ferri_lo") && is_directory(DEV) && !fchdir(slash) && is_directory("/") && !close(slash));
+	CHECK(!chdir("/sys/class/infiniband_verbs/uverbs0/device/infiniband_verbs/uverbs0"));
+	CHECK(is_directory("/sys/class/infiniband_verbs/uverbs0"));
+	CHECK(!chdir("../..") && is_directory("/sys/class") && access("uverbs0", F_OK) == -1 && !chdir("/"));
+}
+
 int main(void)
 {
 	struct stat st;
@@ -145,5 +191,6 @@ int main(void)
 	links();
 	directories();
 	children();
+	directory();
 	return 0;
 }
