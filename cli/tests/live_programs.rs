@@ -109,3 +109,51 @@ client.send(b'x'); print(client.getsockname()[0])
     }
     assert!(server.wait().expect("our child").success());
 }
+
+/// Servers of equal host numbers and ports, each reached by its own fabric's hosts.
+#[test]
+fn two_fabrics_at_once_do_not_meet() {
+    let one = Fabric::up("ring:3:1", &[]);
+    let mut other = one.and_another("ring:3:1", &[]);
+    let serve = "
+import socket, sys
+server = socket.socket(); server.bind(('', 39471)); server.listen(); print('there', flush=True)
+server.accept()[0].send(sys.argv[1].encode())
+";
+    let ask = "
+import socket, sys
+print(socket.create_connection((sys.argv[1], 39471)).makefile().read(), socket.gethostbyname(sys.argv[1]))
+";
+    let [there, here] = [0, 2].map(|place| one.hosts().swap_remove(place).name);
+    let mut servers = Vec::new();
+    for fabric in [&one, &other] {
+        let host = format!("{}/{there}", fabric.name);
+        let mut server = ferriband(&["run", "--host", &host, "--", "python3", "-c", serve])
+            .arg(&fabric.name)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ferriband runs");
+        let said = server.stdout.take().expect("a pipe");
+        servers.push(Ending(server));
+        let line = std::io::BufRead::lines(std::io::BufReader::new(said)).next();
+        assert_eq!(line.expect("a line").expect("text"), "there");
+    }
+    for fabric in [&one, &other] {
+        let said = fabric.run(&here, &["python3", "-c", ask, &there]);
+        let address = fabric.host(&there).address;
+        assert_eq!(said.trim(), format!("{} {address}", fabric.name));
+    }
+    // whatever ends a fabric's process, its addresses are free then
+    let address: std::net::Ipv4Addr = other.host(&there).address.parse().expect("an address");
+    let claim = format!("@ferriband/addresses-1/{}", address.octets()[1] - 64);
+    let is_claimed = || {
+        let sockets = std::fs::read("/proc/net/unix").expect("the kernel's table");
+        let mut lines = String::from_utf8_lossy(&sockets).into_owned();
+        lines.push('\n');
+        lines.contains(&format!("{claim}\n"))
+    };
+    assert!(is_claimed());
+    other.process.kill().expect("our child");
+    other.process.wait().expect("our child");
+    eventually("its claim is gone", || !is_claimed());
+}

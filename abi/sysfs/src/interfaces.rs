@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 
 /// The interface's name: what IP over InfiniBand's first one is called.
 const NAME: &CStr = c"ib0";
-/// 127.64.0.0/10, where all hosts of fabrics are.
-const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 192, 0, 0);
+/// The hosts of one fabric.
+const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 0, 0);
 /// Bytes of an interface's name with its NUL (IFNAMSIZ).
 const NAME_BYTES: usize = 16;
 const FLAGS: c_int = libc::IFF_UP | libc::IFF_BROADCAST | libc::IFF_RUNNING | libc::IFF_MULTICAST;

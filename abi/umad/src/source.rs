@@ -27,7 +27,7 @@ pub fn errno_of(error: &AttachError) -> c_int {
         AttachError::NoFabric(_) | AttachError::Stranger(_) | AttachError::Refused(_) => {
             libc::ENODEV
         }
-        AttachError::NameTaken(_) => libc::EADDRINUSE,
+        AttachError::NameTaken(_) | AttachError::NoRange => libc::EADDRINUSE,
         AttachError::Late => libc::ETIMEDOUT,
         AttachError::Full => libc::EAGAIN,
         AttachError::Gone | AttachError::Malformed(_) => libc::EIO,

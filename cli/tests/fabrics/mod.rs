@@ -94,12 +94,11 @@ pub fn good(words: &[&str]) -> String {
 /// Where fabrics of tests keep their keys.
 const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
 
-/// A fabric of a test's own, which goes with it. One at a time: the hosts of all fabrics of a network namespace have the same addresses, and programs the
-/// same ports.
+/// A fabric of a test's own, which goes with it. One test at a time has fabrics, for the machine's sake.
 pub struct Fabric {
     pub name: String,
-    process: Child,
-    _alone: std::sync::MutexGuard<'static, ()>,
+    pub process: Child,
+    _alone: Option<std::sync::MutexGuard<'static, ()>>,
 }
 
 /// A host, as the status of its fabric has it.
@@ -112,12 +111,23 @@ pub struct Host {
 
 impl Fabric {
     pub fn up(shape: &str, more: &[&str]) -> Fabric {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         // a test that failed has let go of it too
         let alone = ALONE
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut fabric = Fabric::start(shape, more);
+        fabric._alone = Some(alone);
+        fabric
+    }
+
+    /// One more, at the same time as this one.
+    pub fn and_another(&self, shape: &str, more: &[&str]) -> Fabric {
+        Fabric::start(shape, more)
+    }
+
+    fn start(shape: &str, more: &[&str]) -> Fabric {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("test-{}-{count}", std::process::id());
         let process = ferriband(&["fabric", "up", shape, "--name", &name])
@@ -129,7 +139,7 @@ impl Fabric {
         let fabric = Fabric {
             name,
             process,
-            _alone: alone,
+            _alone: None,
         };
         eventually("the fabric is there", || {
             ferriband(&["fabric", "status", "--name", &fabric.name])

@@ -186,7 +186,7 @@ pub struct Adapter {
     pub port_count: u8,
     /// The port that programs of the host use: the first with a cable, else 1; of a switch 0.
     pub port_used: u8,
-    /// Its place among the hosts of the fabric, from 0; what its addresses are made of.
+    /// What its address is made of ([`crate::address`]): no other host of a fabric of this network namespace has it.
     pub number: u32,
     /// Its links take time.
     pub paced: bool,

@@ -10,12 +10,15 @@ pub mod ask;
 mod link;
 pub mod mad;
 pub mod packet;
+mod range;
 pub mod tap;
 
 pub use link::{
     AttachError, Link, Listener, MOST_BYTES, PIECE_BYTES, Piece, pieces, receive_piece_on, running,
     send_on, wait_on, whole_piece,
 };
+
+pub use range::Range;
 
 /// Names the host of a fabric that a program runs on: `FABRIC/HOST`. Set by `ferriband run --host`.
 pub const HOST_VARIABLE: &str = "FERRIBAND_HOST";
@@ -28,7 +31,12 @@ pub const ADDRESS_VARIABLE: &str = "FERRIBAND_ADDRESS";
 /// The addresses of hosts: 127.64.0.1 and on.
 const FIRST_ADDRESS: u32 = 0x7f40_0001;
 
-/// The IP address of a host by its number among the hosts of its fabric. Two fabrics have the same ones.
+/// Hosts that a fabric may have: each fabric of a network namespace has addresses of its own, 127.64.0.0/16, 127.65.0.0/16 and so on.
+pub const MOST_HOSTS: u32 = 0xffff;
+/// Bits of a host's number that say its place in its fabric; the rest is the fabric's [`Range`].
+const PLACE_BITS: u32 = 16;
+
+/// The IP address of a host by its number.
 pub fn address(number: u32) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::from(FIRST_ADDRESS.saturating_add(number & 0x3f_ffff))
 }

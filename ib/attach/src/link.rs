@@ -34,6 +34,9 @@ pub enum AttachError {
     /// There is one already.
     #[error("a fabric \"{0}\" is up already")]
     NameTaken(String),
+    /// Other fabrics have all addresses that there are for hosts.
+    #[error("other fabrics of this machine have all addresses: there is no room for one more")]
+    NoRange,
     /// Another user holds the name.
     #[error("the name of the fabric \"{0}\" is held by another user")]
     Stranger(String),

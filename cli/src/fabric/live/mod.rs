@@ -43,6 +43,8 @@ fn failed(error: AttachError) -> Failure {
         AttachError::NameTaken(name) => Failure::new(error.to_string()).remedy(format!(
             "look at it with: ferriband fabric status --name {name}    end it with: ferriband fabric down --name {name}"
         )),
+        AttachError::NoRange => Failure::new(error.to_string())
+            .remedy("end one with: ferriband fabric down --name NAME    or bring this one up in a network namespace of its own"),
         _ => Failure::new(error.to_string()),
     }
 }

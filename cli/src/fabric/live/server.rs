@@ -14,7 +14,7 @@ use crate::args::{FabricUpArgs, ManagerChoice};
 use crate::failure::Failure;
 use client::{Client, Role};
 use ferriband_attach::ask::{self, Answer, Ask, Registration};
-use ferriband_attach::{AttachError, Listener, Piece, mad, tap};
+use ferriband_attach::{AttachError, Listener, MOST_HOSTS, Piece, Range, mad, tap};
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Refused, Wanted};
 use ferriband_fabric::live::Fabric;
@@ -58,7 +58,9 @@ pub struct Server {
     takers: BTreeMap<Place, Vec<u64>>,
     /// When adapters were told of partition keys last, by [`Fabric::partitions_told`]; None: they are to be told.
     partitions_seen: Option<u64>,
-    /// Hosts in the order of the description: their number.
+    /// The hosts' addresses are this fabric's as long as it lives.
+    _range: Range,
+    /// Hosts in the order of the description: the number that makes their address.
     numbers: BTreeMap<NodeId, u32>,
     joins: Joins,
     pace: String,
@@ -91,8 +93,16 @@ impl Server {
     ) -> Result<Server, Failure> {
         let listener = Listener::bind(&args.named.name).map_err(super::failed)?;
         let at = super::super::bring_up::manager_at(&topology, args.at.as_deref())?;
-        let hosts = topology.ids_of(NodeKind::Ca);
-        let numbers = hosts.zip(0..).collect();
+        let hosts = || topology.ids_of(NodeKind::Ca);
+        if hosts().count() > MOST_HOSTS as usize {
+            return Err(Failure::new(format!(
+                "a live fabric has {MOST_HOSTS} hosts at the most"
+            )));
+        }
+        let range = Range::claim().map_err(super::failed)?;
+        let numbers = hosts()
+            .zip((0..).map(|place| range.number(place)))
+            .collect();
         let mut fabric = Fabric::new(topology);
         fabric.set_rate_scale(args.rate_scale);
         let pace = args
@@ -135,6 +145,7 @@ impl Server {
             agents: BTreeMap::new(),
             takers: BTreeMap::new(),
             partitions_seen: None,
+            _range: range,
             numbers,
             joins: Joins::default(),
             pace,
