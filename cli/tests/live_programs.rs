@@ -75,6 +75,12 @@ fn a_host_has_one_address_wherever_it_is_asked_for() {
         let said = fabric.run(&here.name, &["hostname", "-I"]);
         assert_eq!(said.trim(), here.address);
     }
+    // a name is found by the older functions as well
+    let old = "print inet_ntoa(scalar gethostbyname($ARGV[0]))";
+    let words = ["perl", "-MSocket", "-e", old, &there.name];
+    assert_eq!(fabric.run(&here.name, &words), there.address);
+    let said = fabric.run(&here.name, &["getent", "hosts", &there.name]);
+    assert!(said.starts_with(&there.address), "{said}");
     // who is asked sees from where, streams and datagrams, IPv4 and what IPv6 sees of it
     let serve = "
 import socket
