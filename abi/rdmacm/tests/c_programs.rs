@@ -216,6 +216,36 @@ fn hundreds_of_connections_stand_and_end() {
     assert!(output.status.success() && served.success(), "{said}");
 }
 
+/// What is written down of the failure says that the other side had disconnected, and not that it was never ready.
+#[test]
+fn a_request_after_the_other_side_disconnected() {
+    if !has_headers() {
+        return;
+    }
+    let program = compile("disconnected", &[]);
+    for (device, wire) in [("ferri0", "direct"), ("ferri_lo", "roce")] {
+        if wire == "roce" && !common::port_is_to_be_had() {
+            return;
+        }
+        let state = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("disconnected-{device}-{}", std::process::id()));
+        must_succeed(
+            Command::new(&program)
+                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("FERRIBAND_DEVICES", device)
+                .env("FERRIBAND_WIRE", wire)
+                .env("XDG_STATE_HOME", &state),
+        );
+        let incidents = std::fs::read_to_string(state.join("ferriband/incidents"));
+        std::fs::remove_dir_all(&state).expect("ours");
+        let incidents = incidents.expect("it was written");
+        assert!(
+            incidents.contains(r#""peer_disconnected":true"#),
+            "{device}: {incidents}"
+        );
+    }
+}
+
 #[test]
 fn stream_sockets() {
     run_on_both_wires("streams");

@@ -84,6 +84,16 @@ pub fn patience_ns(qp: &QpReport) -> Option<u64> {
 /// Status 12: the peer did not answer.
 pub fn of_silence(qp: &QpReport) -> Vec<Cause> {
     let mut causes = Causes::default();
+    if qp.peer_disconnected {
+        causes.add(
+            Certain,
+            format!(
+                "the other side has disconnected (its DREQ came): its queue pair {:#08x} answers no more",
+                qp.peer_qpn
+            ),
+            "agree on the end of what is under way before rdma_disconnect, and post nothing more after RDMA_CM_EVENT_DISCONNECTED; if the program there did not mean to, look why it ended",
+        );
+    }
     of_peer_process(&mut causes, qp);
     of_interface(&mut causes, qp);
     if let Some(path) = &qp.path {
@@ -125,6 +135,8 @@ fn of_peer_process(causes: &mut Causes, qp: &QpReport) {
         (program, pid) => format!("the peer's process ({program}, pid {pid})"),
     };
     match peer.state {
+        // as is to be expected after that
+        PeerState::NoQueuePair | PeerState::NotReceiving if qp.peer_disconnected => {}
         PeerState::Gone => causes.add(
             Certain,
             format!("{name} has ended"),
@@ -132,16 +144,16 @@ fn of_peer_process(causes: &mut Causes, qp: &QpReport) {
         ),
         PeerState::NoQueuePair => causes.add(
             Certain,
-            format!("{name} lives, but has no queue pair {:#08x} any more", qp.peer_qpn),
-            "it was destroyed while this side still sent: agree on the end of a connection before destroying it",
+            format!("{name} lives, but has no queue pair {:#08x} that takes requests: it was destroyed or reset, or is not in RTR yet", qp.peer_qpn),
+            "agree on the end of a connection before destroying its queue pair; and send only when both sides are in RTR",
         ),
         PeerState::NotReceiving => causes.add(
             Certain,
             format!(
-                "{name} lives, but its queue pair {:#08x} takes no requests: it failed (ERR), or is not in RTR yet",
+                "{name} lives, but its queue pair {:#08x} takes no requests: it is in the error state (ERR), since the program there disconnected or a request of it failed",
                 qp.peer_qpn
             ),
-            "look for the error that the other side got first; and send only when both sides are in RTR",
+            "agree on the end of what is under way before rdma_disconnect; else look for the error that the other side got first",
         ),
         PeerState::Receiving | PeerState::Unknown if peer.stopped => causes.add(
             Certain,

@@ -52,6 +52,9 @@ pub struct QpReport {
     /// Path MTU in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub path_mtu: u32,
+    /// The other side has ended the connection by the connection manager (DREQ), or somebody did so for a process that had died.
+    #[serde(skip_serializing_if = "is_default")]
+    pub peer_disconnected: bool,
     /// The way of its packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathReport>,
@@ -126,9 +129,9 @@ pub enum PeerState {
     Unknown,
     /// The process is gone.
     Gone,
-    /// The process lives, but has no queue pair of that number.
+    /// The process lives, but has no queue pair of that number that could take requests: it was destroyed, reset, or never in RTR.
     NoQueuePair,
-    /// The queue pair is there, but takes no requests: it is before RTR, or in Error.
+    /// The queue pair is there, but takes no requests: it is in the error state.
     NotReceiving,
     /// The queue pair takes requests.
     Receiving,

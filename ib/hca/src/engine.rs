@@ -27,7 +27,7 @@ use ferriband_transport::direct::layout::{
 use ferriband_transport::types::Instant;
 use ferriband_wire::{Gid, Guid, Lid};
 
-use crate::cm::Cm;
+use crate::cm::{Cm, Ends};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::Error;
@@ -153,6 +153,8 @@ pub struct Engine {
     /// Where other processes of this host put what is for this one, once anything may come.
     post_box: OnceLock<HandOver>,
     cm: OnceLock<Cm>,
+    /// Queue pairs whose other side has ended the connection.
+    pub(crate) ends: Ends,
     /// When the connection manager's timer goes off.
     pub(crate) cm_deadline: AtomicU64,
     contexts: Mutex<Vec<Weak<Context>>>,
@@ -273,6 +275,7 @@ impl Engine {
             work: Mutex::default(),
             post_box: OnceLock::new(),
             cm: OnceLock::new(),
+            ends: Ends::default(),
             cm_deadline: AtomicU64::new(u64::MAX),
             contexts: Mutex::default(),
             ports_seen,

@@ -46,7 +46,7 @@ fn a_peer_of_this_host_is_looked_at() {
     for (state, stopped, says) in [
         (PeerState::Gone, false, "has ended"),
         (PeerState::NoQueuePair, false, "has no queue pair"),
-        (PeerState::NotReceiving, false, "takes no requests"),
+        (PeerState::NotReceiving, false, "error state"),
         (PeerState::Receiving, true, "is stopped"),
     ] {
         let qp = QpReport {
@@ -61,6 +61,40 @@ fn a_peer_of_this_host_is_looked_at() {
         };
         first(&qp, Certain, says);
     }
+}
+
+#[test]
+fn a_peer_that_disconnected_did_that_and_nothing_else() {
+    for state in [
+        PeerState::Unknown,
+        PeerState::NoQueuePair,
+        PeerState::NotReceiving,
+    ] {
+        let mut qp = on_packets();
+        qp.peer_disconnected = true;
+        qp.peer_process = Some(PeerReport {
+            pid: 7,
+            state,
+            ..PeerReport::default()
+        });
+        first(&qp, Certain, "has disconnected");
+        // nothing ever came from there: it is no riddle either
+        qp.progress = Some(Progress::default());
+        let causes = of_silence(&qp);
+        assert_eq!(causes.len(), 1, "{causes:#?}");
+    }
+    // a process that died: both are said
+    let mut qp = on_packets();
+    qp.peer_disconnected = true;
+    qp.peer_process = Some(PeerReport {
+        state: PeerState::Gone,
+        ..PeerReport::default()
+    });
+    assert!(
+        of_silence(&qp)
+            .iter()
+            .any(|cause| cause.what.contains("has ended"))
+    );
 }
 
 #[test]

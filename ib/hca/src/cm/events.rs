@@ -162,6 +162,11 @@ impl State {
         let Some(id) = self.ids.get_mut(&number) else {
             return;
         };
+        if let (CmEvent::DisconnectRequest(_), Some(comm)) = (&kind, id.comm)
+            && let Some(connection) = self.machine.summary(comm)
+        {
+            engine.ends.note(connection.local_qpn.0);
+        }
         match kind {
             CmEvent::Established(_) => id.open_record(engine, &self.machine),
             CmEvent::Rejected { .. }

@@ -36,6 +36,10 @@ impl Qp {
             }
             self.begin_packets(&old);
         }
+        if (from, to) == (QpState::Init, QpState::Rtr) {
+            // what is known of an earlier connection, of a queue pair of this number
+            engine.ends.forget(self.qpn);
+        }
         let on_packets = self.on_packets.load(Ordering::Acquire);
         if !on_packets {
             self.close_for_datagrams();
@@ -207,7 +211,10 @@ impl Qp {
             target.refuse(engine, failed);
             return Ok(());
         }
-        QpEntry::revoke(&**engine.own, self.index as usize);
+        match failed {
+            true => QpEntry::fail(&**engine.own, self.index as usize, self.qpn),
+            false => QpEntry::revoke(&**engine.own, self.index as usize),
+        }
         engine.wait_for_marks(Revoked::Qp(self.qpn))
     }
 

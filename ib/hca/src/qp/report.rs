@@ -76,6 +76,7 @@ impl Qp {
             report.retry_cnt = attr.retry_cnt;
             report.rnr_retry = attr.rnr_retry;
             report.path_mtu = attr.path_mtu.bytes();
+            report.peer_disconnected = self.ctx.engine.ends.has(self.qpn);
         }
         report
     }
@@ -87,8 +88,10 @@ impl Qp {
         if of_a_process && report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
             let slot = lock(&self.recv).peer_slot;
             let mut peer = self.ctx.engine.peer_report(attr.dest_qpn, slot);
-            if self.is_on_packets() && peer.state == PeerState::NotReceiving {
-                // by the direct wire; of packets its entry says nothing
+            let says_nothing =
+                matches!(peer.state, PeerState::NotReceiving | PeerState::NoQueuePair);
+            if self.is_on_packets() && says_nothing {
+                // the entry is of the direct wire
                 peer.state = PeerState::Unknown;
             }
             report.peer_process = Some(peer);
@@ -144,7 +147,11 @@ impl Engine {
         let table = link.as_ref().and_then(|link| link.0.channel.get());
         let state = table.map_or(PeerState::Unknown, |channel| {
             let segment = &**channel.table;
-            match find_qp(segment, qpn.0).and_then(|index| QpEntry::read(segment, index as usize)) {
+            let index = find_qp(segment, qpn.0).map(|index| index as usize);
+            match index.and_then(|index| QpEntry::read(segment, index)) {
+                None if index.is_some_and(|index| QpEntry::has_failed(segment, index, qpn.0)) => {
+                    PeerState::NotReceiving
+                }
                 None => PeerState::NoQueuePair,
                 Some(entry) if entry.qpn != qpn.0 => PeerState::NoQueuePair,
                 Some(entry) if entry.receives => PeerState::Receiving,

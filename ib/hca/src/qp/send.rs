@@ -242,7 +242,7 @@ impl Qp {
             }
             QpState::Rts | QpState::Sqd => {
                 self.state.store(QpState::Err as u32, Ordering::Release);
-                QpEntry::revoke(&**self.ctx.engine.own, self.index as usize);
+                QpEntry::fail(&**self.ctx.engine.own, self.index as usize, self.qpn);
                 self.flush_receives();
                 if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
                     self.raise(AsyncKind::QpLastWqeReached);

@@ -70,6 +70,8 @@ pub const fn key_index(key: u32) -> usize {
 
 const QP_VALID: u64 = 1 << 63;
 const QP_RECEIVES: u64 = 1 << 62;
+/// Of an entry that is not valid: its queue pair is in the error state.
+const QP_FAILED: u64 = 1 << 61;
 
 /// A queue pair as its peers see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +110,17 @@ impl QpEntry {
     pub fn revoke<W: Words>(seg: &W, index: usize) {
         seg.store(qp_offset(index), 0);
         seg.fence();
+    }
+
+    /// Takes the entry back from peers, and leaves behind that the queue pair is in the error state: for those who ask why nothing answers.
+    pub fn fail<W: Words>(seg: &W, index: usize, qpn: u32) {
+        seg.store(qp_offset(index), QP_FAILED | u64::from(qpn));
+        seg.fence();
+    }
+
+    /// True if an entry was taken back because its queue pair, of this number, is in the error state.
+    pub fn has_failed<W: Words>(seg: &W, index: usize, qpn: u32) -> bool {
+        seg.load(qp_offset(index)) == QP_FAILED | u64::from(qpn)
     }
 
     /// Reads the entry; None when it is not valid.

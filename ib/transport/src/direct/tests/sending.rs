@@ -242,12 +242,21 @@ fn a_message_of_no_bytes_needs_no_key() {
 
 #[test]
 fn a_revoked_queue_pair_is_not_written_through() {
-    let mut pair = Pair::new(QpType::Rc);
-    QpEntry::revoke(&pair.b.host.own, 3);
-    pair.a.fill(0, 8, 1);
-    pair.a.post(request(1, SendOpcode::RdmaWrite, sge(0, 8)));
-    assert!(matches!(pair.a.advance(0), Advance::Until(_)));
-    assert_eq!(pair.b.bytes(0, 8), [0; 8]);
+    for fails in [false, true] {
+        let mut pair = Pair::new(QpType::Rc);
+        let seg = &pair.b.host.own;
+        let number = QpEntry::read(seg, 3).expect("it is valid").qpn;
+        match fails {
+            true => QpEntry::fail(seg, 3, number),
+            false => QpEntry::revoke(seg, 3),
+        }
+        assert_eq!(QpEntry::has_failed(seg, 3, number), fails);
+        assert!(QpEntry::read(seg, 3).is_none() && !QpEntry::has_failed(seg, 3, number + 1));
+        pair.a.fill(0, 8, 1);
+        pair.a.post(request(1, SendOpcode::RdmaWrite, sge(0, 8)));
+        assert!(matches!(pair.a.advance(0), Advance::Until(_)));
+        assert_eq!(pair.b.bytes(0, 8), [0; 8]);
+    }
 }
 
 /// I11: a failure takes its turn, nothing behind it happens, all of it completes once and in order.
