@@ -5,6 +5,7 @@
 mod common;
 
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Each pair is done within a second; a hang is a failure.
@@ -32,12 +33,30 @@ enum Wire {
     Direct,
     /// RoCEv2 over the loopback interface.
     Packets,
+    /// Another Ethernet device alone, with its packets or without.
+    Other(&'static str),
+}
+
+/// An interface that is not the loopback's, and has a link.
+fn other_interface() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let find = || {
+        let all = std::fs::read_dir("/sys/class/net").ok()?;
+        let names = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_up = |name: &String| {
+            std::fs::read_to_string(format!("/sys/class/net/{name}/operstate"))
+                .is_ok_and(|state| state.trim() == "up")
+        };
+        names.filter(is_up).min()
+    };
+    FOUND.get_or_init(find).as_deref()
 }
 
 fn start(wire: Wire, words: &[&str]) -> Child {
     let (devices, way) = match wire {
-        Wire::Direct => ("ferri0", "direct"),
-        Wire::Packets => ("ferri_lo", "roce"),
+        Wire::Direct => ("ferri0".to_owned(), "direct"),
+        Wire::Packets => ("ferri_lo".to_owned(), "roce"),
+        Wire::Other(way) => (format!("ferri_{}", other_interface().unwrap_or("lo")), way),
     };
     Command::new(words[0])
         .args(&words[1..])
@@ -105,7 +124,7 @@ fn wait_until_it_sleeps(server: &Child) {
 
 /// Runs a server and a client. Nothing tells when a server listens, so a client that was refused right away tries again.
 fn meet(wire: Wire, end: End, server: &[&str], client: &[&str]) {
-    if !is_installed(server[0]) || wire == Wire::Packets && !common::port_is_to_be_had() {
+    if !is_installed(server[0]) || wire != Wire::Direct && !common::port_is_to_be_had() {
         return;
     }
     let mut serving = start(wire, server);
@@ -244,6 +263,41 @@ fn udaddy_exchanges_datagrams() {
             &["udaddy", "-f", "gid", "-b", &gid],
             &["udaddy", "-f", "gid", "-s", &gid],
         );
+    }
+    if other_interface().is_some() {
+        meet(
+            Wire::Other("roce"),
+            End::Own,
+            &["udaddy", "-c", "2"],
+            &["udaddy", "-s", "127.0.0.1", "-c", "2"],
+        );
+    }
+}
+
+/// As in the kernel the first device with a link stands for localhost.
+#[test]
+fn localhost_is_reached_by_a_device_that_does_not_have_it() {
+    if other_interface().is_none() {
+        eprintln!("skipped: no interface but the loopback's has a link");
+        return;
+    }
+    let port = port(9);
+    let client = [
+        "rping",
+        "-c",
+        "-a",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-C",
+        "5",
+        "-V",
+    ];
+    for wire in [Wire::Other("direct"), Wire::Other("roce")] {
+        for own in [&["-a", "127.0.0.1"][..], &[]] {
+            let server = [&["rping", "-s", "-p", &port, "-C", "5", "-V"], own].concat();
+            meet(wire, End::Own, &server, &client);
+        }
     }
 }
 

@@ -70,13 +70,14 @@ impl Cm {
                         Some(_) => route::gid_at(&to.at),
                         None => place.towards(to.at.ip()),
                     };
-                    found.place = Some(place);
                     found.dst = Some(to.at);
                     match found.src {
                         Some(src) if !src.ip().is_unspecified() => {}
                         Some(src) => found.src = Some(with_port(source, src.port())),
                         None => bind_unnamed(engine, found, source, &to)?,
                     }
+                    // localhost is no device's to bind to, but one stands for it
+                    found.place = Some(place);
                     0
                 }
                 Err(errno) => -errno,

@@ -66,7 +66,7 @@ pub(super) fn route_to(
     let here = || {
         !ethernet
             || !crate::roce::forced(true)
-                && (route::place_of(address).is_some()
+                && (route::place_for(address).is_some()
                     || route::place_of_gid(&dgid, Lid(0)).is_some())
     };
     if here() {

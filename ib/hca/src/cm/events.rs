@@ -349,7 +349,7 @@ impl State {
         let place = match (request.to, ip) {
             (Some(gid), _) => route::place_of_gid(&gid, Lid(0)),
             (None, Some((header, _))) => {
-                route::place_of(&SocketAddr::new(header.addresses.destination(), 0))
+                route::place_for(&SocketAddr::new(header.addresses.destination(), 0))
             }
             (None, None) => self.ids.get(&listener).and_then(|at| at.place.clone()),
         };

@@ -35,7 +35,12 @@ impl Place {
     /// The GID of an address as seen from here: InfiniBand reaches this host only, or the other hosts of its fabric.
     pub fn towards(&self, address: IpAddr) -> Gid {
         if self.device.is_ethernet() {
-            gid_of(address)
+            let elsewhere = address.is_loopback() && self.device.index_of(address).is_none();
+            if elsewhere {
+                self.gid()
+            } else {
+                gid_of(address)
+            }
         } else if fabric::is_own(address) == Some(false) {
             fabric::gid_at(address).unwrap_or_default()
         } else {
@@ -120,6 +125,33 @@ pub(super) fn place_of(address: &SocketAddr) -> Option<Place> {
     native().filter(|_| local)
 }
 
+/// The place that stands for localhost where no device has that address: as in the kernel (`cma_bind_loopback`) the first device with a link. Programs bind to
+/// localhost without it, and so to every address.
+pub(super) fn place_for(address: &SocketAddr) -> Option<Place> {
+    place_of(address).or_else(|| {
+        if !address.ip().is_loopback() || fabric::host().is_some() {
+            return None;
+        }
+        let mut ethernet = device::all()
+            .iter()
+            .filter(|device| device.is_ethernet() && device.port().active);
+        ethernet.find_map(|device| first_gid(device, address.is_ipv4()))
+    })
+}
+
+/// The first GID of a device, of this family if there is one.
+fn first_gid(device: &Arc<Device>, v4: bool) -> Option<Place> {
+    let all =
+        || (0..device.port().gid_table).filter_map(|index| Some((index, device.source(index)?)));
+    let (index, _) = all()
+        .find(|(_, ip)| ip.is_ipv4() == v4)
+        .or_else(|| all().next())?;
+    Some(Place {
+        device: device.clone(),
+        sgid_index: index as u8,
+    })
+}
+
 /// The InfiniBand device, if there is one.
 fn native() -> Option<Place> {
     let device = device::all().iter().find(|device| !device.is_ethernet())?;
@@ -169,7 +201,7 @@ pub(super) fn resolve(
         (Err(errno), _) => return Err(errno),
     };
     // a destination of this host is reached from its own address, and by its own device
-    let place = place_of(&source).ok_or(libc::ENODEV)?;
+    let place = place_for(&source).ok_or(libc::ENODEV)?;
     let native = !place.device.is_ethernet();
     if native && !group && place_of(&to).is_none() {
         return Err(libc::ENETUNREACH);
