@@ -297,6 +297,7 @@ impl Links {
                 continue;
             };
             line.generation += 1;
+            line.rate = rate_of(plane, cable);
             (line.flying, line.used) = ([0; 2], [0; 2]);
             line.ends =
                 [(); 2].map(|()| LinkEnd::new(self.clock, LANES, BUFFER_BLOCKS, &NEVER_REPEATED));
@@ -886,17 +887,20 @@ impl Links {
     }
 
     fn line(&mut self, plane: &Plane, cable: usize) -> &mut Line {
-        let cables = plane.topology().cables();
-        if self.lines.len() < cables.len() {
-            self.lines.resize_with(cables.len(), || None);
+        let cables = plane.topology().cables().len();
+        if self.lines.len() < cables {
+            self.lines.resize_with(cables, || None);
         }
-        let link = cables[cable].link;
         let clock = self.clock;
-        self.lines[cable].get_or_insert_with(|| {
-            let lanes = u8::try_from(link.width.lanes()).unwrap_or(u8::MAX);
-            Box::new(Line::new(clock, LinkRate::new(link.kbps(), lanes)))
-        })
+        self.lines[cable].get_or_insert_with(|| Box::new(Line::new(clock, rate_of(plane, cable))))
     }
+}
+
+/// How fast a cable's link is as it was trained last.
+fn rate_of(plane: &Plane, cable: usize) -> LinkRate {
+    let link = plane.link(cable);
+    let lanes = u8::try_from(link.width.lanes()).unwrap_or(u8::MAX);
+    LinkRate::new(link.kbps(), lanes)
 }
 
 /// The cable of a port, and which of its directions leads away from it.

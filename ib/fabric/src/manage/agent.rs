@@ -11,6 +11,7 @@ use ferriband_wire::smp::{Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid, MKey};
 
 use super::node::{Node, Port};
+use super::training::{ALL_EXTENDED, NO_EXTENDED};
 use crate::Time;
 
 /// Who answers: a device of ours, revision 1.
@@ -397,11 +398,27 @@ impl Port {
     fn set_info(&mut self, wanted: &PortInfo, is_port0: bool) -> Result<(), Refused> {
         let own = self.info;
         let state = next_state(&own, wanted, is_port0)?;
+        let speeds = match wanted.link_speed_enabled {
+            0 => own.link_speed_enabled,
+            15 => own.link_speed_supported,
+            mask => mask & own.link_speed_supported,
+        };
+        let extended = match (own.link_speed_ext_supported, wanted.link_speed_ext_enabled) {
+            (0, _) => 0,
+            (_, 0) => own.link_speed_ext_enabled,
+            (_, NO_EXTENDED) => NO_EXTENDED,
+            (all, ALL_EXTENDED) => all,
+            (all, mask) => mask & all,
+        };
+        // without any speed there would be no link
+        let speeds_known =
+            (speeds != 0 || is_port0) && (extended != 0 || own.link_speed_ext_supported == 0);
         let unicast = |lid: Lid| lid.0 < super::node::FIRST_MULTICAST;
         let known = |mask: u8, there: u8| mask & !there == 0 || mask == 0xff;
         if !unicast(wanted.lid)
             || !unicast(wanted.master_sm_lid)
             || !known(wanted.link_width_enabled, own.link_width_supported)
+            || !speeds_known
             || wanted.operational_vls > own.vl_cap
             || wanted.neighbor_mtu > own.mtu_cap
         {
@@ -419,15 +436,8 @@ impl Port {
                 0xff => own.link_width_supported,
                 mask => mask,
             },
-            link_speed_enabled: match wanted.link_speed_enabled {
-                0 => own.link_speed_enabled,
-                15 => own.link_speed_supported,
-                mask => mask & own.link_speed_supported,
-            },
-            link_speed_ext_enabled: match wanted.link_speed_ext_enabled {
-                0 => own.link_speed_ext_enabled,
-                mask => mask & own.link_speed_ext_supported,
-            },
+            link_speed_enabled: speeds,
+            link_speed_ext_enabled: extended,
             link_down_default_state: match wanted.link_down_default_state {
                 PhysState::NO_CHANGE => own.link_down_default_state,
                 state => state,

@@ -12,6 +12,7 @@ mod perf;
 mod plane;
 #[cfg(test)]
 mod tests;
+mod training;
 
 pub(crate) use carry::{Crossing, is_group};
 pub use carry::{Hop, Load};

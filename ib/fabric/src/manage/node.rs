@@ -1,13 +1,14 @@
 //! What a node is and was told: the values behind the attributes of subnet management (IBA 14.2.5).
 
 use ferriband_topology as paper;
-use ferriband_topology::{Link, NodeKind, Speed, Width};
+use ferriband_topology::{Link, NodeKind};
 use ferriband_wire::attributes::{
     MlnxExtendedPortInfo, MulticastForwardingBlock, NodeDescription, PhysState, PortCapabilities,
     PortInfo, PortState, SwitchInfo, VlArbitrationBlock, VlWeight,
 };
 use ferriband_wire::{Guid, Lid, Mtu, PKey, Sl, TimeCode, Vl};
 
+use super::training::{speed_bits, vendor_bit, width_bits};
 use crate::Time;
 
 /// Lanes for data of every port: 8, which is code 4 of VLCap.
@@ -299,10 +300,7 @@ impl Port {
             link_round_trip_latency: (best.latency_ns / 2).min(0xff_ffff),
             ..PortInfo::default()
         };
-        let fdr10 = match best.speed {
-            Speed::Fdr10 => MlnxExtendedPortInfo::FDR10,
-            _ => 0,
-        };
+        let fdr10 = vendor_bit(best.speed);
         let mut pkeys = vec![PKey(0); PKEYS].into_boxed_slice();
         pkeys[0] = ferriband_wire::mad::DEFAULT_PKEY;
         let lanes = std::array::from_fn(|sl| Vl(sl as u8 % DATA_VLS));
@@ -354,25 +352,6 @@ fn default_arbitration() -> [VlArbitrationBlock; 4] {
         };
     }
     blocks
-}
-
-/// This width and the narrower ones that every port has.
-fn width_bits(best: Width) -> u8 {
-    let below = Width::ALL.into_iter().filter(|width| *width <= best);
-    below.fold(0, |mask, width| mask | width.bit())
-}
-
-/// Codes of LinkSpeedActive and LinkSpeedExtActive; a vendor's FDR10 shows as QDR, and in an attribute of that vendor ([`Port::vendor_info`]).
-fn speed_bits(speed: Speed) -> (u8, u8) {
-    match speed {
-        Speed::Sdr => (1, 0),
-        Speed::Ddr => (2, 0),
-        Speed::Qdr | Speed::Fdr10 => (4, 0),
-        Speed::Fdr => (4, 1),
-        Speed::Edr => (4, 2),
-        Speed::Hdr => (4, 4),
-        Speed::Ndr => (4, 8),
-    }
 }
 
 fn speed_mask(active: u8) -> u8 {

@@ -6,7 +6,7 @@
 //!
 //! A route whose ends are LIDs (DrSLID or DrDLID not permissive) is let go of: no manager that we know sends one.
 
-use ferriband_topology::{NodeId, NodeKind, PortId, Topology};
+use ferriband_topology::{Link, NodeId, NodeKind, PortId, Topology};
 use ferriband_wire::Lid;
 use ferriband_wire::attributes::{PhysState, PortState};
 use ferriband_wire::mad::Method;
@@ -14,6 +14,7 @@ use ferriband_wire::smp::{Direction, MAX_HOPS, Route, Smp, attribute};
 
 use super::agent::KNOWS_EXTENDED_SPEEDS;
 use super::node::Node;
+use super::training;
 use crate::Time;
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -228,9 +229,37 @@ impl Plane {
             let phys = self.nodes[at].ports[usize::from(end.port)].info.phys_state;
             !self.off[at] && !matches!(phys, PhysState::DISABLED | PhysState::SLEEP)
         };
-        let up = !self.cut[cable] && ends.iter().all(able);
+        let whole = !self.cut[cable] && ends.iter().all(able);
+        let up = whole && self.train(ends);
         for end in ends {
             self.nodes[end.node.0 as usize].link_changes(end.port, up);
+        }
+    }
+
+    /// Gives both ends of a link its width and speed; false if they agree on none.
+    fn train(&mut self, ends: [PortId; 2]) -> bool {
+        let port = |end: PortId| &self.nodes[end.node.0 as usize].ports[usize::from(end.port)];
+        let Some(best) = training::best(ends.map(port)) else {
+            return false;
+        };
+        for end in ends {
+            self.nodes[end.node.0 as usize].ports[usize::from(end.port)].set_active(best);
+        }
+        true
+    }
+
+    /// How good a cable is as its link was trained last.
+    pub fn link(&self, cable: usize) -> Link {
+        let plugged = &self.topology.cables()[cable];
+        let [end, _] = plugged.ends;
+        let port = &self.nodes[end.node.0 as usize].ports[usize::from(end.port)];
+        let (width, speed) = port
+            .active()
+            .unwrap_or((plugged.link.width, plugged.link.speed));
+        Link {
+            width,
+            speed,
+            ..plugged.link
         }
     }
 
@@ -458,7 +487,8 @@ impl Plane {
         };
         let node = &self.nodes[here.node.0 as usize];
         let now = link_of(&node.ports[usize::from(here.port)]);
-        if before == Some(now) {
+        // what is enabled may have changed, so that a link that did not come up does now
+        if before == Some(now) && now.1 != PhysState::POLLING {
             return;
         }
         match now {

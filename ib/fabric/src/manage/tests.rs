@@ -1,8 +1,9 @@
 //! A small manager by hand: what it finds, what it may set, and what strangers may not.
 
+use super::agent::KNOWS_EXTENDED_SPEEDS;
 use super::*;
 use crate::Time;
-use ferriband_topology::{NodeId, NodeKind, netlist};
+use ferriband_topology::{NodeId, NodeKind, PortId, netlist};
 use ferriband_wire::attributes::{
     LinearForwardingBlock, MlnxExtendedPortInfo, NodeInfo, NodeType, PhysState, PortInfo,
     PortState, SwitchInfo,
@@ -526,4 +527,108 @@ proptest! {
 
 fn smp_was_asked(bytes: &[u8]) -> bool {
     matches!(bytes[3], 1 | 2)
+}
+
+/// Its state, and what of width, speed and extended speed is active.
+fn trained(manager: &mut Manager, path: &[u8], port: u8) -> (PortState, u8, (u8, u8)) {
+    let info = manager.port(path, port);
+    let speeds = (info.link_speed_active, info.link_speed_ext_active);
+    (info.state, info.link_width_active, speeds)
+}
+
+/// IBA 14.2.5.6: a link has the best of what is enabled at both its ends once it is trained.
+#[test]
+fn a_link_is_trained_to_what_is_enabled_at_both_ends() {
+    let cable = |speed: &str| RING.replace("\"s1\"[2]", &format!("\"s1\"[2] # lid 1 {speed}"));
+    let change = |manager: &mut Manager, path: &[u8], port: u8, change: fn(&mut PortInfo)| {
+        let mut wanted = manager.port(path, port);
+        (wanted.state, wanted.phys_state) = (PortState::NO_CHANGE, PhysState::NO_CHANGE);
+        change(&mut wanted);
+        let modifier = KNOWS_EXTENDED_SPEEDS | u32::from(port);
+        manager.set(path, attribute::PORT_INFO, modifier, &wanted, MKey(0))
+    };
+    let reset = |manager: &mut Manager| {
+        for phys in [PhysState::DISABLED, PhysState::POLLING] {
+            let mut wanted = manager.port(&[1], 1);
+            (wanted.state, wanted.phys_state) = (PortState::NO_CHANGE, phys);
+            manager.set(&[1], attribute::PORT_INFO, 1, &wanted, MKey(0));
+        }
+    };
+    let other_end = [1, 2, 2];
+    let mut manager = Manager::of(&cable("4xQDR"));
+    let up = |width, speeds| (PortState::INIT, width, speeds);
+    assert_eq!(trained(&mut manager, &[1], 1), up(2, (4, 0)));
+    // one end is enough, but not before it is trained anew
+    let done = change(&mut manager, &[1], 1, |info| info.link_speed_enabled = 1);
+    assert_eq!(done, Some(MadStatus::OK));
+    assert_eq!(trained(&mut manager, &[1], 1), up(2, (4, 0)));
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &[1], 1), up(2, (1, 0)));
+    assert_eq!(trained(&mut manager, &other_end, 2), up(2, (1, 0)));
+    // a width, from the other end
+    change(&mut manager, &other_end, 2, |info| {
+        info.link_width_enabled = 1;
+    });
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &[1], 1), up(1, (1, 0)));
+    // nothing in common: it does not come up, and does as soon as there is something
+    change(&mut manager, &other_end, 2, |info| {
+        info.link_speed_enabled = 4;
+    });
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &[1], 1).0, PortState::DOWN);
+    assert_eq!(trained(&mut manager, &other_end, 2).0, PortState::DOWN);
+    change(&mut manager, &[1], 1, |info| info.link_speed_enabled = 15);
+    assert_eq!(trained(&mut manager, &other_end, 2), up(1, (4, 0)));
+    // a port without any speed is not asked for
+    let mut wanted = manager.port(&[1], 3);
+    (wanted.state, wanted.phys_state) = (PortState::NO_CHANGE, PhysState::NO_CHANGE);
+    wanted.link_speed_enabled = 4;
+    let done = manager.set(&[1], attribute::PORT_INFO, 3, &wanted, MKey(0));
+    assert_eq!(done, Some(MadStatus::INVALID_FIELD), "that cable is SDR");
+
+    // extended speeds are in the way of slower ones until they are switched off
+    let mut manager = Manager::of(&cable("4xEDR"));
+    change(&mut manager, &[1], 1, |info| info.link_speed_enabled = 2);
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &[1], 1), up(2, (4, 2)));
+    change(&mut manager, &[1], 1, |info| {
+        info.link_speed_ext_enabled = 1
+    });
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &other_end, 2), up(2, (4, 1)));
+    change(&mut manager, &[1], 1, |info| {
+        info.link_speed_ext_enabled = 30
+    });
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &other_end, 2), up(2, (2, 0)));
+    assert_eq!(manager.port(&[1], 1).link_speed_ext_enabled, 30);
+    change(&mut manager, &[1], 1, |info| {
+        info.link_speed_ext_enabled = 31
+    });
+    reset(&mut manager);
+    assert_eq!(trained(&mut manager, &other_end, 2), up(2, (4, 2)));
+    let plugged = manager.plane.topology().cable_at(PortId {
+        node: manager.find("s0"),
+        port: 1,
+    });
+    let link = manager.plane.link(plugged.unwrap());
+    assert_eq!(link.kbps(), 100_000_000);
+
+    // a maker's speed
+    let known = cable("4xFDR10").replace(
+        "Switch\t4 \"s0\"",
+        "vendid=0x2c9\ndevid=0xc738\nSwitch\t4 \"s0\"",
+    );
+    let mut manager = Manager::of(&known);
+    let asked = attribute::MLNX_EXTENDED_PORT_INFO;
+    let none = MlnxExtendedPortInfo {
+        state_change_enable: 1,
+        ..MlnxExtendedPortInfo::default()
+    };
+    manager.set(&[1], asked, 1, &none, MKey(0));
+    reset(&mut manager);
+    let seen: MlnxExtendedPortInfo = manager.get(&[1], asked, 1).unwrap();
+    assert_eq!(seen.link_speed_active, 0);
+    assert_eq!(trained(&mut manager, &[1], 1), up(2, (4, 0)));
 }

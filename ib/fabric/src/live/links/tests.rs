@@ -4,6 +4,7 @@ use super::*;
 use crate::Random;
 use crate::live::Fabric;
 use crate::live::tests::{hosts, ring};
+use ferriband_wire::attributes::{PortInfo, PortState};
 use ferriband_wire::{Lid, LinkNext, Lrh, Sl, Vl, vcrc};
 
 const MS: u64 = 1_000_000_000;
@@ -113,6 +114,47 @@ fn a_paced_link_passes_no_more_than_its_rate() {
         each.iter().all(|gap| gap.abs_diff(998 * MS / 1000) < 1000),
         "{each:?}"
     );
+    all_at_rest(&mut fabric);
+}
+
+/// A manager that enables one lane of four, at one end, has a quarter of the rate once the link is trained anew.
+#[test]
+fn a_link_is_as_fast_as_it_was_trained_to_be() {
+    let mut fabric = ring();
+    fabric.set_rate_scale(Some(0.001));
+    let (a, b) = (hosts(&fabric)[0], hosts(&fabric)[5]);
+    let times = |fabric: &mut Fabric| {
+        let begin = fabric.links.clock;
+        for _ in 0..20 {
+            fabric.send_packet(begin, a, packet(a, b, 0, 996));
+        }
+        let mut times = Vec::new();
+        while let Some(next) = fabric.poll_timeout() {
+            while let Some(arrived) = fabric.poll_packet(next) {
+                times.push(next);
+                fabric.taken(arrived.room.unwrap());
+            }
+        }
+        assert_eq!(times.len(), 20);
+        (times[19].0 - times[0].0) / 19
+    };
+    let whole = times(&mut fabric);
+    let last = last_hop(&fabric, b);
+    let cable = fabric.plane().topology().cable_at(last).unwrap();
+    let port = |fabric: &mut Fabric, end: PortId, change: fn(&mut PortInfo)| {
+        let node = fabric.plane.node_mut(end.node);
+        change(&mut node.ports[usize::from(end.port)].info);
+    };
+    port(&mut fabric, last, |info| info.link_width_enabled = 1);
+    assert_eq!(times(&mut fabric), whole, "it is not trained anew yet");
+    let now = fabric.links.clock;
+    for up in [false, true] {
+        fabric.set_cable(now, cable, up);
+    }
+    for end in fabric.plane().topology().cables()[cable].ends {
+        port(&mut fabric, end, |info| info.state = PortState::ACTIVE);
+    }
+    assert!(times(&mut fabric).abs_diff(4 * whole) < 1000);
     all_at_rest(&mut fabric);
 }
 
