@@ -115,6 +115,50 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
     }
 }
 
+/// IBA 14.2.5.6: the fastest speed that is enabled at both ends, once the link is trained anew.
+#[test]
+fn a_manager_slows_a_link_down() {
+    if !is_there("ibportstate", "infiniband-diags") {
+        return;
+    }
+    let shape = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fast.net");
+    let fast = good(&["fabric", "make", "ring:3:1"]).replace("4xSDR", "4xEDR");
+    std::fs::write(&shape, fast).expect("writable");
+    let shape = shape.to_str().expect("our names are text");
+    let fabric = Fabric::up(shape, &["--keys", "none"]);
+    fabric.wait_for_links();
+    let host = &fabric.hosts()[0];
+    let rate = |fabric: &Fabric| {
+        let file = "/sys/class/infiniband/ferri0/ports/1/rate";
+        fabric.run(&host.name, &["cat", file]).trim().to_owned()
+    };
+    assert_eq!(rate(&fabric), "100 Gb/sec (4X EDR)");
+    let lid = host.lid.to_string();
+    let change = |words: &[&str]| {
+        let all = [&["ibportstate", &lid, "1"], words].concat();
+        // what is reset is asked from elsewhere, as its own answer would not come back
+        fabric.run(&fabric.hosts()[1].name, &all)
+    };
+    change(&["espeed", "30"]);
+    change(&["speed", "2"]);
+    change(&["width", "1"]);
+    assert_eq!(rate(&fabric), "100 Gb/sec (4X EDR)");
+    fabric.say(&["link", &host.name, "1", "down"]);
+    fabric.say(&["link", &host.name, "1", "up"]);
+    fabric.wait_for_links();
+    assert_eq!(rate(&fabric), "5 Gb/sec (1X DDR)");
+    if is_there("ibstatus", "infiniband-diags") {
+        let said = fabric.run(&host.name, &["ibstatus"]);
+        for wanted in [
+            format!("base lid:\t {:#x}", host.lid),
+            "state:\t\t 4: ACTIVE".to_owned(),
+            "rate:\t\t 5 Gb/sec (1X DDR)".to_owned(),
+        ] {
+            assert!(said.contains(&wanted), "{wanted}: {said}");
+        }
+    }
+}
+
 #[test]
 fn ports_are_protected_by_a_key_that_managers_share() {
     use std::os::unix::fs::PermissionsExt;

@@ -171,11 +171,7 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
     let ethernet = port.link_layer == hca::LinkLayer::Ethernet;
     let (active_width, active_speed) = width_and_speed(&port);
     let mut attr = sys::ibv_port_attr {
-        state: if port.active {
-            sys::IBV_PORT_ACTIVE
-        } else {
-            sys::IBV_PORT_DOWN
-        },
+        state: states(&port).0.into(),
         max_mtu: port.max_mtu as u32,
         active_mtu: port.mtu as u32,
         gid_tbl_len: port.gid_table as c_int,
@@ -188,11 +184,7 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
         subnet_timeout: SUBNET_TIMEOUT,
         active_width,
         active_speed,
-        phys_state: if port.active {
-            PHYS_LINK_UP
-        } else {
-            PHYS_DISABLED
-        },
+        phys_state: states(&port).1,
         link_layer: sys::IBV_LINK_LAYER_INFINIBAND as u8,
         ..Default::default()
     };
@@ -216,13 +208,30 @@ pub fn port_cap_flags(ethernet: bool) -> u32 {
 const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 
-/// Width and speed of the link: four lanes of 25 Gb/s on InfiniBand; on Ethernet what is nearest below the interface's speed.
+/// States of the link and of the physical link: those that the fabric has, else up or down.
+pub fn states(port: &hca::PortAttr) -> (u8, u8) {
+    match (port.link, port.active) {
+        (Some(link), _) => (link.state, link.phys_state),
+        (None, true) => (sys::IBV_PORT_ACTIVE as u8, PHYS_LINK_UP),
+        (None, false) => (sys::IBV_PORT_DOWN as u8, PHYS_DISABLED),
+    }
+}
+
+/// Width and speed of the link: on a live fabric its own, else four lanes of 25 Gb/s on InfiniBand; on Ethernet what is nearest below the interface's speed.
 pub fn width_and_speed(port: &hca::PortAttr) -> (u8, u8) {
     const WIDTH_1X: u8 = 1;
     const WIDTH_4X: u8 = 2;
     const SPEED_SDR: u8 = 1;
     const SPEED_QDR: u8 = 4;
     const SPEED_EDR: u8 = 32;
+    if let Some(link) = port.link {
+        // verbs have one code for both kinds of speed
+        let speed = match link.speed_ext {
+            0 => link.speed,
+            extended => extended << 4,
+        };
+        return (link.width, speed);
+    }
     match (port.link_layer, port.speed_mbps) {
         (hca::LinkLayer::InfiniBand, _) | (_, 100_000..) => (WIDTH_4X, SPEED_EDR),
         (_, 40_000..) => (WIDTH_4X, SPEED_QDR),

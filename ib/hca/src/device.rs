@@ -74,10 +74,27 @@ pub struct PortAttr {
     pub mtu: Mtu,
     /// Speed in Mbit/s; 0 if the interface does not say.
     pub speed_mbps: u32,
+    /// The link, on a host of a live fabric.
+    pub link: Option<FabricLink>,
     /// Entries of the GID table.
     pub gid_table: u32,
     /// Entries of the P_Key table.
     pub pkey_table: u32,
+}
+
+/// The link of a port of a live fabric, in the codes of PortInfo (IBA 14.2.5.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FabricLink {
+    /// State of the link.
+    pub state: u8,
+    /// State of the physical link.
+    pub phys_state: u8,
+    /// Width that is active.
+    pub width: u8,
+    /// Speed that is active.
+    pub speed: u8,
+    /// Extended speed that is active; 0: none.
+    pub speed_ext: u8,
 }
 
 /// An entry of the GID table.
@@ -443,6 +460,7 @@ impl Device {
             max_mtu: limits::MTU,
             mtu: limits::MTU,
             speed_mbps: 0,
+            link: None,
             gid_table: limits::GID_TABLE,
             pkey_table: match self.is_ethernet() {
                 true => 1,
@@ -456,6 +474,13 @@ impl Device {
                 mtu: Mtu::from_code(port.mtu)
                     .filter(|mtu| mtu.bytes() < limits::MTU.bytes())
                     .unwrap_or(limits::MTU),
+                link: Some(FabricLink {
+                    state: port.state,
+                    phys_state: port.phys_state,
+                    width: port.width,
+                    speed: port.speed,
+                    speed_ext: port.speed_ext,
+                }),
                 ..native
             });
         }

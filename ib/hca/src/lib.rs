@@ -39,7 +39,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use ah::Ah;
 pub use context::{AsyncEvent, AsyncKind, Context, Pd};
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
-pub use device::{Device, DeviceInfo, GidEntry, LinkLayer, PortAttr, device_at, devices};
+pub use device::{
+    Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices,
+};
 pub use error::Error;
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use qp::{BindMw, Qp, QpInit, SendRequest};

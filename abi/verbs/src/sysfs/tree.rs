@@ -5,7 +5,7 @@
 
 use crate::context::any_adapter;
 use crate::device::{self, Device};
-use crate::query::{port_cap_flags, width_and_speed};
+use crate::query::{port_cap_flags, states, width_and_speed};
 use ferriband_admin::Counter;
 use ferriband_hca::{self as hca, LinkLayer, limits};
 use std::path::{Component, Path, PathBuf};
@@ -296,13 +296,50 @@ fn of_parent(device: &'static Device, rest: &[&str]) -> Found {
 }
 
 /// The rate as the kernel prints it.
-fn rate_text(width_and_speed: (u8, u8)) -> &'static str {
-    match width_and_speed {
-        (2, 32) => "100 Gb/sec (4X EDR)",
-        (2, _) => "40 Gb/sec (4X QDR)",
-        (_, 32) => "25 Gb/sec (1X EDR)",
-        (_, 4) => "10 Gb/sec (1X QDR)",
-        _ => "2.5 Gb/sec (1X SDR)",
+fn rate_text((width, speed): (u8, u8)) -> String {
+    let lanes = match width {
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 1,
+    };
+    let (name, tenths) = match speed {
+        2 => ("DDR", 50),
+        4 => ("QDR", 100),
+        8 => ("FDR10", 100),
+        16 => ("FDR", 140),
+        32 => ("EDR", 250),
+        64 => ("HDR", 500),
+        128 => ("NDR", 1000),
+        _ => ("SDR", 25),
+    };
+    let tenths = tenths * lanes;
+    let half = if tenths % 10 == 0 { "" } else { ".5" };
+    format!("{}{half} Gb/sec ({lanes}X {name})", tenths / 10)
+}
+
+/// The link's state as the kernel prints it.
+fn state_text(code: u8) -> &'static str {
+    match code {
+        2 => "2: INIT",
+        3 => "3: ARMED",
+        4 => "4: ACTIVE",
+        5 => "5: ACTIVE_DEFER",
+        _ => "1: DOWN",
+    }
+}
+
+/// The physical link's.
+fn phys_state_text(code: u8) -> &'static str {
+    match code {
+        1 => "1: Sleep",
+        2 => "2: Polling",
+        4 => "4: PortConfigurationTraining",
+        5 => "5: LinkUp",
+        6 => "6: LinkErrorRecovery",
+        7 => "7: Phy Test",
+        _ => "3: Disabled",
     }
 }
 
@@ -355,10 +392,8 @@ fn of_port(device: &'static Device, hca: &'static hca::Device, port: u8, rest: &
             })))
         }
         ["cap_mask"] => text(format!("{:#010x}", port_cap_flags(ethernet))),
-        ["state"] if attr.active => text("4: ACTIVE"),
-        ["state"] => text("1: DOWN"),
-        ["phys_state"] if attr.active => text("5: LinkUp"),
-        ["phys_state"] => text("3: Disabled"),
+        ["state"] => text(state_text(states(&attr).0)),
+        ["phys_state"] => text(phys_state_text(states(&attr).1)),
         ["link_layer"] if ethernet => text("Ethernet"),
         ["link_layer"] => text("InfiniBand"),
         ["rate"] => text(rate_text(width_and_speed(&attr))),
