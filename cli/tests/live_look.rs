@@ -115,6 +115,64 @@ fn questions_go_by_lid_and_then_by_ports_and_counters_need_no_port() {
     }
 }
 
+/// A counter of what perfquery prints.
+fn counter(said: &str, name: &str) -> u64 {
+    let find = |line: &str| {
+        let rest = line.strip_prefix(name)?.strip_prefix(':')?;
+        rest.trim_start_matches('.').parse().ok()
+    };
+    said.lines()
+        .find_map(find)
+        .unwrap_or_else(|| panic!("{name}: {said}"))
+}
+
+#[test]
+fn optional_counters_are_parts_of_the_others() {
+    if !is_there("perfquery", "infiniband-diags") || !is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let query = |option: &str| {
+        let lid = hosts[0].lid.to_string();
+        fabric.run(&hosts[1].name, &["perfquery", option, &lid, "1"])
+    };
+    let places = [hosts[0].name.as_str(), hosts[2].name.as_str()];
+    let talk = || pair(&fabric, places, &hosts[0].address, &["ibv_rc_pingpong"]);
+    talk();
+    // what asks and answers is counted as well, so the other counters are read between two looks at these
+    for (option, whole, part) in [
+        ("-X", "PortXmitData", "XmtDataSL"),
+        ("-S", "PortRcvData", "RcvDataSL"),
+    ] {
+        let before = counter(&query("-x"), whole);
+        let parts = query(option);
+        let sum: u64 = (0..16)
+            .map(|sl| counter(&parts, &format!("{part}{sl}")))
+            .sum();
+        let after = counter(&query("-x"), whole);
+        assert!(
+            before > 1000 && before <= sum && sum <= after,
+            "{before} {sum} {after}"
+        );
+        query(&format!("{option}R"));
+        let parts = query(option);
+        assert!(counter(&parts, &format!("{part}0")) < 1000, "{parts}");
+    }
+    fabric.say(&["errors", &hosts[0].name, "1", "0.1"]);
+    talk();
+    fabric.say(&["errors", &hosts[0].name, "1", "0"]);
+    let errors = counter(&query("-v"), "PortRcvErrors");
+    let details = query("-E");
+    assert!(errors > 0);
+    assert_eq!(counter(&details, "PortLocalPhysicalErrors"), errors);
+    assert_eq!(counter(&details, "PortMalformedPktErrors"), 0);
+    // what does not go by a port that is down: the switch's
+    let discards = query("-D");
+    assert_eq!(counter(&discards, "PortInactiveDiscards"), 0);
+}
+
 /// IBA 14.2.5.6: the fastest speed that is enabled at both ends, once the link is trained anew.
 #[test]
 fn a_manager_slows_a_link_down() {

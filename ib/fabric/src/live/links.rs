@@ -443,7 +443,7 @@ impl Links {
         } else {
             plane.node_mut(node).ports[usize::from(port)]
                 .counters
-                .rcv_errors += 1;
+                .came_wrong();
             self.dropped += 1;
             self.taken(room);
         }
@@ -512,7 +512,11 @@ impl Links {
         });
         let Some((cable, side)) = way.filter(|_| served) else {
             // no link, or a lane that no table serves: nothing would ever go
-            return self.discard(plane, by, room);
+            let why = match plane.data_peer(by) {
+                None => Why::Inactive,
+                Some(_) => Why::NoLane,
+            };
+            return self.discard(plane, by, room, why);
         };
         let waiting = Waiting {
             packet: packet.clone(),
@@ -830,7 +834,7 @@ impl Links {
                 }
                 let Some(old) = queue.pop_front() else { break };
                 output.bytes -= old.packet.bytes.len();
-                self.discard(plane, by, old.room);
+                self.discard(plane, by, old.room, Why::Lifetime);
             }
         }
     }
@@ -844,14 +848,20 @@ impl Links {
         output.bytes = 0;
         let all: Vec<Waiting> = output.queues.iter_mut().flat_map(std::mem::take).collect();
         for waiting in all {
-            self.discard(plane, by, waiting.room);
+            self.discard(plane, by, waiting.room, Why::Inactive);
         }
     }
 
-    fn discard(&mut self, plane: &mut Plane, by: PortId, room: Option<Room>) {
+    fn discard(&mut self, plane: &mut Plane, by: PortId, room: Option<Room>, why: Why) {
         let node = plane.node_mut(by.node);
         if let Some(port) = node.ports.get_mut(usize::from(by.port)) {
             port.counters.xmit_discards += 1;
+            let discards = &mut port.counters.discards;
+            match why {
+                Why::Inactive => discards.inactive += 1,
+                Why::Lifetime => discards.lifetime += 1,
+                Why::NoLane => {}
+            }
         }
         self.dropped += 1;
         if let Some(room) = room {
@@ -901,6 +911,17 @@ fn rate_of(plane: &Plane, cable: usize) -> LinkRate {
     let link = plane.link(cable);
     let lanes = u8::try_from(link.width.lanes()).unwrap_or(u8::MAX);
     LinkRate::new(link.kbps(), lanes)
+}
+
+/// Why a packet is let go of at an output.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    /// The port is not active, or its link began anew.
+    Inactive,
+    /// It has lived too long in the switch.
+    Lifetime,
+    /// No table serves its lane.
+    NoLane,
 }
 
 /// The cable of a port, and which of its directions leads away from it.

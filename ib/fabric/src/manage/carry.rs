@@ -108,7 +108,7 @@ impl Plane {
             } else {
                 self.nodes[node.0 as usize].ports[usize::from(port)]
                     .counters
-                    .rcv_errors += 1;
+                    .came_wrong();
             }
         }
     }
@@ -163,9 +163,12 @@ impl Plane {
             }
         }
         if !found {
-            node.ports[usize::from(came_by)]
-                .counters
-                .rcv_switch_relay_errors += 1;
+            let counters = &mut node.ports[usize::from(came_by)].counters;
+            counters.rcv_switch_relay_errors += 1;
+            match hops < MOST_HOPS {
+                true => counters.wrongs.no_port += 1,
+                false => counters.wrongs.looping += 1,
+            }
         }
     }
 
@@ -218,12 +221,16 @@ impl Plane {
         };
         let near = &mut port.counters;
         // lane 15 is not for data: an SL without a lane of its own is let go of (IBA 7.6.6)
+        let is_inactive = far.is_none();
         let Some(far) = far.filter(|_| vl.0 != 15) else {
             near.xmit_discards += 1;
+            near.discards.inactive += u64::from(is_inactive);
             return Crossing::Gone;
         };
         near.xmit_packets += 1;
         near.xmit_bytes += u64::from(load.length);
+        let sl = usize::from(load.sl.0 & 15);
+        near.xmit_bytes_by_sl[sl] += u64::from(load.length);
         near.multicast_xmit += multicast;
         let hop = Hop {
             from: by,
@@ -236,6 +243,7 @@ impl Plane {
         let there = &mut self.nodes[far.node.0 as usize].ports[usize::from(far.port)].counters;
         there.rcv_packets += 1;
         there.rcv_bytes += u64::from(load.length);
+        there.rcv_bytes_by_sl[sl] += u64::from(load.length);
         there.multicast_rcv += multicast;
         Crossing::Over(hop)
     }

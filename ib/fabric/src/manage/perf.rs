@@ -4,7 +4,7 @@ use super::node::Node;
 use ferriband_topology::NodeKind;
 use ferriband_wire::attributes::{
     ALL_PORTS, ClassPortInfo, CounterSelect, PERF_DATA_OFFSET, PortCounters, PortCountersExtended,
-    perf,
+    PortDataSl, PortRcvErrorDetails, PortXmitDiscardDetails, perf,
 };
 use ferriband_wire::mad::{AttributeId, MAD_LEN, MadHeader, MadStatus, ManagementClass, Method};
 use ferriband_wire::{Header, TimeCode};
@@ -40,6 +40,44 @@ pub struct Counters {
     pub link_recoveries: u64,
     /// Ticks without credits.
     pub xmit_wait: u64,
+    /// Of the bytes sent and received those of each service level.
+    pub xmit_bytes_by_sl: [u64; 16],
+    /// See `xmit_bytes_by_sl`.
+    pub rcv_bytes_by_sl: [u64; 16],
+    /// Why packets were not sent on.
+    pub discards: Discards,
+    /// What was wrong with packets that came.
+    pub wrongs: Wrongs,
+}
+
+/// Why packets were not sent on; a lane that no table serves is none of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Discards {
+    /// The port was not active.
+    pub inactive: u64,
+    /// They had lived too long in the switch.
+    pub lifetime: u64,
+}
+
+/// What was wrong with packets that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wrongs {
+    /// They were spoilt on the cable.
+    pub physical: u64,
+    /// They were for a LID that the adapter has not.
+    pub malformed: u64,
+    /// The switch had no port for their LID.
+    pub no_port: u64,
+    /// They went round and round.
+    pub looping: u64,
+}
+
+impl Counters {
+    /// A packet came that is for a LID which the adapter has not.
+    pub(crate) fn came_wrong(&mut self) {
+        self.rcv_errors += 1;
+        self.wrongs.malformed += 1;
+    }
 }
 
 impl Node {
@@ -129,8 +167,84 @@ impl Node {
                 data.fill(0);
                 shown.emit(data).map(|_| ()).map_err(invalid)
             }
+            perf::PORT_XMIT_DATA_SL | perf::PORT_RCV_DATA_SL => {
+                let of = |own: &mut Counters| match attribute {
+                    perf::PORT_XMIT_DATA_SL => own.xmit_bytes_by_sl,
+                    _ => own.rcv_bytes_by_sl,
+                };
+                let place = |own: &mut Counters, sl: usize, words: u64| {
+                    let levels = match attribute {
+                        perf::PORT_XMIT_DATA_SL => &mut own.xmit_bytes_by_sl,
+                        _ => &mut own.rcv_bytes_by_sl,
+                    };
+                    levels[sl] = words * 4;
+                };
+                let (wanted, _) = PortDataSl::parse(data).map_err(|_| MadStatus::INVALID_FIELD)?;
+                let mut sum = self.chosen(
+                    (came_by, wanted.port_select),
+                    set.then_some(wanted.counter_select),
+                    |own, number| place(own, number, wanted.counters[number].into()),
+                )?;
+                let shown = PortDataSl {
+                    counter_select: 0,
+                    counters: of(&mut sum).map(|bytes| at_most(bytes / 4, u32::MAX)),
+                    ..wanted
+                };
+                data.fill(0);
+                shown.emit(data).map(|_| ()).map_err(invalid)
+            }
+            perf::PORT_XMIT_DISCARD_DETAILS => {
+                let (wanted, _) =
+                    PortXmitDiscardDetails::parse(data).map_err(|_| MadStatus::INVALID_FIELD)?;
+                let mut sum = self.chosen(
+                    (came_by, wanted.port_select),
+                    set.then_some(wanted.counter_select),
+                    |own, number| put_detail(discard_details(own), number, &wanted.counters),
+                )?;
+                let shown = PortXmitDiscardDetails {
+                    counter_select: 0,
+                    counters: discard_details(&mut sum).map(detail),
+                    ..wanted
+                };
+                data.fill(0);
+                shown.emit(data).map(|_| ()).map_err(invalid)
+            }
+            perf::PORT_RCV_ERROR_DETAILS => {
+                let (wanted, _) =
+                    PortRcvErrorDetails::parse(data).map_err(|_| MadStatus::INVALID_FIELD)?;
+                let mut sum = self.chosen(
+                    (came_by, wanted.port_select),
+                    set.then_some(wanted.counter_select),
+                    |own, number| put_detail(error_details(own), number, &wanted.counters),
+                )?;
+                let shown = PortRcvErrorDetails {
+                    counter_select: 0,
+                    counters: error_details(&mut sum).map(detail),
+                    ..wanted
+                };
+                data.fill(0);
+                shown.emit(data).map(|_| ()).map_err(invalid)
+            }
             _ => Err(MadStatus::UNSUPPORTED_ATTRIBUTE),
         }
+    }
+
+    /// The counters of the ports that are meant, once those that a Set chooses, a bit for each, were given what it says.
+    fn chosen(
+        &mut self,
+        (came_by, port_select): (u8, u8),
+        chosen: Option<u16>,
+        put: impl Fn(&mut Counters, usize),
+    ) -> Result<Counters, MadStatus> {
+        let ports = self.ports_meant(came_by, port_select)?;
+        if let Some(mask) = chosen {
+            for port in ports.clone() {
+                for number in (0..16).filter(|number| mask >> number & 1 != 0) {
+                    put(&mut self.ports[port].counters, number);
+                }
+            }
+        }
+        Ok(self.sum(ports))
     }
 
     /// The ports that PortSelect means. An adapter has no port 0: programs that name none mean the one that they ask by its LID.
@@ -165,6 +279,16 @@ impl Node {
             sum.integrity_errors += own.integrity_errors;
             sum.link_recoveries += own.link_recoveries;
             sum.xmit_wait += own.xmit_wait;
+            for sl in 0..16 {
+                sum.xmit_bytes_by_sl[sl] += own.xmit_bytes_by_sl[sl];
+                sum.rcv_bytes_by_sl[sl] += own.rcv_bytes_by_sl[sl];
+            }
+            sum.discards.inactive += own.discards.inactive;
+            sum.discards.lifetime += own.discards.lifetime;
+            sum.wrongs.physical += own.wrongs.physical;
+            sum.wrongs.malformed += own.wrongs.malformed;
+            sum.wrongs.no_port += own.wrongs.no_port;
+            sum.wrongs.looping += own.wrongs.looping;
         }
         sum
     }
@@ -296,6 +420,43 @@ fn additional(own: &mut Counters) -> [Option<&mut u64>; 14] {
         Some(&mut own.xmit_wait),
         None,
     ]
+}
+
+/// The counters of PortXmitDiscardDetails in their order; None for those of what never happens here.
+fn discard_details(own: &mut Counters) -> [Option<&mut u64>; 4] {
+    let Discards { inactive, lifetime } = &mut own.discards;
+    [Some(inactive), None, Some(lifetime), None]
+}
+
+/// The counters of PortRcvErrorDetails in their order; None for those of what never happens here.
+fn error_details(own: &mut Counters) -> [Option<&mut u64>; 6] {
+    let Wrongs {
+        physical,
+        malformed,
+        no_port,
+        looping,
+    } = &mut own.wrongs;
+    [
+        Some(physical),
+        Some(malformed),
+        None,
+        Some(no_port),
+        None,
+        Some(looping),
+    ]
+}
+
+fn detail(own: Option<&mut u64>) -> u16 {
+    own.map_or(0, |own| at_most(*own, u16::MAX))
+}
+
+fn put_detail<const N: usize>(places: [Option<&mut u64>; N], number: usize, values: &[u16; N]) {
+    let Some(value) = values.get(number) else {
+        return;
+    };
+    if let Some(place) = places.into_iter().nth(number).flatten() {
+        *place = u64::from(*value);
+    }
 }
 
 fn set_wide(own: &mut Counters, wanted: &PortCountersExtended) {

@@ -177,6 +177,7 @@ impl Plane {
         if spoilt {
             port.counters.symbol_errors += 1;
             port.counters.rcv_errors += 1;
+            port.counters.wrongs.physical += 1;
             port.recent_errors += 1;
             if port.recent_errors > port.info.local_phy_errors {
                 port.recent_errors = 0;

@@ -1,4 +1,4 @@
-//! PortCounters and PortCountersExtended (IBA 16.1.3.5, 16.1.4.11): what performance management reads and resets.
+//! PortCounters, PortCountersExtended and the optional counters of a port (IBA 16.1.3.5, 16.1.4): what performance management reads and resets.
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, bits, place};
@@ -17,6 +17,14 @@ pub mod perf {
 
     /// PortCounters.
     pub const PORT_COUNTERS: AttributeId = AttributeId(0x0012);
+    /// PortRcvErrorDetails.
+    pub const PORT_RCV_ERROR_DETAILS: AttributeId = AttributeId(0x0015);
+    /// PortXmitDiscardDetails.
+    pub const PORT_XMIT_DISCARD_DETAILS: AttributeId = AttributeId(0x0016);
+    /// PortXmitDataSL.
+    pub const PORT_XMIT_DATA_SL: AttributeId = AttributeId(0x0036);
+    /// PortRcvDataSL.
+    pub const PORT_RCV_DATA_SL: AttributeId = AttributeId(0x0037);
     /// PortCountersExtended.
     pub const PORT_COUNTERS_EXTENDED: AttributeId = AttributeId(0x001d);
     /// Of ClassPortInfo's capability mask: all ports can be asked for at once.
@@ -264,6 +272,63 @@ impl Header for PortCountersExtended {
     }
 }
 
+macro_rules! selected_counters {
+    ($($(#[$doc:meta])* $name:ident, $wire:ident: [$integer:ty => $bytes:ty; $count:literal], $of:literal;)*) => {$(
+        #[doc = concat!("As it travels: ", $of)]
+        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+        #[repr(C)]
+        pub struct $wire {
+            reserved: u8,
+            port_select: u8,
+            counter_select: U16,
+            counters: [$bytes; $count],
+        }
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $name {
+            /// The port; [`ALL_PORTS`] for a sum.
+            pub port_select: u8,
+            /// In a Set: a bit for each of the counters, in their order, that takes what is written.
+            pub counter_select: u16,
+            /// The counters, which stop at their largest value.
+            pub counters: [$integer; $count],
+        }
+
+        impl Header for $name {
+            type Wire = $wire;
+            const NAME: &'static str = $of;
+
+            fn from_wire(wire: &$wire) -> Result<Self, ParseError> {
+                Ok($name {
+                    port_select: wire.port_select,
+                    counter_select: wire.counter_select.get(),
+                    counters: wire.counters.map(<$bytes>::get),
+                })
+            }
+
+            fn to_wire(&self) -> Result<$wire, EmitError> {
+                Ok($wire {
+                    reserved: 0,
+                    port_select: self.port_select,
+                    counter_select: U16::new(self.counter_select),
+                    counters: self.counters.map(<$bytes>::new),
+                })
+            }
+        }
+    )*};
+}
+
+selected_counters! {
+    /// PortXmitDataSL or PortRcvDataSL: words of four bytes of each service level.
+    PortDataSl, PortDataSlWire: [u32 => U32; 16], "PortXmitDataSL";
+    /// PortXmitDiscardDetails: packets that were not sent since the port was not active, were longer than its neighbour takes, had lived too long in the switch, or at the head of a queue.
+    PortXmitDiscardDetails, PortXmitDiscardDetailsWire: [u16 => U16; 4], "PortXmitDiscardDetails";
+    /// PortRcvErrorDetails: packets with errors of the physical layer, malformed ones, those that overran a buffer; and those that a switch did not pass on for want of a port for their DLID or of
+    /// a lane, or since they went round and round.
+    PortRcvErrorDetails, PortRcvErrorDetailsWire: [u16 => U16; 6], "PortRcvErrorDetails";
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +361,23 @@ mod tests {
             counter_select2: 0x3fff,
             additional: [9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22],
         };
+        let details = PortRcvErrorDetails {
+            port_select: 9,
+            counter_select: 0x3f,
+            counters: [1, 2, 3, 4, 5, 6],
+        };
+        let mut bytes = [0; 16];
+        details.emit(&mut bytes).expect("fits");
+        assert_eq!(bytes, [0, 9, 0, 0x3f, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]);
+        let levels = PortDataSl {
+            port_select: 9,
+            counter_select: 0xffff,
+            counters: std::array::from_fn(|sl| sl as u32 + 1),
+        };
+        let mut bytes = [0; 68];
+        levels.emit(&mut bytes).expect("fits");
+        assert_eq!((bytes[1], bytes[7], bytes[67]), (9, 1, 16));
+        assert_eq!(PortDataSl::parse(&bytes).map(|(c, _)| c), Ok(levels));
         let mut bytes = [0; 184];
         wide.emit(&mut bytes).expect("fits");
         assert_eq!((bytes[1], bytes[15], bytes[71]), (9, 1, 8));

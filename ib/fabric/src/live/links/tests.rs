@@ -174,7 +174,9 @@ fn a_link_that_goes_down_loses_what_waits_and_begins_again() {
         fabric.packets(),
         [came.len() as u64, 100 - came.len() as u64]
     );
-    assert!(counters(&fabric, hop).xmit_discards > 0);
+    let counted = counters(&fabric, hop);
+    assert!(counted.xmit_discards > 0);
+    assert_eq!(counted.discards.inactive, counted.xmit_discards);
     fabric.set_cable(Time(0), cable, true);
     // what lay in the old buffer is given back late: nothing comes of it
     for arrived in came {
@@ -299,7 +301,9 @@ fn what_lives_too_long_in_a_switch_is_let_go_of_and_its_neighbours_go_on() {
         reached > Time(4 * MS),
         "{reached}: it was behind those for b"
     );
-    assert!(counters(&fabric, last_hop(&fabric, b)).xmit_discards > 0);
+    let counted = counters(&fabric, last_hop(&fabric, b));
+    assert!(counted.xmit_discards > 0);
+    assert_eq!(counted.discards.lifetime, counted.xmit_discards);
     assert_eq!(fabric.credits().wrong, 0);
 }
 
