@@ -194,7 +194,12 @@ impl Fabric {
         let tells = smp.method == Method::SET && smp.attribute == attribute::PKEY_TABLE;
         self.partitions_told += u64::from(tells);
         self.plane.send(now, from, smp, dlid, &mut ends);
-        self.renew_links();
+        let renewed = self.renew_links();
+        // a port that was told to take its link down, or to train it: no trap does that, so this ends
+        let cables = self.plane.topology().cables();
+        let nodes = renewed.iter().flat_map(|cable| cables[*cable].ends);
+        let nodes = nodes.map(|end| end.node).collect();
+        self.tell_links(now, nodes, come);
         if !self.taps.is_idle() {
             self.taps.managed(self.plane.take_passed());
         }
@@ -349,10 +354,11 @@ impl Fabric {
         self.links.credits()
     }
 
-    /// Links that went down or came up anew have lost what was on them.
-    fn renew_links(&mut self) {
+    /// Links that went down or came up anew have lost what was on them: their cables.
+    fn renew_links(&mut self) -> BTreeSet<usize> {
         let renewed = self.plane.take_renewed();
-        self.links.renew(&mut self.plane, renewed.into_iter());
+        self.links.renew(&mut self.plane, renewed.iter().copied());
+        renewed
     }
 
     /// From now on these cables are looked at: what passes them is told by [`Self::poll_tapped`].

@@ -186,8 +186,13 @@ impl Fabric {
 
     /// Switches send trap 128 to the manager that they know.
     pub(super) fn tell(&mut self, now: Time, nodes: impl Iterator<Item = NodeId>) {
-        let nodes: BTreeSet<NodeId> = nodes.collect();
         let mut come = Vec::new();
+        self.tell_links(now, nodes.collect(), &mut come);
+        self.take_all(now, come);
+    }
+
+    /// The same; what comes of it is put into `come`.
+    pub(super) fn tell_links(&mut self, now: Time, nodes: BTreeSet<NodeId>, come: &mut Vec<Come>) {
         for id in nodes {
             let node = self.plane.node(id);
             let info = node.ports[0].info;
@@ -199,9 +204,8 @@ impl Fabric {
                 continue;
             }
             let from = Place { node: id, port: 0 };
-            self.trap(now, from, link_state_notice(info.lid), &mut come);
+            self.trap(now, from, link_state_notice(info.lid), come);
         }
-        self.take_all(now, come);
     }
 
     fn take_all(&mut self, now: Time, come: Vec<Come>) {

@@ -190,8 +190,11 @@ impl Node {
                 let wanted: PortInfo = read(answer)?;
                 let is_switch = self.kind == NodeKind::Switch;
                 // PortStateChange is for what nobody has asked for: a Set leaves it as it is (IBA 14.2.5.4)
-                self.port_mut(port)
-                    .set_info(&wanted, is_switch && port == 0)?;
+                self.port_mut(port).set_info(
+                    &wanted,
+                    is_switch && port == 0,
+                    !is_switch || port == 0,
+                )?;
             }
             attribute::SWITCH_INFO => {
                 let wanted: SwitchInfo = read(answer)?;
@@ -395,7 +398,12 @@ impl Port {
     ///
     /// # Errors
     /// A state that does not follow the present one, or a value that the port has not; then nothing is changed.
-    fn set_info(&mut self, wanted: &PortInfo, is_port0: bool) -> Result<(), Refused> {
+    fn set_info(
+        &mut self,
+        wanted: &PortInfo,
+        is_port0: bool,
+        has_lid: bool,
+    ) -> Result<(), Refused> {
         let own = self.info;
         let state = next_state(&own, wanted, is_port0)?;
         let speeds = match wanted.link_speed_enabled {
@@ -425,11 +433,16 @@ impl Port {
             return Err(MadStatus::INVALID_FIELD);
         }
         let keep = |wanted: u8, own: u8| if wanted == 0 { own } else { wanted };
+        // a switch has LIDs at port 0 alone; who sets another port may write there what he likes (ibportstate: 0x1234)
+        let (lid, lmc, master_sm_lid) = match has_lid {
+            true => (wanted.lid, wanted.lmc, wanted.master_sm_lid),
+            false => (own.lid, own.lmc, own.master_sm_lid),
+        };
         self.info = PortInfo {
             mkey: wanted.mkey,
             gid_prefix: wanted.gid_prefix,
-            lid: wanted.lid,
-            master_sm_lid: wanted.master_sm_lid,
+            lid,
+            master_sm_lid,
             mkey_lease_period_s: wanted.mkey_lease_period_s,
             link_width_enabled: match wanted.link_width_enabled {
                 0 => own.link_width_enabled,
@@ -443,7 +456,7 @@ impl Port {
                 state => state,
             },
             mkey_protect: wanted.mkey_protect,
-            lmc: wanted.lmc,
+            lmc,
             neighbor_mtu: keep(wanted.neighbor_mtu, own.neighbor_mtu),
             master_sm_sl: wanted.master_sm_sl,
             vl_high_limit: wanted.vl_high_limit,

@@ -232,25 +232,26 @@ impl Node {
         .map(|(number, _)| number)
     }
 
-    /// Its link came up or went down.
-    pub fn link_changes(&mut self, port: u8, up: bool) {
+    /// Its link came up or went down; false if it is as it was.
+    pub fn link_changes(&mut self, port: u8, up: bool) -> bool {
         let Some(changed) = self.ports.get_mut(usize::from(port)) else {
-            return;
+            return false;
         };
         let info = &mut changed.info;
         let (state, phys) = match (up, info.phys_state) {
-            (_, PhysState::DISABLED) => return,
+            (_, PhysState::DISABLED) => return false,
             (true, _) => (PortState::INIT, PhysState::LINK_UP),
             (false, _) => (PortState::DOWN, PhysState::POLLING),
         };
         if (info.state, info.phys_state) == (state, phys) {
-            return;
+            return false;
         }
         (info.state, info.phys_state) = (state, phys);
         changed.counters.link_downed += u64::from(!up);
         if let Some(switch) = &mut self.switch {
             switch.info.port_state_change = true;
         }
+        true
     }
 }
 

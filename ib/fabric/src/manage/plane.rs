@@ -223,7 +223,6 @@ impl Plane {
 
     /// Both ends of a cable find out whether it joins them.
     fn see_cable(&mut self, cable: usize) {
-        self.renewed.insert(cable);
         let ends = self.topology.cables()[cable].ends;
         let able = |end: &PortId| {
             let at = end.node.0 as usize;
@@ -233,7 +232,9 @@ impl Plane {
         let whole = !self.cut[cable] && ends.iter().all(able);
         let up = whole && self.train(ends);
         for end in ends {
-            self.nodes[end.node.0 as usize].link_changes(end.port, up);
+            if self.nodes[end.node.0 as usize].link_changes(end.port, up) {
+                self.renewed.insert(cable);
+            }
         }
     }
 
@@ -499,6 +500,10 @@ impl Plane {
                 if let Some(peer) = peer {
                     let other = &mut self.nodes[peer.node.0 as usize];
                     other.link_changes(peer.port, false);
+                }
+                // up by itself, and not by what was written (IBA 14.2.5.4)
+                if let Some(tables) = &mut self.nodes[here.node.0 as usize].switch {
+                    tables.info.port_state_change = true;
                 }
                 self.see_cable(cable);
             }

@@ -3,7 +3,9 @@
 use super::*;
 use crate::interface::Wanted;
 use crate::live::tests::{hosts, ring};
+use ferriband_wire::attributes::PortInfo;
 use ferriband_wire::mad::{MAD_LEN, MadHeader, ManagementClass};
+use ferriband_wire::smp::attribute;
 use ferriband_wire::{LinkNext, Lrh, Vl, vcrc};
 
 const SECOND: Time = Time::from_ns(1_000_000_000);
@@ -306,4 +308,45 @@ fn a_packet_to_queue_pair_1_with_another_key_is_told() {
         (place, delivery.agent, delivery.timed_out),
         (a, agent, false)
     );
+}
+
+/// Nobody has cut a cable: somebody has told a switch's port, as ibportstate does.
+#[test]
+fn a_port_that_is_disabled_and_enabled_again_is_told() {
+    let mut world = World::new();
+    let host = hosts(&world.fabric)[3];
+    let (cable, at) = world.cable(host);
+    let switch = Place {
+        node: at.node,
+        port: 0,
+    };
+    let lid = world.fabric.lid_of(switch);
+    for (phys, state) in [
+        (PhysState::DISABLED, PortState::DOWN),
+        (PhysState::POLLING, PortState::INIT),
+    ] {
+        let port = world.fabric.plane().node(at.node).ports[usize::from(at.port)].info;
+        let mut smp = Smp::new(Method::SET, attribute::PORT_INFO, at.port.into());
+        let wanted = PortInfo {
+            // it writes some LID there
+            lid: Lid(0x1234),
+            state: PortState::NO_CHANGE,
+            phys_state: phys,
+            ..port
+        };
+        smp.set_data(&wanted).unwrap();
+        let mut come = Vec::new();
+        let fabric = &mut world.fabric;
+        fabric.carry_smp(Time(0), world.manager, smp, lid, &mut come);
+        fabric.take_all(Time(0), come);
+        for end in world.fabric.plane().topology().cables()[cable].ends {
+            let info = world.fabric.plane().node(end.node).ports[usize::from(end.port)].info;
+            assert_eq!(info.state, state);
+        }
+        let told = world.traps();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].trap, told[0].issuer_lid), (trap::LINK_STATE, lid));
+        let now = world.fabric.plane().node(at.node).ports[usize::from(at.port)].info;
+        assert_eq!(now.lid, port.lid, "it has none");
+    }
 }
