@@ -54,6 +54,8 @@ pub struct Place {
     pub shared_units: u64,
     /// Units of a segment of a pipelined algorithm; 0 chooses one.
     pub segment: u64,
+    /// A result that a rank is to have all of is not combined part by part: the operation may look at a vector as a whole.
+    pub whole: bool,
 }
 
 impl Place {
@@ -64,6 +66,7 @@ impl Place {
             size,
             shared_units: 0,
             segment: 0,
+            whole: false,
         }
     }
 }
@@ -498,11 +501,16 @@ pub fn applicable(collective: &Collective<'_>, algorithm: Algorithm, me: Place) 
             recv,
             in_place,
         } => algorithm != A::Bruck || (equal(recv) && (*in_place || equal(send))),
-        Collective::Allreduce { commutative, .. } => algorithm != A::Ring || *commutative,
+        Collective::Allreduce { commutative, .. } => match algorithm {
+            A::Ring => *commutative && !me.whole,
+            A::Rabenseifner => !me.whole,
+            _ => true,
+        },
+        Collective::Reduce { .. } => !me.whole || !matches!(algorithm, A::Rabenseifner | A::Chain),
         Collective::ReduceScatter { commutative, .. } => {
             algorithm == A::ReduceScatterv || *commutative
         }
-        Collective::Bcast { .. } | Collective::Reduce { .. } | Collective::Scan { .. } => true,
+        Collective::Bcast { .. } | Collective::Scan { .. } => true,
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod machine;
 
-use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Kind, Place, applicable, build};
+use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Kind, Place, Step, applicable, build};
 use machine::{Buffers, Machine, Unit, combined, room, sorted, vector};
 
 const MOST: u32 = 17;
@@ -137,7 +137,6 @@ fn hears_of(
     watched: u32,
     late: u32,
 ) -> bool {
-    use ferriband_mpi_coll::Step;
     let all: Vec<_> = (0..size).map(schedule).collect();
     // The whole of a rank's steps must be complete; then back from each receive to the send that it matches, to what that waited for.
     let mut open: Vec<(u32, u32)> = (0..all[watched as usize].nodes().len() as u32)
@@ -693,6 +692,55 @@ fn exchanges_between_all_ranks() {
                     any_order: false,
                 });
                 assert!(done >= if equal.is_some() { 3 } else { 2 });
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_vectors_are_not_combined_in_parts() {
+    let count = 48;
+    for size in 2..=MOST {
+        for commutative in [false, true] {
+            let reduce = Collective::Reduce {
+                count,
+                root: size - 1,
+                commutative,
+                in_place: false,
+            };
+            let allreduce = Collective::Allreduce {
+                count,
+                commutative,
+                in_place: false,
+            };
+            for collective in [reduce, allreduce] {
+                let mut done = 0;
+                for algorithm in collective.kind().algorithms() {
+                    let me = |rank| Place {
+                        segment: 2,
+                        whole: true,
+                        ..Place::new(rank, size)
+                    };
+                    if !applicable(&collective, *algorithm, me(0)) {
+                        continue;
+                    }
+                    done += 1;
+                    for rank in 0..size {
+                        let schedule =
+                            build(&collective, *algorithm, me(rank)).expect("applicable");
+                        let all_of_it = |step: &Step| match step {
+                            Step::Reduce { from, into } => {
+                                from.count == count && into.count == count
+                            }
+                            _ => true,
+                        };
+                        assert!(
+                            schedule.nodes().iter().all(|node| all_of_it(&node.step)),
+                            "{collective:?} by {algorithm:?} at {rank} of {size}"
+                        );
+                    }
+                }
+                assert!(done >= 3, "{collective:?}");
             }
         }
     }

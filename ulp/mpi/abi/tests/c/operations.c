@@ -1,5 +1,5 @@
 /* Operations of the program: whether operands keep the order of ranks, on predefined datatypes, pairs and derived ones with and without gaps, in each
-   reduction, in place, blocking or not; what is freed while it is used; MPI's own operations on what they apply to, and errors for the rest. */
+   reduction, in place, blocking or not; functions that look at whole vectors; what is freed while it is used; MPI's own operations on what they apply to, and errors for the rest. */
 #include "check.h"
 #include <complex.h>
 #include <stdbool.h>
@@ -252,6 +252,69 @@ static void early(void)
 		CHECK(is(in[i], over_all(0, size - 1, i)));
 }
 
+/* Sets of numbers, sorted, behind how many there are: what is in a set is known from its first element, so the function works on whole vectors alone. */
+static int whole;
+
+static void unite(void *in, void *inout, int *length, MPI_Datatype *type)
+{
+	int *left = in, *right = inout, at = left[0], other = right[0], to = at + other;
+	CHECK(*type == MPI_INT && *length == whole && to < whole);
+	right[0] = to;
+	for (; to > 0; to--)
+		right[to] = other == 0 || (at > 0 && left[at] > right[other]) ? left[at--] : right[other--];
+}
+
+/* Each rank gives itself (but the third one nothing), in vectors of so many elements. */
+static void sets(MPI_Op op, int length)
+{
+	int *out = calloc(length, sizeof *out), *in = calloc(length, sizeof *in), root = size / 2;
+	MPI_Request request;
+	whole = length;
+	out[0] = rank != 2;
+	out[1] = rank;
+	for (int turn = 0; turn < 5; turn++) {
+		int has = 1, last = size - 1;
+		memcpy(in, out, length * sizeof *in);
+		switch (turn) {
+		case 0:
+			CHECK(MPI_Allreduce(out, in, length, MPI_INT, op, MPI_COMM_WORLD) == MPI_SUCCESS);
+			break;
+		case 1:
+			over(&request, MPI_Iallreduce(MPI_IN_PLACE, in, length, MPI_INT, op, MPI_COMM_WORLD, &request));
+			break;
+		case 2:
+			CHECK(MPI_Reduce(out, in, length, MPI_INT, op, root, MPI_COMM_WORLD) == MPI_SUCCESS);
+			has = rank == root;
+			break;
+		case 3:
+			over(&request, MPI_Ireduce(rank == 0 ? MPI_IN_PLACE : (void *)out, in, length, MPI_INT, op, 0, MPI_COMM_WORLD, &request));
+			has = rank == 0;
+			break;
+		default:
+			CHECK(MPI_Scan(out, in, length, MPI_INT, op, MPI_COMM_WORLD) == MPI_SUCCESS);
+			last = rank;
+		}
+		for (int who = 0, place = 0; has && who <= last; who++)
+			if (who != 2)
+				CHECK(in[++place] == who && in[0] >= place);
+		CHECK(!has || in[0] == last + (last < 2));
+	}
+	free(out);
+	free(in);
+}
+
+static void wholes(void)
+{
+	MPI_Op ordered, any;
+	CHECK(MPI_Op_create(unite, 0, &ordered) == MPI_SUCCESS && MPI_Op_create(unite, 1, &any) == MPI_SUCCESS);
+	sets(any, size + 2);
+	sets(any, 2048);
+	sets(ordered, size + 2);
+	sets(ordered, 2048);
+	sets(ordered, 300000);
+	CHECK(MPI_Op_free(&ordered) == MPI_SUCCESS && MPI_Op_free(&any) == MPI_SUCCESS);
+}
+
 #define SUMS(type, handle) \
 	do { \
 		type one = (type)(rank + 1), got = 0; \
@@ -319,6 +382,7 @@ int main(int argc, char **argv)
 	CHECK(calls > 0);
 	pairs();
 	early();
+	wholes();
 	own();
 	CHECK(MPI_Op_free(&ordered) == MPI_SUCCESS && MPI_Op_free(&large) == MPI_SUCCESS && MPI_Op_free(&far) == MPI_SUCCESS);
 	CHECK(MPI_Type_free(&type) == MPI_SUCCESS && MPI_Type_free(&gappy) == MPI_SUCCESS);

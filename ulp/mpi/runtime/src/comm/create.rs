@@ -78,7 +78,7 @@ fn gather_each(
         blocks: Blocks::Each(&bytes),
         in_place: false,
     };
-    let schedule = guard.schedule(comm, &what, 0, 1, 0)?;
+    let schedule = guard.schedule(comm, &what, 0, 1, 0, false)?;
     let room = blocks.iter_mut().map(Buffer::sink).collect();
     let buffers = Buffers::new(1, vec![own.source()], room);
     let prepared = Prepared {
@@ -204,7 +204,14 @@ pub fn begin_dup(
         memory = packed(&[runtime.new_context()]);
     }
     let schedule = match &others {
-        None => runtime.schedule(parent, &Collective::Bcast { count: 8, root: 0 }, 8, 1, 0)?,
+        None => runtime.schedule(
+            parent,
+            &Collective::Bcast { count: 8, root: 0 },
+            8,
+            1,
+            0,
+            false,
+        )?,
         Some(others) => {
             let what = InterCollective::Share {
                 count: 8,

@@ -29,7 +29,7 @@ fn moving(
     recv: Vec<Sink>,
 ) -> Outcome<Prepared> {
     let shared = shared::offered(guard, comm)?;
-    let schedule = guard.schedule(comm, collective, bytes, 1, shared)?;
+    let schedule = guard.schedule(comm, collective, bytes, 1, shared, false)?;
     let buffers = Buffers::new(1, send, recv);
     Ok(Prepared {
         schedule,
@@ -587,6 +587,11 @@ pub(super) unsafe fn alltoallv(
     moving(guard, comm, &collective, 0, sources(&send), recv)
 }
 
+/// The program's functions get vectors of so many bytes at the most as they are. The standard has them go from element to element, but there are some that
+/// look at all of a vector (hypre merges lists), which works where a vector is combined in one. Longer ones are combined part by part if operands may
+/// change places.
+const WHOLE: u64 = 8192;
+
 /// Two buffers of elements that are to be combined.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
@@ -632,11 +637,11 @@ impl Elements {
         let bytes = (how.unit as u64).saturating_mul(sent.max(0).cast_unsigned());
         let collective = collective(how.commutes, in_place);
         // The program's functions run outside of the runtime, where nobody waits for flags.
-        let shared = match how.combine {
-            Combine::Own(_) => shared::offered(guard, comm)?,
-            Combine::Program(_) => 0,
+        let (shared, whole) = match how.combine {
+            Combine::Own(_) => (shared::offered(guard, comm)?, false),
+            Combine::Program(_) => (0, !how.commutes || bytes <= WHOLE),
         };
-        let schedule = guard.schedule(comm, &collective, bytes, how.unit, shared)?;
+        let schedule = guard.schedule(comm, &collective, bytes, how.unit, shared, whole)?;
         Ok(Prepared {
             schedule,
             buffers: Buffers::new(how.unit, send, recv),
