@@ -1,6 +1,6 @@
 //! Memory asked for before it is needed. On a large fabric each event meets a port, a switch and a host that no cache holds any more: a dozen lines of memory, each known by
-//! what another says. The calendar knows of events long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
-//! the one before has brought. Hints alone: no result depends on them.
+//! what another says. Events are known long before they happen; so what each will look at is asked for in stages, a few events apart, each stage with what
+//! the one before has brought. Where windows are full, [`super::sweep`] asks for all of a group as it lies instead, and what is left of this are forwarding tables. Hints alone: no result depends on them.
 
 use super::part::Part;
 use super::port::Received;
