@@ -257,21 +257,23 @@ thread_local! {
 /// `given` is NULL or an array of strings that ends with NULL.
 unsafe fn environment(given: Strings) -> Strings {
     let directory = directory();
-    let mut strings = Vec::new();
-    let mut next = given;
+    let mut count = 0;
     // SAFETY: the caller's promise: not beyond the NULL.
-    while !given.is_null() && !unsafe { *next }.is_null() {
-        // SAFETY: as above.
-        strings.push(unsafe { *next });
-        // SAFETY: as above.
-        next = unsafe { next.add(1) };
+    while !given.is_null() && !unsafe { *given.add(count) }.is_null() {
+        count += 1;
     }
-    let count = strings.len();
+    let given_strings = match count {
+        0 => &[],
+        // SAFETY: so many strings lie there.
+        count => unsafe { std::slice::from_raw_parts(given, count) },
+    };
     // SAFETY: strings of the array.
-    strings.retain(|entry| !is_variable(unsafe { CStr::from_ptr(*entry) }));
-    if directory.is_none() && strings.len() == count {
+    let is_other = |entry: &&*const c_char| !is_variable(unsafe { CStr::from_ptr(**entry) });
+    // mostly: and a child of a program with several threads allocates nothing here
+    if directory.is_none() && given_strings.iter().all(|entry| is_other(&entry)) {
         return given;
     }
+    let mut strings: Vec<_> = given_strings.iter().filter(is_other).copied().collect();
     let before = crate::errno();
     let told = TOLD.try_with(|told| {
         let mut told = told.try_borrow_mut().ok()?;
