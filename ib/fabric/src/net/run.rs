@@ -2,6 +2,7 @@
 
 use super::part::Part;
 use super::port::Port;
+use super::sweep::Sweep;
 use super::{NONE, ahead, layout};
 use crate::agenda::Agenda;
 use crate::queue::Queue;
@@ -92,6 +93,7 @@ impl Part {
                 queue.push(time, what);
             }
             self.queue = Agenda::Calendar(queue);
+            self.sweep = Sweep::default();
         }
     }
 
