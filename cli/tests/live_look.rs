@@ -160,7 +160,8 @@ fn optional_counters_are_parts_of_the_others() {
         let parts = query(option);
         assert!(counter(&parts, &format!("{part}0")) < 1000, "{parts}");
     }
-    fabric.say(&["errors", &hosts[0].name, "1", "0.1"]);
+    // each tenth would be too many: of some thousand messages one meets eight in a row now and then, which ends its connection
+    fabric.say(&["errors", &hosts[0].name, "1", "0.01"]);
     talk();
     fabric.say(&["errors", &hosts[0].name, "1", "0"]);
     let errors = counter(&query("-v"), "PortRcvErrors");
