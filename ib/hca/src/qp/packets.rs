@@ -161,7 +161,7 @@ impl Incoming<'_> {
     }
 
     /// A packet, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq and payload: a
-    /// middle packet of a WRITE. False if it has to be looked at as any other.
+    /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
     pub(crate) fn take_alike(&mut self, psn: Psn, ack_req: bool, payload: &[u8]) -> bool {
         let PacketSide {
             machine, scratch, ..

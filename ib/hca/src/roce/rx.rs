@@ -632,6 +632,11 @@ enum Then {
     Now,
 }
 
+/// Packets of long messages, which come one after the other.
+fn is_bulk(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::RcSendMiddle | Opcode::RcWriteMiddle)
+}
+
 /// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and when the
 /// queue pair has something to say.
 fn take_run<'a>(
@@ -677,7 +682,7 @@ fn take_run<'a>(
             let taken = incoming.take(marked, &about, packet);
             fate = if taken { Fate::Passed } else { Fate::Refused };
             // one with a pad is not in the middle of anything, and marks are counted one by one
-            let likely_more = taken && !marked && packet.opcode() == Opcode::RcWriteMiddle;
+            let likely_more = taken && !marked && is_bulk(packet.opcode());
             if !likely_more {
                 continue;
             }

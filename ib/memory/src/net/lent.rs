@@ -6,11 +6,15 @@
 //!
 //! Kernels before 6.5 copied such pages, or sent each by itself: there nothing is lent.
 //!
+//! Memory is taken 2 MiB at a time and put into one page of that size where the kernel has it: the kernel then looks for a place's pages once instead of page by page, and
+//! counts references in one place, where the cores of sender and receiver would hand the lines of seventeen to and fro with each batch.
+//!
 //! *Fork.* A child has the same pages and not the descriptor: it is refused every place.
 
 use super::{guarded, system};
 use crate::Error;
 use crate::host::ForkFd;
+use ferriband_prefetch::LargePages;
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ops::Range;
@@ -22,6 +26,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 const SINCE: (u32, u32) = (6, 5);
 /// What `sendfile` passes on at once: the buffers of its pipe, of a page each.
 const MOST_PAGES: usize = 16;
+
+/// A large page.
+const LARGE: usize = 2 << 20;
 
 /// Whether this kernel takes pages: not looked at yet, yes, no.
 static TAKES: AtomicU8 = AtomicU8::new(0);
@@ -36,7 +43,8 @@ pub struct Lent {
     base: NonNull<u8>,
     place_bytes: usize,
     places: usize,
-    /// Places that have memory, from the first one on.
+    /// Bytes of the file, and those that have memory, from the first one on.
+    length: usize,
     there: usize,
 }
 
@@ -69,13 +77,17 @@ impl Lent {
         TAKES.store(NO, Relaxed);
     }
 
-    /// `places` places of `place_bytes` bytes, rounded up to pages; memory is taken by [`Lent::is_there`]. Batches of up to 64 KiB can be sent from each.
+    /// `places` places of `place_bytes` bytes, rounded up to pages; memory is taken by [`Lent::is_there`], 2 MiB at a time if they are more. Batches of up to 64 KiB can be sent from
+    /// each.
     ///
     /// # Errors
     /// `System`: EMFILE, ENOMEM and the like.
     pub fn new(places: usize, place_bytes: usize) -> Result<Lent, Error> {
         let place_bytes = place_bytes.next_multiple_of(rustix::param::page_size());
-        let length = places * place_bytes;
+        let length = match places * place_bytes {
+            short if short < LARGE => short,
+            long => long.next_multiple_of(LARGE),
+        };
         let fd = guarded(|| {
             let fd = rustix::fs::memfd_create("ferriband-send", MemfdFlags::CLOEXEC)
                 .map_err(|e| system("memfd_create", e.raw_os_error()))?;
@@ -83,24 +95,13 @@ impl Lent {
                 .map_err(|e| system("ftruncate", e.raw_os_error()))?;
             Ok(fd)
         })?;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, wherever the kernel wants it, of a file that this process alone has.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                rights,
-                MapFlags::SHARED,
-                fd.get_or_closed(),
-                0,
-            )
-        }
-        .map_err(|e| system("mmap", e.raw_os_error()))?;
+        let base = map(&fd, length)?;
         Ok(Lent {
             fd,
-            base: NonNull::new(base.cast()).expect("mmap gives no null"),
+            base,
             place_bytes,
             places,
+            length,
             there: 0,
         })
     }
@@ -108,19 +109,29 @@ impl Lent {
     /// Whether place `index` has memory; takes it where it is the first without, for who writes where there is none is killed.
     #[inline]
     pub fn is_there(&mut self, index: usize) -> bool {
-        index < self.there || self.take(index)
+        let end = (index + 1) * self.place_bytes;
+        end <= self.there || self.take(end)
     }
 
+    /// Memory up to there, if that is not far from what there is.
     #[cold]
-    fn take(&mut self, index: usize) -> bool {
-        if index != self.there || index >= self.places {
+    fn take(&mut self, end: usize) -> bool {
+        let (at, length) = (self.there, (self.length - self.there).min(LARGE));
+        if end - at > length.min(self.place_bytes) {
             return false;
         }
-        let (at, length) = ((index * self.place_bytes) as u64, self.place_bytes as u64);
         let flags = rustix::fs::FallocateFlags::empty();
-        let is_taken = rustix::fs::fallocate(self.fd.get_or_closed(), flags, at, length).is_ok();
-        self.there += usize::from(is_taken);
-        is_taken
+        let fd = self.fd.get_or_closed();
+        if rustix::fs::fallocate(fd, flags, at as u64, length as u64).is_err() {
+            return false;
+        }
+        if length == LARGE {
+            // SAFETY: the part of the mapping that was just given memory, to which nobody has a reference.
+            let part = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) };
+            LargePages::default().ask(part);
+        }
+        self.there += length;
+        true
     }
 
     /// Whether this is still the process that made it.
@@ -189,9 +200,43 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // SAFETY: the mapping that was made with these, to which no reference is left; the kernel keeps the pages that it still reads.
-        let _ = unsafe {
-            rustix::mm::munmap(self.base.as_ptr().cast(), self.places * self.place_bytes)
-        };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Maps a file of `length` bytes, so that its large pages can be ours.
+fn map(fd: &ForkFd, length: usize) -> Result<NonNull<u8>, Error> {
+    let failed = |e: rustix::io::Errno| system("mmap", e.raw_os_error());
+    let room = length + LARGE;
+    // SAFETY: a new mapping, wherever the kernel wants it, which nobody may touch.
+    let start = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            room,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }
+    .map_err(failed)?;
+    let before = start.cast::<u8>().align_offset(LARGE);
+    let after = room - before - length;
+    // SAFETY: parts of the mapping above, which nobody else knows: one in its middle takes the file instead, a file that this process alone has, and what is left on both
+    // sides goes.
+    unsafe {
+        let base = start.cast::<u8>().add(before);
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let mapped = rustix::mm::mmap(base.cast(), length, rights, flags, fd.get_or_closed(), 0);
+        if let Err(error) = mapped {
+            let _ = rustix::mm::munmap(start, room);
+            return Err(failed(error));
+        }
+        for (at, bytes) in [(start, before), (base.add(length).cast(), after)] {
+            if bytes > 0 {
+                let _ = rustix::mm::munmap(at, bytes);
+            }
+        }
+        Ok(NonNull::new(base).expect("mmap gives no null"))
     }
 }
 
@@ -260,5 +305,23 @@ mod tests {
             assert_eq!(lent.offset as usize, index * bytes.len());
         }
         assert!(lent.is_ours());
+    }
+
+    #[test]
+    fn many_places_have_memory_as_far_as_it_was_taken_and_keep_what_they_hold() {
+        const PLACES: usize = 90;
+        let mut lent = Lent::new(PLACES, 69_164).unwrap();
+        assert!(lent.base.as_ptr().addr().is_multiple_of(LARGE));
+        assert!(!lent.is_there(30), "not before those below");
+        for index in 0..PLACES {
+            assert!(lent.is_there(index), "{index}");
+            lent.place(index).fill(index as u8);
+            assert!(lent.there >= (index + 1) * lent.place_bytes && lent.there <= lent.length);
+        }
+        assert_eq!(lent.there, 3 * LARGE);
+        for index in 0..PLACES {
+            let place = lent.place(index);
+            assert!(place.iter().all(|byte| *byte == index as u8), "{index}");
+        }
     }
 }

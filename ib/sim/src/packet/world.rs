@@ -266,7 +266,8 @@ impl World {
         }
         let taken = with_env!(self, side, |qp, env| qp
             .handle_packet(now, env, &meta, &packet));
-        if taken.is_ok() && packet.opcode() == Opcode::RcWriteMiddle {
+        let bulk = [Opcode::RcSendMiddle, Opcode::RcWriteMiddle];
+        if taken.is_ok() && bulk.contains(&packet.opcode()) {
             self.middle = bytes.first_chunk().map(|header| (side, *header));
         }
         if let Err(reason) = taken {

@@ -35,8 +35,8 @@ impl QueuePair {
         result
     }
 
-    /// A packet that differs from one that was just taken in nothing but its PSN, AckReq and payload: the next middle packet of a WRITE
-    /// (RC). What that one's headers were found to be need not be looked at again. True if it was executed; otherwise nothing has
+    /// A packet that differs from one that was just taken in nothing but its PSN, AckReq and payload: the next middle packet of a SEND
+    /// or WRITE (RC). What that one's headers were found to be need not be looked at again. True if it was executed; otherwise nothing has
     /// happened, and it is to be handed in as any other.
     pub fn take_alike(
         &mut self,

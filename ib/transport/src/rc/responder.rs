@@ -269,7 +269,7 @@ impl Responder {
         }
     }
 
-    /// The next middle packet of the WRITE in progress, where nothing waits and nothing else changes. False: it is for
+    /// The next middle packet of the message in progress, where nothing waits and nothing else changes. False: it is for
     /// [`Self::handle_request`] to judge.
     pub fn next_middle(
         &mut self,
@@ -283,25 +283,38 @@ impl Responder {
             return self.early_middle(ctx, env, psn, ack_req, payload);
         }
         let mtu = ctx.attr.path_mtu.bytes();
-        let Message::Write {
-            key,
-            addr,
-            remaining,
-            ..
-        } = &mut self.message
-        else {
-            return false;
-        };
-        let expected = payload.len() == mtu as usize
-            && *remaining > mtu
-            && self.gap == Gap::None
-            && self.held.is_empty()
-            && ctx.attr.access.contains(Access::REMOTE_WRITE);
-        if !expected || env.remote_write(*key, *addr, payload).is_err() {
+        if payload.len() != mtu as usize || self.gap != Gap::None || !self.held.is_empty() {
             return false;
         }
-        *addr = addr.wrapping_add(mtu.into());
-        *remaining -= mtu;
+        let placed = match &mut self.message {
+            Message::Write {
+                key,
+                addr,
+                remaining,
+                ..
+            } => {
+                let may = *remaining > mtu && ctx.attr.access.contains(Access::REMOTE_WRITE);
+                let placed = may && env.remote_write(*key, *addr, payload).is_ok();
+                if placed {
+                    *addr = addr.wrapping_add(mtu.into());
+                    *remaining -= mtu;
+                }
+                placed
+            }
+            Message::Send { received } => {
+                let total = u64::from(*received) + u64::from(mtu);
+                let placed = total <= MAX_MESSAGE_BYTES.min(self.rq.capacity())
+                    && self.rq.scatter(env, *received, payload).is_ok();
+                if placed {
+                    *received += mtu;
+                }
+                placed
+            }
+            Message::None => false,
+        };
+        if !placed {
+            return false;
+        }
         self.e_psn = psn.next();
         if ack_req {
             self.reply = Some(Reply::Ack);

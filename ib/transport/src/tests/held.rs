@@ -319,6 +319,44 @@ fn middle_packets_that_are_alike_are_taken_in_their_turn_alone() {
 }
 
 #[test]
+fn middle_packets_of_a_send_that_are_alike_are_taken_as_far_as_its_receive_goes() {
+    static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
+    for (room, fits) in [(8 * 256, true), (4 * 256, false), (4 * 256 - 1, false)] {
+        let mut pair = holding(&BUDGET);
+        let now = pair.now;
+        let [a, b] = &mut pair.ends;
+        b.post_recv(7, room);
+        let mine: Vec<u8> = (0..8 * 256).map(|at| (at * 7 / 3) as u8).collect();
+        a.memory.bytes[..mine.len()].copy_from_slice(&mine);
+        a.post(1, SendOpcode::Send, 8 * 256);
+        // the first asks whether there is a receive
+        let mut sent = flight(a, now);
+        deliver(b, now, &sent[0]);
+        let ack = answer(b);
+        deliver(a, now, &ack);
+        sent.extend(flight(a, now));
+        assert!(!take_alike(b, now, &sent[1], &sent[0]), "another opcode");
+        deliver(b, now, &sent[1]);
+        let taken = (2..8).take_while(|at| take_alike(b, now, &sent[*at], &sent[1]));
+        let taken = 2 + taken.count();
+        assert_eq!(taken, room as usize / 256 - usize::from(fits));
+        assert!(!take_alike(b, now, &sent[taken], &sent[1]), "once more");
+        deliver(b, now, &sent[taken]);
+        let ack = answer(b);
+        deliver(a, now, &ack);
+        if fits {
+            assert_eq!((a.statuses(), b.statuses()), (vec![(1, OK)], vec![(7, OK)]));
+            assert_eq!(b.done[0].byte_len, 8 * 256);
+        } else {
+            assert_eq!(a.statuses(), [(1, WcStatus::RemInvReqErr)]);
+            assert_eq!(b.statuses()[0], (7, WcStatus::LocLenErr));
+        }
+        let there = &b.memory.bytes[0x8000..][..taken * 256];
+        assert!(there == &mine[..taken * 256], "{room}");
+    }
+}
+
+#[test]
 fn a_peer_that_goes_back_hears_of_no_end_before_it_has_sent_it_again() {
     static BUDGET: HoldBudget = HoldBudget::new(1 << 20);
     let mut pair = holding(&BUDGET);
