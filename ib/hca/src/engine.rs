@@ -9,6 +9,7 @@ mod ask;
 mod connect;
 mod lives;
 mod progress;
+mod tails;
 mod yielding;
 
 use std::cell::Cell;
@@ -164,6 +165,7 @@ pub struct Engine {
     roce_opening: Mutex<()>,
     post_opening: Mutex<()>,
     work_count: AtomicUsize,
+    tails: tails::Tails,
     timers: Mutex<BTreeMap<(u64, u32), Arc<Qp>>>,
     next_timer: AtomicU64,
     /// Somebody polls: the progress thread only looks on.
@@ -283,6 +285,7 @@ impl Engine {
             roce_opening: Mutex::new(()),
             post_opening: Mutex::new(()),
             work_count: AtomicUsize::new(0),
+            tails: tails::Tails::default(),
             timers: Mutex::default(),
             next_timer: AtomicU64::new(u64::MAX),
             polling: AtomicBool::new(false),

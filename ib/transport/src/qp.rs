@@ -463,6 +463,17 @@ impl QueuePair {
         }
     }
 
+    /// What is next to go is the end of the last request that is posted, of a reliable connection: `most` packets or fewer of a SEND, all before them sent and nothing of it again, with no
+    /// question of credits. Then how many bytes that request has.
+    pub fn end_of_last(&self, most: u32) -> Option<u32> {
+        match &self.sender {
+            Sender::Reliable(requester) if self.config.qp_type == QpType::Rc => {
+                requester.end_of_last(most)
+            }
+            _ => None,
+        }
+    }
+
     /// The oldest packet that a reliable connection's peer has not acknowledged: the peer has all before it.
     #[inline]
     pub fn oldest_unacknowledged(&self) -> Option<Psn> {

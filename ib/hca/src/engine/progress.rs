@@ -114,6 +114,7 @@ impl Engine {
         self.polling.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        self.send_tails();
         let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || self.needs_thread() {
             self.waker.signal(1);
@@ -155,6 +156,9 @@ impl Engine {
                 self.polled_for.store(true, Ordering::Relaxed);
             }
             worked |= moved;
+        }
+        if self.tails.are_due(worked, catch.somebody_polls()) {
+            worked |= self.send_tails();
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
@@ -487,6 +491,25 @@ impl Engine {
             worked |= qp.drive(self, long);
         }
         worked
+    }
+
+    /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](super::tails) says.
+    pub(crate) fn keep_tail(&self, qp: &Arc<Qp>) {
+        self.tails.keep(qp);
+    }
+
+    /// How often the program has looked for completions.
+    pub(crate) fn looks(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// What was kept back goes. True if anything was.
+    fn send_tails(&self) -> bool {
+        let mut sent = false;
+        for qp in self.tails.take() {
+            sent |= qp.send_tail(self);
+        }
+        sent
     }
 
     /// Drives a queue pair again at a time.

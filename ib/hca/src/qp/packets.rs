@@ -19,6 +19,7 @@ use ferriband_transport::{
 use ferriband_wire::{Kind, Opcode, PKey, Packet, Psn, QKey, RKey};
 
 use self::pace::Pace;
+use self::tail::Tail;
 use super::*;
 use crate::device::address_of;
 use crate::incident;
@@ -28,6 +29,7 @@ use crate::roce::tx::{self, Run, Spread, TxPath};
 
 pub(crate) mod pace;
 mod report;
+mod tail;
 
 /// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040 bytes each, the most that
 /// an interface of 1,500 bytes leaves.
@@ -98,6 +100,8 @@ pub(crate) struct PacketSide {
     /// What the port's counters have of this queue pair's.
     published: report::Counts,
     pace: Pace,
+    /// The end of a long message may wait for the next message.
+    tail: Tail,
     /// When packets may go on that its limit held back.
     held_until: Option<u64>,
     scratch: Vec<Sge>,
@@ -264,6 +268,7 @@ impl Qp {
             stirred: false,
             together: false,
             pace: Pace::default(),
+            tail: Tail::default(),
             held_until: None,
             oddities: Oddities::default(),
             published: report::Counts::default(),
@@ -548,12 +553,23 @@ impl Qp {
         }
     }
 
-    /// The same at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
+    /// The end of a message that waits for the next one goes now. True if there was one.
+    pub(crate) fn send_tail(self: &Arc<Self>, engine: &Engine) -> bool {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let Some(side) = guard.as_deref_mut().filter(|side| side.tail.waits()) else {
+            return false;
+        };
+        side.tail.was_in_vain();
+        self.turn(engine, side, Turn::Due, &mut Catch::nobody())
+    }
+
+    /// Both at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
     pub(crate) fn send_last(self: &Arc<Self>, engine: &Engine) {
         let _handling = crate::roce::handling();
         if let Some(mut guard) = self.packets.try_lock()
             && let Some(side) = guard.as_deref_mut()
-            && side.owes
+            && (side.owes || side.tail.waits())
         {
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
@@ -595,9 +611,11 @@ impl Qp {
         // whoever hears of a failure by the packets that follow finds this side's state changed
         let failed = self.follow_state(engine, side);
         let keeps = side.keeps_back(why, now);
-        let sent = tx::with_run(|run| self.transmit(engine, side, now, keeps, run));
+        let sent = tx::with_run(|run| self.transmit(engine, side, now, (why, keeps), run));
         side.owes = keeps;
-        if sent == TURN_PACKETS {
+        if side.tail.waits() {
+            engine.keep_tail(self);
+        } else if sent == TURN_PACKETS {
             engine.schedule(self);
         }
         while let Some(news) = side.machine.poll_completion() {
@@ -626,13 +644,13 @@ impl Qp {
         moved
     }
 
-    /// Packets out, at most a turn's.
+    /// Packets out, at most a turn's: all that may go, or all but the end of a message that waits for the next.
     fn transmit(
         &self,
         engine: &Engine,
         side: &mut PacketSide,
         now: Instant,
-        keeps: bool,
+        (why, keeps): (Turn, bool),
         run: &mut Run,
     ) -> usize {
         let PacketSide {
@@ -641,6 +659,7 @@ impl Qp {
             datagram,
             scratch,
             pace,
+            tail,
             held_until,
             together: company,
             ..
@@ -658,7 +677,27 @@ impl Qp {
         *held_until = None;
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
-        while count < TURN_PACKETS {
+        // whether the end of the last message waits, once that is known
+        let mut waits = match why {
+            Turn::Posted => None,
+            Turn::Polled => Some(tail.waits()),
+            Turn::Due => Some(false),
+        };
+        tail.set(false);
+        loop {
+            if waits != Some(false)
+                && pace.is_off()
+                && run.is_whole()
+                // as much again had better go at once
+                && let Some(bytes) = machine.end_of_last(run.most_packets() / 2)
+            {
+                let waits =
+                    *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks()));
+                tail.set(waits);
+            }
+            if count >= TURN_PACKETS {
+                break;
+            }
             // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run of packets of one size
             let urgent = answers
                 && match machine.answer_due() {
@@ -671,7 +710,7 @@ impl Qp {
                 // responses of a READ are data, too; an acknowledgement goes at any time
                 break;
             }
-            let request = match urgent || held_until.is_some() {
+            let request = match urgent || held_until.is_some() || tail.waits() {
                 true => None,
                 false => machine.poll_request(now, &mut env, run.room()),
             };

@@ -237,6 +237,27 @@ impl Requester {
         (self.window.size() / 4).max(LEAST_RUN)
     }
 
+    /// As [`crate::QueuePair::end_of_last`].
+    pub fn end_of_last(&self, most: u32) -> Option<u32> {
+        let repeats =
+            self.fill || self.ask || !self.repairs.is_empty() || self.timers.is_set(Timer::Rnr);
+        if repeats || self.cur + 1 != self.sq.tail() || self.drain_limit.is_some() {
+            return None;
+        }
+        let wqe = self.sq.get(self.cur);
+        let is_end = wqe.begun()
+            && wqe.status == WcStatus::Success
+            && self.cur_packet > 0
+            && wqe.packets - self.cur_packet <= most
+            && matches!(
+                wqe.opcode,
+                SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv
+            )
+            && wqe.first_psn.add(self.cur_packet) == self.next
+            && self.within_credits(wqe, wqe.ssn, wqe.packets) == Some(false);
+        is_end.then_some(wqe.length)
+    }
+
     /// The first packet that is not acknowledged.
     #[inline]
     pub fn oldest_unacknowledged(&self) -> Psn {

@@ -431,3 +431,42 @@ fn a_queue_that_is_half_full_asks_for_each_acknowledgement() {
     assert_eq!(write_quietly(&mut pair, 1, 8), 0);
     assert_eq!(write_quietly(&mut pair, 2, 8), 1);
 }
+
+#[test]
+fn the_end_of_the_last_send_is_told_where_it_could_go_and_nothing_else() {
+    let mut pair = Pair::new(RC);
+    let now = pair.now;
+    for id in 1..=3 {
+        pair.ends[1].post_recv(id, 1280);
+    }
+    pair.ends[0].post(1, SendOpcode::Send, 4);
+    // the peer's credits are known
+    pair.run();
+    let [a, _] = &mut pair.ends;
+    assert_eq!(a.qp.end_of_last(99), None, "nothing is to be sent");
+    a.post(2, SendOpcode::Send, 5 * 256);
+    assert_eq!(a.qp.end_of_last(99), None, "it has not begun");
+    for left in (1..=4).rev() {
+        request(a, now).unwrap();
+        assert_eq!(a.qp.end_of_last(left), Some(5 * 256));
+        assert_eq!(a.qp.end_of_last(left - 1), None, "{left} packets are left");
+    }
+    a.post(3, SendOpcode::RdmaWrite, 5 * 256);
+    assert_eq!(a.qp.end_of_last(99), None, "another is behind it");
+    request(a, now).unwrap();
+    request(a, now).unwrap();
+    assert_eq!(a.qp.end_of_last(99), None, "a WRITE");
+    assert!(std::iter::from_fn(|| request(a, now)).count() == 4);
+    // what goes again goes at once
+    pair.run();
+    let [a, _] = &mut pair.ends;
+    a.post(4, SendOpcode::Send, 5 * 256);
+    for _ in 0..3 {
+        request(a, now).unwrap();
+        assert!(a.qp.end_of_last(99).is_some());
+    }
+    let at = a.qp.poll_timeout().unwrap();
+    a.qp.handle_timeout(at);
+    request(a, at).unwrap();
+    assert_eq!(a.qp.end_of_last(99), None);
+}
