@@ -136,6 +136,14 @@ impl AppMemory {
         })
     }
 
+    /// Copies as many bytes from `addr` as `bytes` takes, and gives their CRC-32 (Ethernet's). None where the processor does not do both at once, or not for this length: then nothing was
+    /// copied.
+    #[inline]
+    pub fn gather_summed(self, addr: u64, bytes: &mut [u8]) -> Option<u32> {
+        // SAFETY: the application's range (the capability's promise).
+        unsafe { ferriband_crc::copy(bytes, source(addr)) }
+    }
+
     /// As [`AppMemory::gather_bytes`], of a list that the program may have unmapped: the kernel copies, and finds out. About a
     /// microsecond. The bytes moved; fewer than asked for where the memory is not there or cannot be read.
     pub fn gather_bytes_if_there(self, list: &[Sge], skip: u64, bytes: &mut [u8]) -> usize {

@@ -95,11 +95,42 @@ impl Length {
     }
 }
 
+/// What so many bytes behind them do to the CRC of others.
+#[derive(Clone, Debug)]
+struct Beyond {
+    bytes: usize,
+    /// By byte of the CRC, the lowest first.
+    effects: Box<[[u32; 256]; 4]>,
+}
+
+impl Beyond {
+    /// None for more bytes than a packet has.
+    fn new(bytes: usize) -> Option<Self> {
+        let factor = advance(bytes)?;
+        let mut effects = Box::new([[0; 256]; 4]);
+        for (byte, effects) in effects.iter_mut().enumerate() {
+            for value in 1..256_usize {
+                let low = value.trailing_zeros();
+                let alone = multiply(1 << (8 * byte as u32 + low), factor);
+                effects[value] = effects[value & (value - 1)] ^ alone;
+            }
+        }
+        Some(Beyond { bytes, effects })
+    }
+
+    #[inline]
+    fn of(&self, crc: u32) -> u32 {
+        let each = self.effects.iter().zip(crc.to_le_bytes());
+        each.fold(0, |sum, (effects, byte)| sum ^ effects[usize::from(byte)])
+    }
+}
+
 /// The ICRCs of datagrams that resemble each other, for a sender or a receiver of runs.
 #[derive(Clone, Debug)]
 pub struct RunIcrc {
     begun: Box<[Option<Begun>; BEGUN]>,
     lengths: Box<[Option<Length>; LENGTHS]>,
+    beyond: Option<Beyond>,
 }
 
 impl Default for RunIcrc {
@@ -107,6 +138,7 @@ impl Default for RunIcrc {
         RunIcrc {
             begun: Box::new([const { None }; BEGUN]),
             lengths: Box::new([const { None }; LENGTHS]),
+            beyond: None,
         }
     }
 }
@@ -194,6 +226,24 @@ impl RunIcrc {
         })
     }
 
+    /// The same of packets whose payloads' CRCs are known. None for a length that no packet has.
+    pub fn summed(&mut self, headers: &RoceHeaders, len: usize) -> Option<SummedIcrc<'_>> {
+        let bytes = len.checked_sub(Bth::LEN)?;
+        if self
+            .beyond
+            .as_ref()
+            .is_none_or(|known| known.bytes != bytes)
+        {
+            self.beyond = Some(Beyond::new(bytes)?);
+        }
+        self.alike(headers, len)?;
+        let begun = &self.begun[place(len, headers.source_port, BEGUN)];
+        Some(SummedIcrc {
+            begun: begun.as_ref()?,
+            beyond: self.beyond.as_ref()?,
+        })
+    }
+
     /// What a length alone decides. None for one that no packet has.
     #[inline]
     fn length(&mut self, len: usize) -> Option<&Length> {
@@ -233,6 +283,28 @@ fn length_of(lengths: &mut [Option<Length>; LENGTHS], len: usize) -> Option<&Len
 #[derive(Clone, Copy, Debug)]
 pub struct AlikeIcrc<'a> {
     begun: &'a Begun,
+}
+
+/// The same of packets that are a BTH and payload whose CRC is known.
+#[derive(Clone, Copy, Debug)]
+pub struct SummedIcrc<'a> {
+    begun: &'a Begun,
+    beyond: &'a Beyond,
+}
+
+impl SummedIcrc<'_> {
+    /// The ICRC of a packet of this header, whose IPv4 identification is `identification`; `crc` is the CRC-32 of its payload.
+    #[inline]
+    pub fn icrc(&self, identification: u16, header: &[u8; Bth::LEN], crc: u32) -> u32 {
+        let mut icrc = self.begun.icrc.clone();
+        icrc.payload(header);
+        let zero = self.beyond.of(icrc.finish()) ^ crc;
+        let masked = zero ^ self.begun.length.mask(header[MASKED_AT]);
+        match self.begun.headers.ip {
+            RoceIp::V4(_) => masked ^ self.begun.length.number(identification),
+            RoceIp::V6(_) => masked,
+        }
+    }
 }
 
 impl AlikeIcrc<'_> {
@@ -309,6 +381,38 @@ mod tests {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn a_packet_whose_payload_is_summed_has_the_icrc_that_it_has_as_a_whole() {
+        let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let (from6, to6) = (std::net::Ipv6Addr::LOCALHOST, [7; 16].into());
+        let mut runs = RunIcrc::new();
+        for mtu in [256, 512, 1024, 2048, 4096, 256, 0, 7] {
+            for ip in [RoceIp::v4(from, to, 0), RoceIp::v6(from6, to6)] {
+                let headers = RoceHeaders {
+                    ip,
+                    source_port: 0xc123,
+                };
+                for number in [0_u16, 1, 0x1234, u16::MAX] {
+                    let packet: Vec<u8> = (0..(Bth::LEN + mtu) as u32)
+                        .map(|at| (at * at / 3 + u32::from(number)) as u8)
+                        .collect();
+                    let (header, payload) = packet.split_first_chunk().expect("a header");
+                    let whole = runs.icrc(&headers, number, &packet).expect("a length");
+                    let mut crc = ferriband_crc::Crc32::new();
+                    crc.update(payload);
+                    let summed = runs.summed(&headers, packet.len()).expect("a length");
+                    let found = summed.icrc(number, header, crc.finish());
+                    assert_eq!(found, whole, "{mtu} {number}");
+                }
+            }
+        }
+        let headers = RoceHeaders {
+            ip: RoceIp::v4(from, to, 0),
+            source_port: 1,
+        };
+        assert!(runs.summed(&headers, Bth::LEN - 1).is_none());
     }
 
     #[test]

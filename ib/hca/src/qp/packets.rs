@@ -105,6 +105,7 @@ pub(crate) struct PacketSide {
     /// When packets may go on that its limit held back.
     held_until: Option<u64>,
     scratch: Vec<Sge>,
+    sums: Vec<u32>,
     told: Vec<(CompletionTarget, Completion)>,
 }
 
@@ -168,13 +169,17 @@ impl Incoming<'_> {
     /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
     pub(crate) fn take_alike(&mut self, psn: Psn, ack_req: bool, payload: &[u8]) -> bool {
         let PacketSide {
-            machine, scratch, ..
+            machine,
+            scratch,
+            sums,
+            ..
         } = &mut *self.side;
         let mut env = PacketEnv {
             engine: self.engine,
             qp: self.qp,
             scratch,
             region: &mut self.region,
+            sums,
         };
         machine.take_alike(self.now, &mut env, psn, ack_req, payload)
     }
@@ -207,6 +212,7 @@ impl Incoming<'_> {
         let PacketSide {
             machine,
             scratch,
+            sums,
             told,
             ..
         } = &mut *self.side;
@@ -215,6 +221,7 @@ impl Incoming<'_> {
             qp: self.qp,
             scratch,
             region: &mut self.region,
+            sums,
         };
         // what it drops it counts
         let taken = machine.handle_packet(self.now, &mut env, meta, packet);
@@ -273,6 +280,7 @@ impl Qp {
             oddities: Oddities::default(),
             published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
+            sums: Vec::new(),
             told: Vec::with_capacity(16),
         })
     }
@@ -658,6 +666,7 @@ impl Qp {
             path,
             datagram,
             scratch,
+            sums,
             pace,
             tail,
             held_until,
@@ -669,6 +678,7 @@ impl Qp {
             qp: self,
             scratch,
             region: &mut None,
+            sums,
         };
         let limit = &self.ctx.device.pace;
         if let (Some(path), Some(oldest)) = (&*path, machine.oldest_unacknowledged()) {
@@ -740,10 +750,11 @@ impl Qp {
                         if request.is_some() && !packet.urgent && pace.is_off() {
                             // the rest of a long message is more of the same
                             let most = together.saturating_sub(run.gathered());
+                            env.sums.clear();
                             let alike = run
                                 .places(most.min(TURN_PACKETS - count))
                                 .map_or(0, |places| machine.poll_middles(now, &mut env, places));
-                            run.push_alike(path, alike as usize);
+                            run.push_alike(path, alike as usize, env.sums);
                             count += alike as usize;
                         }
                         if packet.urgent || run.gathered() >= together {

@@ -27,6 +27,8 @@ pub(crate) struct PacketEnv<'a> {
     pub scratch: &'a mut Vec<Sge>,
     /// The region that the last WRITE went to, while the wire's lock is held: it can go away only after that.
     pub region: &'a mut Option<KeyEntry>,
+    /// CRCs of what was gathered apart last, piece by piece, where copying brought them.
+    pub sums: &'a mut Vec<u32>,
 }
 
 impl PacketEnv<'_> {
@@ -237,6 +239,7 @@ impl Environment for PacketEnv<'_> {
         stride: usize,
         piece: usize,
     ) -> Result<(), MemoryError> {
+        self.sums.clear();
         let whole = (out.len() + stride - piece) / stride * piece;
         let places = out.chunks_mut(stride).filter(|place| place.len() >= piece);
         let offsets = (offset..).step_by(piece.max(1));
@@ -249,7 +252,10 @@ impl Environment for PacketEnv<'_> {
         let mut from = self.whole_piece(self.pd(), one, offset, whole, Access::empty())?;
         from.length = piece as u32;
         for place in places {
-            app().gather_bytes(&[from], 0, &mut place[..piece]);
+            match app().gather_summed(from.addr, &mut place[..piece]) {
+                Some(crc) => self.sums.push(crc),
+                None => _ = app().gather_bytes(&[from], 0, &mut place[..piece]),
+            }
             from.addr = from.addr.wrapping_add(piece as u64);
         }
         Ok(())

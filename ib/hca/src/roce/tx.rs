@@ -516,21 +516,32 @@ impl Run {
         })
     }
 
-    /// The first `count` of [`Run::places`] hold packets for `path` now.
-    pub fn push_alike(&mut self, path: &TxPath, count: usize) {
+    /// The first `count` of [`Run::places`] hold packets for `path` now; `sums` are the CRCs of their payloads, if there are as many.
+    pub fn push_alike(&mut self, path: &TxPath, count: usize, sums: &[u32]) {
+        if count == 0 {
+            return;
+        }
         let (stride, len) = (self.segment, self.segment - ICRC_BYTES);
         let Carrier::Udp { headers, .. } = &path.carrier else {
             (0..count).for_each(|_| self.push(path, len));
             return;
         };
         let end = self.len + count * stride;
-        let places = self.store.bytes()[self.len..end].chunks_mut(stride);
-        let alike = self.icrc.alike(headers, len);
-        let alike = alike.expect("as the packet before, which had a BTH and fitted a datagram");
-        for (place, packet) in (self.count as u16..).zip(places) {
-            let (packet, trailer) = packet.split_at_mut(len);
-            let icrc = alike.icrc(place, packet).expect("a run's place and length");
-            trailer.copy_from_slice(&icrc.to_le_bytes());
+        let packets = self.store.bytes()[self.len..end].chunks_mut(stride);
+        let packets = (self.count as u16..).zip(packets.map(|packet| packet.split_at_mut(len)));
+        const LIKE_THE_ONE_BEFORE: &str = "which had a BTH and fitted a datagram";
+        if sums.len() == count {
+            let summed = self.icrc.summed(headers, len).expect(LIKE_THE_ONE_BEFORE);
+            for ((place, (packet, trailer)), crc) in packets.zip(sums) {
+                let header = packet.first_chunk().expect(LIKE_THE_ONE_BEFORE);
+                trailer.copy_from_slice(&summed.icrc(place, header, *crc).to_le_bytes());
+            }
+        } else {
+            let alike = self.icrc.alike(headers, len).expect(LIKE_THE_ONE_BEFORE);
+            for (place, (packet, trailer)) in packets {
+                let icrc = alike.icrc(place, packet).expect("a run's place and length");
+                trailer.copy_from_slice(&icrc.to_le_bytes());
+            }
         }
         self.len = end;
         self.count += count;

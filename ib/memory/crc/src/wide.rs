@@ -1,13 +1,14 @@
 //! Four lanes of 128 bits at a time: a register of 512 bits is multiplied by x to the power of the distance to the next bytes, modulo the polynomial, and these are added (V. Gopal et al., Fast CRC
 //! Computation for Generic Polynomials Using PCLMULQDQ Instruction, Intel 2009, with bits reflected). Four such registers, so that no multiplication waits for the one before.
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_and_si128, _mm_clmulepi64_si128, _mm_cvtsi32_si128, _mm_extract_epi32,
     _mm_loadu_si128, _mm_set_epi32, _mm_set_epi64x, _mm_shuffle_epi8, _mm_srli_si128,
     _mm_xor_si128, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256,
     _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64,
     _mm512_loadu_si512, _mm512_mask_blend_epi64, _mm512_set_epi64, _mm512_setzero_si512,
-    _mm512_ternarylogic_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
+    _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -75,15 +76,19 @@ fn look() -> bool {
 /// The CRC after more bytes; none if they are too few, or the processor cannot.
 #[inline]
 pub(super) fn update(crc: u32, bytes: &[u8]) -> Option<u32> {
-    if bytes.len() < LEAST {
+    if bytes.len() < LEAST || !has() {
         return None;
     }
-    let has = match HAS.load(Ordering::Relaxed) {
+    // SAFETY: the processor has these instructions.
+    Some(unsafe { fold(crc, bytes) })
+}
+
+#[inline]
+fn has() -> bool {
+    match HAS.load(Ordering::Relaxed) {
         0 => look(),
         known => known == 2,
-    };
-    // SAFETY: the processor has these instructions.
-    has.then(|| unsafe { fold(crc, bytes) })
+    }
 }
 
 /// A factor for each lane's two halves.
@@ -149,30 +154,13 @@ fn fold(crc: u32, bytes: &[u8]) -> u32 {
         }
         at += LEAST;
     }
-    // The four registers to one, each by its own distance.
-    let zero = _mm512_setzero_si512();
-    let mut one = _mm512_ternarylogic_epi64::<0x96>(
-        further(lanes[0], factors(const { distance(1536) }), zero),
-        further(lanes[1], factors(const { distance(1024) }), zero),
-        further(lanes[2], factors(const { distance(512) }), lanes[3]),
-    );
+    let mut one = to_one(lanes);
     let factor = factors(const { distance(512) });
     while bytes.len() - at >= 64 {
         one = further(one, factor, load(bytes, at));
         at += 64;
     }
-    // Its four lanes to one likewise; the last stays where it is.
-    let (far, middle, near) = const { (distance(384), distance(256), distance(128)) };
-    let factor = _mm512_set_epi64(0, 0, near.1, near.0, middle.1, middle.0, far.1, far.0);
-    let moved = _mm512_mask_blend_epi64(0b1100_0000, further(one, factor, zero), one);
-    let halves = _mm256_xor_si256(
-        _mm512_castsi512_si256(moved),
-        _mm512_extracti64x4_epi64::<1>(moved),
-    );
-    let mut lane = _mm_xor_si128(
-        _mm256_castsi256_si128(halves),
-        _mm256_extracti128_si256::<1>(halves),
-    );
+    let mut lane = to_lane(one);
     while bytes.len() - at >= 16 {
         lane = further_one(lane, load_one(bytes, at));
         at += 16;
@@ -187,6 +175,89 @@ fn fold(crc: u32, bytes: &[u8]) -> u32 {
         lane = further_one(goes, next);
     }
     rest(lane)
+}
+
+/// The four registers to one, each by its own distance.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+fn to_one(lanes: [__m512i; 4]) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    _mm512_ternarylogic_epi64::<0x96>(
+        further(lanes[0], factors(const { distance(1536) }), zero),
+        further(lanes[1], factors(const { distance(1024) }), zero),
+        further(lanes[2], factors(const { distance(512) }), lanes[3]),
+    )
+}
+
+/// A register's four lanes to one likewise; the last stays where it is.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+fn to_lane(one: __m512i) -> __m128i {
+    let (far, middle, near) = const { (distance(384), distance(256), distance(128)) };
+    let factor = _mm512_set_epi64(0, 0, near.1, near.0, middle.1, middle.0, far.1, far.0);
+    let zero = _mm512_setzero_si512();
+    let moved = _mm512_mask_blend_epi64(0b1100_0000, further(one, factor, zero), one);
+    let halves = _mm256_xor_si256(
+        _mm512_castsi512_si256(moved),
+        _mm512_extracti64x4_epi64::<1>(moved),
+    );
+    _mm_xor_si128(
+        _mm256_castsi256_si128(halves),
+        _mm256_extracti128_si256::<1>(halves),
+    )
+}
+
+/// The next 64 bytes of memory that may change meanwhile, each read once, copied.
+///
+/// # Safety
+/// 64 bytes can be read at `src`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn step(dst: &mut [u8; 64], src: *const u8) -> __m512i {
+    let bytes: __m512i;
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("vmovdqu64 {bytes}, [{src}]", src = in(reg) src, bytes = out(zmm_reg) bytes,
+             options(nostack, readonly, preserves_flags));
+        _mm512_storeu_si512(dst.as_mut_ptr().cast(), bytes);
+    }
+    bytes
+}
+
+/// Copies to `dst`, whose length is a multiple of [`LEAST`] and not 0, and gives the CRC of what was copied.
+///
+/// # Safety
+/// As many bytes can be read at `src`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
+unsafe fn copy_and_fold(dst: &mut [u8], src: *const u8) -> u32 {
+    let zero = _mm512_setzero_si512();
+    // Before the first bytes there are none, but for the inverted beginning, which is added to them.
+    let (mut lanes, mut begun) = ([zero; 4], _mm512_zextsi128_si512(_mm_cvtsi32_si128(-1)));
+    let factor = factors(const { distance(2048) });
+    let blocks = dst.as_chunks_mut::<64>().0;
+    for (index, four) in blocks.chunks_exact_mut(4).enumerate() {
+        for (place, (block, lanes)) in four.iter_mut().zip(&mut lanes).enumerate() {
+            // SAFETY: within the bytes that can be read.
+            let bytes = unsafe { step(block, src.add(index * LEAST + 64 * place)) };
+            *lanes = further(*lanes, factor, bytes);
+        }
+        lanes[0] = _mm512_xor_si512(lanes[0], begun);
+        begun = zero;
+    }
+    rest(to_lane(to_one(lanes)))
+}
+
+/// Copies, and gives the CRC of what was copied; none if the processor cannot, or `dst` is no multiple of [`LEAST`] long, and then nothing was.
+///
+/// # Safety
+/// As many bytes can be read at `src`.
+#[inline]
+pub(super) unsafe fn copy(dst: &mut [u8], src: *const u8) -> Option<u32> {
+    if dst.is_empty() || !dst.len().is_multiple_of(LEAST) || !has() {
+        return None;
+    }
+    // SAFETY: the processor has these instructions; the rest as the caller promises.
+    Some(unsafe { copy_and_fold(dst, src) })
 }
 
 /// 128 bits modulo the polynomial: to 96, to 64, to 32 (Barrett).
