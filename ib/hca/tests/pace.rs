@@ -5,7 +5,6 @@ mod common;
 
 use std::time::Instant;
 
-use common::memory::Kind;
 use common::party::*;
 use common::process;
 use ferriband_transport::types::*;
@@ -16,24 +15,6 @@ fn child_entry() {
 }
 
 const LEN: u32 = 1 << 20;
-/// Timers that no load of the machine sets off.
-const PATIENT: Setup = Setup {
-    service: QpType::Rc,
-    memory: Kind::Private,
-    len: 2 << 20,
-    mr_access: ALL,
-    qp_access: ALL,
-    send_wr: 64,
-    recv_wr: 64,
-    sge: 4,
-    inline: 64,
-    cqe: 256,
-    timeout: 18,
-    retry: 7,
-    rnr_retry: 7,
-    min_rnr: 1,
-    events: false,
-};
 
 #[test]
 fn a_limited_queue_pair_takes_its_time_and_the_bytes_arrive() {

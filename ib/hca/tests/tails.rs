@@ -5,7 +5,6 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::memory::Kind;
 use common::party::*;
 use common::process;
 use ferriband_transport::types::*;
@@ -22,24 +21,6 @@ const MESSAGES: u64 = 48;
 const BURST: u64 = 8;
 /// Where the last message comes to lie.
 const LAST_AT: usize = 1 << 20;
-/// Timers that no load of the machine sets off, nor end a wait of this test.
-const PATIENT: Setup = Setup {
-    service: QpType::Rc,
-    memory: Kind::Private,
-    len: 2 << 20,
-    mr_access: ALL,
-    qp_access: ALL,
-    send_wr: 256,
-    recv_wr: 64,
-    sge: 4,
-    inline: 64,
-    cqe: 256,
-    timeout: 20,
-    retry: 7,
-    rnr_retry: 7,
-    min_rnr: 1,
-    events: false,
-};
 
 /// Posts one message after the other, as far as `room` lets it, and looks for completions between them, as a program does that streams.
 /// Then it waits for all of them, or looks no more.

@@ -109,6 +109,25 @@ impl Setup {
     }
 }
 
+/// A reliable connection of 2 MiB at each end, with timers that no load of the machine sets off.
+pub const PATIENT: Setup = Setup {
+    service: QpType::Rc,
+    memory: Kind::Private,
+    len: 2 << 20,
+    mr_access: ALL,
+    qp_access: ALL,
+    send_wr: 64,
+    recv_wr: 64,
+    sge: 4,
+    inline: 64,
+    cqe: 256,
+    timeout: 18,
+    retry: 7,
+    rnr_retry: 7,
+    min_rnr: 1,
+    events: false,
+};
+
 /// What the other side needs to know of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Info {
