@@ -495,7 +495,9 @@ impl Engine {
 
     /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](super::tails) says.
     pub(crate) fn keep_tail(&self, qp: &Arc<Qp>) {
-        self.tails.keep(qp);
+        if self.tails.keep(qp) {
+            self.waker.signal(1);
+        }
     }
 
     /// How often the program has looked for completions.

@@ -2,7 +2,8 @@
 //!
 //! Owns the list of them, and how long a polling program may find nothing before they go. Must not know: packets.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
@@ -10,6 +11,10 @@ use crate::qp::Qp;
 
 /// Looks in vain after which nobody expects another message: a few microseconds.
 const PATIENCE: u32 = 4;
+/// How often the progress thread looks whether the program still looks, while queue pairs keep something back.
+pub(super) const LOOK_NS: u64 = 250_000;
+/// How long it goes on so after the last one did: from one burst of messages to the next.
+const WATCH_NS: u64 = 10_000_000;
 
 /// Those that keep something back, or have lately.
 #[derive(Debug, Default)]
@@ -18,17 +23,44 @@ pub(super) struct Tails {
     count: AtomicUsize,
     /// Looks in vain since the last one was kept back.
     vain: AtomicU32,
+    /// The progress thread looks often.
+    watched: AtomicBool,
+    /// One was kept back since it last looked.
+    lately: AtomicBool,
 }
 
 impl Tails {
-    /// One more, or the same again.
-    pub fn keep(&self, qp: &Arc<Qp>) {
+    /// One more, or the same again. True if the progress thread is to be woken for it.
+    pub fn keep(&self, qp: &Arc<Qp>) -> bool {
         self.vain.store(0, Relaxed);
         let mut list = lock(&self.list);
         if !list.iter().any(|other| Arc::ptr_eq(other, qp)) {
             list.push(qp.clone());
             self.count.store(list.len(), Relaxed);
         }
+        drop(list);
+        self.note()
+    }
+
+    fn note(&self) -> bool {
+        // a load first: in a stream both are set, and nobody else's line is taken away
+        if !self.lately.load(SeqCst) {
+            self.lately.store(true, SeqCst);
+        }
+        !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst)
+    }
+
+    /// For the progress thread, which knows until when it watches: whether it goes on to.
+    pub fn watch(&self, until: &mut u64, now: u64) -> bool {
+        if self.lately.swap(false, SeqCst) {
+            *until = now + WATCH_NS;
+        }
+        if now < *until {
+            return true;
+        }
+        self.watched.store(false, SeqCst);
+        // one that came just now found itself watched
+        self.lately.load(SeqCst)
     }
 
     /// After a look that found something or nothing: whether all of them go now. They do if nobody comes back soon.
@@ -67,5 +99,21 @@ mod tests {
         assert!(!tails.are_due(true, true), "something was found");
         let vain = (0..).take_while(|_| !tails.are_due(false, true)).count();
         assert_eq!(vain, PATIENCE as usize);
+    }
+
+    #[test]
+    fn the_thread_is_woken_once_and_watches_until_none_came_for_long() {
+        let (tails, mut until) = (Tails::default(), 0);
+        assert!(!tails.watch(&mut until, 5), "nothing was kept");
+        assert_eq!(
+            [tails.note(), tails.note(), tails.note()],
+            [true, false, false]
+        );
+        assert!(tails.watch(&mut until, 5));
+        assert!(tails.watch(&mut until, 4 + WATCH_NS));
+        assert!(!tails.note(), "it is awake");
+        assert!(tails.watch(&mut until, 6 + WATCH_NS), "one came meanwhile");
+        assert!(!tails.watch(&mut until, 6 + 2 * WATCH_NS));
+        assert!(tails.note(), "it sleeps again");
     }
 }

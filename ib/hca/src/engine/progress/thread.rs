@@ -13,6 +13,7 @@ use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 use super::ON_THREAD;
 use crate::cq::Catch;
 use crate::engine::Engine;
+use crate::engine::tails::LOOK_NS;
 use crate::error::Error;
 use crate::lock;
 
@@ -155,6 +156,8 @@ struct Seen {
     /// Which sockets of senders are.
     flows: u32,
     stream: Stream,
+    /// Until when it looks often, since queue pairs keep something back.
+    tails: u64,
 }
 
 /// A stream of packets that the thread receives: it looks for the next run a little longer before it sleeps, because a run comes in less
@@ -268,10 +271,11 @@ impl Engine {
             let idle = now.saturating_sub(seen.at);
             if idle < TICK_NS {
                 let watches = busy && !self.polled_for.load(Ordering::Relaxed);
-                return Some(if watches {
-                    ASSIST_TICK_NS
-                } else {
-                    TICK_NS - idle
+                let often = self.watch_tails(seen, idle);
+                return Some(match (watches, often) {
+                    (true, _) => ASSIST_TICK_NS,
+                    (_, true) => LOOK_NS.min(TICK_NS - idle),
+                    _ => TICK_NS - idle,
                 });
             }
             // nobody polls any more
@@ -302,6 +306,14 @@ impl Engine {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0).max(LATE_TIMER_NS)),
         }
+    }
+
+    /// What waits for the next message of a program that has ceased to look goes. True if the thread is to look again soon.
+    fn watch_tails(&self, seen: &mut Seen, idle: u64) -> bool {
+        if idle >= LOOK_NS / 2 {
+            self.send_tails();
+        }
+        self.tails.watch(&mut seen.tails, seen.at + idle)
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
