@@ -108,9 +108,9 @@ pub struct ManageArgs {
     /// LIDs of a host's port: 2 to the power of this.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub lmc: u8,
-    /// Requests that may be outstanding.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub window: u32,
+    /// Requests that may be outstanding: 16, or with `--ibsim` 64, unless it is said.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: Option<u32>,
     /// Output format.
     #[command(flatten)]
     pub json: JsonFlag,

@@ -23,6 +23,9 @@ const ANSWER_MS: c_int = 500;
 const RETRIES: c_int = 2;
 /// What the manager waits for an answer before it asks again, in nanoseconds: longer than the library takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
+/// Requests outstanding, unless the user says: an adapter's port has room for few; the simulator is to have work while the manager thinks.
+const WINDOW: u32 = 16;
+const IBSIM_WINDOW: u32 = 64;
 /// How often it looks, while packets may come, whether routes are computed, in milliseconds.
 const LOOK_MS: u64 = 1;
 /// Of the management packets' upper half of transactions, which the library overwrites.
@@ -220,7 +223,8 @@ pub fn command(args: &ManageArgs) -> Result<ExitCode, Failure> {
     };
     let mut config = Config::new(port, *engine);
     (config.options, config.lmc) = (Options::default(), args.lmc);
-    (config.window, config.timeout_ns) = (args.window, PATIENCE_NS);
+    let usual = if args.ibsim { IBSIM_WINDOW } else { WINDOW };
+    (config.window, config.timeout_ns) = (args.window.unwrap_or(usual), PATIENCE_NS);
     config.aside = true;
     let mut manager = Manager::new(config, SEED);
     let begun = Clock::now();
