@@ -445,6 +445,7 @@ impl Engine {
         }
         self.qps_version.fetch_add(1, Ordering::AcqRel);
         drop(qps);
+        self.tails.forget(qp);
         lock(&self.timers).retain(|(_, index), _| *index != qp.index);
         let mut work = lock(&self.work);
         work.retain(|other| other.index != qp.index);

@@ -494,8 +494,8 @@ impl Engine {
     }
 
     /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](super::tails) says.
-    pub(crate) fn keep_tail(&self, qp: &Arc<Qp>) {
-        if self.tails.keep(qp) {
+    pub(crate) fn keep_tail(&self, qp: &Arc<Qp>, fresh: bool) {
+        if self.tails.keep(qp, fresh) {
             self.waker.signal(1);
         }
     }

@@ -30,13 +30,15 @@ pub(super) struct Tails {
 }
 
 impl Tails {
-    /// One more, or the same again. True if the progress thread is to be woken for it.
-    pub fn keep(&self, qp: &Arc<Qp>) -> bool {
-        self.vain.store(0, Relaxed);
+    /// One more, or the same again; `fresh` if it is of a message that was just posted. True if the progress thread is to be woken for it.
+    pub fn keep(&self, qp: &Arc<Qp>, fresh: bool) -> bool {
+        if fresh {
+            self.vain.store(0, Relaxed);
+        }
         let mut list = lock(&self.list);
         if !list.iter().any(|other| Arc::ptr_eq(other, qp)) {
             list.push(qp.clone());
-            self.count.store(list.len(), Relaxed);
+            self.count.store(list.len(), SeqCst);
         }
         drop(list);
         self.note()
@@ -63,10 +65,22 @@ impl Tails {
         self.lately.load(SeqCst)
     }
 
+    /// For the progress thread when it goes to sleep, before it looks for the last time: it is to be woken for the next.
+    pub fn leave(&self) {
+        self.watched.store(false, SeqCst);
+    }
+
+    /// One that ends.
+    pub fn forget(&self, qp: &Qp) {
+        let mut list = lock(&self.list);
+        list.retain(|other| !std::ptr::eq(&**other, qp));
+        self.count.store(list.len(), SeqCst);
+    }
+
     /// After a look that found something or nothing: whether all of them go now. They do if nobody comes back soon.
     #[inline]
     pub fn are_due(&self, found: bool, comes_back: bool) -> bool {
-        self.count.load(Relaxed) > 0 && (!comes_back || !found && self.is_enough())
+        self.count.load(SeqCst) > 0 && (!comes_back || !found && self.is_enough())
     }
 
     fn is_enough(&self) -> bool {
@@ -75,11 +89,19 @@ impl Tails {
         vain > PATIENCE
     }
 
+    /// All of them, which stay.
+    pub fn all(&self) -> Vec<Arc<Qp>> {
+        match self.count.load(Relaxed) {
+            0 => Vec::new(),
+            _ => lock(&self.list).clone(),
+        }
+    }
+
     /// All of them; none is left.
     #[cold]
     pub fn take(&self) -> Vec<Arc<Qp>> {
         let mut list = lock(&self.list);
-        self.count.store(0, Relaxed);
+        self.count.store(0, SeqCst);
         std::mem::take(&mut *list)
     }
 }
@@ -115,5 +137,8 @@ mod tests {
         assert!(tails.watch(&mut until, 6 + WATCH_NS), "one came meanwhile");
         assert!(!tails.watch(&mut until, 6 + 2 * WATCH_NS));
         assert!(tails.note(), "it sleeps again");
+        assert!(!tails.note());
+        tails.leave();
+        assert!(tails.note(), "it went to sleep, whatever it had seen");
     }
 }

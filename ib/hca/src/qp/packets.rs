@@ -165,9 +165,14 @@ impl Incoming<'_> {
             && self.qp.target.is_none()
     }
 
-    /// A packet, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq and payload: a
+    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq (`numbers`) and payload: a
     /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
-    pub(crate) fn take_alike(&mut self, psn: Psn, ack_req: bool, payload: &[u8]) -> bool {
+    pub(crate) fn take_alike(
+        &mut self,
+        opcode: Opcode,
+        numbers: (Psn, bool),
+        payload: &[u8],
+    ) -> bool {
         let PacketSide {
             machine,
             scratch,
@@ -181,7 +186,7 @@ impl Incoming<'_> {
             region: &mut self.region,
             sums,
         };
-        machine.take_alike(self.now, &mut env, psn, ack_req, payload)
+        machine.take_alike(self.now, &mut env, opcode, numbers, payload)
     }
 
     /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
@@ -377,8 +382,8 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
-        if side.owes {
-            // what was taken is acknowledged before the queue pair stops: nobody would after it
+        if side.owes || side.tail.waits() {
+            // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
         side.machine.modify(new, mask)?;
@@ -554,7 +559,7 @@ impl Qp {
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         if let Some(side) = guard.as_deref_mut()
-            && side.owes
+            && (side.owes || side.tail.waits())
         {
             side.replies = 0;
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
@@ -570,6 +575,18 @@ impl Qp {
         };
         side.tail.was_in_vain();
         self.turn(engine, side, Turn::Due, &mut Catch::nobody())
+    }
+
+    /// The same if it has waited since before `since`, and nobody is at work on this queue pair.
+    pub(crate) fn send_late_tail(self: &Arc<Self>, engine: &Engine, since: u64) {
+        let _handling = crate::roce::handling();
+        if let Some(mut guard) = self.packets.try_lock()
+            && let Some(side) = guard.as_deref_mut()
+            && side.tail.waits()
+            && side.tail.at() < since
+        {
+            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        }
     }
 
     /// Both at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
@@ -621,9 +638,12 @@ impl Qp {
         let keeps = side.keeps_back(why, now);
         let sent = tx::with_run(|run| self.transmit(engine, side, now, (why, keeps), run));
         side.owes = keeps;
-        if side.tail.waits() {
-            engine.keep_tail(self);
-        } else if sent == TURN_PACKETS {
+        let waits = side.tail.waits();
+        if waits {
+            engine.keep_tail(self, why == Turn::Posted);
+        }
+        // responses of a READ wait for no other message
+        if sent == TURN_PACKETS && (!waits || side.machine.answer_due() == AnswerDue::More) {
             engine.schedule(self);
         }
         while let Some(news) = side.machine.poll_completion() {
@@ -699,7 +719,7 @@ impl Qp {
                 && pace.is_off()
                 && run.is_whole()
                 // as much again had better go at once
-                && let Some(bytes) = machine.end_of_last(run.most_packets() / 2)
+                && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
             {
                 let waits =
                     *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks()));

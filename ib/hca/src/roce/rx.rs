@@ -698,7 +698,7 @@ fn take_run<'a>(
                 checked.is_ok_and(|(transport, found)| {
                     *identification = found;
                     Bth::alike(transport, header).is_some_and(|(psn, ack_req, payload)| {
-                        incoming.take_alike(psn, ack_req, payload)
+                        incoming.take_alike(packet.opcode(), (psn, ack_req), payload)
                     })
                 })
             }) {

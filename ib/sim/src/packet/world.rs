@@ -258,8 +258,13 @@ impl World {
         if let Some((last, header)) = self.middle.take()
             && last == side
             && let Some((psn, ack_req, payload)) = Bth::alike(bytes, &header)
-            && with_env!(self, side, |qp, env| qp
-                .take_alike(now, env, psn, ack_req, payload))
+            && with_env!(self, side, |qp, env| qp.take_alike(
+                now,
+                env,
+                packet.opcode(),
+                (psn, ack_req),
+                payload
+            ))
         {
             self.middle = Some((side, header));
             return self.after(side);

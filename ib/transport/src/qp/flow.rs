@@ -35,15 +35,15 @@ impl QueuePair {
         result
     }
 
-    /// A packet that differs from one that was just taken in nothing but its PSN, AckReq and payload: the next middle packet of a SEND
-    /// or WRITE (RC). What that one's headers were found to be need not be looked at again. True if it was executed; otherwise nothing has
+    /// A packet of this opcode that differs from one that was just taken in nothing but its PSN, AckReq and payload: the next middle packet of a
+    /// SEND or WRITE (RC). What that one's headers were found to be need not be looked at again. True if it was executed; otherwise nothing has
     /// happened, and it is to be handed in as any other.
     pub fn take_alike(
         &mut self,
         now: Instant,
         env: &mut dyn Environment,
-        psn: Psn,
-        ack_req: bool,
+        opcode: Opcode,
+        (psn, ack_req): (Psn, bool),
         payload: &[u8],
     ) -> bool {
         let ctx = context!(self);
@@ -54,7 +54,7 @@ impl QueuePair {
                     // Otherwise packets may move the path.
                     && ctx.migrated =>
             {
-                responder.next_middle(&ctx, env, psn, ack_req, payload)
+                responder.next_middle(&ctx, env, opcode, (psn, ack_req), payload)
             }
             _ => false,
         };

@@ -275,10 +275,19 @@ impl Responder {
         &mut self,
         ctx: &Context<'_>,
         env: &mut dyn Environment,
-        psn: Psn,
-        ack_req: bool,
+        opcode: Opcode,
+        (psn, ack_req): (Psn, bool),
         payload: &[u8],
     ) -> bool {
+        // the one that it is like may have been a duplicate, of another message
+        let of_message = match self.message {
+            Message::Write { .. } => opcode == Opcode::RcWriteMiddle,
+            Message::Send { .. } => opcode == Opcode::RcSendMiddle,
+            Message::None => false,
+        };
+        if !of_message {
+            return false;
+        }
         if psn != self.e_psn {
             return self.early_middle(ctx, env, psn, ack_req, payload);
         }

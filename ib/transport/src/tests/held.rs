@@ -274,9 +274,10 @@ fn take_alike(end: &mut End, now: Instant, bytes: &[u8], like: &[u8]) -> bool {
     let Some((psn, ack_req, payload)) = Bth::alike(bytes, header) else {
         return false;
     };
+    let opcode = Packet::parse(like).unwrap().opcode();
     let taken = end
         .qp
-        .take_alike(now, &mut end.memory, psn, ack_req, payload);
+        .take_alike(now, &mut end.memory, opcode, (psn, ack_req), payload);
     end.collect();
     taken
 }
@@ -296,6 +297,16 @@ fn middle_packets_that_are_alike_are_taken_in_their_turn_alone() {
     deliver(b, now, &sent[0]);
     assert!(!take_alike(b, now, &sent[1], &sent[0]), "another opcode");
     deliver(b, now, &sent[1]);
+    let other = sent.iter().map(|bytes| {
+        let mut bytes = bytes.clone();
+        bytes[0] = Opcode::RcSendMiddle.code();
+        bytes
+    });
+    let other: Vec<_> = other.collect();
+    assert!(
+        !take_alike(b, now, &other[2], &other[1]),
+        "of another message"
+    );
     assert!(take_alike(b, now, &sent[2], &sent[1]));
     assert!(!take_alike(b, now, &sent[2], &sent[1]), "a duplicate");
     assert!(!take_alike(b, now, &sent[4], &sent[1]), "beyond a gap");

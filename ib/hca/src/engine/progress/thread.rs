@@ -284,6 +284,7 @@ impl Engine {
         }
         self.assisting.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        self.tails.leave();
         fence(Ordering::SeqCst);
         self.with_peers(|peers| {
             self.serve_all(peers);
@@ -310,10 +311,16 @@ impl Engine {
 
     /// What waits for the next message of a program that has ceased to look goes. True if the thread is to look again soon.
     fn watch_tails(&self, seen: &mut Seen, idle: u64) -> bool {
+        let now = seen.at + idle;
         if idle >= LOOK_NS / 2 {
             self.send_tails();
+        } else {
+            // of one that looks, too, if it goes on with something else
+            for qp in self.tails.all() {
+                qp.send_late_tail(self, now.saturating_sub(LOOK_NS / 2));
+            }
         }
-        self.tails.watch(&mut seen.tails, seen.at + idle)
+        self.tails.watch(&mut seen.tails, now)
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has

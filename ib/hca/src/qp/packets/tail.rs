@@ -42,6 +42,11 @@ impl Tail {
         self.waits
     }
 
+    /// When the last message was posted.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
     pub fn set(&mut self, waits: bool) {
         self.waits = waits;
     }
