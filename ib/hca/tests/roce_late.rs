@@ -5,7 +5,6 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::memory::Kind;
 use common::party::*;
 use common::process::{self, Channel, Child};
 use ferriband_hca::*;
@@ -18,21 +17,8 @@ fn child_entry() {
 
 /// 4.096 us << 18: a second for each try.
 const SECONDS: Setup = Setup {
-    service: QpType::Rc,
-    memory: Kind::Private,
     len: 64 << 10,
-    mr_access: ALL,
-    qp_access: ALL,
-    send_wr: 64,
-    recv_wr: 64,
-    sge: 4,
-    inline: 64,
-    cqe: 256,
-    timeout: 18,
-    retry: 7,
-    rnr_retry: 7,
-    min_rnr: 1,
-    events: false,
+    ..PATIENT
 };
 const TRY: Duration = Duration::from_millis(1074);
 

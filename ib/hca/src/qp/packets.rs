@@ -27,6 +27,7 @@ use crate::roce::Roce;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, Spread, TxPath};
 
+mod owed;
 pub(crate) mod pace;
 mod report;
 mod tail;
@@ -552,52 +553,6 @@ impl Qp {
         };
         self.turn(engine, side, why, catch);
         side.owes
-    }
-
-    /// An acknowledgement that was kept back goes now, if it is still there: no request came to take it along.
-    pub(crate) fn send_owed(self: &Arc<Self>, engine: &Engine) {
-        let _handling = crate::roce::handling();
-        let mut guard = lock(&self.packets);
-        if let Some(side) = guard.as_deref_mut()
-            && (side.owes || side.tail.waits())
-        {
-            side.replies = 0;
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
-        }
-    }
-
-    /// The end of a message that waits for the next one goes now. True if there was one.
-    pub(crate) fn send_tail(self: &Arc<Self>, engine: &Engine) -> bool {
-        let _handling = crate::roce::handling();
-        let mut guard = lock(&self.packets);
-        let Some(side) = guard.as_deref_mut().filter(|side| side.tail.waits()) else {
-            return false;
-        };
-        side.tail.was_in_vain();
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody())
-    }
-
-    /// The same if it has waited since before `since`, and nobody is at work on this queue pair.
-    pub(crate) fn send_late_tail(self: &Arc<Self>, engine: &Engine, since: u64) {
-        let _handling = crate::roce::handling();
-        if let Some(mut guard) = self.packets.try_lock()
-            && let Some(side) = guard.as_deref_mut()
-            && side.tail.waits()
-            && side.tail.at() < since
-        {
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
-        }
-    }
-
-    /// Both at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
-    pub(crate) fn send_last(self: &Arc<Self>, engine: &Engine) {
-        let _handling = crate::roce::handling();
-        if let Some(mut guard) = self.packets.try_lock()
-            && let Some(side) = guard.as_deref_mut()
-            && (side.owes || side.tail.waits())
-        {
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
-        }
     }
 
     /// The timer, or work that was left.
