@@ -45,7 +45,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -174,10 +174,15 @@ pub mod group {
         }
     }
 
-    /// All such parts: more than are used in turn where ranks are more than cores, which tell what is long at once. Memory is behind those that were used.
+    /// Parts behind those for what is long, by which pairs of ranks exchange, where ranks are no more than [`EXCHANGING`].
+    pub const EXCHANGE: u32 = 64;
+    /// Of so many ranks each pair has two places for a block of 64 KiB.
+    pub const EXCHANGING: u32 = 16;
+
+    /// All parts for what is long: more than are used in turn. Memory is behind those that were used.
     pub fn far(ranks: u32) -> u32 {
         match ranks {
-            ..=16 => ring(ranks).max(72),
+            ..=EXCHANGING => ring(ranks).max(8) + EXCHANGE,
             17..=32 => 8,
             _ => 2,
         }

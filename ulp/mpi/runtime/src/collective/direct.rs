@@ -30,6 +30,8 @@ pub enum Kind {
 const MOST: u64 = 65536;
 /// What does not fit into half a slot goes in pieces of these bytes.
 const PIECE: usize = HALF as usize / 2;
+/// What is so long, and does not fit into a cell, is exchanged by pairs.
+const EXCHANGED: usize = 64;
 /// Where cores are short, so long vectors are combined by owners of their parts.
 const OWNED: usize = 4096;
 /// Blocks of so many bytes are read from their sender's memory, ...
@@ -132,8 +134,12 @@ fn room(guard: &mut Guard, comm: u32, area: &mut Area, length: usize) -> Outcome
         reach(guard, comm, reader)?;
     }
     let host = guard.host.as_ref().ok_or_else(broken)?;
-    area.telling(host, length)
-        .map_err(|error| MpiError::with(MPI_ERR_NO_MEM, error.to_string()))
+    area.telling(host, length).map_err(no_memory)
+}
+
+#[cold]
+fn no_memory(error: std::io::Error) -> MpiError {
+    MpiError::with(MPI_ERR_NO_MEM, error.to_string())
 }
 
 /// What this rank has to tell lies there.
@@ -141,6 +147,24 @@ fn room(guard: &mut Guard, comm: u32, area: &mut Area, length: usize) -> Outcome
 fn told(guard: &Guard, area: &mut Area) -> Outcome {
     area.tell(guard.host.as_ref().ok_or_else(broken)?);
     Ok(())
+}
+
+/// Begins an exchange, and gives each other rank its bytes.
+fn give_all(
+    guard: &mut Guard,
+    comm: u32,
+    area: &mut Area,
+    bytes: impl Fn(u32) -> Source,
+) -> Outcome {
+    let (me, size) = area.place();
+    area.begin_exchange();
+    for rank in (0..size).filter(|rank| *rank != me) {
+        let bytes = bytes(rank);
+        let host = guard.host.as_ref().ok_or_else(broken)?;
+        let place = area.giving(host, rank, bytes.len()).map_err(no_memory)?;
+        bytes.copy_to(&place);
+    }
+    tell(guard, comm, area, 0, |_| ())
 }
 
 /// What another rank tells, `length` bytes.
@@ -157,14 +181,13 @@ fn hear(
     Ok(area.heard(rank, length, false))
 }
 
-/// What each other rank tells, `length` bytes, in the order in which they come: who has told something is not kept waiting by who has not.
+/// What each other rank tells, in the order in which they come: who has told something is not kept waiting by who has not.
 #[inline(always)]
 fn hear_all(
     guard: &mut Guard,
     comm: u32,
     area: &mut Area,
-    length: usize,
-    mut take: impl FnMut(&mut Guard, u32, Source),
+    mut take: impl FnMut(&mut Guard, &mut Area, u32),
 ) -> Outcome {
     let (me, size) = area.place();
     // A bit for each that is awaited: a communicator that shares has no more ranks.
@@ -178,8 +201,7 @@ fn hear_all(
                 continue;
             }
             awaited &= !(1 << rank);
-            let theirs = area.heard(rank, length, false);
-            take(guard, rank, theirs);
+            take(guard, area, rank);
         }
         if awaited == before {
             let after = awaited.checked_shr(me + 1).unwrap_or(0);
@@ -279,6 +301,24 @@ pub fn allreduce(
         if area.is_crowded() && (OWNED..=area.most()).contains(&recv.len()) {
             return allreduce_by_owners(guard, comm, area, unit, (send, recv), combine);
         }
+        if size == 2 && recv.len() >= EXCHANGED && area.exchanges() >= unit {
+            let other = 1 - me;
+            let step = piece(recv.len(), unit, area.exchanges());
+            for at in (0..recv.len()).step_by(step) {
+                let length = step.min(recv.len() - at);
+                let (own, place) = (send.part(at, length), recv.part(at, length));
+                give_all(guard, comm, area, |_| own)?;
+                hear(guard, comm, area, other, 0)?;
+                let theirs = area.given(other, length);
+                let in_order = if me == 0 {
+                    [own, theirs]
+                } else {
+                    [theirs, own]
+                };
+                combine(in_order, place)?;
+            }
+            return Ok(());
+        }
         let step = piece(recv.len(), unit, best_piece(area));
         if recv.len() > step && area.may_tell_ahead() {
             return allreduce_ahead(guard, comm, area, step, (send, recv), combine);
@@ -322,16 +362,24 @@ fn allreduce_by_owners(
         (at, each.min(length - at))
     };
     let (at, own) = share(me);
-    area.begin_for(length);
-    tell(guard, comm, area, length, |sink| {
-        // What this rank owns nobody else reads.
-        send.part(0, at).copy_to(&sink.part(0, at));
-        let after = at + own;
-        let rest = length - after;
-        send.part(after, rest).copy_to(&sink.part(after, rest));
-    })?;
+    let by_pairs = area.exchanges() >= each;
+    if by_pairs {
+        give_all(guard, comm, area, |rank| {
+            let (at, own) = share(rank);
+            send.part(at, own)
+        })?;
+    } else {
+        area.begin_for(length);
+        tell(guard, comm, area, length, |sink| {
+            // What this rank owns nobody else reads.
+            send.part(0, at).copy_to(&sink.part(0, at));
+            let after = at + own;
+            let rest = length - after;
+            send.part(after, rest).copy_to(&sink.part(after, rest));
+        })?;
+    }
     for rank in (0..size).filter(|rank| *rank != me) {
-        hear(guard, comm, area, rank, length)?;
+        hear(guard, comm, area, rank, 0)?;
     }
     let first = area.number();
     area.begin_for(each);
@@ -340,6 +388,8 @@ fn allreduce_by_owners(
     for rank in (0..size).rev() {
         let theirs = if rank == me {
             send.part(at, own)
+        } else if by_pairs {
+            area.given(rank, own)
         } else {
             area.looking_at(first, |area| area.heard(rank, length, false))
                 .part(at, own)
@@ -354,7 +404,8 @@ fn allreduce_by_owners(
     }
     told(guard, area)?;
     result.source().copy_to(&recv.part(at, own));
-    hear_all(guard, comm, area, each, |_, rank, theirs| {
+    hear_all(guard, comm, area, |_, area, rank| {
+        let theirs = area.heard(rank, each, false);
         let (at, own) = share(rank);
         theirs.part(0, own).copy_to(&recv.part(at, own));
     })
@@ -417,37 +468,48 @@ pub fn alltoall(
 ) -> Outcome {
     with(guard, comm, |guard, area| {
         let (me, size) = area.place();
+        let others = (0..size).filter(|rank| *rank != me);
+        let block = |rank: u32, at: usize| rank as usize * each + at;
+        if each >= EXCHANGED && area.exchanges() > 0 {
+            for at in (0..each).step_by(area.exchanges()) {
+                let length = area.exchanges().min(each - at);
+                give_all(guard, comm, area, |rank| send.part(block(rank, at), length))?;
+                hear_all(guard, comm, area, |_, area, rank| {
+                    area.heard(rank, 0, false);
+                    let theirs = area.given(rank, length);
+                    theirs.copy_to(&recv.part(block(rank, at), length));
+                })?;
+            }
+            send.part(block(me, 0), each)
+                .copy_to(&recv.part(block(me, 0), each));
+            return Ok(());
+        }
         // What can be told at once needs one turn, reading two.
         let turns = if area.is_crowded() { CROWDED_TURNS } else { 1 };
         if each >= PULLED
-            && each * (size as usize - 1) > turns * area.widest()
+            && each * (size as usize - 1) > turns * area.most()
             && area.pulls
             && !in_place
             && alltoall_by_reading(guard, comm, area, each, (send, recv))?
         {
             return Ok(());
         }
-        let others = size as usize - 1;
-        let most = if area.is_crowded() {
-            area.widest()
-        } else {
-            PIECE
-        };
-        let most = piece(each * others, others, most) / others;
-        let step = most.max(1);
+        let count = size as usize - 1;
+        let step = piece(each * count, count, best_piece(area)) / count;
+        let step = step.max(1);
         // Whose block is where among those of a rank: its own is not there.
         let index = |of: u32, whose: u32| (if whose < of { whose } else { whose - 1 }) as usize;
-        let block = |rank: u32, at: usize| rank as usize * each + at;
         for at in (0..each.max(1)).step_by(step) {
             let length = step.min(each - at);
-            area.begin_for(length * others);
-            tell(guard, comm, area, length * others, |sink| {
-                for rank in (0..size).filter(|rank| *rank != me) {
+            area.begin_for(length * count);
+            tell(guard, comm, area, length * count, |sink| {
+                for rank in others.clone() {
                     let place = sink.part(index(me, rank) * length, length);
                     send.part(block(rank, at), length).copy_to(&place);
                 }
             })?;
-            hear_all(guard, comm, area, length * others, |_, rank, theirs| {
+            hear_all(guard, comm, area, |_, area, rank| {
+                let theirs = area.heard(rank, length * count, false);
                 let mine = theirs.part(index(rank, me) * length, length);
                 mine.copy_to(&recv.part(block(rank, at), length));
             })?;
@@ -482,7 +544,8 @@ fn alltoall_by_reading(
     let mut may = guard.settings.reads_peers;
     let mut outcome = Ok(());
     let block = |rank: u32| rank as usize * each;
-    hear_all(guard, comm, area, 8, |guard, rank, told| {
+    hear_all(guard, comm, area, |guard, area, rank| {
+        let told = area.heard(rank, 8, false);
         let mut theirs = [0; 8];
         told.copy_into(&mut theirs);
         let theirs = u64::from_ne_bytes(theirs);
@@ -503,7 +566,8 @@ fn alltoall_by_reading(
     let mine = send.part(block(me), each);
     mine.copy_to(&recv.part(block(me), each));
     let mut all = may;
-    hear_all(guard, comm, area, 1, |_, _, told| {
+    hear_all(guard, comm, area, |_, area, rank| {
+        let told = area.heard(rank, 1, false);
         let mut theirs = [0];
         told.copy_into(&mut theirs);
         all &= theirs[0] != 0;

@@ -5,6 +5,7 @@
 //! a flag rings those; the order of the two is that of [`super::bell`]. What is shorter than a line lies in a cell, beside the number that says so, and
 //! needs no flag: one line goes from core to core, not two.
 
+use super::exchange::Places;
 use super::memory::{Sink, Source};
 use super::spread::{self, Spread};
 use super::{Host, Segment};
@@ -28,9 +29,6 @@ const FIRST_RING: u32 = 16;
 const SLOWLY: u32 = 8;
 const _: () =
     assert!(FIRST_RING >= 2 * RUN && FIRST_RING.is_power_of_two() && SLOWLY.is_power_of_two());
-
-/// Where cores are short, what is longer than a run: so many parts, and behind the ring two such that are used in turn. What all exchange is told in one turn then.
-const WIDE: u32 = 32;
 
 /// A line of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,16 +133,18 @@ fn last_in(number: u32, most: u32) -> u32 {
 pub struct Area {
     base: NonNull<u8>,
     /// Where it begins in the segment.
-    at: u64,
-    me: u32,
+    pub(super) at: u64,
+    pub(super) me: u32,
     /// The world's ranks.
-    ranks: Box<[u32]>,
+    pub(super) ranks: Box<[u32]>,
     /// Parts of each rank's slot for what is long.
-    far: u32,
+    pub(super) far: u32,
     /// Those of them that are used in turn at the most: a power of two.
     ring: u32,
     /// Bytes of each part of the own slot that there is memory behind.
     backed: Box<[u32]>,
+    /// By which pairs of ranks exchange.
+    pub(super) places: Places,
     /// The collective under way.
     number: u32,
     /// For each rank the last collective that it is known to have passed.
@@ -185,10 +185,13 @@ impl Area {
             at,
             me,
             passed: vec![0; ranks.len()].into(),
-            ranks,
             far,
             ring: group::ring(segment.layout().ranks()),
             backed: vec![0; (group::NEAR + far) as usize].into(),
+            places: Places::new(
+                ranks.len() as u32,
+                far >= group::ring(segment.layout().ranks()) + group::EXCHANGE,
+            ),
             number: 0,
             turns: 0,
             fenced: true,
@@ -197,6 +200,7 @@ impl Area {
             pulls: false,
             barriers: false,
             direct: [0; 3],
+            ranks,
         })
     }
 
@@ -250,16 +254,6 @@ impl Area {
         self.crowded
     }
 
-    /// Bytes that can be told at once by every rank to every other.
-    #[inline]
-    pub fn widest(&self) -> usize {
-        if self.crowded && self.far >= self.ring + 2 * WIDE {
-            HALF as usize * WIDE as usize
-        } else {
-            self.most()
-        }
-    }
-
     /// Bytes that can be told at once.
     #[inline]
     pub fn most(&self) -> usize {
@@ -287,7 +281,7 @@ impl Area {
     }
 
     #[inline]
-    fn slot(&self, rank: u32, part: u32, at: usize, length: usize) -> NonNull<u8> {
+    pub(super) fn slot(&self, rank: u32, part: u32, at: usize, length: usize) -> NonNull<u8> {
         let parts = (group::NEAR + self.far).saturating_sub(part) as usize;
         let room = parts * HALF as usize;
         assert!(at <= room && length <= room - at && (rank as usize) < self.ranks.len());
@@ -317,10 +311,6 @@ impl Area {
         }
         if !self.crowded && length <= NEAR_BYTES {
             return (self.number & (group::NEAR - 1), 0);
-        }
-        if length > self.most() {
-            let turn = self.number & 1;
-            return (group::NEAR + self.ring + turn * WIDE, 0);
         }
         let before = parts(length) - 1;
         let first = self.number.wrapping_sub(before) & (self.turn() - 1);
@@ -372,8 +362,6 @@ impl Area {
             self.reader(self.number.wrapping_sub(CROWDED_PIECES))
         } else if !self.crowded && length <= NEAR_BYTES {
             self.reader(self.number.wrapping_sub(group::NEAR))
-        } else if length > self.most() {
-            self.reader(self.number.wrapping_sub(2))
         } else {
             self.slot_reader()
         }
@@ -464,15 +452,11 @@ impl Area {
         self.number = self.number.wrapping_add(1);
     }
 
-    /// Begins the next collective, in which nobody tells more than `length` bytes, of which there may be [`Self::widest`]. What needs several parts takes their numbers, too: the last of them is
+    /// Begins the next collective, in which nobody tells more than `length` bytes, of which there may be [`Self::most`]. What needs several parts takes their numbers, too: the last of them is
     /// its own, and the first is one that such a run may begin with.
     #[inline]
     pub fn begin_for(&mut self, length: usize) {
-        let parts = if length > self.most() {
-            1
-        } else {
-            parts(length)
-        };
+        let parts = parts(length);
         self.number = self.number.wrapping_add(parts) | (parts - 1);
     }
 

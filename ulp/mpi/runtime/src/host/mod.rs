@@ -8,6 +8,7 @@ mod channel;
 mod choice;
 mod coll;
 mod copy;
+mod exchange;
 pub mod inherit;
 mod joint;
 mod layout;
