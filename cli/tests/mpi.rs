@@ -146,6 +146,7 @@ fn messages_arrive_whole_and_in_order() {
         "collectives",
         "schedules",
         "turns",
+        "swaps",
         "together",
         "errors",
         "profiled",

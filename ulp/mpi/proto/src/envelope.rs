@@ -101,13 +101,45 @@ pub const SYNC: u8 = 1;
 pub const LAST: u8 = 8;
 /// A byte of no meaning lies behind the message: without it, it would have the length of one that goes without its envelope ([`super::brief`]).
 pub const PADDED: u8 = 16;
+/// Between ranks that share memory: the message does not lie here but in one of the pair's places, as this says ([`Placed`]).
+pub const PLACED: u8 = 32;
+
+/// What says where a message lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its bytes.
+    pub length: u32,
+    /// The place: 0 if it is the one that the lower rank was the first to write to.
+    pub place: u32,
+}
+
+/// Bytes of such a word.
+pub const PLACED_BYTES: usize = 8;
+
+impl Placed {
+    /// The word.
+    #[inline]
+    pub fn emit(self) -> [u8; PLACED_BYTES] {
+        (u64::from(self.length) | u64::from(self.place) << 32).to_le_bytes()
+    }
+
+    /// What a word says.
+    #[inline]
+    pub fn parse(bytes: [u8; PLACED_BYTES]) -> Self {
+        let word = u64::from_le_bytes(bytes);
+        Self {
+            length: word as u32,
+            place: (word >> 32) as u32,
+        }
+    }
+}
 
 /// The envelope as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// What follows.
     pub kind: Kind,
-    /// [`SYNC`], [`LAST`] and [`PADDED`].
+    /// [`SYNC`], [`LAST`], [`PADDED`] and [`PLACED`].
     pub flags: u8,
     /// Number of this message among the numbered ones to this peer, from 1; 0 for the others.
     pub seq: u32,
@@ -164,6 +196,12 @@ impl Envelope {
     #[inline(always)]
     pub fn plain(seq: u32) -> u64 {
         Kind::Eager as u64 | u64::from(seq) << 32
+    }
+
+    /// The same of one that lies in a place.
+    #[inline(always)]
+    pub fn placed(seq: u32) -> u64 {
+        Self::plain(seq) | (PLACED as u64) << 8
     }
 
     /// Tag and credit, of the second word.

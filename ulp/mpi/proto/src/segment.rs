@@ -115,6 +115,11 @@ pub mod line {
     pub const RETURN: u64 = 24;
 }
 
+/// Bytes of a place by which a pair of ranks exchanges messages; each pair has two where ranks are no more than [`PLACING`].
+pub const PLACE: u32 = 65536;
+/// See [`PLACE`].
+pub const PLACING: u32 = 16;
+
 /// Communicators with more ranks than this do collectives by messages.
 pub const MAX_SHARING: u32 = 128;
 /// Bytes of one of the parts of a rank's slot for collectives, which are used in turn.
@@ -290,7 +295,20 @@ impl Layout {
     pub fn total(self) -> u64 {
         let all = u64::from(self.ranks) * u64::from(group::PARTS);
         let parts = if self.ranks <= MAX_SHARING { all } else { 0 };
-        self.groups() + parts * self.group_bytes()
+        self.groups() + parts * self.group_bytes() + self.places()
+    }
+
+    fn places(self) -> u64 {
+        match self.ranks {
+            2..=PLACING => self.pairs() * u64::from(PLACE),
+            _ => 0,
+        }
+    }
+
+    /// Where the place begins that `first` is the first to write to for `other`; none if pairs have no places.
+    pub fn place(self, first: u32, other: u32) -> Option<u64> {
+        let is_one = self.places() != 0 && first < self.ranks && other < self.ranks;
+        is_one.then(|| self.total() - self.places() + self.pair(other, first) * u64::from(PLACE))
     }
 
     /// Where the part with number `index` begins of those that `leader` gives away, at a page; none if there is no such part.
@@ -352,6 +370,9 @@ mod tests {
             for r in 0..ranks {
                 places.push((layout.area(r), AREA));
                 for s in 0..ranks {
+                    if let Some(place) = layout.place(r, s) {
+                        places.push((place, PLACE.into()));
+                    }
                     places.push((layout.line(r, s), LINE));
                     places.push((layout.block(r, s), 32768));
                 }
@@ -374,6 +395,8 @@ mod tests {
                 }
             }
             assert_eq!(layout.group(ranks, 0), None);
+            assert_eq!(layout.place(0, ranks), None);
+            assert_eq!(layout.place(0, 0).is_some(), (2..=PLACING).contains(&ranks));
             assert_eq!(layout.group(0, group::PARTS), None);
             places.sort_unstable();
             assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));

@@ -176,6 +176,13 @@ pub const TABLE: &[Setting] = &[
         help: "The same by memory that ranks share, as far as a block takes it and while copying is fast (6 GB/s): 64K where a job has two ranks, 16K where it has up to four, else what eager takes. Unless it is set, it is what eager is set to.",
     },
     Setting {
+        name: "swap",
+        about: "protocols",
+        kind: Kind::Bytes(0..=1 << 40),
+        default: "256",
+        help: "Messages on one host of at least so many bytes, up to 64K and what eager_near says, that go to and fro between two ranks lie in memory that the one has just read when the other writes there: each of its lines crosses from core to core once; 0: none does. In jobs of up to 16 ranks.",
+    },
+    Setting {
         name: "eager_packets",
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_BY_PACKETS),

@@ -35,6 +35,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let settings = Settings {
         eager: chosen.eager,
         eager_near: chosen.eager_near,
+        swap: chosen.swap,
         eager_packets: chosen.eager_packets,
         rendezvous: chosen.rendezvous,
         bundle: chosen.bundle,

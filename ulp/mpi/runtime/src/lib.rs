@@ -30,6 +30,7 @@ pub mod net;
 pub mod operation;
 pub mod p2p;
 pub mod pace;
+pub mod placed;
 pub mod process;
 pub mod progress;
 pub mod request;

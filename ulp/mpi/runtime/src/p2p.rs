@@ -7,7 +7,7 @@ use crate::constants::{
     MPI_ERR_TRUNCATE, MPI_SUCCESS,
 };
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Sink, Source};
+use crate::host::{Pair, Sink, Source};
 use crate::loss::lost;
 use crate::nearby::{LARGE_PIECE, Way};
 use crate::request::{EMPTY, Request, Work, status};
@@ -16,6 +16,7 @@ use crate::trace;
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
 use ferriband_mpi_proto::fast::{Push, Shape};
 use ferriband_mpi_proto::matching;
+use ferriband_mpi_proto::segment::PLACE;
 use std::time::Instant;
 use zerocopy::IntoBytes;
 
@@ -67,7 +68,8 @@ impl Runtime {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.eager;
-        if is_eager && !synchronous && !trace::is_on() && self.store(&to, source) {
+        let is_short = is_eager || self.fits_place(to.peer, source.len());
+        if is_short && !synchronous && !trace::is_on() && self.store(&to, source) {
             return Ok(Started::Done);
         }
         self.start_further(to, source, synchronous, is_eager)
@@ -84,6 +86,12 @@ impl Runtime {
         };
         if entry.needs_fence || !entry.fifo.is_empty() {
             return false;
+        }
+        if source.len() >= self.settings.swap
+            && entry.places.as_ref().is_some_and(Pair::is_open)
+            && source.len() <= PLACE as usize
+        {
+            return self.store_placed(to, source);
         }
         let Some(place) = outlet.place(&source) else {
             return false;
@@ -654,8 +662,13 @@ impl Runtime {
                 format!("no memory for a channel to rank {peer}: {error}"),
             )
         })?;
+        let places = self.peers[peer as usize]
+            .places
+            .take()
+            .or_else(|| host.pair(peer));
         let entry = &mut self.peers[peer as usize];
         entry.outlet = Some(outlet);
+        entry.places = places;
         entry.needs_fence = true;
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::request::status;
 use crate::runtime::{Content, Held, Inbound, NOBODY, Place, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{
-    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PUT, Phase, Piece, Recall, Rts, SYNC,
+    Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PLACED, PUT, Phase, Piece, Recall, Rts, SYNC,
 };
 use ferriband_mpi_proto::fast::Broken;
 use zerocopy::FromBytes;
@@ -202,7 +202,8 @@ impl Runtime {
             };
             let [first, second, context] = record.envelope;
             let number = peer.received.wrapping_add(1);
-            if first != Envelope::plain(number) {
+            let is_placed = first == Envelope::placed(number);
+            if first != Envelope::plain(number) && !is_placed {
                 break true;
             }
             if context != of {
@@ -223,10 +224,16 @@ impl Runtime {
                 (of, rank) = (context, sender);
             }
             let (tag, credit) = Envelope::tag_and_credit(second);
+            let (mut body, mut placed) = (inlet.payload(&record), None);
+            if is_placed {
+                let Some((message, place)) = peer.placed(&body) else {
+                    break true;
+                };
+                (body, placed) = (message, Some(place));
+            }
             let Some(receive) = entry.matching(context).arrive(rank, tag) else {
                 break true;
             };
-            let body = inlet.payload(&record);
             let request = &mut self.requests[receive];
             let room = request.sink.len();
             let (error, length) = if body.len() > room {
@@ -238,6 +245,9 @@ impl Runtime {
             request.peer = from;
             request.status = status(rank, tag, error, length as u64);
             peer.received = number;
+            if let Some(placed) = placed {
+                peer.has_taken(placed);
+            }
             credited = Some(credit);
             *left -= 1;
             is_starved = inlet.consume(&record, number);
@@ -269,10 +279,18 @@ impl Runtime {
     }
 
     /// What has come by a record, whatever it is. Records are the only path between the ranks of a host, so nothing can have overtaken this one.
-    fn take_record(&mut self, from: u32, words: [u64; 3], body: Source) -> Outcome {
-        let Some(envelope) = Envelope::from_words(words) else {
+    fn take_record(&mut self, from: u32, words: [u64; 3], record: Source) -> Outcome {
+        let Some(mut envelope) = Envelope::from_words(words) else {
             return Err(self.broken(from));
         };
+        let (mut body, mut placed) = (record, None);
+        if envelope.flags & PLACED != 0 {
+            let Some((message, place)) = self.placed(from, &record) else {
+                return Err(self.broken(from));
+            };
+            envelope.flags &= !PLACED;
+            (body, placed) = (message, Some(place));
+        }
         let peer = &mut self.peers[from as usize];
         let before = peer.received;
         if envelope.kind == Kind::Eager || envelope.kind.is_numbered() {
@@ -288,6 +306,8 @@ impl Runtime {
         if outcome.is_err() {
             // The record stays: without memory it is met again when there is some.
             self.peers[from as usize].received = before;
+        } else if let Some(placed) = placed {
+            self.peers[from as usize].has_taken(placed);
         }
         outcome
     }

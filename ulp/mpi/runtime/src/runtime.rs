@@ -12,7 +12,7 @@ use crate::crew::Crew;
 use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
-use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Source};
+use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Pair, Source};
 use crate::nearby::Ways;
 use crate::net::Net;
 use crate::operation::{self, Calls, Operations};
@@ -122,7 +122,9 @@ pub struct Settings {
     pub eager: usize,
     /// The same by memory that ranks share, as far as a block takes it.
     pub eager_near: usize,
-    /// The same by packets of our adapter.
+    /// Bytes of the shortest message that goes by a place of the pair, which another line, the record's, is worth.
+    pub swap: usize,
+    /// The same as `eager` by packets of our adapter.
     pub eager_packets: usize,
     /// Rounds without news before the core is given away.
     pub spins: u32,
@@ -161,6 +163,8 @@ pub struct Peer {
     pub by_verbs: bool,
     /// The channel to it.
     pub outlet: Option<Outlet>,
+    /// The places by which messages are exchanged with it.
+    pub places: Option<Pair>,
     /// How fast long messages are copied into it.
     pub pace: Pace,
     /// It has died, and the others go on.

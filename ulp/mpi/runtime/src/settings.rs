@@ -27,6 +27,8 @@ pub struct Chosen {
     pub eager: usize,
     /// `eager_near`: the same by memory that ranks share.
     pub eager_near: usize,
+    /// `swap`: bytes of the shortest message that goes by a place of the pair.
+    pub swap: usize,
     /// `eager_packets`: the same by packets of our adapter.
     pub eager_packets: usize,
     /// `rndv`: who moves long messages by verbs.
@@ -145,6 +147,10 @@ impl Chosen {
             large_pages: Some(values.number("large_pages")).filter(|least| *least != 0),
             eager: size("eager"),
             eager_near: eager("eager_near"),
+            swap: match size("swap") {
+                0 => usize::MAX,
+                least => least,
+            },
             eager_packets: eager("eager_packets"),
             rendezvous: match values.text("rndv") {
                 "get" => Rendezvous::Get,
@@ -251,5 +257,6 @@ mod tests {
         assert_eq!(set("both_copy", "0").both_copy, None);
         assert_eq!(nothing.large_pages, Some(2 << 20));
         assert_eq!(set("large_pages", "0").large_pages, None);
+        assert_eq!((nothing.swap, set("swap", "0").swap), (256, usize::MAX));
     }
 }

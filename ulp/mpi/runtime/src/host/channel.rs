@@ -259,14 +259,34 @@ impl Outlet {
         (payload.pointer().is_some() && place.at >= self.block.bare).then_some(place)
     }
 
+    /// Where so many bytes go if they need nothing but room.
+    #[inline]
+    pub fn place_of(&self, length: usize) -> Option<Place> {
+        let place = self.machine.place(length as u32)?;
+        (place.at >= self.block.bare).then_some(place)
+    }
+
     /// Stores a message there, in as few steps as can be. Whether the receiver is seen to sleep: then it is to be rung.
     #[inline(always)]
     pub fn lay(&mut self, place: &Place, envelope: &Envelope, payload: &Source) -> bool {
-        if let Some(from) = payload.pointer() {
-            let end = place.trailer(envelope.seq);
-            self.machine.placed(place);
-            self.block.lay(place, envelope.words(), from, end);
+        match payload.pointer() {
+            Some(from) => self.lay_from(place, envelope, from),
+            None => false,
         }
+    }
+
+    /// The same with the runtime's own bytes, as many as the place is for.
+    #[inline]
+    pub fn lay_bytes(&mut self, place: &Place, envelope: &Envelope, bytes: &[u8]) -> bool {
+        assert_eq!(place.trailer(envelope.seq) as u32, bytes.len() as u32);
+        self.lay_from(place, envelope, bytes.as_ptr())
+    }
+
+    #[inline(always)]
+    fn lay_from(&mut self, place: &Place, envelope: &Envelope, from: *const u8) -> bool {
+        let end = place.trailer(envelope.seq);
+        self.machine.placed(place);
+        self.block.lay(place, envelope.words(), from, end);
         // The receiver fences before it sleeps, for all who need not.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.
@@ -365,7 +385,7 @@ impl Block for Mapped {
     #[inline]
     fn expect(&self, at: u32, length: u32) {
         for line in 0..length.min(FETCHED).div_ceil(LINE) {
-            memory::will_read(
+            memory::will_read_far(
                 self.bytes(at, length)
                     .as_ptr()
                     .wrapping_add((line * LINE) as usize),

@@ -15,6 +15,7 @@ mod layout;
 pub mod meet;
 mod memory;
 mod pages;
+mod pair;
 mod segment;
 mod spread;
 pub mod tape;
@@ -26,6 +27,7 @@ pub use joint::{Errand, Offer};
 pub use layout::Layout;
 pub use memory::{Buffer, Sink, Source, read_peer, will_read};
 pub use pages::LargePages;
+pub use pair::Pair;
 pub use segment::Segment;
 
 use ferriband_mpi_proto::connect::{CARD, Card};
@@ -240,6 +242,11 @@ impl Host {
         bit.fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         self.ring(rank);
         Ok(Outlet::new(&self.segment, (rank, self.me), shape, backed))
+    }
+
+    /// The places by which this rank and `rank` exchange messages, if there are any.
+    pub fn pair(&self, rank: u32) -> Option<Pair> {
+        Pair::new(self, rank)
     }
 
     /// Allocates as much again of the block of the channel to `rank` as there is: it is written to from its end to its beginning, and what is short needs no more. An error is an errno.
