@@ -3,14 +3,15 @@
 use crate::host::{Pair, Source};
 use crate::p2p::Target;
 use crate::runtime::{Peer, Runtime};
-use ferriband_mpi_proto::envelope::{Envelope, Kind, PLACED, PLACED_BYTES, Placed};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES, Placed};
+use ferriband_mpi_proto::fast::Push;
 use ferriband_mpi_proto::segment::PLACE;
 
 impl Runtime {
     /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, fits into a place that is this rank's.
     #[inline]
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
-        length <= self.settings.eager_near.min(PLACE as usize)
+        (self.settings.swap..=self.settings.eager_near.min(PLACE as usize)).contains(&length)
             && self.peers[peer as usize]
                 .places
                 .as_ref()
@@ -26,14 +27,10 @@ impl Runtime {
         let (Some(outlet), Some(places)) = (&mut entry.outlet, &mut entry.places) else {
             return false;
         };
-        let Some(place) = outlet.place_of(PLACED_BYTES) else {
-            return false;
-        };
         let Some(placed) = places.write(host, &source) else {
             return false;
         };
         let seq = entry.sent.wrapping_add(1);
-        entry.sent = seq;
         let credit = match entry.inlet {
             Some(inlet) => self.inlets[inlet as usize].inlet.report(),
             None => 0,
@@ -47,8 +44,22 @@ impl Runtime {
             tag: to.tag,
             context: to.context,
         };
+        let sleeps = match outlet.place_of(PLACED_BYTES) {
+            Some(place) => outlet.lay_bytes(&place, &envelope, &placed.emit()),
+            // The block goes on at its end: that is a push's.
+            None => {
+                let mut record = [0; ENVELOPE + PLACED_BYTES];
+                record[..ENVELOPE].copy_from_slice(&envelope.emit());
+                record[ENVELOPE..].copy_from_slice(&placed.emit());
+                if outlet.push(&record, seq, 0, Source::EMPTY) != Push::Stored {
+                    return false;
+                }
+                outlet.sees_sleep()
+            }
+        };
+        entry.sent = seq;
         places.given();
-        if outlet.lay_bytes(&place, &envelope, &placed.emit()) {
+        if sleeps {
             host.ring(to.peer);
         }
         true

@@ -287,6 +287,12 @@ impl Outlet {
         let end = place.trailer(envelope.seq);
         self.machine.placed(place);
         self.block.lay(place, envelope.words(), from, end);
+        self.sees_sleep()
+    }
+
+    /// Whether the receiver is seen to sleep after a record was stored, where it fences before it does.
+    #[inline(always)]
+    pub fn sees_sleep(&self) -> bool {
         // The receiver fences before it sleeps, for all who need not.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.

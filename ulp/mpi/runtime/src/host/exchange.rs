@@ -77,8 +77,13 @@ impl Area {
         let (owner, at) = self.pair_place(self.me, rank);
         assert!(length <= self.exchanges());
         let side = usize::from(self.places.crossed);
-        if length as u32 > self.places.backed[rank as usize][side] {
-            let wanted = (length as u32).next_multiple_of(PAGE);
+        let backed = self.places.backed[rank as usize][side];
+        if length as u32 > backed {
+            // not page by page
+            let wanted = (length as u32)
+                .max(2 * backed)
+                .next_multiple_of(PAGE)
+                .min(self.places.room);
             let slot = group::slot(self.ranks.len() as u32, self.far, owner, first);
             host.segment.allocate(self.at + slot + at as u64, wanted)?;
             self.places.backed[rank as usize][side] = wanted;

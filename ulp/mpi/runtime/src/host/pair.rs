@@ -66,7 +66,11 @@ impl Pair {
             .filter(|length| *length <= PLACE)?;
         let index = place as usize;
         if length > self.backed[index] {
-            let wanted = length.next_multiple_of(PAGE);
+            // not page by page
+            let wanted = length
+                .max(2 * self.backed[index])
+                .next_multiple_of(PAGE)
+                .min(PLACE);
             host.segment.allocate(self.at[index], wanted).ok()?;
             self.backed[index] = wanted;
         }
@@ -97,7 +101,7 @@ impl Pair {
                 will_read_far(address);
             }
         }
-        // SAFETY: in the segment, which stays mapped; nobody writes there before this rank. Where the file ends before memory was allocated, it reads as zeros.
+        // SAFETY: in the segment, which stays mapped; nobody writes there before this rank. Where there is no memory yet it reads as zeros.
         Some(unsafe { Source::new(base.as_ptr(), told.length as usize) })
     }
 
