@@ -39,6 +39,7 @@ struct ferriband_mpi_stats {
 	uint64_t log;          /* bytes of the logs of what is not acknowledged, beside the memory above */
 	uint64_t log_full;     /* times that a message waited for room in a log */
 	uint64_t bundled;      /* messages not by the fast path: they went together with others */
+	uint64_t placed;       /* messages to ranks of this host that lay in memory which this rank had just read; not among the above */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */

@@ -31,6 +31,8 @@ pub struct Pair {
     /// Those that this rank may write to; the last is the one whose lines were read last.
     own: [u32; 2],
     count: usize,
+    /// Messages that this rank has sent by a place.
+    sent: u64,
 }
 
 // SAFETY: the memory is shared anyway, and accessed as bytes that somebody else may change.
@@ -49,6 +51,7 @@ impl Pair {
             backed: [0; 2],
             own: [u32::from(me > rank), 0],
             count: 1,
+            sent: 0,
         })
     }
 
@@ -84,6 +87,12 @@ impl Pair {
     #[inline]
     pub fn given(&mut self) {
         self.count = self.count.saturating_sub(1);
+        self.sent += 1;
+    }
+
+    /// Messages that this rank has sent by a place.
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// The message that the other rank says is in a place; none if that cannot be.

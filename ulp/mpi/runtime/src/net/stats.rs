@@ -1,6 +1,7 @@
 //! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a message did not take the fast path.
 
 use super::{Net, STAGE};
+use crate::host::Pair;
 use crate::runtime::Runtime;
 
 /// Why a message did not take the fast path.
@@ -116,6 +117,8 @@ pub struct Told {
     pub log_full: u64,
     /// Messages not by the fast path: they have gone together with others.
     pub bundled: u64,
+    /// Messages to ranks of this host that lay in memory which this rank had just read; they are not among those above.
+    pub placed: u64,
 }
 
 impl Net {
@@ -136,8 +139,13 @@ impl Net {
 impl Runtime {
     /// The counters of this rank.
     pub fn told(&self) -> Told {
+        let places = self.peers.iter().filter_map(|peer| peer.places.as_ref());
+        let placed = places.map(Pair::sent).sum();
         let Some(net) = &self.net else {
-            return Told::default();
+            return Told {
+                placed,
+                ..Told::default()
+            };
         };
         let stats = &net.stats;
         let links = || net.links.iter().flatten();
@@ -172,6 +180,7 @@ impl Runtime {
             log: links().map(|link| link.log.memory()).sum(),
             log_full: stats.log_full,
             bundled,
+            placed,
         }
     }
 
