@@ -4,29 +4,9 @@
  */
 #include "check.h"
 #include "ferriband_mpi.h"
+#include "random.h"
 
 enum { LONGEST = 70000, ROUNDS = 400, BURST = 4 };
-
-static unsigned state = 7;
-
-static unsigned any(unsigned below)
-{
-	state = state * 1664525 + 1013904223;
-	return (unsigned)(((unsigned long long)state * below) >> 32);
-}
-
-static int some_length(void)
-{
-	static const int edges[] = { 1, 8, 40, 512, 1024, 4096, 8192, 16384, 32768, 65536, 65537 };
-	switch (any(4)) {
-	case 0:
-		return (int)any(1024);
-	case 1:
-		return (int)any(LONGEST);
-	default:
-		return edges[any(sizeof edges / sizeof *edges)] - (int)any(2);
-	}
-}
 
 static unsigned char value(int from, int to, int round, int at, int byte)
 {
@@ -119,7 +99,7 @@ int main(int argc, char **argv)
 		for (int side = 0; side < 2; side++)
 			for (int at = 0; at < BURST; at++) {
 				struct message *message = &messages[side][at];
-				message->length = some_length();
+				message->length = some_length(LONGEST);
 				message->mode = (int)any(4);
 				message->gaps = any(5) == 0;
 				if (message->gaps || message->mode == 2)

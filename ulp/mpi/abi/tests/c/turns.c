@@ -3,32 +3,10 @@
  * ranks come late, elements lie with gaps, and what was received is looked at each time.
  */
 #include "check.h"
+#include "random.h"
 #include <sched.h>
 
 enum { LONGEST = 70000, ROUNDS = 1500 };
-
-static unsigned state = 1;
-
-static unsigned any(unsigned below)
-{
-	state = state * 1664525 + 1013904223;
-	return (unsigned)(((unsigned long long)state * below) >> 32);
-}
-
-/* All lengths, and those where something else begins more often. */
-static int some_length(void)
-{
-	static const int edges[] = { 1, 8, 40, 41, 1024, 1025, 4096, 8192, 16384, 16385, 32768, 65536, 65537 };
-	int edge = edges[any(sizeof edges / sizeof *edges)];
-	switch (any(4)) {
-	case 0:
-		return (int)any(200);
-	case 1:
-		return (int)any(LONGEST);
-	default:
-		return edge - (int)any(2);
-	}
-}
 
 static unsigned char *out, *in;
 
@@ -102,7 +80,7 @@ int main(int argc, char **argv)
 	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[2]);
 	for (int round = 0; round < ROUNDS; round++) {
 		MPI_Comm comm = comms[any(8) < 6 ? 0 : 1 + any(2)];
-		int length = some_length(), salt = (int)any(1000);
+		int length = some_length(LONGEST), salt = (int)any(1000);
 		/* Now and then somebody is late. */
 		if ((int)any(4 * size) == rank)
 			for (int i = 0; i < 50; i++)
