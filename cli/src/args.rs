@@ -273,6 +273,9 @@ pub struct UpArgs {
     /// What all packets of a process may take: 10Gbit, 500Mbit.
     #[arg(long, value_parser = parse_rate)]
     pub rate: Option<String>,
+    /// Whether small packets of connections may go past the kernel's IP layer, where that is allowed (CAP_NET_RAW) [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub frames: Option<bool>,
     /// Output format.
     #[command(flatten)]
     pub json: JsonFlag,

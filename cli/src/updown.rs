@@ -45,6 +45,9 @@ pub fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     if let Some(rate) = &args.rate {
         device["rate"] = value(rate);
     }
+    if let Some(frames) = args.frames {
+        device["frames"] = value(frames);
+    }
     if !args.gid.is_empty() {
         let gids: toml_edit::Array = args.gid.iter().map(ToString::to_string).collect();
         device["gids"] = value(gids);

@@ -10,6 +10,7 @@
 //! mtu = 1024              # largest path MTU: 256, 512, 1024, 2048, 4096
 //! dscp = 26               # of packets whose program names no traffic class
 //! rate = "10Gbit"         # what all packets of a process may take
+//! frames = true           # false: nothing goes past the kernel's IP layer, even where that is allowed
 //! enabled = true          # false: it is not listed
 //! ```
 
@@ -56,6 +57,8 @@ pub struct Settings {
     pub dscp: Option<u8>,
     /// Limit in kilobits (1,000) per second.
     pub rate_kbps: Option<u64>,
+    /// Small packets of connections may go past the kernel's IP layer; None: they may.
+    pub frames: Option<bool>,
 }
 
 /// What is wrong with the file.
@@ -94,6 +97,7 @@ struct Entry {
     mtu: Option<Mtu>,
     dscp: Option<Dscp>,
     rate: Option<Rate>,
+    frames: Option<bool>,
     enabled: Option<bool>,
 }
 
@@ -269,6 +273,7 @@ impl Config {
                 mtu: entry.mtu.map(|mtu| mtu.0),
                 dscp: entry.dscp.map(|dscp| dscp.0),
                 rate_kbps: entry.rate.map(|rate| rate.0),
+                frames: entry.frames,
             };
             devices.insert(
                 name,
@@ -324,6 +329,7 @@ mod tests {
             mtu = 1024
             dscp = 26
             rate = "10Gbit"
+            frames = false
 
             [device.ferri_eth0]
             enabled = false
@@ -343,6 +349,7 @@ mod tests {
                 mtu: Some(1024),
                 dscp: Some(26),
                 rate_kbps: Some(10_000_000),
+                frames: Some(false),
             }
         );
         let plain = &config.devices["ferri_eth0"];

@@ -38,13 +38,14 @@ pub enum Counter {
     CnpSent,
     CnpHandled,
     SendErr,
+    Frames,
 }
 
 use Counter::*;
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: usize = 29;
+    pub const COUNT: usize = 30;
     /// All, in the order of their places.
     pub const ALL: [Counter; Counter::COUNT] = [
         XmitData,
@@ -76,6 +77,7 @@ impl Counter {
         CnpSent,
         CnpHandled,
         SendErr,
+        Frames,
     ];
 
     /// Its name and what it counts.
@@ -137,6 +139,10 @@ impl Counter {
             CnpSent => ("np_cnp_sent", "notices of congestion sent"),
             CnpHandled => ("rp_cnp_handled", "notices of congestion received"),
             SendErr => ("send_err", "system calls that could not send"),
+            Frames => (
+                "tx_frames",
+                "packets sent as whole frames, past the kernel's IP layer",
+            ),
         }
     }
 

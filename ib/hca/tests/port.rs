@@ -333,6 +333,7 @@ impl Crowd {
                     port: 0,
                     tos: 0,
                     hop_limit: 0,
+                    frames: false,
                 })
                 .unwrap()
             })

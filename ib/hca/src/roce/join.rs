@@ -388,6 +388,7 @@ impl Prober {
             port: 0,
             tos: 0,
             hop_limit: 0,
+            frames: false,
         };
         Prober {
             ports: (0..sources)

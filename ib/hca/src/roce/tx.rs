@@ -281,6 +281,7 @@ impl TxPath {
             port: wanted,
             tos: class & !3 | ECT0,
             hop_limit,
+            frames: device.info.settings.frames.unwrap_or(true),
         };
         let port = pool.get(&how, &to, spread)?;
         let plain = match (source, target) {
@@ -589,6 +590,9 @@ impl Run {
             (self.count as u64).saturating_sub(lost),
         );
         path.counts.add(Counter::XmitData, self.len as u64 / 4);
+        if gone == Some(Gone::Framed) {
+            path.counts.add(Counter::Frames, self.count as u64);
+        }
         (self.len, self.count, self.closed) = (0, 0, false);
     }
 }
@@ -620,6 +624,7 @@ mod tests {
             port: 0xebe2,
             tos: 0,
             hop_limit: 64,
+            frames: false,
         };
         let bound: Vec<TxPort> = (0..12)
             .map(|_| bind_near(&how, TxPort::bind).unwrap())

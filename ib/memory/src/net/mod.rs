@@ -8,8 +8,11 @@
 //! answer with errors.
 
 mod flow;
+mod frames;
+mod hop;
 mod lent;
 mod netdev;
+mod netlink;
 mod number;
 mod options;
 mod rx;

@@ -1,16 +1,16 @@
 //! The network interfaces of the calling thread's network namespace, and notice of their changes.
 //!
-//! Owns: asking the kernel by rtnetlink and reading its answers. Must not know: which interface becomes a device, and what its
+//! Owns: what of rtnetlink's answers is read. Must not know: which interface becomes a device, and what its
 //! addresses mean to it.
 
+use super::netlink::{Attributes, READS, dump, socket, word};
 use super::system;
 use crate::Error;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{RecvFlags, SocketFlags};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 /// One address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,17 +108,8 @@ impl AsFd for NetWatch {
 
 /// Listings that are begun again because something changed meanwhile.
 const ATTEMPTS: usize = 8;
-/// Reads that one call makes at most, whatever a busy system sends.
-const READS: usize = 4096;
-/// How long the kernel may take; it answers within the call that asks.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-// linux/netlink.h and linux/rtnetlink.h.
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 0x01;
-const NLM_F_DUMP_INTERRUPTED: u16 = 0x10;
-const NLM_F_DUMP: u16 = 0x300;
+// linux/rtnetlink.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
@@ -161,94 +152,6 @@ fn snapshot() -> Result<Vec<Netdev>, Error> {
         device.speed_mbps = speed_of(device);
     }
     Ok(devices)
-}
-
-fn socket(flags: SocketFlags) -> Result<OwnedFd, Error> {
-    rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        flags,
-        None, // protocol 0 is NETLINK_ROUTE
-    )
-    .map_err(|e| system("socket of rtnetlink", e.raw_os_error()))
-}
-
-/// Asks for all objects of a kind and gives each message's type and body. EINTR if the listing was disturbed.
-fn dump(request: u16, mut each: impl FnMut(u16, &[u8])) -> Result<(), Error> {
-    let fd = socket(SocketFlags::CLOEXEC)?;
-    rustix::net::sockopt::set_socket_timeout(
-        &fd,
-        rustix::net::sockopt::Timeout::Recv,
-        Some(PATIENCE),
-    )
-    .map_err(|e| system("SO_RCVTIMEO", e.raw_os_error()))?;
-    // struct nlmsghdr: length, type, flags, sequence number, port; then a body of zeros: any family, any interface.
-    let mut question = [0u8; 32];
-    question[..4].copy_from_slice(&32u32.to_ne_bytes());
-    question[4..6].copy_from_slice(&request.to_ne_bytes());
-    question[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    rustix::net::send(&fd, &question, SendFlags::empty())
-        .map_err(|e| system("question to rtnetlink", e.raw_os_error()))?;
-    let mut bytes = vec![0u8; 1 << 16];
-    let mut disturbed = false;
-    for _ in 0..READS {
-        let length = match rustix::net::recv(&fd, &mut bytes[..], RecvFlags::empty()) {
-            Ok((length, _)) => length,
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(system("answer of rtnetlink", e.raw_os_error())),
-        };
-        for message in Messages(&bytes[..length]) {
-            disturbed |= message.flags & NLM_F_DUMP_INTERRUPTED != 0;
-            match message.kind {
-                NLMSG_DONE if disturbed => return Err(system("rtnetlink", libc::EINTR)),
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => {
-                    let errno =
-                        word(message.body, 0).map_or(libc::EPROTO, |e| (e as i32).wrapping_neg());
-                    return Err(system("rtnetlink", errno));
-                }
-                kind => each(kind, message.body),
-            }
-        }
-    }
-    Err(system("answer of rtnetlink", libc::EPROTO))
-}
-
-struct Message<'a> {
-    kind: u16,
-    flags: u16,
-    body: &'a [u8],
-}
-
-/// The messages of a datagram from the kernel.
-struct Messages<'a>(&'a [u8]);
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Message<'a>;
-
-    fn next(&mut self) -> Option<Message<'a>> {
-        let length = word(self.0, 0)? as usize;
-        let (kind, flags) = (half(self.0, 4)?, half(self.0, 6)?);
-        let body = self.0.get(16..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        Some(Message { kind, flags, body })
-    }
-}
-
-/// The attributes behind a message's fixed part: type and value.
-struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-
-    fn next(&mut self) -> Option<(u16, &'a [u8])> {
-        let length = usize::from(half(self.0, 0)?);
-        // The two upper bits are flags.
-        let kind = half(self.0, 2)? & 0x3fff;
-        let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, value))
-    }
 }
 
 /// struct ifinfomsg: family, padding, type, number, flags, change mask; then attributes.
@@ -337,16 +240,9 @@ fn speed_of(device: &Netdev) -> Option<u32> {
         .filter(|&speed| speed != 0)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::netlink::Messages;
     use super::*;
 
     #[test]

@@ -1,5 +1,6 @@
 //! Datagrams over the loopback interface of a network namespace of the test's own.
 
+use super::netlink::push_attribute;
 use super::*;
 use crate::host::tests::{Child, Line};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -62,6 +63,7 @@ fn options_of(source: IpAddr) -> TxOptions {
         port: 0,
         tos: 0,
         hop_limit: 0,
+        frames: true,
     }
 }
 
@@ -687,6 +689,163 @@ fn make_veth() -> u32 {
         .find(|d| d.name == "fb0")
         .unwrap()
         .ifindex
+}
+
+/// Gives an interface of a namespace an IPv4 address with a prefix of 24 bits, and a neighbour's Ethernet address that stays.
+fn settle_there(ifindex: u32, own: [u8; 4], neighbour: ([u8; 4], [u8; 6])) {
+    const RTM_NEWADDR: u16 = 20;
+    const RTM_NEWNEIGH: u16 = 28;
+    // CREATE and REPLACE, with REQUEST and ACK
+    let flags = 0x505u16.to_ne_bytes();
+    let mut address = vec![libc::AF_INET as u8, 24, 0, 0];
+    address.extend(ifindex.to_ne_bytes());
+    push_attribute(&mut address, 2, &own);
+    push_attribute(&mut address, 1, &own);
+    let mut next = vec![libc::AF_INET as u8, 0, 0, 0];
+    next.extend(ifindex.to_ne_bytes());
+    // NUD_PERMANENT
+    next.extend([0x80, 0, 0, 0]);
+    push_attribute(&mut next, 1, &neighbour.0);
+    push_attribute(&mut next, 2, &neighbour.1);
+    for (kind, body) in [(RTM_NEWADDR, address), (RTM_NEWNEIGH, next)] {
+        let mut message = (16 + body.len() as u32).to_ne_bytes().to_vec();
+        message.extend(kind.to_ne_bytes());
+        message.extend(flags);
+        message.extend([0; 8]);
+        message.extend(body);
+        let fd = super::netlink::socket(rustix::net::SocketFlags::CLOEXEC).unwrap();
+        rustix::net::send(&fd, &message, rustix::net::SendFlags::empty()).unwrap();
+        let mut answer = [0u8; 4096];
+        let (length, _) =
+            rustix::net::recv(&fd, &mut answer[..], rustix::net::RecvFlags::empty()).unwrap();
+        assert!(
+            length >= 20 && answer[16..20] == [0; 4],
+            "{kind}: {answer:?}"
+        );
+    }
+}
+
+/// All that comes to an interface, from Ethernet on.
+struct Wiretap(std::os::fd::OwnedFd);
+
+impl Wiretap {
+    fn open(ifindex: u32) -> Wiretap {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType};
+        let fd = rustix::net::socket_with(
+            AddressFamily::PACKET,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .unwrap();
+        // SAFETY: all-zero is a value.
+        let mut at: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        at.sll_family = libc::AF_PACKET as u16;
+        at.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+        at.sll_ifindex = ifindex as i32;
+        let length = size_of_val(&at) as libc::socklen_t;
+        // SAFETY: the address is ours and as long as `length` says.
+        let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const at).cast(), length) };
+        assert_eq!(bound, 0);
+        Wiretap(fd)
+    }
+
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; 1 << 16];
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let (length, _) = rustix::net::recv(&self.0, &mut bytes[..], flags).ok()?;
+        bytes.truncate(length);
+        Some(bytes)
+    }
+}
+
+#[test]
+fn what_is_small_goes_as_frames_that_look_like_datagrams_and_follows_what_the_kernel_knows() {
+    in_namespace(|_, alone| {
+        if !alone {
+            return;
+        }
+        let near = make_veth();
+        let far = netdevs().unwrap().into_iter().find(|d| d.name == "veth0");
+        let far = far.unwrap();
+        let (own, there) = ([10, 77, 0, 1], [10, 77, 0, 2]);
+        settle_there(near, own, (there, far.mac.unwrap()));
+        let tap = Wiretap::open(far.ifindex);
+        let to = SocketAddr::new(IpAddr::from(there), 4791);
+        let how = TxOptions {
+            tos: 0x6a,
+            hop_limit: 33,
+            ..options_of(own.into())
+        };
+        let (from, without) = (
+            TxPort::bind(&how).unwrap(),
+            TxPort::bind(&TxOptions {
+                frames: false,
+                ..how
+            })
+            .unwrap(),
+        );
+        let send = |from: &TxPort, bytes: &[u8], segment| {
+            let mut bytes = bytes.to_vec();
+            from.send_flow(&to, &mut bytes, segment, true, None, |_, _| {})
+        };
+        // the same by UDP and as a frame, but for the port, and with it the sum; what is empty there is the socket's question for its numbers
+        let seen = || loop {
+            let frame = tap.next().expect("a datagram at the other end");
+            if frame.len() > 42 {
+                return frame;
+            }
+        };
+        let alike = |mut frame: Vec<u8>| {
+            frame[34..36].fill(0);
+            frame[40..42].fill(0);
+            frame
+        };
+        for (bytes, segment) in [(vec![7; 60], 0), (vec![8; 1400], 0), (vec![9; 2500], 1000)] {
+            assert_eq!(send(&without, &bytes, segment), Ok(Gone::Copied));
+            let by_udp = seen();
+            assert_eq!(by_udp.len(), 42 + bytes.len());
+            let mut looks = 0;
+            let as_frame = loop {
+                let gone = send(&from, &bytes, segment).unwrap();
+                let frame = seen();
+                if gone == Gone::Framed {
+                    break frame;
+                }
+                looks += 1;
+                assert!(looks < 1000, "no way was found");
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            };
+            // numbers that are counted apart, the sum over which is another
+            let plain = |frame: Vec<u8>| {
+                let mut frame = alike(frame);
+                frame[18..20].fill(0);
+                frame[24..26].fill(0);
+                frame
+            };
+            assert_eq!(as_frame[18..20], [0, 0]);
+            assert_eq!(plain(by_udp), plain(as_frame));
+        }
+        // what is too long for the interface is told as ever
+        assert_eq!(send(&from, &[1; 3000], 0), Err(SendError::TooBig));
+        // a neighbour that has moved, and the silence of one, are followed
+        let moved = [2, 0, 0, 0, 0, 9];
+        settle_there(near, own, (there, moved));
+        let patience = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while seen_to(&tap, || send(&from, &[3; 100], 0).unwrap()) != (Gone::Framed, moved) {
+            assert!(std::time::Instant::now() < patience, "it is not followed");
+        }
+        from.doubt();
+        assert_eq!(send(&from, &[4; 100], 0), Ok(Gone::Copied));
+    });
+}
+
+/// How something went, and to whose Ethernet address.
+fn seen_to(tap: &Wiretap, send: impl FnOnce() -> Gone) -> (Gone, [u8; 6]) {
+    while tap.next().is_some() {}
+    let gone = send();
+    let frame = tap.next().expect("a datagram at the other end");
+    (gone, frame[..6].try_into().unwrap())
 }
 
 fn pair(v6: bool) -> (RxSocket, RxSocket) {

@@ -3,13 +3,14 @@
 //! Owns: their options, and the one system call that sends a datagram or a batch of them. Nothing is ever received here. Must not
 //! know: what is sent.
 
+use super::frames::{Frames, Look};
 use super::lent::{self, Lent, LentBytes};
 use super::number::Numbering;
 use super::trouble::{Trouble, Troubles};
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
 use crate::Error;
 use crate::host::ForkFd;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{PoisonError, RwLock};
 
@@ -29,6 +30,8 @@ pub struct TxOptions {
     pub tos: u8,
     /// IPv4 time to live or IPv6 hop limit, also of what goes to groups; 0 leaves the system's (for groups: 1).
     pub hop_limit: u8,
+    /// Small datagrams of connections may go as whole frames, past the kernel's IP layer, where that is allowed.
+    pub frames: bool,
 }
 
 /// Why nothing was sent.
@@ -55,12 +58,14 @@ pub enum SendError {
 #[derive(Debug)]
 pub struct TxPort {
     fd: ForkFd,
+    how: TxOptions,
     port: u16,
     /// The one destination that the socket is connected to: the kernel looks for the way there once.
     peer: Option<SocketAddr>,
     /// What the socket cuts into where a call does not say it: what is lent is sent so. 0: nothing.
     segment: RwLock<u16>,
     numbering: Numbering,
+    frames: Frames,
     troubles: Troubles,
 }
 
@@ -71,6 +76,8 @@ pub enum Gone {
     Copied,
     /// The kernel reads what was lent to it until the other side has it.
     Lent,
+    /// The kernel has a copy, and its IP layer did not see it.
+    Framed,
 }
 
 impl TxPort {
@@ -102,10 +109,12 @@ impl TxPort {
         })?;
         Ok(TxPort {
             fd,
+            how: *how,
             port,
             peer: None,
             segment: RwLock::new(0),
             numbering: Numbering::default(),
+            frames: Frames::default(),
             troubles: Troubles::default(),
         })
     }
@@ -150,11 +159,49 @@ impl TxPort {
     /// The same of a flow whose identifications may be others: once a socket has sent many datagrams of connections (which `lasting` says
     /// of these), the kernel keeps the way to where they go. `renumber` makes of bytes whose identifications are 0, 1, 2.. those of `n`,
     /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that. If `bytes` are a batch that lies where `lent` says, and the socket is connected to
-    /// `to`, they are lent to the kernel instead of copied.
+    /// `to`, they are lent to the kernel instead of copied. What is small goes as whole frames, with the identifications 0, 1, 2.., where [`Frames`] has a way.
     ///
     /// # Errors
     /// As [`SendError`] says.
     pub fn send_flow(
+        &self,
+        to: &SocketAddr,
+        bytes: &mut [u8],
+        segment: u16,
+        lasting: bool,
+        lent: Option<LentBytes<'_>>,
+        renumber: impl FnMut(u16, &mut [u8]),
+    ) -> Result<Gone, SendError> {
+        let frames = match to {
+            SocketAddr::V4(to) if lasting && self.how.frames && self.frames.is_for(bytes.len()) => {
+                Some(*to)
+            }
+            _ => None,
+        };
+        if frames.is_some_and(|to| self.frames.send(to, bytes, segment)) {
+            return Ok(Gone::Framed);
+        }
+        let sent = self.send_datagrams(to, bytes, segment, lasting, lent, renumber);
+        if let Some(to) = frames.filter(|_| sent.is_ok()) {
+            self.frames.missed(self.as_fd(), || self.look(), to);
+        }
+        sent
+    }
+
+    /// How its datagrams look.
+    fn look(&self) -> Option<Look> {
+        let IpAddr::V4(address) = self.how.source else {
+            return None;
+        };
+        Some(Look {
+            from: SocketAddrV4::new(address, self.port),
+            tos: self.how.tos,
+            hop_limit: self.how.hop_limit,
+        })
+    }
+
+    /// [`TxPort::send_flow`] by UDP.
+    fn send_datagrams(
         &self,
         to: &SocketAddr,
         bytes: &mut [u8],
@@ -258,6 +305,7 @@ impl TxPort {
 
     /// A peer seems not to understand what is sent from here.
     pub fn doubt(&self) {
+        self.frames.doubt();
         if !self.numbering.read().is_plain() {
             self.numbering.doubt(self.as_fd());
         }
