@@ -47,7 +47,7 @@ pub fn generate(shape: &str) -> Result<Topology, GenerateError> {
     }
     let numbers: Vec<&[u32]> = numbers.iter().map(|numbers| &**numbers).collect();
     if numbers.iter().any(|numbers| numbers.contains(&0)) {
-        return Err(numbers_of(shape, "0 of something is none".into()));
+        return Err(numbers_of(shape, "each number must be 1 or more".into()));
     }
     let made = match (kind, &*numbers) {
         ("fat-tree", &[&[leaves, hosts, spines]]) => {
@@ -454,7 +454,7 @@ mod tests {
             ("cube:4", "no shape"),
             ("ring:5", "no shape"),
             ("ring:5:x", "no number"),
-            ("ring:0:1", "none"),
+            ("ring:0:1", "1 or more"),
             ("fat-tree:7", "even"),
             ("fat-tree:4294967295x4294967294x3", "more than"),
             ("torus:4096x4096:1", "more than"),

@@ -19,7 +19,7 @@ use std::fmt::Write;
 
 /// A text that describes no fabric.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {why}")]
+#[error("{}{why}", if *line > 0 { format!("line {line}: ") } else { String::new() })]
 pub struct NetlistError {
     /// Which line, from 1; 0: the whole.
     pub line: usize,
@@ -354,6 +354,7 @@ fn build(blocks: &[Block<'_>]) -> Result<Topology, NetlistError> {
     let ids: BTreeSet<&str> = blocks.iter().map(|block| block.id).collect();
     let mut new = Builder::new();
     let mut by_id = BTreeMap::new();
+    let mut lines = BTreeMap::new();
     for block in blocks {
         let fits = |name: &&str| {
             called.get(name) == Some(&1)
@@ -384,6 +385,7 @@ fn build(blocks: &[Block<'_>]) -> Result<Topology, NetlistError> {
             },
         };
         let id = new.node(block.kind, node).map_err(at(block.line))?;
+        lines.insert(name, block.line);
         if by_id.insert(block.id, id).is_some() {
             return Err(at(block.line)(TopologyError::NameTwice(
                 block.id.to_owned(),
@@ -391,7 +393,16 @@ fn build(blocks: &[Block<'_>]) -> Result<Topology, NetlistError> {
         }
     }
     join(blocks, &mut new, &by_id)?;
-    new.finish().map_err(at(0))
+    new.finish().map_err(|error| {
+        let node = match &error {
+            TopologyError::GuidTwice { second: name, .. }
+            | TopologyError::BadGuid(name)
+            | TopologyError::PortTwice { name, .. } => Some(name.as_str()),
+            _ => None,
+        };
+        let line = node.and_then(|name| lines.get(name)).copied();
+        at(line.unwrap_or_default())(error)
+    })
 }
 
 /// What one end says of its cable.
@@ -449,6 +460,13 @@ fn join(
             line: end.line,
             why: what,
         };
+        if end.peer == here {
+            let loopback = TopologyError::Loopback {
+                name: blocks[here.node.0 as usize].id.to_owned(),
+                port: here.port,
+            };
+            return Err(wrong(loopback.to_string()));
+        }
         if let Some(back) = back
             && back.peer != here
         {
@@ -689,7 +707,7 @@ Ca	2 "H-0002c902002227b8"		# "host HCA-1"
         for (text, line, word) in [
             ("Switch 8 \"a\"\n[9] \"a\"[1]\n", 2, "no port 9"),
             ("Switch 8 \"a\"\n[1] \"c\"[1]\n", 2, "no node \"c\""),
-            ("Switch 8 \"a\"\n[1] \"a\"[1]\n", 0, "with itself"),
+            ("Switch 8 \"a\"\n[1] \"a\"[1]\n", 2, "with itself"),
             (
                 "Switch 8 \"a\"\n[1] \"a\"[2]\n[1] \"a\"[3]\n",
                 3,
@@ -715,7 +733,7 @@ Ca	2 "H-0002c902002227b8"		# "host HCA-1"
             ),
             (
                 "caguid=0x1\nCa 1 \"a\"\n\ncaguid=0x1\nCa 1 \"b\"\n",
-                0,
+                5,
                 "0x0000000000000001",
             ),
         ] {
