@@ -335,8 +335,8 @@ impl TxPath {
     /// Something speaks for it that the peer does not understand what is sent.
     #[cold]
     pub fn doubt(&self) {
-        if let Carrier::Udp { port, .. } = &self.carrier {
-            port.doubt();
+        if let Carrier::Udp { port, to, .. } = &self.carrier {
+            port.doubt(to);
         }
     }
 

@@ -4,16 +4,18 @@
 //! whose interfaces queue nothing (two ends of a veth: a container, a network namespace), and more for a run of packets. It takes CAP_NET_RAW,
 //! which root of a namespace and most containers have; without it all is as before.
 //!
-//! *What the kernel knows stays true.* A way is good for [`GOOD`] at most, then a datagram goes by UDP, which asks the firewall for what leaves, keeps the
-//! neighbour's entry alive and tells errors; only once that has gone, the route, the neighbour and the interface are asked for anew ([`hop`]). So
-//! a rule, a route or an address that changes is followed within that time. What a connection loses meanwhile it sends again, and while the
-//! other side is silent ([`Frames::doubt`]) nothing goes this way. Queueing disciplines and captures of the interface see frames as they see datagrams.
+//! *What the kernel does is what is done.* A way is what the kernel itself made of an empty datagram, as the interface got it ([`Sent`]): the headers are copied from
+//! that frame, and there is no way if they are not those of the datagram (it was translated, encrypted, tunnelled), or if it did not go at once. A way
+//! is good for [`GOOD`] at most; then a datagram goes by UDP, which tells errors, and the kernel is asked anew. So a firewall, a route or a neighbour that changes is
+//! followed within that time; a firewall that counts datagrams or bytes sees those that went by UDP alone. What a connection loses meanwhile it sends again,
+//! and while the other side is silent ([`Frames::doubt`]) nothing goes this way to it. Queueing disciplines and captures of the interface see frames as they see datagrams.
 //!
 //! *Order.* What goes by two sockets keeps its order on an interface that queues nothing; further on it may not while queues are long. So for [`QUIET`]
-//! after what is too large to go this way, nothing else does. Must not know: what is sent.
+//! after what is large nothing goes this way. Must not know: what is sent.
 
-use super::hop::{self, Hop};
+use super::netdev::mtu_if_direct;
 use super::netlink::Questions;
+use super::number::Sent;
 use super::{guarded, last_errno, options, system};
 use crate::Error;
 use crate::host::ForkFd;
@@ -23,9 +25,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
-/// The most bytes of a call: more is gathered by those who want bandwidth, for whom pages are lent.
-const MOST_BYTES: usize = 16 << 10;
-/// How long a way is good, in milliseconds: what it costs to ask anew, some 10 us, is a part in ten thousand.
+/// The most bytes of a call: beyond it UDP is as fast.
+const MOST_BYTES: usize = 6 << 10;
+/// More than this is gathered by those who want bandwidth, for whom pages are lent.
+const LARGE: usize = 16 << 10;
+/// How long a way is good, in milliseconds: what it costs to ask anew, some microseconds, is less than a part in ten thousand.
 const GOOD: u64 = 100;
 /// How long after large ones nothing goes this way: milliseconds, some ticks of the clock.
 const QUIET: u64 = 12;
@@ -34,8 +38,12 @@ const WORTH: u32 = 64;
 /// Milliseconds until the next attempt after one that led to nothing, and the most that they come to by doubling after doubts.
 const LATER: u64 = 1_000;
 const MUCH_LATER: u64 = 1 << 16;
+/// A destination that was silent again within so many times as long as it was left alone last is left alone for longer.
+const CALM: u64 = 8;
 /// Destinations of a socket.
 const WAYS: usize = 16;
+/// How long what is known of an interface is good, in milliseconds: to ask takes a lock that all of the system's interfaces share.
+const KNOWN: u64 = 10_000;
 
 // linux/if_packet.h, linux/virtio_net.h, asm-generic/socket.h.
 const PACKET_VNET_HDR: i32 = 15;
@@ -51,6 +59,7 @@ const HEAD: usize = VNET + ETHERNET + IPV4 + UDP;
 const IP_AT: usize = VNET + ETHERNET;
 const UDP_AT: usize = IP_AT + IPV4;
 const DONT_FRAGMENT: u16 = 0x4000;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
 /// How a sending socket's datagrams look below their bytes.
 #[derive(Clone, Copy, Debug)]
@@ -77,13 +86,16 @@ pub(super) struct Frames {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The packet socket, bound to an interface.
-    socket: Option<(ForkFd, u32)>,
+    socket: Option<ForkFd>,
     ways: Vec<Way>,
+    /// Destinations to which there is no way, and until when none is looked for.
+    none: Vec<(SocketAddrV4, u64)>,
+    /// What is known of interfaces: the longest IP packet of those that frames may go by, and until when that is known.
+    links: Vec<(u32, Option<u32>, u64)>,
     /// The kernel does not cut frames of UDP apart.
     no_batch: bool,
-    /// How long the last doubt put it off; 0: there was none.
-    doubted: u64,
+    /// When the last doubt was, and how long it put frames off.
+    doubted: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -94,7 +106,8 @@ struct Way {
     /// Sums of what the checksums of IP and of UDP's pseudo header cover, without the length.
     ip_sum: u32,
     udp_sum: u32,
-    hop: Hop,
+    ifindex: u32,
+    mtu: usize,
     until: u64,
     /// What went by it.
     used: AtomicU32,
@@ -107,11 +120,10 @@ impl Frames {
         if self.off.load(Relaxed) {
             return false;
         }
-        if length > MOST_BYTES {
+        if length > LARGE {
             self.quiet_until.fetch_max(now() + QUIET, Relaxed);
-            return false;
         }
-        true
+        length <= MOST_BYTES
     }
 
     /// Sends `bytes` cut into `segment`, if there is a good way to `to`. False if nothing was sent.
@@ -120,7 +132,7 @@ impl Frames {
         let Ok(state) = self.state.try_read() else {
             return false;
         };
-        let Some((way, socket)) = state.way(to) else {
+        let (Some(way), Some(socket)) = (state.way(to), &state.socket) else {
             return false;
         };
         let time = now();
@@ -135,11 +147,11 @@ impl Frames {
             return false;
         }
         let longest = segment.unwrap_or(bytes.len());
-        if longest + IPV4 + UDP > way.hop.mtu as usize {
+        if longest + IPV4 + UDP > way.mtu {
             return false;
         }
         let head = way.head_of(bytes.len(), segment);
-        match transmit(socket, &head, bytes) {
+        match transmit(socket.get_or_closed(), way.ifindex, &head, bytes) {
             Ok(()) => {
                 // a count that two threads lose between them is no matter
                 way.used
@@ -156,67 +168,98 @@ impl Frames {
         }
     }
 
-    /// A datagram of a connection that could have gone this way has gone by `udp`, without an error. Looks for a way, if it is time.
+    /// A datagram of a connection that could have gone this way to `to` has gone by `udp`, without an error. Looks for a way, if it is time; `seen` sends an
+    /// empty datagram there and says what the kernel made of it.
     #[inline]
     pub fn missed(
         &self,
         udp: BorrowedFd<'_>,
         look: impl FnOnce() -> Option<Look>,
         to: SocketAddrV4,
+        seen: impl FnOnce() -> Option<Sent>,
     ) {
         // a count that two threads lose between them is no matter
         let missed = self.missed.load(Relaxed) + 1;
         self.missed.store(missed, Relaxed);
-        let known = || {
+        let used = || {
             let state = self.state.try_read();
             state.is_ok_and(|state| {
-                let used = |way: &Way| way.to == to && way.used.load(Relaxed) >= WORTH;
-                state.ways.iter().any(used)
+                let way = state.way(to);
+                way.is_some_and(|way| way.used.load(Relaxed) >= WORTH)
             })
         };
-        if missed >= WORTH || known() {
-            self.look_for(udp, look, to);
+        if missed >= WORTH || used() {
+            self.missed.store(0, Relaxed);
+            self.look_for(udp, look, to, seen);
         }
     }
 
     #[cold]
-    fn look_for(&self, udp: BorrowedFd<'_>, look: impl FnOnce() -> Option<Look>, to: SocketAddrV4) {
+    fn look_for(
+        &self,
+        udp: BorrowedFd<'_>,
+        look: impl FnOnce() -> Option<Look>,
+        to: SocketAddrV4,
+        seen: impl FnOnce() -> Option<Sent>,
+    ) {
         let time = now();
         if time < self.quiet_until.load(Relaxed) {
             return;
         }
-        self.missed.store(0, Relaxed);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(look) = look().filter(|look| look.hop_limit != 0) else {
-            self.off.store(true, Relaxed);
+        state.none.retain(|(_, until)| time < *until);
+        if state.none.iter().any(|(at, _)| *at == to) {
             return;
-        };
+        }
         state.ways.retain(|way| way.to != to);
-        match state.prepare(udp, &look, to) {
-            Ok(Some(hop)) => {
+        let way = state.prepare(udp).and_then(|()| {
+            let (look, sent) = (look(), seen());
+            let Some((look, sent)) = look.zip(sent) else {
+                return Ok(None);
+            };
+            let mtu = state.mtu_of(sent.ifindex, time)?;
+            Ok(mtu.and_then(|mtu| Way::new(&look, to, &sent, mtu, time + GOOD)))
+        });
+        match way {
+            Ok(Some(way)) => {
                 if state.ways.len() == WAYS {
                     state.ways.remove(0);
                 }
-                state.doubted /= 2;
-                state.ways.push(Way::new(&look, to, hop, time + GOOD));
+                state.ways.push(way);
             }
-            Ok(None) => {
-                self.quiet_until.fetch_max(time + LATER, Relaxed);
-            }
-            Err(_) => self.off.store(true, Relaxed),
+            Ok(None) => state.leave(to, time + LATER),
+            Err(error) => match error.errno() {
+                libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
+                    self.off.store(true, Relaxed);
+                }
+                _ => state.leave(to, time + LATER),
+            },
         }
     }
 
-    /// A peer seems not to get what is sent: for a second nothing goes this way, and each time for twice as long.
+    /// `to` seems not to get what is sent: for a second nothing goes this way to it, and for twice as long if it was so a short time ago.
     #[cold]
-    pub fn doubt(&self) {
+    pub fn doubt(&self, to: SocketAddrV4) {
+        self.doubt_at(to, now());
+    }
+
+    fn doubt_at(&self, to: SocketAddrV4, time: u64) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if state.ways.is_empty() {
+        if state.way(to).is_none() {
             return;
         }
-        state.ways.clear();
-        state.doubted = (state.doubted * 2).clamp(LATER, MUCH_LATER);
-        self.quiet_until.fetch_max(now() + state.doubted, Relaxed);
+        let last = state
+            .doubted
+            .filter(|(at, put_off)| time < at + CALM * put_off);
+        let put_off = last.map_or(LATER, |(_, last)| (last * 2).min(MUCH_LATER));
+        state.doubted = Some((time, put_off));
+        state.leave(to, time + put_off);
+    }
+
+    /// The kernel cuts frames of UDP apart (Linux 6.2).
+    #[cfg(test)]
+    pub fn cuts(&self) -> bool {
+        !self.state.read().unwrap().no_batch
     }
 
     #[cold]
@@ -227,6 +270,8 @@ impl Frames {
             return;
         }
         state.ways.retain(|way| way.to != to);
+        // what is known of its interface is no longer so
+        state.links.clear();
         if matches!(errno, libc::EBADF | libc::EPERM | libc::EACCES) {
             self.off.store(true, Relaxed);
         }
@@ -235,65 +280,83 @@ impl Frames {
 
 impl State {
     #[inline]
-    fn way(&self, to: SocketAddrV4) -> Option<(&Way, BorrowedFd<'_>)> {
-        let way = self.ways.iter().find(|way| way.to == to)?;
-        let (socket, ifindex) = self.socket.as_ref()?;
-        (*ifindex == way.hop.ifindex).then(|| (way, socket.get_or_closed()))
+    fn way(&self, to: SocketAddrV4) -> Option<&Way> {
+        self.ways.iter().find(|way| way.to == to)
     }
 
-    /// The next hop to `to`, with a packet socket at its interface. None if there is none at present.
+    /// Nothing goes this way to `to` until then.
+    fn leave(&mut self, to: SocketAddrV4, until: u64) {
+        self.ways.retain(|way| way.to != to);
+        if self.none.len() == WAYS {
+            self.none.remove(0);
+        }
+        self.none.push((to, until));
+    }
+
+    /// Opens the packet socket, if there is none.
     ///
     /// # Errors
-    /// There will not be one: no permission, no packet sockets, another namespace than that of `udp`.
-    fn prepare(
-        &mut self,
-        udp: BorrowedFd<'_>,
-        look: &Look,
-        to: SocketAddrV4,
-    ) -> Result<Option<Hop>, Error> {
-        let here = namespace(udp)?;
-        let kernel = Questions::open()?;
-        if namespace(kernel.as_fd())? != here {
-            return Err(system("packet socket: another namespace", libc::EXDEV));
+    /// No permission, no packet sockets; a thread that is in another namespace than `udp` was made in.
+    fn prepare(&mut self, udp: BorrowedFd<'_>) -> Result<(), Error> {
+        if self.socket.is_some() {
+            return Ok(());
         }
-        let Some(hop) = hop::next_hop(&kernel, look.from, to, look.tos) else {
-            return Ok(None);
-        };
-        if self
-            .socket
-            .as_ref()
-            .is_none_or(|(_, at)| *at != hop.ifindex)
-        {
-            self.socket = None;
-            let socket = packet_socket(hop.ifindex)?;
-            if namespace(socket.get_or_closed())? != here {
-                return Err(system("packet socket: another namespace", libc::EXDEV));
+        let socket = packet_socket()?;
+        let fd = socket.get_or_closed();
+        if namespace(fd)? != namespace(udp)? {
+            return Err(system("packet socket", libc::EXDEV));
+        }
+        // queueing disciplines class both alike
+        let (priority, _) =
+            options::get::<1>(udp, libc::SOL_SOCKET, libc::SO_PRIORITY, "SO_PRIORITY")?;
+        let priority = priority[0] as i32;
+        options::set(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PRIORITY,
+            priority,
+            "SO_PRIORITY",
+        )?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// The longest IP packet of an interface that frames may go by.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked; a thread that is in another namespace than the socket.
+    fn mtu_of(&mut self, ifindex: u32, time: u64) -> Result<Option<usize>, Error> {
+        self.links.retain(|(_, _, until)| time < *until);
+        let known = self.links.iter().find(|(index, ..)| *index == ifindex);
+        let mtu = match known {
+            Some((_, mtu, _)) => *mtu,
+            None => {
+                let kernel = Questions::open()?;
+                let socket = self.socket.as_ref();
+                let here = socket.map(|socket| namespace(socket.get_or_closed()));
+                if here.transpose()? != Some(namespace(kernel.as_fd())?) {
+                    return Err(system("rtnetlink", libc::EXDEV));
+                }
+                let mtu = mtu_if_direct(&kernel, ifindex);
+                self.links.push((ifindex, mtu, time + KNOWN));
+                mtu
             }
-            // queueing disciplines class both alike
-            let (priority, _) =
-                options::get::<1>(udp, libc::SOL_SOCKET, libc::SO_PRIORITY, "SO_PRIORITY")?;
-            options::set(
-                socket.get_or_closed(),
-                libc::SOL_SOCKET,
-                libc::SO_PRIORITY,
-                priority[0] as i32,
-                "SO_PRIORITY",
-            )?;
-            self.ways.clear();
-            self.socket = Some((socket, hop.ifindex));
-        }
-        Ok(Some(hop))
+        };
+        Ok(mtu.map(|mtu| mtu as usize))
     }
 }
 
 impl Way {
-    fn new(look: &Look, to: SocketAddrV4, hop: Hop, until: u64) -> Way {
+    /// The way that the kernel sent an empty datagram, if it looked as it should.
+    fn new(look: &Look, to: SocketAddrV4, sent: &Sent, mtu: usize, until: u64) -> Option<Way> {
         let mut head = [0; HEAD];
         let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &[NEEDS_CSUM]);
-        put(VNET, &hop.next);
-        put(VNET + 6, &hop.own);
-        put(VNET + 12, &[0x08, 0x00]);
+        // where the checksum of UDP begins and where it is put, from Ethernet on
+        put(6, &((UDP_AT - VNET) as u16).to_ne_bytes());
+        put(8, &6u16.to_ne_bytes());
+        put(VNET, &sent.head[..ETHERNET - 2]);
+        put(IP_AT - 2, &ETHERTYPE_IPV4);
         put(IP_AT, &[0x45, look.tos]);
         put(IP_AT + 6, &DONT_FRAGMENT.to_be_bytes());
         put(IP_AT + 8, &[look.hop_limit, libc::IPPROTO_UDP as u8]);
@@ -301,9 +364,12 @@ impl Way {
         put(IP_AT + 16, &to.ip().octets());
         put(UDP_AT, &look.from.port().to_be_bytes());
         put(UDP_AT + 2, &to.port().to_be_bytes());
-        // where the checksum of UDP begins and where it is put, from Ethernet on
-        put(6, &((UDP_AT - VNET) as u16).to_ne_bytes());
-        put(8, &6u16.to_ne_bytes());
+        // but for lengths, sums and the identification; a group's address has the lowest bit of its first byte
+        let same = |from: usize, to: usize| head[from..to] == sent.head[from - VNET..to - VNET];
+        let alike = same(IP_AT - 2, IP_AT + 2)
+            && same(IP_AT + 6, IP_AT + 10)
+            && same(IP_AT + 12, UDP_AT + 4)
+            && head[VNET] & 1 == 0;
         let words = |from: usize, to: usize| {
             let pairs = head[from..to].chunks_exact(2);
             pairs
@@ -311,15 +377,16 @@ impl Way {
                 .sum::<u32>()
         };
         let udp_sum = words(IP_AT + 12, IP_AT + 20) + libc::IPPROTO_UDP as u32;
-        Way {
+        alike.then(|| Way {
             ip_sum: words(IP_AT, UDP_AT),
             udp_sum,
             to,
             head,
-            hop,
+            ifindex: sent.ifindex,
+            mtu,
             until,
             used: AtomicU32::new(0),
-        }
+        })
     }
 
     /// The headers of `length` bytes, to be cut into `segment` if that is given.
@@ -368,8 +435,8 @@ fn namespace(fd: BorrowedFd<'_>) -> Result<[u32; 2], Error> {
     }
 }
 
-/// A socket that sends frames by an interface, with how to finish them before; it receives nothing.
-fn packet_socket(ifindex: u32) -> Result<ForkFd, Error> {
+/// A socket that sends frames, with how to finish them before; it receives nothing.
+fn packet_socket() -> Result<ForkFd, Error> {
     let socket = guarded(|| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // protocol 0: nothing comes in
@@ -378,19 +445,20 @@ fn packet_socket(ifindex: u32) -> Result<ForkFd, Error> {
     })?;
     let fd = socket.get_or_closed();
     options::set(fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1, "PACKET_VNET_HDR")?;
-    // SAFETY: all-zero is a value.
-    let mut at: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    at.sll_family = libc::AF_PACKET as u16;
-    at.sll_ifindex = ifindex as i32;
-    let length = size_of_val(&at) as libc::socklen_t;
-    // SAFETY: the address is ours and as long as `length` says.
-    if unsafe { libc::bind(fd.as_raw_fd(), (&raw const at).cast(), length) } != 0 {
-        return Err(system("bind of a packet socket", last_errno()));
-    }
     Ok(socket)
 }
 
-fn transmit(socket: BorrowedFd<'_>, head: &[u8; HEAD], bytes: &[u8]) -> Result<(), i32> {
+fn transmit(
+    socket: BorrowedFd<'_>,
+    ifindex: u32,
+    head: &[u8; HEAD],
+    bytes: &[u8],
+) -> Result<(), i32> {
+    // SAFETY: all-zero is a value.
+    let mut at: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    at.sll_family = libc::AF_PACKET as u16;
+    at.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+    at.sll_ifindex = ifindex as i32;
     // the kernel only reads them
     let mut parts = [
         libc::iovec {
@@ -404,10 +472,12 @@ fn transmit(socket: BorrowedFd<'_>, head: &[u8; HEAD], bytes: &[u8]) -> Result<(
     ];
     // SAFETY: all-zero is a value: null pointers and lengths of 0.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = (&raw mut at).cast();
+    message.msg_namelen = size_of_val(&at) as libc::socklen_t;
     message.msg_iov = (&raw mut parts).cast();
     message.msg_iovlen = parts.len();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the message names two parts of the lengths they say, which outlive the call.
+    // SAFETY: the message names an address and two parts of the lengths they say, which outlive the call.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
     if sent < 0 { Err(last_errno()) } else { Ok(()) }
 }
@@ -422,14 +492,38 @@ mod tests {
         hop_limit: 64,
     };
 
+    const TO: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 9, 0, 2), 4791);
+
+    /// What the kernel made of an empty datagram.
+    fn sent() -> Sent {
+        let mut head = [0; 42];
+        head[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+        head[14..34].copy_from_slice(&[
+            0x45, 0x6a, 0, 28, 0xbe, 0xef, 0x40, 0, 64, 17, 1, 2, 10, 9, 0, 1, 10, 9, 0, 2,
+        ]);
+        head[34..].copy_from_slice(&[0xc1, 0x23, 0x12, 0xb7, 0, 8, 3, 4]);
+        Sent { head, ifindex: 7 }
+    }
+
     fn way() -> Way {
-        let hop = Hop {
-            ifindex: 7,
-            own: [2, 0, 0, 0, 0, 1],
-            next: [2, 0, 0, 0, 0, 2],
-            mtu: 1500,
-        };
-        Way::new(&LOOK, "10.9.0.2:4791".parse().unwrap(), hop, 0)
+        Way::new(&LOOK, TO, &sent(), 1500, u64::MAX).unwrap()
+    }
+
+    #[test]
+    fn what_the_kernel_changed_on_its_way_out_is_no_way() {
+        assert_eq!(way().head[VNET..IP_AT], sent().head[..14]);
+        // another protocol than IPv4, options, another class, a fragment, another hop limit, ESP, other addresses and ports (NAT), a group's address
+        for at in [12, 14, 15, 20, 22, 23, 26, 29, 30, 33, 34, 37, 0] {
+            let mut other = sent();
+            other.head[at] ^= 1;
+            assert!(Way::new(&LOOK, TO, &other, 1500, 0).is_none(), "byte {at}");
+        }
+        // lengths, sums, numbers and neighbours are the datagram's own
+        for at in [1, 11, 17, 18, 24, 39, 41] {
+            let mut other = sent();
+            other.head[at] ^= 1;
+            assert!(Way::new(&LOOK, TO, &other, 1500, 0).is_some(), "byte {at}");
+        }
     }
 
     /// The sum over bytes as RFC 1071 says it, in another way than above.
@@ -471,24 +565,44 @@ mod tests {
     }
 
     #[test]
-    fn doubts_put_it_off_for_longer_each_time_and_large_ones_for_a_moment() {
+    fn doubts_that_follow_soon_put_it_off_for_longer_and_another_destination_goes_on() {
         let frames = Frames::default();
-        frames.doubt();
-        assert_eq!(frames.quiet_until.load(Relaxed), 0, "nothing went this way");
-        let mut before = 0;
-        for expected in [1_000, 2_000, 4_000, 8_000] {
-            frames.state.write().unwrap().ways.push(way());
-            frames.doubt();
-            let state = frames.state.read().unwrap();
-            assert!(state.ways.is_empty());
-            assert_eq!(state.doubted, expected);
+        let other: SocketAddrV4 = "10.9.0.3:4791".parse().unwrap();
+        let again = |time| {
+            let mut state = frames.state.write().unwrap();
+            state.ways = vec![way(), Way { to: other, ..way() }];
             drop(state);
-            let until = frames.quiet_until.load(Relaxed);
-            assert!(until > before);
-            before = until;
+            frames.doubt_at(TO, time);
+            let state = frames.state.read().unwrap();
+            assert!(state.way(TO).is_none() && state.way(other).is_some());
+            let (to, until) = *state.none.last().unwrap();
+            assert_eq!(to, TO);
+            until - time
+        };
+        frames.doubt_at(TO, 5);
+        assert!(
+            frames.state.read().unwrap().none.is_empty(),
+            "there was no way"
+        );
+        assert_eq!(again(10_000), LATER);
+        assert_eq!(again(12_000), 2 * LATER);
+        assert_eq!(again(20_000), 4 * LATER);
+        // long after the last it is as the first
+        assert_eq!(again(20_000 + CALM * 4 * LATER), LATER);
+        let mut time = 100_000;
+        for _ in 0..20 {
+            time += again(time) + 1;
         }
+        assert_eq!(again(time), MUCH_LATER);
+        assert!(frames.state.read().unwrap().none.len() <= WAYS);
+    }
+
+    #[test]
+    fn large_ones_keep_others_from_it_for_a_moment() {
         let frames = Frames::default();
-        assert!(frames.is_for(MOST_BYTES) && !frames.is_for(MOST_BYTES + 1));
+        assert!(frames.is_for(MOST_BYTES) && !frames.is_for(LARGE));
+        assert_eq!(frames.quiet_until.load(Relaxed), 0);
+        assert!(!frames.is_for(LARGE + 1));
         let until = frames.quiet_until.load(Relaxed);
         assert!((1..=now() + QUIET).contains(&until));
     }

@@ -9,7 +9,6 @@
 
 mod flow;
 mod frames;
-mod hop;
 mod lent;
 mod netdev;
 mod netlink;

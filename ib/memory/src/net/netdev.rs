@@ -3,7 +3,7 @@
 //! Owns: what of rtnetlink's answers is read. Must not know: which interface becomes a device, and what its
 //! addresses mean to it.
 
-use super::netlink::{Attributes, READS, dump, socket, word};
+use super::netlink::{Attributes, Questions, READS, dump, half, push_attribute, socket, word};
 use super::system;
 use crate::Error;
 use rustix::io::Errno;
@@ -119,6 +119,11 @@ const GROUPS: u32 = 0x001 | 0x010 | 0x100;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_QDISC: u16 = 6;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_EXT_MASK: u16 = 29;
+const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
@@ -152,6 +157,35 @@ fn snapshot() -> Result<Vec<Netdev>, Error> {
         device.speed_mbps = speed_of(device);
     }
     Ok(devices)
+}
+
+/// The longest IP packet, in bytes, of an interface that is an end of a veth and hands on at once what it gets: none lies in a queue, so what goes by two sockets
+/// keeps its order, and on to the other end. None if it is anything else, or down.
+pub(super) fn mtu_if_direct(kernel: &Questions, ifindex: u32) -> Option<u32> {
+    let mut body = vec![0u8; 16];
+    body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let mask = RTEXT_FILTER_SKIP_STATS.to_ne_bytes();
+    push_attribute(&mut body, IFLA_EXT_MASK, &mask);
+    kernel.ask((RTM_GETLINK, RTM_NEWLINK), &body, read_direct)
+}
+
+fn read_direct(body: &[u8]) -> Option<u32> {
+    let (kind, flags) = (half(body, 2)?, word(body, 8)?);
+    let (mut mtu, mut direct, mut veth) = (None, false, false);
+    for (kind, value) in Attributes(body.get(16..)?) {
+        let text = |value: &[u8], wanted: &[u8]| value.split(|&b| b == 0).next() == Some(wanted);
+        match kind {
+            IFLA_MTU => mtu = word(value, 0),
+            IFLA_QDISC => direct = text(value, b"noqueue"),
+            IFLA_LINKINFO => {
+                veth = Attributes(value)
+                    .any(|(kind, value)| kind == IFLA_INFO_KIND && text(value, b"veth"));
+            }
+            _ => {}
+        }
+    }
+    let up = flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP;
+    mtu.filter(|_| kind == libc::ARPHRD_ETHER && up && direct && veth)
 }
 
 /// struct ifinfomsg: family, padding, type, number, flags, change mask; then attributes.
@@ -264,6 +298,7 @@ mod tests {
             }
             let _ = read_link(&bytes);
             let _ = read_address(&bytes);
+            let _ = read_direct(&bytes);
             let mut count = 0;
             for message in Messages(&bytes) {
                 count += 1;

@@ -3,8 +3,9 @@
 //! Owns: the socket, the listing of all objects of a kind, the question for one of them, and the reading of what comes, which may be
 //! damaged. Must not know: what the objects are.
 
-use super::system;
+use super::{guarded, system};
 use crate::Error;
+use crate::host::ForkFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -76,12 +77,12 @@ pub(super) fn dump(request: u16, mut each: impl FnMut(u16, &[u8])) -> Result<(),
 }
 
 /// Questions about single objects.
-pub(super) struct Questions(OwnedFd);
+pub(super) struct Questions(ForkFd);
 
 impl Questions {
     /// A socket for them, in the calling thread's network namespace.
     pub fn open() -> Result<Questions, Error> {
-        socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map(Questions)
+        guarded(|| socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)).map(Questions)
     }
 
     /// Asks for the object that `body` describes and gives what `read` makes of the answer of type `answer`. None if the kernel knows none.
@@ -97,10 +98,11 @@ impl Questions {
         question[4..6].copy_from_slice(&request.to_ne_bytes());
         question[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
         question[16..].copy_from_slice(body);
-        rustix::net::send(&self.0, &question, SendFlags::DONTWAIT).ok()?;
+        rustix::net::send(self.as_fd(), &question, SendFlags::DONTWAIT).ok()?;
         let mut bytes = [0u8; ANSWER_BYTES];
         // the answer is there when the question has been taken
-        let (length, _) = rustix::net::recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        let (length, _) =
+            rustix::net::recv(self.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
         let message = Messages(bytes.get(..length)?).next()?;
         (message.kind == answer).then(|| read(message.body))?
     }
@@ -108,7 +110,7 @@ impl Questions {
 
 impl AsFd for Questions {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.get_or_closed()
     }
 }
 

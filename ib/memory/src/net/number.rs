@@ -30,8 +30,20 @@ const RARELY: u32 = 1 << 24;
 /// IPv4 header without options, and UDP header.
 const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
+const ETHERNET_BYTES: usize = 14;
+/// linux/net_tstamp.h: with its time a datagram's interface is told.
+const SOF_TIMESTAMPING_OPT_CMSG: libc::c_uint = 1 << 10;
 /// Room for those and any header of a link before them.
 const COPY_BYTES: usize = 256;
+
+/// What became of an empty datagram on its way out: the frame, and where it went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// Its headers: Ethernet, IPv4, UDP.
+    pub head: [u8; ETHERNET_BYTES + IP_BYTES + UDP_BYTES],
+    /// The interface.
+    pub ifindex: u32,
+}
 
 /// The numbers of one socket's datagrams.
 #[derive(Debug)]
@@ -166,6 +178,33 @@ impl Numbering {
             state.give_up(fd);
             self.after_doubt(proven);
         }
+    }
+
+    /// Sends an empty datagram to `to` and gives what the kernel handed to the interface for it, behind routes, firewalls and all. None if it did not go at
+    /// once, or as anything but one plain Ethernet frame.
+    #[cold]
+    pub fn seen_to(&self, fd: BorrowedFd<'_>, to: SocketAddrV4) -> Option<Sent> {
+        let mut state = self.write();
+        let wanted = libc::SOF_TIMESTAMPING_TX_SCHED
+            | libc::SOF_TIMESTAMPING_SOFTWARE
+            | SOF_TIMESTAMPING_OPT_CMSG;
+        options::set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1, "IP_PKTINFO").ok()?;
+        stamp(fd, wanted).ok()?;
+        let sent = rustix::net::sendto(fd, &[], rustix::net::SendFlags::DONTWAIT, &to);
+        let mut bytes = [0; COPY_BYTES];
+        let entry = sent.ok().and_then(|_| next_entry(fd, &mut bytes).ok());
+        let copy = entry.as_ref().map(|entry| &bytes[..entry.bytes]);
+        let number = copy.and_then(|copy| number_of(copy, to));
+        match (&mut state.kept, number) {
+            (Some((_, next)), Some(number)) if number == *next => *next = number.wrapping_add(1),
+            (Some(_), _) => state.give_up(fd),
+            (None, _) => {}
+        }
+        stamp(fd, 0).ok()?;
+        Some(Sent {
+            head: copy?.try_into().ok().filter(|_| number.is_some())?,
+            ifindex: entry?.interface()?,
+        })
     }
 
     fn after_doubt(&self, proven: bool) {

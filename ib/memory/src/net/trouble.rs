@@ -122,6 +122,43 @@ pub(super) struct Entry {
     used: usize,
 }
 
+impl Entry {
+    /// The interface that IP_PKTINFO names.
+    pub fn interface(&self) -> Option<u32> {
+        let info = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+        let mut found = None;
+        each_message(&self.control[..self.used], |kind, data| {
+            if kind == info {
+                // struct in_pktinfo begins with it
+                found = data.first().map(|word| *word as u32);
+            }
+            found.is_some()
+        });
+        found.filter(|index| *index != 0)
+    }
+}
+
+/// Gives level, name and data of each control message to `each`, until that says that it is enough.
+fn each_message(control: &[u64], mut each: impl FnMut((i32, i32), &[u64]) -> bool) {
+    let mut rest = control;
+    // struct cmsghdr: length of all (8 bytes), level, type (4 each), then the data; the next one begins at a multiple of 8.
+    while let [size, kind, data @ ..] = rest {
+        let Ok(words) = usize::try_from(*size).map(|size| size.div_ceil(8)) else {
+            return;
+        };
+        if *size < 16 || words > rest.len() {
+            return;
+        }
+        if each(
+            (*kind as u32 as i32, (*kind >> 32) as i32),
+            &data[..words - 2],
+        ) {
+            return;
+        }
+        rest = &rest[words..];
+    }
+}
+
 /// Takes the next entry of the error queue, with as much of what it is about as `room` takes.
 ///
 /// # Errors
@@ -174,43 +211,47 @@ fn read_error(fd: BorrowedFd<'_>) -> Option<Option<Trouble>> {
 
 /// The first error in the control messages.
 fn understand(destination: IpAddr, control: &[u64]) -> Option<Trouble> {
-    let mut rest = control;
-    // struct cmsghdr: length of all (8 bytes), level, type (4 each), then the data; the next one begins at a multiple of 8.
-    while let [size, kind, data @ ..] = rest {
-        let words = usize::try_from(*size).ok()?.div_ceil(8);
-        if *size < 16 || words > rest.len() {
-            return None;
+    let errors = [
+        (libc::IPPROTO_IP, libc::IP_RECVERR),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    ];
+    let mut found = None;
+    each_message(control, |kind, data| {
+        let is_error = errors.contains(&kind) && data.len() >= 2;
+        if is_error {
+            found = read_extended(destination, data);
         }
-        let level_and_name = (*kind as u32 as i32, (*kind >> 32) as i32);
-        let is_error = level_and_name == (libc::IPPROTO_IP, libc::IP_RECVERR)
-            || level_and_name == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
-        // struct sock_extended_err: errno, origin, type, code, a byte of nothing, info, data; then the offender's address
-        if is_error && let [first, second, offender @ ..] = &data[..words - 2] {
-            let [.., origin, kind, code, _] = first.to_ne_bytes();
-            let errno = *first as u32 as i32;
-            let kind = match origin {
-                ORIGIN_ICMP => TroubleKind::Icmp(kind, code),
-                ORIGIN_ICMP6 => TroubleKind::Icmp6(kind, code),
-                ORIGIN_LOCAL => TroubleKind::Local(errno),
-                _ => return None,
-            };
-            let foreign = origin != ORIGIN_LOCAL;
-            return Some(Trouble {
-                destination,
-                kind,
-                from: offender_of(offender).filter(|_| foreign),
-                mtu: if errno == libc::EMSGSIZE {
-                    *second as u32
-                } else {
-                    0
-                },
-                count: 1,
-                at: Instant::now(),
-            });
-        }
-        rest = &rest[words..];
-    }
-    None
+        is_error
+    });
+    found
+}
+
+/// struct sock_extended_err: errno, origin, type, code, a byte of nothing, info, data; then the offender's address.
+fn read_extended(destination: IpAddr, data: &[u64]) -> Option<Trouble> {
+    let [first, second, offender @ ..] = data else {
+        return None;
+    };
+    let [.., origin, kind, code, _] = first.to_ne_bytes();
+    let errno = *first as u32 as i32;
+    let kind = match origin {
+        ORIGIN_ICMP => TroubleKind::Icmp(kind, code),
+        ORIGIN_ICMP6 => TroubleKind::Icmp6(kind, code),
+        ORIGIN_LOCAL => TroubleKind::Local(errno),
+        _ => return None,
+    };
+    let foreign = origin != ORIGIN_LOCAL;
+    Some(Trouble {
+        destination,
+        kind,
+        from: offender_of(offender).filter(|_| foreign),
+        mtu: if errno == libc::EMSGSIZE {
+            *second as u32
+        } else {
+            0
+        },
+        count: 1,
+        at: Instant::now(),
+    })
 }
 
 /// The address in a struct sockaddr.

@@ -65,7 +65,7 @@ pub struct TxPort {
     /// What the socket cuts into where a call does not say it: what is lent is sent so. 0: nothing.
     segment: RwLock<u16>,
     numbering: Numbering,
-    frames: Frames,
+    pub(super) frames: Frames,
     troubles: Troubles,
 }
 
@@ -183,7 +183,14 @@ impl TxPort {
         }
         let sent = self.send_datagrams(to, bytes, segment, lasting, lent, renumber);
         if let Some(to) = frames.filter(|_| sent.is_ok()) {
-            self.frames.missed(self.as_fd(), || self.look(), to);
+            let seen = || {
+                // the copy comes by the queue of errors: nothing may lie before it, nor be left
+                self.troubles.hear(self.as_fd());
+                let seen = self.numbering.seen_to(self.as_fd(), to);
+                self.troubles.hear(self.as_fd());
+                seen
+            };
+            self.frames.missed(self.as_fd(), || self.look(), to, seen);
         }
         sent
     }
@@ -303,9 +310,11 @@ impl TxPort {
         .map_err(|error| error.errno())
     }
 
-    /// A peer seems not to understand what is sent from here.
-    pub fn doubt(&self) {
-        self.frames.doubt();
+    /// `to` seems not to understand what is sent from here.
+    pub fn doubt(&self, to: &SocketAddr) {
+        if let SocketAddr::V4(to) = to {
+            self.frames.doubt(*to);
+        }
         if !self.numbering.read().is_plain() {
             self.numbering.doubt(self.as_fd());
         }
