@@ -35,14 +35,16 @@ const GOOD: u64 = 100;
 const QUIET: u64 = 12;
 /// Datagrams that make a way worth asking for, and those by it that make it worth asking anew at once.
 const WORTH: u32 = 64;
-/// Milliseconds until the next attempt after one that led to nothing, and the most that they come to by doubling after doubts.
+/// Milliseconds for which a destination in doubt is left alone, and the most that they come to by doubling.
 const LATER: u64 = 1_000;
 const MUCH_LATER: u64 = 1 << 16;
 /// A destination that was silent again within so many times as long as it was left alone last is left alone for longer.
 const CALM: u64 = 8;
 /// Destinations of a socket.
 const WAYS: usize = 16;
-/// How long what is known of an interface is good, in milliseconds: to ask takes a lock that all of the system's interfaces share.
+/// Destinations that are left alone.
+const NONE: usize = 64;
+/// How long it is good that there is no way, and what is known of an interface, in milliseconds: to ask for that takes a lock that all of the system's interfaces share.
 const KNOWN: u64 = 10_000;
 
 // linux/if_packet.h, linux/virtio_net.h, asm-generic/socket.h.
@@ -94,8 +96,8 @@ struct State {
     links: Vec<(u32, Option<u32>, u64)>,
     /// The kernel does not cut frames of UDP apart.
     no_batch: bool,
-    /// When the last doubt was, and how long it put frames off.
-    doubted: Option<(u64, u64)>,
+    /// Destinations that were in doubt, when last, and for how long they were left alone then.
+    doubted: Vec<(SocketAddrV4, u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -206,12 +208,21 @@ impl Frames {
         if time < self.quiet_until.load(Relaxed) {
             return;
         }
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let Ok(mut state) = self.state.try_write() else {
+            return;
+        };
         state.none.retain(|(_, until)| time < *until);
-        if state.none.iter().any(|(at, _)| *at == to) {
+        let known = |way: &Way| way.to == to && time < way.until;
+        if state.none.len() == NONE
+            || state.none.iter().any(|(at, _)| *at == to)
+            || state.ways.iter().any(known)
+        {
             return;
         }
-        state.ways.retain(|way| way.to != to);
+        state.ways.retain(|way| time < way.until);
+        if state.ways.len() == WAYS {
+            return;
+        }
         let way = state.prepare(udp).and_then(|()| {
             let (look, sent) = (look(), seen());
             let Some((look, sent)) = look.zip(sent) else {
@@ -221,18 +232,14 @@ impl Frames {
             Ok(mtu.and_then(|mtu| Way::new(&look, to, &sent, mtu, time + GOOD)))
         });
         match way {
-            Ok(Some(way)) => {
-                if state.ways.len() == WAYS {
-                    state.ways.remove(0);
-                }
-                state.ways.push(way);
-            }
-            Ok(None) => state.leave(to, time + LATER),
+            Ok(Some(way)) => state.ways.push(way),
+            Ok(None) => state.leave(to, time + KNOWN),
             Err(error) => match error.errno() {
                 libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
                     self.off.store(true, Relaxed);
                 }
-                _ => state.leave(to, time + LATER),
+                libc::EXDEV => state.leave(to, time + MUCH_LATER),
+                _ => state.leave(to, time + KNOWN),
             },
         }
     }
@@ -248,11 +255,15 @@ impl Frames {
         if state.way(to).is_none() {
             return;
         }
-        let last = state
+        state
             .doubted
-            .filter(|(at, put_off)| time < at + CALM * put_off);
-        let put_off = last.map_or(LATER, |(_, last)| (last * 2).min(MUCH_LATER));
-        state.doubted = Some((time, put_off));
+            .retain(|(_, at, put_off)| time < at + CALM * put_off);
+        let last = state.doubted.iter().position(|(at, ..)| *at == to);
+        let last = last.map(|place| state.doubted.remove(place).2);
+        let put_off = last.map_or(LATER, |last| (last * 2).min(MUCH_LATER));
+        if state.doubted.len() < NONE {
+            state.doubted.push((to, time, put_off));
+        }
         state.leave(to, time + put_off);
     }
 
@@ -264,6 +275,11 @@ impl Frames {
 
     #[cold]
     fn failed(&self, to: SocketAddrV4, errno: i32, batch: bool) {
+        if errno == libc::EBADF {
+            // a forked child, in which somebody may hold the lock for ever
+            self.off.store(true, Relaxed);
+            return;
+        }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if batch && matches!(errno, libc::EINVAL | libc::EOPNOTSUPP) {
             state.no_batch = true;
@@ -272,7 +288,7 @@ impl Frames {
         state.ways.retain(|way| way.to != to);
         // what is known of its interface is no longer so
         state.links.clear();
-        if matches!(errno, libc::EBADF | libc::EPERM | libc::EACCES) {
+        if matches!(errno, libc::EPERM | libc::EACCES) {
             self.off.store(true, Relaxed);
         }
     }
@@ -287,7 +303,7 @@ impl State {
     /// Nothing goes this way to `to` until then.
     fn leave(&mut self, to: SocketAddrV4, until: u64) {
         self.ways.retain(|way| way.to != to);
-        if self.none.len() == WAYS {
+        if self.none.len() == NONE {
             self.none.remove(0);
         }
         self.none.push((to, until));
@@ -594,7 +610,7 @@ mod tests {
             time += again(time) + 1;
         }
         assert_eq!(again(time), MUCH_LATER);
-        assert!(frames.state.read().unwrap().none.len() <= WAYS);
+        assert!(frames.state.read().unwrap().none.len() <= NONE);
     }
 
     #[test]

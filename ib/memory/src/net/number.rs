@@ -11,7 +11,7 @@
 //! first of them; who does not understand after a thousand waits for a processor, and then the next attempt comes as soon as the first.
 
 use super::options;
-use super::trouble::next_entry;
+use super::trouble::{Entry, next_entry};
 use crate::Error;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
@@ -150,10 +150,11 @@ impl Numbering {
         sent >= self.worth.load(Relaxed)
     }
 
-    /// Tries to keep the way to `to` from now on. If it cannot be, all is as before.
+    /// Tries to keep the way to `to` from now on. If it cannot be, all is as before. `clear` empties the queue of errors, by which copies come.
     #[cold]
-    pub fn begin(&self, fd: BorrowedFd<'_>, to: SocketAddrV4) {
+    pub fn begin(&self, fd: BorrowedFd<'_>, to: SocketAddrV4, clear: impl Fn()) {
         let mut state = self.write();
+        clear();
         self.put_off(AGAIN);
         if state.kept.is_some() {
             return;
@@ -167,6 +168,7 @@ impl Numbering {
             Some(number) => state.kept = Some((to, number.wrapping_add(1))),
             None => disconnect(fd),
         }
+        clear();
     }
 
     /// Something speaks for it that a peer does not understand: perhaps its numbers are wrong.
@@ -181,10 +183,11 @@ impl Numbering {
     }
 
     /// Sends an empty datagram to `to` and gives what the kernel handed to the interface for it, behind routes, firewalls and all. None if it did not go at
-    /// once, or as anything but one plain Ethernet frame.
+    /// once, or as anything but one plain Ethernet frame. `clear` empties the queue of errors, by which the copy comes.
     #[cold]
-    pub fn seen_to(&self, fd: BorrowedFd<'_>, to: SocketAddrV4) -> Option<Sent> {
+    pub fn seen_to(&self, fd: BorrowedFd<'_>, to: SocketAddrV4, clear: impl Fn()) -> Option<Sent> {
         let mut state = self.write();
+        clear();
         let wanted = libc::SOF_TIMESTAMPING_TX_SCHED
             | libc::SOF_TIMESTAMPING_SOFTWARE
             | SOF_TIMESTAMPING_OPT_CMSG;
@@ -192,14 +195,17 @@ impl Numbering {
         stamp(fd, wanted).ok()?;
         let sent = rustix::net::sendto(fd, &[], rustix::net::SendFlags::DONTWAIT, &to);
         let mut bytes = [0; COPY_BYTES];
+        let again = matches!(sent, Err(rustix::io::Errno::AGAIN));
         let entry = sent.ok().and_then(|_| next_entry(fd, &mut bytes).ok());
+        let entry = entry.filter(Entry::is_copy);
         let copy = entry.as_ref().map(|entry| &bytes[..entry.bytes]);
         let number = copy.and_then(|copy| number_of(copy, to));
         match (&mut state.kept, number) {
             (Some((_, next)), Some(number)) if number == *next => *next = number.wrapping_add(1),
-            (Some(_), _) => state.give_up(fd),
-            (None, _) => {}
+            (Some(_), _) if !again => state.give_up(fd),
+            _ => {}
         }
+        clear();
         stamp(fd, 0).ok()?;
         Some(Sent {
             head: copy?.try_into().ok().filter(|_| number.is_some())?,
@@ -256,7 +262,7 @@ fn stamp(fd: BorrowedFd<'_>, what: libc::c_uint) -> Result<(), Error> {
 /// The number in the copy of an empty datagram for `to`, if the next entry of the error queue is one.
 fn copy_of_sent(fd: BorrowedFd<'_>, to: SocketAddrV4) -> Option<u16> {
     let mut bytes = [0; COPY_BYTES];
-    let entry = next_entry(fd, &mut bytes).ok()?;
+    let entry = next_entry(fd, &mut bytes).ok().filter(Entry::is_copy)?;
     number_of(&bytes[..entry.bytes], to)
 }
 

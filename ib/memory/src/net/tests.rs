@@ -786,7 +786,10 @@ fn what_is_small_goes_as_frames_that_look_like_datagrams_and_follows_what_the_ke
         settle_there(near, own, (there, far.mac.unwrap()));
         let tap = Wiretap::open(far.ifindex);
         let patience = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !netdevs().unwrap().iter().all(|d| d.carrier || d.loopback) {
+        // what comes before an interface has its queueing discipline is lost
+        let kernel = super::netlink::Questions::open().unwrap();
+        let ready = |ifindex| super::netdev::mtu_if_direct(&kernel, ifindex) == Some(1500);
+        while !ready(near) || !ready(far.ifindex) {
             assert!(std::time::Instant::now() < patience, "no carrier");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

@@ -20,6 +20,8 @@ const CONTROL_WORDS: usize = 32;
 const ORIGIN_LOCAL: u8 = 1;
 const ORIGIN_ICMP: u8 = 2;
 const ORIGIN_ICMP6: u8 = 3;
+const ORIGIN_TIMESTAMPING: u8 = 4;
+const SCM_TSTAMP_SCHED: u32 = 1;
 
 /// What was said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +125,21 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// It is the copy of a datagram that was sent, and no message of the network, which may hold anything.
+    pub fn is_copy(&self) -> bool {
+        let mut copy = false;
+        each_message(&self.control[..self.used], |kind, data| {
+            if kind == (libc::IPPROTO_IP, libc::IP_RECVERR)
+                && let [first, second, ..] = data
+            {
+                let [.., origin, _, _, _] = first.to_ne_bytes();
+                copy = origin == ORIGIN_TIMESTAMPING && *second as u32 == SCM_TSTAMP_SCHED;
+            }
+            copy
+        });
+        copy
+    }
+
     /// The interface that IP_PKTINFO names.
     pub fn interface(&self) -> Option<u32> {
         let info = (libc::IPPROTO_IP, libc::IP_PKTINFO);

@@ -184,15 +184,17 @@ impl TxPort {
         let sent = self.send_datagrams(to, bytes, segment, lasting, lent, renumber);
         if let Some(to) = frames.filter(|_| sent.is_ok()) {
             let seen = || {
-                // the copy comes by the queue of errors: nothing may lie before it, nor be left
-                self.troubles.hear(self.as_fd());
-                let seen = self.numbering.seen_to(self.as_fd(), to);
-                self.troubles.hear(self.as_fd());
-                seen
+                self.numbering
+                    .seen_to(self.as_fd(), to, || self.clear_errors())
             };
             self.frames.missed(self.as_fd(), || self.look(), to, seen);
         }
         sent
+    }
+
+    /// What the network said is kept, and nothing lies in the queue of errors.
+    fn clear_errors(&self) {
+        self.troubles.hear(self.as_fd());
     }
 
     /// How its datagrams look.
@@ -233,10 +235,8 @@ impl TxPort {
             let sent = self.send_plain(to, bytes, segment);
             drop(state);
             if lasting && sent.is_ok() && self.numbering.is_worth() {
-                // the copies come by the queue of errors: nothing may lie before them, nor be left
-                self.troubles.hear(self.as_fd());
-                self.numbering.begin(self.as_fd(), *to_v4);
-                self.troubles.hear(self.as_fd());
+                self.numbering
+                    .begin(self.as_fd(), *to_v4, || self.clear_errors());
             }
             return sent.map(copied);
         }
@@ -350,6 +350,8 @@ impl TxPort {
     /// What the network and the kernel said lately of datagrams sent from here, the newest last. Processes that have the same address
     /// and port share what comes by ICMP: each message is told to one of them.
     pub fn troubles(&self) -> Vec<Trouble> {
+        // not while somebody waits there for a copy of what he sent
+        let _nobody = self.numbering.read();
         self.troubles.hear(self.as_fd());
         self.troubles.all()
     }
