@@ -285,7 +285,7 @@ impl Frames {
             state.no_batch = true;
             return;
         }
-        state.ways.retain(|way| way.to != to);
+        state.leave(to, now() + KNOWN);
         // what is known of its interface is no longer so
         state.links.clear();
         if matches!(errno, libc::EPERM | libc::EACCES) {
