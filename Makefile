@@ -14,7 +14,7 @@ DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iper
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2 infiniband-diags opensm
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
-BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev
+BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
 # Arguments of `make bench-mpi`, see ferriband bench --help.
 BENCH_MPI ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.

@@ -167,6 +167,7 @@ fn messages_arrive_whole_and_in_order() {
         "threads",
         "faults",
         "long",
+        "waits",
     ] {
         let program = Program::new(name);
         for ranks in [1, 2, 3, 4, 8] {

@@ -25,8 +25,9 @@ pub enum Tag {
 }
 
 impl Tag {
+    /// Whether a receive of this tag takes a message of that one.
     #[inline]
-    fn takes(self, tag: i32) -> bool {
+    pub fn takes(self, tag: i32) -> bool {
         match self {
             Self::Is(wanted) => wanted == tag,
             Self::Any => true,
@@ -195,6 +196,15 @@ impl Matching {
         }
         list.tail = at;
         true
+    }
+
+    /// Whether no message waits, nor a receive that could take one from `source`, which has been named or heard before.
+    #[inline(always)]
+    pub fn is_still(&self, source: u32) -> bool {
+        let lists = self.sources.get(source as usize);
+        self.arrivals.head == NONE
+            && self.any.head == NONE
+            && lists.is_some_and(|lists| lists.posted.head == NONE)
     }
 
     /// A message arrives: the receive that takes it, which waits no longer.

@@ -36,6 +36,7 @@ pub mod progress;
 pub mod request;
 pub mod runtime;
 pub mod settings;
+pub mod straight;
 pub mod topology;
 pub mod trace;
 pub mod types;

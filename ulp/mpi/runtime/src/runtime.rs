@@ -317,6 +317,19 @@ impl Polling {
         self.used[place] = true;
     }
 
+    /// A message has come by `inlet`, which somebody has looked at by himself.
+    #[inline]
+    pub fn touch(&mut self, inlet: u32) {
+        if self.count != 0 && self.hot[0] == inlet {
+            self.used[0] = true;
+            return;
+        }
+        match self.hot[..self.count].iter().position(|hot| *hot == inlet) {
+            Some(place) => self.used[place] = true,
+            None => self.warm(inlet),
+        }
+    }
+
     /// A message has come by `inlet`, which was looked at in turn.
     pub fn warm(&mut self, inlet: u32) {
         if self.hot[..self.count].contains(&inlet) {

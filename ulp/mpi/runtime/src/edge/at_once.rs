@@ -4,6 +4,7 @@
 
 use super::state::{Alone, alone};
 use super::values::is_no_buffer;
+use crate::abi::Status;
 use crate::constants::MPI_ANY_TAG;
 use crate::datatype;
 use crate::host::{Sink, Source};
@@ -58,7 +59,66 @@ pub(super) unsafe fn receive(
     tag: c_int,
     comm: i32,
 ) -> Option<i32> {
-    let mut runtime = alone()?;
+    // SAFETY: the caller's promise.
+    let (mut runtime, comm, source, tag, sink) =
+        unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
+    let request = runtime.post_at_once(comm, source, tag, sink)?;
+    Some(runtime.requests.handle(request))
+}
+
+/// Waits for a message from one rank that shares memory with this one, a while; its status.
+///
+/// # Safety
+/// As the standard says of the receive's arguments.
+#[inline(always)]
+pub(super) unsafe fn receive_waited(
+    buffer: *mut c_void,
+    count: i64,
+    kind: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+) -> Option<Status> {
+    // SAFETY: the caller's promise.
+    let (mut runtime, comm, source, tag, sink) =
+        unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
+    runtime.receive_straight(comm, source, tag, sink)
+}
+
+/// Sends a short message, and waits a while for one: none if neither has happened, else the status of what has come, if it has.
+///
+/// # Safety
+/// As the standard says of the arguments of send and receive.
+#[inline(always)]
+pub(super) unsafe fn exchange(
+    (out, out_count, out_kind): (*const c_void, i64, i32),
+    (dest, send_tag): (c_int, c_int),
+    (buffer, count, kind): (*mut c_void, i64, i32),
+    (source, tag): (c_int, c_int),
+    comm: i32,
+) -> Option<Option<Status>> {
+    // SAFETY: the caller's promise, here and below.
+    let (_, index, source, tag, sink) =
+        unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
+    // SAFETY: as above.
+    let mut runtime = unsafe { send(out, out_count, out_kind, dest, send_tag, comm) }?;
+    Some(runtime.receive_straight(index, source, tag, sink))
+}
+
+/// What a receive from one rank into one run of bytes is about: the runtime, the communicator's index, the rank in it, the tag, the bytes.
+///
+/// # Safety
+/// As the standard says of the receive's arguments.
+#[inline(always)]
+unsafe fn receiver(
+    buffer: *mut c_void,
+    count: i64,
+    kind: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+) -> Option<(Alone, u32, u32, Tag, Sink)> {
+    let runtime = alone()?;
     let length = length(count, kind)?;
     if is_no_buffer(buffer) {
         return None;
@@ -69,8 +129,8 @@ pub(super) unsafe fn receive(
         _ => return None,
     };
     let comm = runtime.comm_index(comm)?;
+    let source = u32::try_from(source).ok()?;
     // SAFETY: the caller's promise.
     let sink = unsafe { Sink::new(buffer.cast(), length) };
-    let request = runtime.post_at_once(comm, u32::try_from(source).ok()?, tag, sink)?;
-    Some(runtime.requests.handle(request))
+    Some((runtime, comm, source, tag, sink))
 }

@@ -1,6 +1,7 @@
 //! A send and a receive in one call.
 
-use super::point::{begin, finish, nobody, over, target_of};
+use super::at_once;
+use super::point::{begin, finish, nobody, over, recv, target_of};
 use super::raise::on_comm;
 use super::state::Guard;
 use super::values::*;
@@ -41,6 +42,24 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv(
     comm: i32,
     status: *mut Status,
 ) -> c_int {
+    let (out, to) = ((sendbuf, sendcount, sendtype), (dest, sendtag));
+    let (into, from) = ((recvbuf, recvcount, recvtype), (source, recvtag));
+    // SAFETY: the program's arguments.
+    match unsafe { at_once::exchange(out, to, into, from, comm) } {
+        Some(Some(found)) => {
+            // SAFETY: the program's pointer.
+            unsafe { put_status(status, &found) };
+            return MPI_SUCCESS;
+        }
+        // SAFETY: as above.
+        Some(None) => unsafe {
+            let name = "MPI_Sendrecv";
+            return recv(
+                name, recvbuf, recvcount, recvtype, source, recvtag, comm, status,
+            );
+        },
+        None => (),
+    }
     on_comm("MPI_Sendrecv", comm, |guard, comm| {
         // SAFETY: the program's arguments.
         unsafe {

@@ -285,7 +285,32 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
     comm: i32,
     status: *mut Status,
 ) -> c_int {
-    on_comm("MPI_Recv", comm, |guard, comm| {
+    // SAFETY: the program's arguments and pointer.
+    unsafe {
+        if let Some(found) = at_once::receive_waited(buf, count, datatype, source, tag, comm) {
+            put_status(status, &found);
+            return MPI_SUCCESS;
+        }
+        recv("MPI_Recv", buf, count, datatype, source, tag, comm, status)
+    }
+}
+
+/// A receive that is over when the call returns, of any kind.
+///
+/// # Safety
+/// As the standard says of the receive's arguments.
+#[inline(never)]
+pub(super) unsafe fn recv(
+    name: &str,
+    buf: *mut c_void,
+    count: i64,
+    datatype: i32,
+    source: c_int,
+    tag: c_int,
+    comm: i32,
+    status: *mut Status,
+) -> c_int {
+    on_comm(name, comm, |guard, comm| {
         // SAFETY: the program's arguments.
         unsafe {
             let sink = sink(guard, buf, count, datatype)?;

@@ -115,7 +115,7 @@ impl Mapped {
 const WORD: u32 = 8;
 
 /// An envelope as it lies in the block.
-type Words = [u64; NEAR_ENVELOPE / 8];
+pub type Words = [u64; NEAR_ENVELOPE / 8];
 
 /// Stores envelope and trailer of a record that ends at `end`.
 ///

@@ -21,7 +21,7 @@ mod spread;
 pub mod tape;
 
 pub use bell::{Bells, listen};
-pub use channel::{Inlet, Outlet};
+pub use channel::{Inlet, Outlet, Words};
 pub use coll::{Area, Awaited};
 pub use joint::{Errand, Offer};
 pub use layout::Layout;
