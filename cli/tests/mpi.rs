@@ -475,6 +475,44 @@ fn ranks_of_two_hosts_meet_by_roce() {
     assert!(output.status.success());
 }
 
+/// Packets that a host sends, 5,000 or more, while messages go to and fro between two, and how many of them go as frames.
+fn packets_and_frames(may_frame: bool) -> (u64, u64) {
+    let latency = Program::new("latency");
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("frames.{}.{may_frame}", std::process::id()));
+    let settings = home.join("ferriband");
+    std::fs::create_dir_all(&settings).expect("a directory");
+    let text = format!("[device.ferri_va]\nframes = {may_frame}\n");
+    std::fs::write(settings.join("devices.toml"), text).expect("a file");
+    let home_name = home.to_str().expect("a name");
+    let environment = [("COUNT", "5000"), ("XDG_CONFIG_HOME", home_name)];
+    let output = two_hosts(&[latency], &environment);
+    std::fs::remove_dir_all(&home).expect("the directory is there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<u64> = said
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [packets, frames] = numbers[..] else {
+        panic!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    };
+    assert!(packets >= 5000, "{packets} packets");
+    (packets, frames)
+}
+
+#[test]
+fn short_messages_between_two_hosts_go_as_frames_unless_it_is_forbidden() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let (packets, frames) = packets_and_frames(true);
+    assert!(
+        frames > packets / 10,
+        "{frames} frames of {packets} packets"
+    );
+    assert_eq!(packets_and_frames(false).1, 0);
+}
+
 #[test]
 fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
     let fails = Program::new("fails");

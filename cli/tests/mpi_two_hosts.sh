@@ -17,6 +17,23 @@ set_up $a va 10.99.0.1
 set_up $b vb 10.99.0.2
 FERRIBAND=$1
 shift
+if [ -n "$COUNT" ]; then
+	# Packets that the first host has sent, and those that went as frames, once there are $COUNT or the program has ended.
+	"$FERRIBAND" mpirun -n 2 --timeout 300 --netns /proc/$a/ns/net,/proc/$b/ns/net "$1" >/dev/null &
+	job=$!
+	packets=0
+	while [ "$packets" -lt "$COUNT" ] && kill -0 $job 2>/dev/null; do
+		sleep 0.1
+		counters=$(nsenter --net=/proc/$a/ns/net "$FERRIBAND" counters --all)
+		count() { echo "$counters" | sed -n "s/.* $1  *\([0-9]*\) .*/\1/p"; }
+		packets=$(count port_xmit_packets)
+		packets=${packets:-0}
+	done
+	echo "$packets $(count tx_frames)"
+	kill $job 2>/dev/null || true
+	wait $job || true
+	exit
+fi
 for program in "$@"; do
 	for ranks in 2 4; do
 		"$FERRIBAND" mpirun -n $ranks --timeout 300 --netns /proc/$a/ns/net,/proc/$b/ns/net "$program"
