@@ -483,6 +483,12 @@ impl QueuePair {
         }
     }
 
+    /// Whether a reliable connection's peer has not acknowledged all that was sent.
+    #[inline]
+    pub fn has_unacknowledged(&self) -> bool {
+        matches!(&self.sender, Sender::Reliable(requester) if requester.has_unacknowledged())
+    }
+
     /// A congestion notification for this queue pair has arrived: less may be outstanding.
     pub fn congested(&mut self, now: Instant) {
         if let Sender::Reliable(requester) = &mut self.sender {

@@ -660,6 +660,7 @@ impl Qp {
             path.acknowledged(oldest);
         }
         *held_until = None;
+        let flies = machine.has_unacknowledged();
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
         // whether the end of the last message waits, once that is known
@@ -677,7 +678,7 @@ impl Qp {
                 && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
             {
                 let waits =
-                    *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks()));
+                    *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks(), flies));
                 tail.set(waits);
             }
             if count >= TURN_PACKETS {

@@ -264,6 +264,12 @@ impl Requester {
         self.una
     }
 
+    /// Whether something has been sent that is not acknowledged.
+    #[inline]
+    pub fn has_unacknowledged(&self) -> bool {
+        self.una != self.next
+    }
+
     /// A congestion notification: it tells about this side's requests.
     pub fn congested(&mut self, now: Instant) {
         self.trip.congested(now, &mut self.window);

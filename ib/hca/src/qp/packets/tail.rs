@@ -11,6 +11,8 @@ const TRUSTED: u8 = 2;
 const UNLOOKED: u8 = 16;
 /// From one message to the next, at the most, for each KiB of it: less than it takes to get there and back.
 const KIB_NS: u64 = 600;
+/// The same where the peer has not acknowledged what was sent before: then it cannot have answered, however slow this machine is.
+const SLOW_KIB_NS: u64 = 4 * KIB_NS;
 
 /// What a queue pair knows of its long messages.
 #[derive(Debug)]
@@ -51,10 +53,11 @@ impl Tail {
         self.waits = waits;
     }
 
-    /// A message of `bytes` bytes was posted at `now` and has an end that could wait; `polls` counts how often the program has looked for completions. True if it is
-    /// to wait.
-    pub fn expects(&mut self, bytes: u32, now: u64, polls: u32) -> bool {
-        let at_once = now.saturating_sub(self.at) < u64::from(bytes) * KIB_NS / 1024;
+    /// A message of `bytes` bytes was posted at `now` and has an end that could wait; `polls` counts how often the program has looked for completions; `flies`: something
+    /// that was sent before is not acknowledged. True if it is to wait.
+    pub fn expects(&mut self, bytes: u32, now: u64, polls: u32, flies: bool) -> bool {
+        let longest = if flies { SLOW_KIB_NS } else { KIB_NS };
+        let at_once = now.saturating_sub(self.at) < u64::from(bytes) * longest / 1024;
         self.in_a_row = match at_once {
             true => (self.in_a_row + 1).min(TRUSTED),
             false => 0,
@@ -81,19 +84,29 @@ mod tests {
     #[test]
     fn a_stream_of_a_program_that_looks_is_expected_to_go_on_and_nothing_else() {
         let step = 64 * KIB_NS;
-        let run = |gap: u64, polls: fn(u32) -> u32| {
+        let run = |gap: u64, flies: bool, polls: fn(u32) -> u32| {
             let mut tail = Tail::default();
             let expected = (1..=20u32)
-                .map(|i| tail.expects(64 << 10, 1_000_000 + u64::from(i) * gap, polls(i)));
+                .map(|i| tail.expects(64 << 10, 1_000_000 + u64::from(i) * gap, polls(i), flies));
             expected.filter(|expected| *expected).count()
         };
-        assert_eq!(run(step / 2, |i| i), 18, "one look between two messages");
-        assert_eq!(run(step / 2, |i| i / 4), 17, "one for four of them");
-        assert_eq!(run(step, |i| i), 0, "time for an answer");
-        assert_eq!(run(step / 2, |_| 0), 0, "it looks at memory alone");
+        assert_eq!(
+            run(step / 2, false, |i| i),
+            18,
+            "one look between two messages"
+        );
+        assert_eq!(run(step / 2, false, |i| i / 4), 17, "one for four of them");
+        assert_eq!(run(step, false, |i| i), 0, "time for an answer");
+        assert_eq!(run(step, true, |i| i), 18, "none has come: a slow machine");
+        assert_eq!(
+            run(4 * step, true, |i| i),
+            0,
+            "the peer does not look, or is far"
+        );
+        assert_eq!(run(step / 2, true, |_| 0), 0, "it looks at memory alone");
         let mut tail = Tail::default();
-        assert!((1..=5u64).any(|i| tail.expects(64 << 10, i * 1000, i as u32)));
+        assert!((1..=5u64).any(|i| tail.expects(64 << 10, i * 1000, i as u32, false)));
         tail.was_in_vain();
-        assert!(!tail.expects(64 << 10, 6000, 6));
+        assert!(!tail.expects(64 << 10, 6000, 6, true));
     }
 }
