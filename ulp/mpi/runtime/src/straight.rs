@@ -74,7 +74,7 @@ impl Runtime {
             place += 1;
         }
         let next = self.polling.next(self.inlets.len());
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|next| *next != inlet) {
             let next = &self.inlets[next as usize].inlet;
             if next.is_ready() || next.owes_relief() {
                 return true;

@@ -152,6 +152,11 @@ static void exchanges(void)
 	}
 	CHECK(MPI_Sendrecv(out, 8, MPI_BYTE, MPI_PROC_NULL, 0, in, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
 	CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
+	/* What is wrong with the receive: nothing is sent. */
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	fill(out, 8, 8);
+	CHECK(class_of(MPI_Sendrecv(out, 8, MPI_BYTE, right, 1, in, 8, MPI_BYTE, size, 1, MPI_COMM_WORLD, &status)) == MPI_ERR_RANK);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	fill(out, 8, 9);
 	CHECK(MPI_Sendrecv(out, 8, MPI_BYTE, right, 1, in, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
 	check_recv(8, 8, left, 1, 9);

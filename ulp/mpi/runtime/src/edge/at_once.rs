@@ -98,8 +98,10 @@ pub(super) unsafe fn exchange(
     comm: i32,
 ) -> Option<Option<Status>> {
     // SAFETY: the caller's promise, here and below.
-    let (_, index, source, tag, sink) =
+    let (runtime, index, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
+    // What is wrong with the receive is said before anything is sent.
+    runtime.target(index, false, source, 0)?;
     // SAFETY: as above.
     let mut runtime = unsafe { send(out, out_count, out_kind, dest, send_tag, comm) }?;
     Some(runtime.receive_straight(index, source, tag, sink))
