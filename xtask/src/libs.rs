@@ -6,6 +6,9 @@
 //! two scripts either clash or silently lose the nodes. So each library is built as a static archive and linked by the
 //! C compiler with our script. `-Bsymbolic-functions` makes calls inside the library direct; `nodelete` keeps
 //! the code mapped, because the progress thread outlives a `dlclose`.
+//!
+//! For tests all are built with the workspace, whose features `cargo test --workspace` has, too: of a package alone cargo would choose fewer
+//! features of some dependencies, and compile them and all that needs them once more.
 
 use crate::symbols;
 use crate::{Outcome, value, workspace_root};
@@ -143,8 +146,15 @@ pub fn run(args: &[String]) -> Outcome {
         only.as_ref()
             .is_none_or(|name| library.soname.contains(name.as_str()))
     };
+    let tested = match (profile.as_str(), &only) {
+        ("dev", None) => Some(cargo(&["build", "--workspace", "--lib"], "dev")?),
+        _ => None,
+    };
     for library in LIBRARIES.iter().filter(wanted) {
-        let archive = build_archive(library, &profile)?;
+        let archive = match &tested {
+            Some(said) if !library.bare => named_archive(library, said)?,
+            _ => build_archive(library, &profile)?,
+        };
         link(library, &archive, &out)?;
         println!("{}", out.join(library.soname).display());
         if library.bare {
@@ -162,49 +172,44 @@ pub fn target_directory() -> PathBuf {
         .map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }
 
-/// Builds the package as a static archive and asks cargo where it lies.
+/// Builds the package alone as a static archive and asks cargo where it lies.
 fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let profile = match (library.bare, profile) {
         (false, name) => name,
         (true, "dev") => "face-dev",
         (true, _) => "face",
     };
+    let package: &[&str] = &["rustc", "--package", library.package, "--lib"];
+    let kind: &[&str] = &["--crate-type", "staticlib"];
+    let features: &[&str] = match library.bare {
+        true => &["--features", "final"],
+        false => &[],
+    };
+    let said = cargo(&[package, kind, features].concat(), profile)?;
+    named_archive(library, &said)
+}
+
+/// Lets cargo build, and gives what it says of it, as JSON.
+fn cargo(args: &[&str], profile: &str) -> Result<String, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(workspace_root())
-        .args([
-            "rustc",
-            "--package",
-            library.package,
-            "--lib",
-            "--crate-type",
-            "staticlib",
-        ])
-        .args([
-            "--profile",
-            profile,
-            "--message-format",
-            "json-render-diagnostics",
-        ])
-        .args(
-            library
-                .bare
-                .then_some(["--features", "final"])
-                .into_iter()
-                .flatten(),
-        )
+        .args(args)
+        .args(["--profile", profile])
+        .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "building {} failed: {}",
-            library.package, output.status
-        ));
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("cargo {}: {}", args.join(" "), output.status)),
     }
+}
+
+/// The static archive of a library in what cargo said.
+fn named_archive(library: &Library, said: &str) -> Result<PathBuf, String> {
     let archive_name = format!("lib{}.a", library.package.replace('-', "_"));
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
+    said.lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter_map(|message| {
             message
