@@ -175,6 +175,8 @@ pub struct Engine {
     assisting: AtomicBool,
     /// The program polled for its last long transfer, and so moved it.
     polled_for: AtomicBool,
+    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which may miss some.
+    unseen: AtomicU64,
     idle_polls: AtomicU32,
     /// Polls in a row that found nothing, how many of them spin, and after how many the next yields.
     empty_polls: AtomicU32,
@@ -292,6 +294,7 @@ impl Engine {
             polls: AtomicU32::new(0),
             assisting: AtomicBool::new(false),
             polled_for: AtomicBool::new(false),
+            unseen: AtomicU64::new(0),
             idle_polls: AtomicU32::new(0),
             empty_polls: AtomicU32::new(0),
             spin_limit: AtomicU32::new(0),

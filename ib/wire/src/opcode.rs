@@ -495,6 +495,19 @@ impl Opcode {
     pub const fn kind(self) -> Kind {
         self.info().kind()
     }
+
+    /// The end of a request that makes no completion at its target (IBA 9.4): an RDMA WRITE without immediate, an RDMA READ, an atomic.
+    pub const fn is_unseen(self) -> bool {
+        let row = self.info();
+        match row.operation {
+            Operation::RdmaWrite => {
+                matches!(row.position, Position::Last | Position::Only)
+                    && row.header_set & ExtKind::ImmDt.bit() == 0
+            }
+            Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd => true,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Opcode {
@@ -523,6 +536,21 @@ mod tests {
             );
         }
         assert!(Opcode::ALL.is_sorted_by_key(|opcode| opcode.code()));
+    }
+
+    #[test]
+    fn a_target_sees_no_completion_of_writes_reads_and_atomics_alone() {
+        let unseen = |name: &str| {
+            let write = name.contains("WRITE L") || name.contains("WRITE O");
+            let other = name.ends_with("READ Request")
+                || name.ends_with("CmpSwap")
+                || name.ends_with("FetchAdd");
+            other || write && !name.ends_with("Immediate")
+        };
+        for opcode in Opcode::ALL {
+            let name = opcode.info().name;
+            assert_eq!(opcode.is_unseen(), unseen(name), "{name}");
+        }
     }
 
     #[test]

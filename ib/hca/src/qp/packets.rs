@@ -233,6 +233,9 @@ impl Incoming<'_> {
         let taken = machine.handle_packet(self.now, &mut env, meta, packet);
         self.lost = taken.err();
         let taken = taken.is_ok();
+        if taken && packet.opcode().is_unseen() {
+            self.engine.note_unseen();
+        }
         loop {
             while let Some(news) = machine.poll_completion() {
                 told.push(news);

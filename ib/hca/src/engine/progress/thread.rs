@@ -324,7 +324,8 @@ impl Engine {
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
-    /// found none for a while. A program that takes them itself is left in peace: each look of the thread may cost it its core.
+    /// found none for a while. A program that takes them itself is left in peace: each look of the thread may cost it its core. So is one that is
+    /// late for what it can see in a completion queue alone (SENDs, responses): it copies what came before, and will poll.
     fn look_for_packets(&self, seen: &mut Seen) {
         let Some(roce) = self.roce.get() else { return };
         let (polls, taken) = (self.polls.load(Ordering::Relaxed), roce.taken());
@@ -352,12 +353,20 @@ impl Engine {
                 return;
             }
         }
-        if roce.round(self, &mut Catch::nobody()) {
+        let unseen = self.unseen.load(Ordering::Relaxed);
+        if roce.round(self, &mut Catch::nobody()) && self.unseen.load(Ordering::Relaxed) != unseen {
             seen.linger = LINGER_LOOKS;
         } else {
             seen.linger = seen.linger.saturating_sub(1);
         }
         seen.taken = roce.taken();
+    }
+
+    /// A request was executed that makes no completion here.
+    #[inline]
+    pub(crate) fn note_unseen(&self) {
+        let count = self.unseen.load(Ordering::Relaxed).wrapping_add(1);
+        self.unseen.store(count, Ordering::Relaxed);
     }
 
     /// Returns when the program has polled, or after so long. Without sleeping: a wake-up takes longer.
