@@ -286,8 +286,11 @@ pub struct Polling {
     count: usize,
     turn: u32,
     rounds: u32,
+    straight: u32,
 }
 
+/// Of so many receives that could go straight one makes a round, however much lies ready for the others.
+const STRAIGHT: u32 = 64;
 /// Channels that are looked at in each round.
 const HOT: usize = 8;
 /// After so many rounds without a message a channel is looked at in turn only.
@@ -302,7 +305,23 @@ impl Polling {
             count: 0,
             turn: 0,
             rounds: 0,
+            straight: 0,
         }
+    }
+
+    /// A receive could do without a round: false where it is one's time.
+    #[inline]
+    pub fn may_wait(&mut self) -> bool {
+        self.straight = self.straight.wrapping_add(1);
+        !self.straight.is_multiple_of(STRAIGHT)
+    }
+
+    /// The channel that [`Polling::next`] has just named has its turn once more.
+    pub fn again(&mut self, inlets: usize) {
+        self.turn = match self.turn {
+            0 => u32::try_from(inlets).unwrap_or(1).saturating_sub(1),
+            turn => turn - 1,
+        };
     }
 
     /// The channels of each round.

@@ -41,7 +41,8 @@ impl Runtime {
             || !self.offered.is_empty()
             || !self.executions.is_empty()
             || !self.flags.is_empty();
-        if is_busy {
+        // A sender that is always ahead must not keep this rank from all else.
+        if is_busy || !self.polling.may_wait() {
             return None;
         }
         let mut looks = 0_u32;
@@ -77,6 +78,8 @@ impl Runtime {
         if let Some(next) = next.filter(|next| *next != inlet) {
             let next = &self.inlets[next as usize].inlet;
             if next.is_ready() || next.owes_relief() {
+                // The round that comes now serves it.
+                self.polling.again(self.inlets.len());
                 return true;
             }
         }

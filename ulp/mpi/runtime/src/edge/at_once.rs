@@ -101,7 +101,10 @@ pub(super) unsafe fn exchange(
     let (runtime, index, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
     // What is wrong with the receive is said before anything is sent.
-    runtime.target(index, false, source, 0)?;
+    let from = runtime.target(index, false, source, 0)?.peer;
+    if runtime.peers.get(from as usize)?.lost {
+        return None;
+    }
     // SAFETY: as above.
     let mut runtime = unsafe { send(out, out_count, out_kind, dest, send_tag, comm) }?;
     Some(runtime.receive_straight(index, source, tag, sink))
