@@ -644,7 +644,7 @@ impl Runtime {
 
 #[cfg(test)]
 mod tests {
-    use super::Polling;
+    use super::{COOL, HOT, Polling, STRAIGHT};
 
     #[test]
     fn a_round_looks_at_what_is_in_use_and_at_one_of_the_others() {
@@ -663,5 +663,24 @@ mod tests {
             looks[turn as usize] += 1;
         }
         assert!(looks.iter().all(|count| *count == 10), "{looks:?}");
+    }
+
+    #[test]
+    fn receives_that_go_straight_make_a_round_now_and_then() {
+        let mut polling = Polling::new();
+        let rounds = (0..10 * STRAIGHT).filter(|_| !polling.may_wait()).count();
+        assert_eq!(rounds, 10);
+    }
+
+    #[test]
+    fn a_channel_whose_turn_is_given_back_is_the_next_one() {
+        let mut polling = Polling::new();
+        for inlets in [1, 2, 3, HOT + 5] {
+            for _ in 0..2 * COOL {
+                let named = polling.next(inlets);
+                polling.again(inlets);
+                assert_eq!(polling.next(inlets), named, "{inlets} channels");
+            }
+        }
     }
 }

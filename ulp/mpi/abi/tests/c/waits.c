@@ -117,6 +117,39 @@ static void third(int later)
 	CHECK(sum == size * (size - 1) / 2);
 }
 
+/* A sender that is always ahead does not keep this rank from what a third one sends. */
+static void ahead(void)
+{
+	MPI_Request request;
+	MPI_Status status;
+	int flag = 0;
+	long count = 0;
+	if (size < 3)
+		return;
+	if (rank == 0) {
+		MPI_Irecv(out, 70000, MPI_BYTE, 2, ONE, MPI_COMM_WORLD, &request);
+		do {
+			CHECK(MPI_Recv(in, 8, MPI_BYTE, 1, MPI_ANY_TAG, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
+			for (volatile int i = 0; i < 500; i++)
+				;
+			CHECK(++count < 2000000);
+		} while (status.MPI_TAG != LAST);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		CHECK(holds(out, 70000, 5));
+	} else if (rank == 1) {
+		while (!flag) {
+			send_to(0, 8, ONE, 4);
+			MPI_Iprobe(2, LAST, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+		}
+		check_recv(0, 0, 2, LAST, 0);
+		send_to(0, 8, LAST, 4);
+	} else if (rank == 2) {
+		fill(out, 70000, 5);
+		CHECK(MPI_Ssend(out, 70000, MPI_BYTE, 0, ONE, MPI_COMM_WORLD) == MPI_SUCCESS);
+		send_to(1, 0, LAST, 0);
+	}
+}
+
 static void too_long(void)
 {
 	MPI_Status status;
@@ -196,6 +229,7 @@ int main(int argc, char **argv)
 			others(round % 3);
 			MPI_Barrier(MPI_COMM_WORLD);
 			third(round % 3);
+			ahead();
 			too_long();
 			MPI_Barrier(MPI_COMM_WORLD);
 		}
