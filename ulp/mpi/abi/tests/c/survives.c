@@ -57,6 +57,16 @@ int main(int argc, char **argv)
 			CHECK(MPI_Send(large, 1 << 20, MPI_CHAR, 1, 4, MPI_COMM_WORLD) == MPI_SUCCESS);
 		else
 			CHECK(MPI_Recv(large, 1 << 20, MPI_CHAR, 0, 4, MPI_COMM_WORLD, &status) == MPI_SUCCESS && large[99] == 0);
+		/* Who cannot receive from the dead has sent nothing meanwhile. */
+		for (value = 1; value <= 3; value++) {
+			if (rank == 1) {
+				CHECK(MPI_Recv(&got, 1, MPI_INT, 0, 6, MPI_COMM_WORLD, &status) == MPI_SUCCESS && got == value);
+				continue;
+			}
+			sum = -value;
+			ABORTED(MPI_Sendrecv(&sum, 1, MPI_INT, 1, 6, &got, 1, MPI_INT, last, 6, MPI_COMM_WORLD, &status));
+			CHECK(MPI_Send(&value, 1, MPI_INT, 1, 6, MPI_COMM_WORLD) == MPI_SUCCESS);
+		}
 	}
 	free(large);
 	MPI_Comm_group(MPI_COMM_WORLD, &all);

@@ -130,20 +130,24 @@ static void ahead(void)
 		MPI_Irecv(out, 70000, MPI_BYTE, 2, ONE, MPI_COMM_WORLD, &request);
 		do {
 			CHECK(MPI_Recv(in, 8, MPI_BYTE, 1, MPI_ANY_TAG, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
-			for (volatile int i = 0; i < 500; i++)
+			for (volatile int i = 0; i < 3000; i++)
 				;
 			CHECK(++count < 2000000);
 		} while (status.MPI_TAG != LAST);
 		MPI_Wait(&request, MPI_STATUS_IGNORE);
 		CHECK(holds(out, 70000, 5));
 	} else if (rank == 1) {
-		while (!flag) {
+		for (int sent = 0; !flag; sent++) {
 			send_to(0, 8, ONE, 4);
+			/* The stream goes on when the third one begins. */
+			if (sent == 5000)
+				send_to(2, 0, ONE, 0);
 			MPI_Iprobe(2, LAST, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
 		}
 		check_recv(0, 0, 2, LAST, 0);
 		send_to(0, 8, LAST, 4);
 	} else if (rank == 2) {
+		check_recv(0, 0, 1, ONE, 0);
 		fill(out, 70000, 5);
 		CHECK(MPI_Ssend(out, 70000, MPI_BYTE, 0, ONE, MPI_COMM_WORLD) == MPI_SUCCESS);
 		send_to(1, 0, LAST, 0);
