@@ -210,8 +210,9 @@ impl QueuePair {
 
     /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing).
     pub fn handle_timeout(&mut self, now: Instant) {
+        let (ctx, heard) = (context!(self), self.last_heard);
         if let Sender::Reliable(requester) = &mut self.sender {
-            let outcome = requester.handle_timeout(now);
+            let outcome = requester.handle_timeout(now, &ctx, heard);
             // No packet, so nothing is dropped.
             let _ = self.settle(outcome);
         }

@@ -296,6 +296,7 @@ impl Requester {
         self.asked = None;
         self.ask = false;
         self.questions = 0;
+        self.put_off = 0;
         if self.recover.is_some_and(|end| !end.after(self.una)) {
             self.recover = None;
         }

@@ -29,6 +29,8 @@ const MOST_MIDDLES: usize = 64;
 const QUIET_MESSAGES: u32 = 8;
 /// Packets of a message that may go without being acknowledged by itself: for longer ones a packet more is little.
 const QUIET_PACKETS: u32 = 8;
+/// Silences that pass, at the most, without a question about messages whose acknowledgement was not asked for, while the peer is heard otherwise.
+const PUT_OFF: u32 = 8;
 /// So many questions in a row without an answer: what is sent does not get through.
 const UNHEARD: u32 = 3;
 
@@ -108,6 +110,8 @@ pub(crate) struct Requester {
     pub(super) ask: bool,
     /// Questions since the last progress: each waits twice as long as the one before.
     pub(super) questions: u32,
+    /// How often a question was put off since the last progress, as nothing was asked for yet and the peer was heard.
+    pub(super) put_off: u32,
     /// The PSN for which a gap was already answered by going back; a second report of it is the same gap.
     pub(super) gone_back_for: Option<Psn>,
     /// It was a lost request, so an acknowledgement of what was not sent again yet tells that the peer has kept it.
@@ -165,6 +169,7 @@ impl Requester {
             suspect: None,
             ask: false,
             questions: 0,
+            put_off: 0,
             gone_back_for: None,
             learns: false,
             peer_holds: false,
@@ -418,7 +423,13 @@ impl Requester {
         self.sq.finish(status, vendor_err);
     }
 
-    pub fn handle_timeout(&mut self, now: Instant) -> Outcome {
+    /// `heard`: when the last packet of the peer came, whatever it was.
+    pub fn handle_timeout(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        heard: Option<Instant>,
+    ) -> Outcome {
         // After the RNR wait, poll_transmit simply goes on from where the refusal put it.
         self.timers.expire(Timer::Rnr, now);
         if self.timers.expire(Timer::Ack, now) {
@@ -434,11 +445,33 @@ impl Requester {
                 self.journal.note(now, Cause::Silence, self.una);
                 self.narrow(false);
                 self.go_back();
+            } else if let Some(later) = self.silence_goes_on(now, ctx, heard) {
+                self.put_off += 1;
+                self.timers.set(Timer::Silence, later);
             } else {
                 self.ask = true;
             }
         }
         Outcome::Continue
+    }
+
+    /// No acknowledgement of anything that is outstanding was asked for yet.
+    fn is_unasked(&self) -> bool {
+        self.questions == 0 && self.since_ack_req >= self.ahead(self.cur_psn())
+    }
+
+    /// The peer owes no answer and lives: where messages go to and fro so slowly that they outlast a silence, that is none. Until when it is not, then; only so
+    /// often, for a message that was lost is to be found though its peer goes on sending others.
+    #[cold]
+    fn silence_goes_on(
+        &self,
+        now: Instant,
+        ctx: &Context<'_>,
+        heard: Option<Instant>,
+    ) -> Option<Instant> {
+        let silence = self.trip.silence_ns(ctx.tuning.silence_ns);
+        let later = heard.filter(|_| self.put_off < PUT_OFF && self.is_unasked())?;
+        Some(later.plus_ns(silence)).filter(|later| *later > now)
     }
 
     /// Sends the oldest packet once more and wants to hear about it: whether it, or what came after it, or only the
@@ -871,6 +904,7 @@ impl Requester {
                 return None;
             }
         };
+        let is_first_asked = ack_req && self.is_unasked();
         (self.since_ack_req, self.quiet) = match ack_req {
             true => (0, 0),
             false => (self.since_ack_req + 1, self.quiet + u32::from(ends)),
@@ -900,6 +934,9 @@ impl Requester {
         }
         if !self.timers.is_set(Timer::Ack) {
             self.start_ack_timer(now, ctx);
+        } else if is_first_asked {
+            // the answer takes as long from here as if there had been nothing before
+            self.start_silence_timer(now, ctx);
         }
         Some(len)
     }

@@ -423,6 +423,67 @@ fn a_message_that_nobody_waits_for_is_sent_again_if_it_is_lost() {
 }
 
 #[test]
+fn slow_messages_to_and_fro_are_no_silence() {
+    // each takes 4 us, a silence is 10, and every eighth of an end's is acknowledged: 64 us
+    let mut setup = asking();
+    setup.tuning.ack_interval = 128;
+    let mut pair = Pair::new(setup);
+    for turn in 0..200 {
+        let from = (turn % 2) as usize;
+        let quiet = |wr: &mut SendWr<'_>| wr.flags = SendFlags::empty();
+        pair.ends[from].post_with(turn, SendOpcode::RdmaWrite, 8, quiet);
+        pair.exchange(&mut |_, _| 1);
+        pair.now = pair.now.plus_ns(4_000);
+        for end in &mut pair.ends {
+            end.qp.handle_timeout(pair.now);
+        }
+        pair.exchange(&mut |_, _| 1);
+    }
+    for end in &pair.ends {
+        assert_eq!(end.qp.counters().questions, 0);
+    }
+}
+
+#[test]
+fn what_is_lost_is_asked_for_though_the_peer_is_heard() {
+    // the last of one end's, which then only listens
+    let mut setup = asking();
+    setup.tuning.ack_interval = 128;
+    let mut pair = Pair::new(setup);
+    post_quietly(&mut pair, 1, 8);
+    pair.exchange(&mut |_, _| 0);
+    let begun = pair.now;
+    while pair.ends[1].memory.writes.is_empty() {
+        pair.now = pair.now.plus_ns(4_000);
+        pair.ends[1].post(9, SendOpcode::RdmaWrite, 8);
+        pair.exchange(&mut |_, _| 1);
+        for end in &mut pair.ends {
+            end.qp.handle_timeout(pair.now);
+        }
+        pair.exchange(&mut |_, _| 1);
+        assert!(pair.now.0 - begun.0 < 120_000, "nine silences of 10 us");
+    }
+    assert!(pair.now.0 - begun.0 > 80_000, "eight are put off");
+    let counters = pair.ends[0].qp.counters();
+    assert_eq!((counters.questions, counters.timeouts), (1, 0));
+}
+
+#[test]
+fn an_answer_that_is_asked_for_late_has_a_whole_silence() {
+    let mut pair = Pair::new(asking());
+    assert_eq!(write_quietly(&mut pair, 1, 8), 0);
+    pair.now = pair.now.plus_ns(9_000);
+    pair.ends[0].post(2, SendOpcode::RdmaWrite, 8);
+    pair.exchange(&mut |from, _| 1 - from);
+    for (passed, questions) in [(2_000, 0), (7_000, 0), (2_000, 1)] {
+        pair.now = pair.now.plus_ns(passed);
+        pair.ends[0].qp.handle_timeout(pair.now);
+        pair.exchange(&mut |from, _| 1 - from);
+        assert_eq!(pair.ends[0].qp.counters().questions, questions);
+    }
+}
+
+#[test]
 fn a_queue_that_is_half_full_asks_for_each_acknowledgement() {
     let mut pair = Pair::new(Setup {
         max_send_wr: 2,
