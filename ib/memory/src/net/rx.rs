@@ -191,7 +191,7 @@ impl RxSocket {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; RX_MESSAGES];
         let mut heads = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RX_MESSAGES];
         let (names, control) = (&mut ring.names, &mut ring.control);
-        let buffers = ring.bytes.chunks_exact_mut(RX_BUFFER_BYTES);
+        let buffers = ring.room[ring.begin..].chunks_exact_mut(RX_BUFFER_BYTES);
         for (index, buffer) in buffers.enumerate().take(count) {
             parts[index].write(libc::iovec {
                 iov_base: buffer.as_mut_ptr().cast(),
@@ -290,9 +290,13 @@ impl AsFd for RxSocket {
     }
 }
 
-/// Buffers for [`RxSocket::receive`], used again and again.
+/// Buffers for [`RxSocket::receive`], used again and again. They begin at a page. Zen 3 copies 64 KiB in 38 us in place of 5 by the instruction that the kernel copies with (`rep
+/// movsb`) where they come to lie 1 to 31 bytes farther in a page than they lay in their own, and memory that is lent ([`super::Lent`]) lies at a page's beginning, where the C
+/// library's large buffers begin 16 bytes behind it.
 pub struct RxRing {
-    bytes: Box<[u8]>,
+    room: Box<[u8]>,
+    /// The first page of it.
+    begin: usize,
     names: Box<[libc::sockaddr_storage; RX_MESSAGES]>,
     control: Box<[[u64; CONTROL_WORDS]; RX_MESSAGES]>,
     metas: [RxMeta; RX_MESSAGES],
@@ -306,8 +310,11 @@ impl RxRing {
     pub fn new() -> RxRing {
         // SAFETY: all-zero is a value: the family AF_UNSPEC.
         let names = unsafe { std::mem::zeroed() };
+        let page = rustix::param::page_size();
+        let room = vec![0; RX_MESSAGES * RX_BUFFER_BYTES + page].into_boxed_slice();
         RxRing {
-            bytes: vec![0; RX_MESSAGES * RX_BUFFER_BYTES].into_boxed_slice(),
+            begin: room.as_ptr().addr().wrapping_neg() % page,
+            room,
             names: Box::new(names),
             control: Box::new([[0; CONTROL_WORDS]; RX_MESSAGES]),
             metas: [RxMeta::NONE; RX_MESSAGES],
@@ -327,10 +334,10 @@ impl RxRing {
         if index >= self.filled || self.lengths[index] == 0 {
             return None;
         }
-        let start = index * RX_BUFFER_BYTES;
+        let start = self.begin + index * RX_BUFFER_BYTES;
         Some((
             &self.metas[index],
-            &self.bytes[start..start + self.lengths[index]],
+            &self.room[start..start + self.lengths[index]],
         ))
     }
 
@@ -338,7 +345,7 @@ impl RxRing {
     #[inline]
     pub(super) fn first_room(&mut self) -> &mut [u8] {
         self.filled = 0;
-        &mut self.bytes[..RX_BUFFER_BYTES]
+        &mut self.room[self.begin..][..RX_BUFFER_BYTES]
     }
 
     /// A datagram of `length` bytes lies there, and nothing else in the ring.
