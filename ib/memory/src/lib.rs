@@ -25,6 +25,7 @@ pub mod mapping;
 pub mod net;
 pub mod populate;
 pub mod remote;
+mod room;
 pub mod segment;
 #[cfg(test)]
 mod test_order;
@@ -37,6 +38,7 @@ pub use alive::AliveWord;
 pub use app::{AppMemory, AppRange};
 pub use mapping::{PeerMapping, SharedMapping};
 pub use remote::{RemoteFault, RemoteProcess};
+pub use room::Room;
 pub use segment::{Access, Segment, Span};
 
 /// Why an operation on a segment, a mapping, a process or a descriptor failed.

@@ -3,8 +3,8 @@
 //! Owns: options, steering program, groups, recvmmsg, and what the kernel says of each datagram. Must not know: what is in one.
 
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
-use crate::Error;
 use crate::host::ForkFd;
+use crate::{Error, Room};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -191,7 +191,7 @@ impl RxSocket {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; RX_MESSAGES];
         let mut heads = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RX_MESSAGES];
         let (names, control) = (&mut ring.names, &mut ring.control);
-        let buffers = ring.room[ring.begin..].chunks_exact_mut(RX_BUFFER_BYTES);
+        let buffers = ring.bytes.chunks_exact_mut(RX_BUFFER_BYTES);
         for (index, buffer) in buffers.enumerate().take(count) {
             parts[index].write(libc::iovec {
                 iov_base: buffer.as_mut_ptr().cast(),
@@ -290,13 +290,9 @@ impl AsFd for RxSocket {
     }
 }
 
-/// Buffers for [`RxSocket::receive`], used again and again. They begin at a page. Zen 3 copies 64 KiB in 38 us in place of 5 by the instruction that the kernel copies with (`rep
-/// movsb`) where they come to lie 1 to 31 bytes farther in a page than they lay in their own, and memory that is lent ([`super::Lent`]) lies at a page's beginning, where the C
-/// library's large buffers begin 16 bytes behind it.
+/// Buffers for [`RxSocket::receive`], used again and again.
 pub struct RxRing {
-    room: Box<[u8]>,
-    /// The first page of it.
-    begin: usize,
+    bytes: Room,
     names: Box<[libc::sockaddr_storage; RX_MESSAGES]>,
     control: Box<[[u64; CONTROL_WORDS]; RX_MESSAGES]>,
     metas: [RxMeta; RX_MESSAGES],
@@ -310,11 +306,8 @@ impl RxRing {
     pub fn new() -> RxRing {
         // SAFETY: all-zero is a value: the family AF_UNSPEC.
         let names = unsafe { std::mem::zeroed() };
-        let page = rustix::param::page_size();
-        let room = vec![0; RX_MESSAGES * RX_BUFFER_BYTES + page].into_boxed_slice();
         RxRing {
-            begin: room.as_ptr().addr().wrapping_neg() % page,
-            room,
+            bytes: Room::new(RX_MESSAGES * RX_BUFFER_BYTES),
             names: Box::new(names),
             control: Box::new([[0; CONTROL_WORDS]; RX_MESSAGES]),
             metas: [RxMeta::NONE; RX_MESSAGES],
@@ -334,10 +327,10 @@ impl RxRing {
         if index >= self.filled || self.lengths[index] == 0 {
             return None;
         }
-        let start = self.begin + index * RX_BUFFER_BYTES;
+        let start = index * RX_BUFFER_BYTES;
         Some((
             &self.metas[index],
-            &self.room[start..start + self.lengths[index]],
+            &self.bytes[start..start + self.lengths[index]],
         ))
     }
 
@@ -345,7 +338,7 @@ impl RxRing {
     #[inline]
     pub(super) fn first_room(&mut self) -> &mut [u8] {
         self.filled = 0;
-        &mut self.room[self.begin..][..RX_BUFFER_BYTES]
+        &mut self.bytes[..RX_BUFFER_BYTES]
     }
 
     /// A datagram of `length` bytes lies there, and nothing else in the ring.

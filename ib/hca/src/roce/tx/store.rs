@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use ferriband_memory::Room;
 use ferriband_memory::net::{Lent, LentBytes};
 use ferriband_wire::{Bth, Opcode, Psn};
 
@@ -53,7 +54,7 @@ impl Held {
 /// The memory of runs.
 #[derive(Debug)]
 pub(super) struct Store {
-    own: Box<[u8]>,
+    own: Room,
     lent: Option<Places>,
     /// Runs that would have been lent.
     wanted: u32,
@@ -72,7 +73,7 @@ struct Places {
 impl Store {
     pub fn new(bytes: usize) -> Self {
         Store {
-            own: vec![0; bytes].into(),
+            own: Room::new(bytes),
             lent: None,
             wanted: 0,
         }
