@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes from which on this pays: four registers.
-const LEAST: usize = 256;
+pub(super) const LEAST: usize = 256;
 
 /// The polynomial with x^31 in bit 0.
 const POLYNOMIAL: u32 = 0x04c1_1db7_u32.reverse_bits();
@@ -29,7 +29,7 @@ const fn power(power: u32) -> i64 {
 }
 
 /// What both halves of a lane are multiplied by to go `bits` further: the lower one first.
-const fn distance(bits: u32) -> (i64, i64) {
+pub(super) const fn distance(bits: u32) -> (i64, i64) {
     (power(bits + 32), power(bits - 32))
 }
 
@@ -263,7 +263,7 @@ pub(super) unsafe fn copy(dst: &mut [u8], src: *const u8) -> Option<u32> {
 /// 128 bits modulo the polynomial: to 96, to 64, to 32 (Barrett).
 #[inline]
 #[target_feature(enable = "sse4.1,pclmulqdq")]
-fn rest(lane: __m128i) -> u32 {
+pub(super) fn rest(lane: __m128i) -> u32 {
     let low = _mm_set_epi32(0, 0, 0, -1);
     let by_96 = _mm_set_epi64x(const { distance(128).1 }, 0);
     let by_64 = _mm_set_epi64x(0, const { power(64) });
