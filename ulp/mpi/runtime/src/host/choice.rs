@@ -139,7 +139,7 @@ pub(super) fn of(from: usize, to: usize, length: usize) -> Option<&'static Choic
 
 /// Whether bytes come to lie a little farther in their page than they lay in their own.
 #[inline(always)]
-fn is_ahead(from: usize, to: usize) -> bool {
+pub(super) fn is_ahead(from: usize, to: usize) -> bool {
     let ahead = to.wrapping_sub(from) % 4096;
     (1..32).contains(&ahead)
 }

@@ -68,6 +68,42 @@ unsafe fn by_string(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
+/// As [`long`], of any length, and by registers.
+///
+/// # Safety
+/// As for [`long`].
+pub(super) unsafe fn plain(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match length {
+            0..=64 => std::ptr::copy(from, to, length),
+            _ => by_registers(from, to, length),
+        }
+    }
+}
+
+/// Whether the string instruction is slow on this processor where [`choice::is_ahead`]. Takes ten microseconds if it is.
+pub(super) fn is_slow_ahead() -> bool {
+    const BYTES: usize = 2048;
+    let mut room = vec![0; BYTES + 4096 + BYTES];
+    let (from, to) = room.split_at_mut(BYTES);
+    let ahead = to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()) % 4096;
+    let mut time = |wanted: usize| {
+        let to = &mut to[wanted.wrapping_sub(ahead) % 4096..][..BYTES];
+        let once = |_| {
+            // SAFETY: each x86-64 has a clock; both ranges are `BYTES` long.
+            unsafe {
+                let begun = _rdtsc();
+                by_string(from.as_ptr(), to.as_mut_ptr(), BYTES);
+                _rdtsc().wrapping_sub(begun)
+            }
+        };
+        (0..8).map(once).min().unwrap_or(0)
+    };
+    let straight = time(64);
+    time(16) > 4 * straight
+}
+
 /// As [`long`], by the widest registers.
 ///
 /// # Safety

@@ -4,7 +4,7 @@
 //! end on, stays in its own cache.
 
 use super::Host;
-use super::layout::{read_range, write_range};
+use super::far::{read_range, write_range};
 use super::memory::{Sink, Source, read_peer};
 use ferriband_mpi_proto::joint::{Done, Left, MOST_CHUNKS};
 use ferriband_mpi_proto::segment::area;

@@ -1,5 +1,6 @@
 //! Elements of the program that lie with gaps: seen as the stream of their bytes.
 
+use super::far::{Stage, read_range, read_some};
 use ferriband_mpi_data::{Segment, View};
 use std::io;
 
@@ -94,121 +95,19 @@ impl Layout {
         at: usize,
         length: usize,
     ) -> io::Result<()> {
-        let mut stage = vec![0_u8; length.min(STAGE)];
+        let mut stage = Stage::new(length.min(STAGE));
         let mut done = 0;
         while done < length {
             let count = (length - done).min(STAGE);
+            let from = address.wrapping_add(done as u64);
+            let place = stage.like(from);
             // SAFETY: memory of our own; the elements are the caller's promise.
             unsafe {
-                read_range(
-                    pid,
-                    address.wrapping_add(done as u64),
-                    stage.as_mut_ptr(),
-                    count,
-                )?;
-                self.write(at + done, stage.as_ptr(), count);
+                read_range(pid, from, place, count)?;
+                self.write(at + done, place, count);
             }
             done += count;
         }
         Ok(())
     }
-}
-
-/// Reads `length` bytes at `address` of process `pid` to `to`.
-///
-/// # Safety
-/// `to` may be written.
-pub(super) unsafe fn read_range(
-    pid: i32,
-    address: u64,
-    to: *mut u8,
-    length: usize,
-) -> io::Result<()> {
-    let mut done = 0;
-    while done < length {
-        let count = (length - done).min(1 << 30);
-        let local = libc::iovec {
-            iov_base: to.wrapping_add(done).cast(),
-            iov_len: count,
-        };
-        // SAFETY: the caller's promise.
-        done += unsafe { read_some(pid, address.wrapping_add(done as u64), &[local], count) }?;
-    }
-    Ok(())
-}
-
-/// Reads at most `length` bytes at `address` of process `pid`; how many came, at least one.
-///
-/// # Safety
-/// The local ranges may be written.
-unsafe fn read_some(
-    pid: i32,
-    address: u64,
-    local: &[libc::iovec],
-    length: usize,
-) -> io::Result<usize> {
-    let remote = libc::iovec {
-        iov_base: std::ptr::without_provenance_mut(address as usize),
-        iov_len: length,
-    };
-    loop {
-        // SAFETY: the local ranges were promised; the other process's memory is read by the kernel, which checks it.
-        let count = unsafe {
-            libc::process_vm_readv(
-                pid,
-                local.as_ptr(),
-                local.len() as libc::c_ulong,
-                &raw const remote,
-                1,
-                0,
-            )
-        };
-        match count {
-            count if count > 0 => return Ok(count.cast_unsigned()),
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-}
-
-/// Writes `length` bytes from `from` on to `address` of process `pid`.
-///
-/// # Safety
-/// `from` may be read.
-pub(super) unsafe fn write_range(
-    pid: i32,
-    address: u64,
-    from: *const u8,
-    length: usize,
-) -> io::Result<()> {
-    let mut done = 0;
-    while done < length {
-        let local = libc::iovec {
-            iov_base: from.wrapping_add(done).cast_mut().cast(),
-            iov_len: (length - done).min(1 << 30),
-        };
-        let remote = libc::iovec {
-            iov_base: std::ptr::without_provenance_mut(address.wrapping_add(done as u64) as usize),
-            iov_len: local.iov_len,
-        };
-        // SAFETY: the local range was promised; the other process's memory is written by the kernel, which checks it.
-        let count =
-            unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
-        match count {
-            count if count > 0 => done += count.cast_unsigned(),
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
 }

@@ -3,7 +3,8 @@
 //! A range is either plain, or the packed stream of elements that lie with gaps ([`Layout`]); whoever copies it sees no difference.
 
 use super::copy;
-use super::layout::{Layout, read_range};
+use super::far::read_range;
+use super::layout::Layout;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;

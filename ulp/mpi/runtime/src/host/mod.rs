@@ -9,6 +9,7 @@ mod choice;
 mod coll;
 mod copy;
 mod exchange;
+mod far;
 pub mod inherit;
 mod joint;
 mod layout;
