@@ -16,8 +16,8 @@ use crate::types::{Instant, SendFlags, SendOpcode, WcStatus, ack_timeout_ns};
 use ferriband_wire::{Bth, Mtu, Psn, RKey, Service};
 use std::collections::VecDeque;
 
-/// Packets of a piece of a READ, at the most, and packets that all pieces together may have before that counts.
-const READ_PIECE: u32 = 16;
+/// Packets of a piece of a READ, at the most (those between its first and its last go by one call of the kernel's), and packets that all pieces together may have before that counts.
+const READ_PIECE: u32 = 64;
 const READ_PIECES: u32 = 128;
 /// Packets of a run, below which its system call costs more than it carries.
 const LEAST_RUN: u32 = 8;
