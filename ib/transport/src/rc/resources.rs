@@ -61,6 +61,8 @@ pub(crate) struct Resources {
     next: usize,
     /// Entries with a job.
     jobs: u32,
+    /// The oldest of them, while that is known.
+    oldest: Option<usize>,
 }
 
 impl Resources {
@@ -69,12 +71,13 @@ impl Resources {
             ring: vec![None; max_dest_rd_atomic.into()].into(),
             next: 0,
             jobs: 0,
+            oldest: None,
         }
     }
 
     pub fn clear(&mut self) {
         self.ring.fill(None);
-        self.jobs = 0;
+        (self.jobs, self.oldest) = (0, None);
     }
 
     /// Whether one more request fits: false when more are unanswered than the peer was told it may have (I8).
@@ -93,6 +96,8 @@ impl Resources {
         }
         self.ring[self.next] = Some(resource);
         self.jobs += 1;
+        // that of a duplicate may have been there
+        self.oldest = self.oldest.filter(|oldest| *oldest != self.next);
         self.next = (self.next + 1) % self.ring.len();
     }
 
@@ -155,6 +160,7 @@ impl Resources {
                 && u64::from(reth.dma_length) <= u64::from(length) - offset
         });
         let Some(resource) = found else { return false };
+        self.oldest = None;
         let replay = resource.job.is_none_or(|job| job.replay);
         self.jobs += u32::from(resource.job.is_none());
         resource.job = Some(Job {
@@ -173,6 +179,7 @@ impl Resources {
             matches!(resource.saved, Saved::Atomic { .. }) && resource.first_psn == psn
         });
         let Some(resource) = found else { return false };
+        self.oldest = None;
         if resource.job.is_none() {
             self.jobs += 1;
             resource.job = Some(Job {
@@ -191,11 +198,8 @@ impl Resources {
         if self.jobs == 0 {
             return None;
         }
-        let len = self.ring.len();
-        let resource = (0..len)
-            .map(|i| (self.next + i) % len)
-            .find(|&i| self.ring[i].is_some_and(|r| r.job.is_some()))
-            .and_then(|i| self.ring[i].as_mut())?;
+        let oldest = self.oldest.or_else(|| self.find_oldest())?;
+        let resource = self.ring[oldest].as_mut()?;
         let job = resource.job.as_mut()?;
         let (psn, msn) = (job.psn, resource.msn);
         let (response, last) = match resource.saved {
@@ -223,11 +227,20 @@ impl Resources {
                 )
             }
         };
+        self.oldest = (!last).then_some(oldest);
         if last {
             resource.job = None;
             self.jobs -= 1;
         }
         Some(response)
+    }
+
+    /// The oldest entry with a job.
+    fn find_oldest(&self) -> Option<usize> {
+        let has_job = |at: &usize| matches!(&self.ring[*at], Some(Resource { job: Some(_), .. }));
+        (self.next..self.ring.len())
+            .chain(0..self.next)
+            .find(has_job)
     }
 
     pub fn has_jobs(&self) -> bool {
@@ -337,18 +350,33 @@ mod tests {
         assert!(!Resources::new(0).has_room());
     }
 
+    fn psns(responses: &[Response]) -> Vec<u32> {
+        let psn = |response: &Response| match response {
+            Response::Read { psn, .. } | Response::Atomic { psn, .. } => psn.get(),
+        };
+        responses.iter().map(psn).collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_again_goes_before_the_rest_of_a_newer_request() {
+        let mut resources = Resources::new(2);
+        resources.push_read(Psn::new(0), 2, 1, reth(0, 300, 1));
+        assert_eq!(psns(&drain(&mut resources)), [0, 1]);
+        resources.push_read(Psn::new(2), 3, 2, reth(0, 700, 1));
+        assert_eq!(psns(&[resources.take(256).unwrap()]), [2]);
+        assert!(resources.replay_read(Psn::new(0), 2, reth(0, 300, 1)));
+        assert_eq!(psns(&[resources.take(256).unwrap()]), [0]);
+        // the duplicate's entry is taken by a third request, which is the newest
+        resources.push_read(Psn::new(5), 1, 3, reth(0, 8, 1));
+        assert_eq!(psns(&drain(&mut resources)), [3, 4, 5]);
+    }
+
     #[test]
     fn responses_leave_in_the_order_of_their_requests() {
         let mut resources = Resources::new(3);
         resources.push_read(Psn::new(0), 2, 1, reth(0, 300, 1));
         resources.push_atomic(Psn::new(2), 2, 4);
         resources.push_read(Psn::new(3), 1, 3, reth(0, 0, 1));
-        let psns: Vec<u32> = drain(&mut resources)
-            .iter()
-            .map(|r| match r {
-                Response::Read { psn, .. } | Response::Atomic { psn, .. } => psn.get(),
-            })
-            .collect();
-        assert_eq!(psns, [0, 1, 2, 3]);
+        assert_eq!(psns(&drain(&mut resources)), [0, 1, 2, 3]);
     }
 }
