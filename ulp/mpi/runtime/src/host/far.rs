@@ -5,7 +5,7 @@
 
 use super::choice::is_ahead;
 use super::copy;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ const PART: usize = 64 << 10;
 
 thread_local! {
     /// What goes round: taken when something first does.
-    static ROUND: RefCell<Option<Stage>> = const { RefCell::new(None) };
+    static ROUND: Cell<Option<Stage>> = const { Cell::new(None) };
 }
 
 /// Memory of our own with room for bytes that lie in their pages as others do.
@@ -56,12 +56,14 @@ fn round(
     length: usize,
     mut part: impl FnMut(usize, usize, &mut Stage) -> io::Result<()>,
 ) -> io::Result<()> {
-    ROUND.with_borrow_mut(|stage| {
-        let stage = stage.get_or_insert_with(|| Stage::new(PART));
-        (0..length)
-            .step_by(PART)
-            .try_for_each(|done| part(done, PART.min(length - done), stage))
-    })
+    // a thread that ends, in a destructor of the program, has none any more
+    let kept = ROUND.try_with(Cell::take).ok().flatten();
+    let mut stage = kept.unwrap_or_else(|| Stage::new(PART));
+    let outcome = (0..length)
+        .step_by(PART)
+        .try_for_each(|done| part(done, PART.min(length - done), &mut stage));
+    let _ = ROUND.try_with(|kept| kept.set(Some(stage)));
+    outcome
 }
 
 /// Reads `length` bytes at `address` of process `pid` to `to`.
