@@ -6,29 +6,19 @@ use std::arch::x86_64::{
     _mm256_castsi256_si128, _mm256_clmulepi64_epi128, _mm256_extracti128_si256, _mm256_set_epi64x,
     _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256, _mm256_zextsi128_si256,
 };
-use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::Known;
 use super::wide::{LEAST, distance, rest};
 
-/// Whether the processor has what [`copy_and_fold`] needs: 0 not looked yet, 1 no, 2 yes.
-static HAS: AtomicU8 = AtomicU8::new(0);
+static HAS: Known = Known::new();
 
-#[cold]
-fn look() -> bool {
-    let has = is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("vpclmulqdq")
-        && is_x86_feature_detected!("pclmulqdq")
-        && is_x86_feature_detected!("sse4.1");
-    HAS.store(1 + u8::from(has), Ordering::Relaxed);
-    has
-}
-
-#[inline]
 fn has() -> bool {
-    match HAS.load(Ordering::Relaxed) {
-        0 => look(),
-        known => known == 2,
-    }
+    HAS.get(|| {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("vpclmulqdq")
+            && is_x86_feature_detected!("pclmulqdq")
+            && is_x86_feature_detected!("sse4.1")
+    })
 }
 
 /// As `wide::copy`.
@@ -112,30 +102,4 @@ fn to_lane(lanes: [__m256i; 8]) -> __m128i {
         _mm_clmulepi64_si128::<0x11>(first, factors),
     );
     _mm_xor_si128(moved, _mm256_extracti128_si256::<1>(one))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // On processors with registers of 512 bits nobody else comes here.
-    #[test]
-    fn what_is_copied_is_copied_and_its_crc_right() {
-        let bytes: Vec<u8> = (0..9000_u32).map(|at| (at * at / 32) as u8).collect();
-        for length in (0..9).map(|blocks| blocks * 256).chain([1, 255, 300, 4096]) {
-            for (from, to) in [(0, 0), (1, 12), (64, 64), (13, 7)] {
-                let mut out = vec![0xa5; 4400];
-                let part = &bytes[from..from + length];
-                // SAFETY: they can be read.
-                let crc = unsafe { copy(&mut out[to..to + length], part.as_ptr()) };
-                let wanted = (length > 0 && length % 256 == 0 && look()).then(|| {
-                    let outside = out[..to].iter().chain(&out[to + length..]);
-                    assert!(outside.copied().all(|byte| byte == 0xa5));
-                    assert_eq!(&out[to..to + length], part);
-                    crc32fast::hash(part)
-                });
-                assert_eq!(crc, wanted, "{length} bytes at {from}");
-            }
-        }
-    }
 }

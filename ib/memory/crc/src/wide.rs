@@ -10,7 +10,8 @@ use std::arch::x86_64::{
     _mm512_loadu_si512, _mm512_mask_blend_epi64, _mm512_set_epi64, _mm512_setzero_si512,
     _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
-use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::Known;
 
 /// Bytes from which on this pays: four registers.
 pub(super) const LEAST: usize = 256;
@@ -59,18 +60,17 @@ static LAST: [u8; 32] = {
     last
 };
 
-/// Whether the processor has what [`fold`] needs: 0 not looked yet, 1 no, 2 yes.
-static HAS: AtomicU8 = AtomicU8::new(0);
+static HAS: Known = Known::new();
 
-#[cold]
-fn look() -> bool {
-    let has = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("vpclmulqdq")
-        && is_x86_feature_detected!("pclmulqdq");
-    HAS.store(1 + u8::from(has), Ordering::Relaxed);
-    has
+#[inline]
+fn has() -> bool {
+    HAS.get(|| {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("vpclmulqdq")
+            && is_x86_feature_detected!("pclmulqdq")
+    })
 }
 
 /// The CRC after more bytes; none if they are too few, or the processor cannot.
@@ -81,14 +81,6 @@ pub(super) fn update(crc: u32, bytes: &[u8]) -> Option<u32> {
     }
     // SAFETY: the processor has these instructions.
     Some(unsafe { fold(crc, bytes) })
-}
-
-#[inline]
-fn has() -> bool {
-    match HAS.load(Ordering::Relaxed) {
-        0 => look(),
-        known => known == 2,
-    }
 }
 
 /// A factor for each lane's two halves.
