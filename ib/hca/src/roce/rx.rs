@@ -44,7 +44,9 @@ pub(crate) use flows::MOST_FLOWS;
 /// Datagrams (each a run of packets) taken in one round.
 const ROUND_DATAGRAMS: usize = 8;
 /// A message longer than this is a run of packets: more may be right behind it.
-const STREAM_BYTES: usize = 4096;
+const RUN_BYTES: usize = 4096;
+/// What takes so long to handle that a look at another socket is little beside it.
+const STREAM_BYTES: usize = 32 << 10;
 /// Both congestion bits: a switch on the way was congested.
 const CE: u8 = 3;
 /// A UDP header.
@@ -118,7 +120,9 @@ struct Hands {
 struct Pace {
     /// The last one found something.
     found: bool,
-    /// What was found last was several messages, or a long one.
+    /// What was found last was several messages, or a run: more may be right behind it.
+    run: bool,
+    /// It was several messages, or a long one.
     stream: bool,
     /// Looks in vain since.
     misses: u32,
@@ -266,7 +270,7 @@ impl Hands {
         catch: &mut Catch<'_>,
     ) -> bool {
         // where messages are few and small, looking for a second one is a look in vain, on the way of the first
-        let most = match (pace.stream, pace.found) {
+        let most = match (pace.run, pace.found) {
             (true, _) => ROUND_DATAGRAMS,
             (false, true) => 2,
             (false, false) => 1,
@@ -280,8 +284,9 @@ impl Hands {
             return false;
         }
         pace.misses = 0;
-        pace.stream = messages > 1;
-        pace.stream |= self.give(engine, roce, catch) > STREAM_BYTES;
+        let longest = self.give(engine, roce, catch);
+        pace.run = messages > 1 || longest > RUN_BYTES;
+        pace.stream = messages > 1 || longest > STREAM_BYTES;
         true
     }
 

@@ -330,7 +330,7 @@ impl Hands {
             false => socket.receive_plain(&mut self.ring, *tos),
         };
         pace.found = got.is_ok_and(|got| got);
-        pace.stream = false;
+        (pace.run, pace.stream) = (false, false);
         if !pace.found {
             pace.misses = pace.misses.saturating_add(1);
             return false;
