@@ -90,6 +90,27 @@ pub fn write(tables: &Tables) -> String {
             let _ = writeln!(out, "{returns} {prefix}{}({list});", function.name);
         }
     }
+    write_before_abi(tables, &mut out);
     out.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     out
+}
+
+/// What handles' numbers were called before the ABI had them. MPI 5.0 keeps these names (19.3.4), the ABI does not: what its library offers is the same under names without Fortran's.
+fn write_before_abi(tables: &Tables, out: &mut String) {
+    out.push_str(
+        "\n/* Not of the ABI, but of MPI (5.0, 19.3.4): C programs name handles' numbers so. Each is a function of the ABI, so that what is compiled with them\n\
+         \x20  runs with any library of it. MPI_Fint is Fortran's INTEGER as compilers have it unasked. -DFERRIBAND_MPI_ABI_ONLY leaves them out. */\n\
+         #ifndef FERRIBAND_MPI_ABI_ONLY\ntypedef int MPI_Fint;\n",
+    );
+    for prefix in ["", "P"] {
+        for function in &tables.functions {
+            let name = &function.name;
+            for (now, before) in [("_toint", "_c2f"), ("_fromint", "_f2c")] {
+                if let Some(kind) = name.strip_suffix(now) {
+                    let _ = writeln!(out, "#define {prefix}{kind}{before} {prefix}{name}");
+                }
+            }
+        }
+    }
+    out.push_str("#endif\n");
 }
