@@ -312,6 +312,33 @@ static void statuses(void)
 		CHECK(MPI_Waitall(6, mixed, each) == MPI_SUCCESS && each[5].MPI_TAG == 45 && mixed[1] == MPI_REQUEST_NULL);
 		MPI_Request_free(&mixed[5]);
 	}
+	/* Of all that have gone well MPI_ERROR says so, persistent ones or not, as programs expect that check it; a call that may return some leaves it alone. */
+	for (int way = 0; way < 3; way++) {
+		MPI_Request some[3];
+		MPI_Status each[3];
+		int values[3], places[3], flag = 0, count;
+		for (int i = 0; i < 3; i++) {
+			each[i].MPI_ERROR = 77;
+			if (i == way)
+				MPI_Recv_init(&values[i], 1, MPI_INT, left, 50 + i, MPI_COMM_WORLD, &some[i]);
+			else
+				MPI_Irecv(&values[i], 1, MPI_INT, left, 50 + i, MPI_COMM_WORLD, &some[i]);
+		}
+		MPI_Start(&some[way]);
+		for (int i = 0; i < 3; i++)
+			MPI_Send(&out, 1, MPI_INT, right, 50 + i, MPI_COMM_WORLD);
+		if (way == 0)
+			CHECK(MPI_Waitall(3, some, each) == MPI_SUCCESS);
+		else if (way == 1)
+			while (!flag)
+				CHECK(MPI_Testall(3, some, &flag, each) == MPI_SUCCESS);
+		else
+			for (int got = 0; got < 3; got += count)
+				CHECK(MPI_Waitsome(3, some, &count, places, each) == MPI_SUCCESS);
+		for (int i = 0; i < 3; i++)
+			CHECK(each[i].MPI_ERROR == (way < 2 ? MPI_SUCCESS : 77) && (way == 2 || each[i].MPI_TAG == 50 + i));
+		MPI_Request_free(&some[way]);
+	}
 }
 
 int main(int argc, char **argv)

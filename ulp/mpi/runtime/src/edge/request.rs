@@ -302,11 +302,32 @@ unsafe fn reap_plain(
         unsafe {
             requests.set_handle(at, MPI_REQUEST_NULL);
             if !statuses.is_null() {
-                put_status(statuses.add(at), &found);
+                // MPI_SUCCESS, as in `reap_every`.
+                statuses.add(at).write(found);
             }
         }
     }
     count
+}
+
+/// Takes all requests of the array out, which are over. Where all have gone well MPI_ERROR says so: the standard has it left alone then (MPI 5.0, 3.2.5), but MPICH and Open MPI
+/// write it in MPI_Waitall, and there are programs that read it.
+///
+/// # Safety
+/// As for [`reap_all`].
+unsafe fn reap_every(
+    guard: &mut Guard,
+    indices: &[Option<u32>],
+    requests: Array,
+    statuses: *mut Status,
+) -> Raised {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        if !statuses.is_null() {
+            (0..indices.len()).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS);
+        }
+        reap_all(guard, indices, requests, 0..indices.len(), statuses)
+    }
 }
 
 /// Waits for requests that are nothing but messages, and takes them out: what most arrays hold. How many it has taken out, from the first one on: the next one is something else, or
@@ -421,12 +442,7 @@ unsafe fn wait_all(
         }
     }
     // SAFETY: as above.
-    let outcome = unsafe { reap_all(guard, &indices, rest, 0..indices.len(), left) };
-    if outcome.is_err() && !statuses.is_null() {
-        // SAFETY: as above. Where one has failed, all say what has become of them.
-        unsafe { (0..taken).for_each(|at| (*statuses.add(at)).error = MPI_SUCCESS) };
-    }
-    outcome
+    unsafe { reap_every(guard, &indices, rest, left) }
 }
 
 #[unsafe(no_mangle)]
@@ -450,7 +466,7 @@ pub unsafe extern "C" fn ferriband_mpi_testall(
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { reap_all(guard, &indices, requests, 0..indices.len(), statuses) }
+        unsafe { reap_every(guard, &indices, requests, statuses) }
     })
 }
 
