@@ -407,11 +407,13 @@ fn a_program_without_our_mpi_has_no_trace() {
 }
 
 #[test]
-fn what_is_said_of_fortran_is_kept() {
-    let program = Program::new("fortran");
-    for ranks in [1, 2] {
-        let said = program.succeeds(ranks, &[]);
-        assert_eq!(said, format!("fortran: {ranks} ranks: ok\n"));
+fn what_is_said_of_fortran_is_kept_and_handles_have_numbers() {
+    for name in ["fortran", "numbers"] {
+        let program = Program::new(name);
+        for ranks in [1, 2] {
+            let said = program.succeeds(ranks, &[]);
+            assert_eq!(said, format!("{name}: {ranks} ranks: ok\n"));
+        }
     }
 }
 
