@@ -36,8 +36,6 @@ pub enum Became {
     Master,
     /// A standby: it is to touch nothing.
     Standby,
-    /// It was told to look for others again.
-    Discoverer,
 }
 
 /// What a question is for.
@@ -290,7 +288,11 @@ impl Election {
                 (Became::Same, false)
             }
             (STANDBY, SmState::NOT_ACTIVE) => (self.stand_by(now, from), false),
-            (DISCOVER, SmState::STANDBY) => (Became::Discoverer, false),
+            // a standby that discovers would find the master, and stand by again: it asks it now
+            (DISCOVER, SmState::STANDBY) => {
+                self.poll_at = Some(now);
+                (Became::Same, false)
+            }
             _ => {
                 self.answer(from, smp, MadStatus::INVALID_FIELD, activity);
                 return Became::Same;
@@ -434,6 +436,31 @@ mod tests {
         two.managers[1].swept(two.now, &[Lid(1)]);
         two.carry();
         assert_eq!(two.masters(), [false, true]);
+    }
+
+    #[test]
+    fn a_standby_that_is_to_discover_asks_the_master_at_once_and_stands_by() {
+        let mut two = Two::settled([5, 1]);
+        let mut discover = Smp {
+            mkey: MKey(5),
+            ..Smp::new(Method::SET, attribute::SM_INFO, DISCOVER)
+        };
+        discover.set_data(&two.managers[0].info(0)).unwrap();
+        let standby = &mut two.managers[1];
+        assert_eq!(standby.handle(two.now, Lid(1), &discover, 0), Became::Same);
+        let answer = standby.poll_transmit().unwrap().1;
+        assert_eq!(answer.status, MadStatus::OK);
+        assert_eq!(standby.poll_timeout(), Some(two.now));
+        assert_eq!(standby.handle_timeout(two.now), Became::Same);
+        let (to, asked) = standby.poll_transmit().unwrap();
+        assert_eq!((to, asked.method), (Lid(1), Method::GET));
+        // whether there is a master or not
+        two.wait(POLL_NS * 8);
+        assert_eq!(two.masters(), [true, false]);
+        two.managers[1].handle(two.now, Lid(1), &discover, 0);
+        two.alive[0] = false;
+        two.wait(POLL_NS * 8);
+        assert_eq!(two.became, [(1, Became::Master)]);
     }
 
     #[test]

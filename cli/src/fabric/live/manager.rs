@@ -19,6 +19,8 @@ use ferriband_wire::smp::{Route, Smp, attribute};
 use ferriband_wire::{Guid, Header, Lid, SmKey};
 use std::collections::VecDeque;
 
+/// The engine that routes what is left of a fabric, if the one that was asked for refuses that: it routes whatever is joined, without a circle.
+pub const INSTEAD: &str = "updn";
 /// How long nothing more may have changed before it sweeps: links that change together are seen together.
 const SETTLE_NS: u64 = 20_000_000;
 /// So often it asks the switches whether anything is other, in nanoseconds: a trap may be lost.
@@ -209,8 +211,9 @@ impl Own {
     pub fn due(&self) -> Option<u64> {
         let timeout = self.machine.poll_timeout().map(|due| due.0);
         let free = !self.machine.is_sweeping();
-        let sweep = self.sweep_at.filter(|_| free);
-        let look = self.look_at.filter(|_| free && self.election.is_master());
+        let ours = free && self.election.is_master();
+        let sweep = self.sweep_at.filter(|_| ours);
+        let look = self.look_at.filter(|_| ours);
         let election = self.election.poll_timeout().map(|due| due.0);
         let read = (free && !self.waiting.is_empty()).then_some(0);
         let own = sweep.into_iter().chain(look).chain(read);
@@ -389,7 +392,7 @@ impl Own {
     fn now_is(&mut self, now_ns: u64, became: Became) {
         match became {
             Became::Same => {}
-            Became::Master | Became::Discoverer => {
+            Became::Master => {
                 self.sweep_at = Some(now_ns);
                 self.says = "another manager is gone, or has handed over: it sweeps".to_owned();
             }
@@ -523,6 +526,9 @@ impl Own {
                             subnet.trouble.len()
                         )
                     };
+                    if let Some(refused) = &subnet.refused {
+                        self.says += &format!("; routed by {INSTEAD}: {refused}");
+                    }
                     let node = fabric.plane().node(self.at.node);
                     let lid = node.ports[usize::from(self.at.port)].info.lid;
                     let info = self.election.info(self.activity);

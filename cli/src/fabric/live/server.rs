@@ -8,7 +8,7 @@ mod status;
 
 use super::joins::Joins;
 use super::keys::Keys;
-use super::manager::Own;
+use super::manager::{INSTEAD, Own};
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
 use crate::failure::Failure;
@@ -124,6 +124,7 @@ impl Server {
                     lmc: args.lmc,
                     options: Options::default(),
                     mkey: keys.mkey,
+                    instead: Engine::find(INSTEAD).into_iter().copied().collect(),
                     ..usual
                 };
                 let mut own = Own::new(&mut fabric, at, config, args.priority, keys.sm_key);

@@ -1,6 +1,7 @@
 //! What switches are told of multicast groups, between sweeps: blocks of 32 groups and 16 ports, those that have changed.
 //!
-//! Owns what each switch was told since the last sweep. After a sweep that is forgotten, for a switch may have been off meanwhile, and all is told again.
+//! Owns what each switch is to have of them. After a sweep all of it is told again, rows of groups that are gone as empty ones: a switch may have been off meanwhile. The first time a
+//! block is told, all its positions are: the switch may know what another manager said.
 
 use super::discovery::request;
 use super::{Manager, Purpose, Subnet};
@@ -20,6 +21,12 @@ impl Manager {
     /// Tells switches the rows of groups: of each its LID and the row of each switch of the subnet's graph. What fails is done again by the next sweep.
     pub fn tell_trees(&mut self, subnet: &Subnet, trees: &[(u16, Vec<Ports>)]) {
         let mut touched = BTreeSet::new();
+        if std::mem::take(&mut self.groups_anew) {
+            for (key, rows) in &mut self.group_blocks {
+                *rows = [0; 32];
+                touched.insert(*key);
+            }
+        }
         for (mlid, rows) in trees {
             let index = mlid.wrapping_sub(FIRST_MLID);
             let (block, at) = (
@@ -27,14 +34,16 @@ impl Manager {
                 usize::from(index % MulticastForwardingBlock::LIDS),
             );
             for (switch, row) in subnet.graph.switches().iter().zip(rows) {
-                for position in 0..16_u8 {
+                let top = switch.ports.len().saturating_sub(1).min(255) / 16;
+                for position in 0..=top as u8 {
                     let ports = (row[usize::from(position / 4)] >> (position % 4 * 16)) as u16;
                     let key = (switch.guid.0, block, position);
-                    let told = self.group_blocks.get(&key);
-                    // a switch that nobody has told anything may know what another manager said
-                    let known = told.map_or(position > 0 && ports == 0, |told| told[at] == ports);
-                    if !known {
-                        self.group_blocks.entry(key).or_default()[at] = ports;
+                    let told = self.group_blocks.entry(key).or_insert_with(|| {
+                        touched.insert(key);
+                        [0; 32]
+                    });
+                    if told[at] != ports {
+                        told[at] = ports;
                         touched.insert(key);
                     }
                 }

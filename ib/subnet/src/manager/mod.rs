@@ -57,6 +57,9 @@ pub struct Config {
     /// Routes are computed by who drives the manager ([`Manager::poll_work`]) while ports are told their addresses: if there are none, ports have addresses and are Armed by then. If
     /// not, the manager computes them itself before it tells anybody anything.
     pub aside: bool,
+    /// Engines that are asked in turn if that one refuses a subnet that has been up before: it has lost cables or switches, and goes on with what is left. None: such a sweep fails, and
+    /// tables stay as they are.
+    pub instead: Vec<Engine>,
 }
 
 impl Config {
@@ -74,6 +77,7 @@ impl Config {
             timeout_ns: 200_000_000,
             retries: 3,
             aside: false,
+            instead: Vec::new(),
         }
     }
 }
@@ -128,6 +132,8 @@ pub struct Subnet {
     pub graph: Graph,
     /// How it is routed.
     pub routing: Routing,
+    /// Why the engine that was asked for did not route it, but one of [`Config::instead`].
+    pub refused: Option<RouteError>,
     /// Requests that were sent, those sent again included.
     pub requests: u64,
     /// Nodes that stopped answering, or refused what they were told: GUID, or None for one that never said who it is, and what was refused.
@@ -205,11 +211,15 @@ pub struct Manager {
     by_guid: BTreeMap<u64, usize>,
     /// What switches were told of groups since the last sweep.
     group_blocks: groups::Blocks,
+    /// A sweep has begun since they were told.
+    groups_anew: bool,
     told: Told,
     /// Of the switches of the last sweep, the ports to leave by.
     switches: Vec<Vec<u8>>,
     /// Since it began, or began again, no sweep has come to its end.
     anew: bool,
+    /// The subnet has been up, by this manager or another: what its engine refuses now is a failure of cables and switches, and others of [`Config::instead`] are asked.
+    is_managed: bool,
     /// Sweeps that were begun.
     sweeps: u64,
     /// Routes that nobody computes yet.
@@ -233,6 +243,8 @@ impl Manager {
             events: VecDeque::new(),
             by_guid: BTreeMap::new(),
             group_blocks: groups::Blocks::new(),
+            groups_anew: false,
+            is_managed: false,
             told: Told::default(),
             switches: Vec::new(),
             anew: true,
@@ -247,7 +259,7 @@ impl Manager {
         self.trouble.clear();
         self.requests = 0;
         self.sweeps += 1;
-        self.group_blocks.clear();
+        self.groups_anew = true;
         let mut discovery = Discovery::new(self.config.port);
         self.queue.extend(discovery.begin().map(find));
         self.stage = Stage::Discovery(Box::new(discovery));
@@ -288,7 +300,7 @@ impl Manager {
         self.drop_all();
         self.events.clear();
         self.told.forget_all();
-        self.anew = true;
+        (self.anew, self.is_managed) = (true, true);
         self.stage = Stage::Idle;
     }
 
@@ -478,7 +490,7 @@ impl Manager {
                     telling::Next::Up(mut subnet) => {
                         subnet.requests = self.requests;
                         subnet.trouble = std::mem::take(&mut self.trouble);
-                        self.anew = false;
+                        (self.anew, self.is_managed) = (false, true);
                         self.events.push_back(Event::Up(subnet));
                     }
                 },
@@ -501,7 +513,7 @@ impl Manager {
             return;
         }
         match routed.routing {
-            Ok(routing) => telling.routing = Some(routing),
+            Ok(routing) => (telling.routing, telling.refused) = (Some(routing), routed.refused),
             Err(error) => {
                 self.drop_all();
                 self.stage = Stage::Idle;
@@ -524,14 +536,21 @@ impl Manager {
             .keep(&discovery, |guid| lids.get(&guid.0).copied());
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
+        let mut refused = None;
         let routing = match graph.switches() {
             // two hosts and a cable, or one alone: nothing to route
             [] => Some(Routing::plain(Tables::new(&graph))),
             _ if self.config.aside => {
-                self.work = Some(Work::new(self.sweeps, &graph, &self.config));
+                let work = Work::new(self.sweeps, &graph, &self.config, self.is_managed);
+                self.work = Some(work);
                 None
             }
-            _ => Some((self.config.engine.route)(&graph, &self.config.options)?),
+            _ => {
+                let work = Work::new(self.sweeps, &graph, &self.config, self.is_managed);
+                let routed = work.run();
+                refused = routed.refused;
+                Some(routed.routing?)
+            }
         };
         let nodes = discovery.known();
         let switches = nodes.iter().filter(|node| node.switch.is_some());
@@ -539,7 +558,12 @@ impl Manager {
         let guids = nodes.iter().map(|node| node.info.node_guid.0);
         self.by_guid = guids.zip(0..).collect();
         Ok(Box::new(Telling::new(
-            discovery, found, own_port, nodes, graph, routing,
+            discovery,
+            found,
+            own_port,
+            nodes,
+            graph,
+            (routing, refused),
         )))
     }
 

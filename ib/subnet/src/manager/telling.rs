@@ -19,23 +19,38 @@ pub struct Work {
     graph: Graph,
     engine: Engine,
     options: Options,
+    /// Asked in turn, if that engine refuses.
+    instead: Vec<Engine>,
 }
 
 impl Work {
-    pub(super) fn new(sweep: u64, graph: &Graph, config: &Config) -> Self {
+    pub(super) fn new(sweep: u64, graph: &Graph, config: &Config, is_managed: bool) -> Self {
+        let instead = is_managed.then(|| config.instead.clone());
         Work {
             sweep,
             graph: graph.clone(),
             engine: config.engine,
             options: config.options.clone(),
+            instead: instead.unwrap_or_default(),
         }
     }
 
     /// Computes them.
     pub fn run(&self) -> Routed {
+        let asked = (self.engine.route)(&self.graph, &self.options);
+        let refused = asked.as_ref().err().cloned();
+        // roots were named for the engine that was asked for
+        let options = Options {
+            roots: Vec::new(),
+            ..self.options.clone()
+        };
+        let routing = self.instead.iter().fold(asked, |so_far, engine| {
+            so_far.or_else(|first| (engine.route)(&self.graph, &options).map_err(|_| first))
+        });
         Routed {
             sweep: self.sweep,
-            routing: (self.engine.route)(&self.graph, &self.options),
+            routing,
+            refused,
         }
     }
 }
@@ -45,6 +60,8 @@ impl Work {
 pub struct Routed {
     pub(super) sweep: u64,
     pub(super) routing: Result<Routing, RouteError>,
+    /// What the engine that was asked for has refused.
+    pub(super) refused: Option<RouteError>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +96,8 @@ pub(super) struct Telling {
     switches: BTreeMap<u64, u32>,
     /// None while they are computed.
     pub routing: Option<Routing>,
+    /// Why they are another engine's.
+    pub refused: Option<RouteError>,
     step: Step,
     /// The node that is next.
     node: usize,
@@ -91,7 +110,7 @@ impl Telling {
         own_port: u8,
         nodes: Vec<Known>,
         graph: Graph,
-        routing: Option<Routing>,
+        (routing, refused): (Option<Routing>, Option<RouteError>),
     ) -> Self {
         let guids = graph.switches().iter().map(|switch| switch.guid.0);
         Telling {
@@ -102,6 +121,7 @@ impl Telling {
             nodes,
             graph,
             routing,
+            refused,
             step: Step::Ports,
             node: 0,
         }
@@ -152,6 +172,7 @@ impl Telling {
                     nodes: std::mem::take(&mut self.nodes),
                     graph: std::mem::take(&mut self.graph),
                     routing,
+                    refused: self.refused.take(),
                     requests: 0,
                     trouble: Vec::new(),
                 })),

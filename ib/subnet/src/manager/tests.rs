@@ -398,3 +398,98 @@ fn where_there_are_no_routes_no_link_goes_active() {
         assert!(!states(&world).contains(&PortState::ACTIVE));
     }
 }
+
+#[test]
+fn a_fabric_that_its_engine_refuses_after_a_failure_is_routed_by_another() {
+    for aside in [false, true] {
+        let mut world = World::new(&tree(4, 3, 2), "H0_0", 0);
+        let find = |name| *routing::Engine::find(name).unwrap();
+        let mut config = Config::new(1, find("ftree"));
+        (config.aside, config.instead) = (aside, vec![find("dor"), find("updn")]);
+        world.manager = Manager::new(config, 7);
+        let up = |world: &mut World| {
+            world.manager.sweep();
+            loop {
+                until_quiet(world);
+                if let Some(work) = world.manager.poll_work() {
+                    world.manager.handle_routes(work.run());
+                }
+                match world.manager.poll_event() {
+                    Some(Event::Up(subnet)) => return subnet,
+                    None => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let whole = up(&mut world);
+        assert_eq!(whole.refused, None);
+        cut(&mut world, "L0", 4);
+        let less = up(&mut world);
+        assert!(
+            matches!(
+                less.refused,
+                Some(RouteError::WrongShape {
+                    engine: "ftree",
+                    ..
+                })
+            ),
+            "{:?}",
+            less.refused
+        );
+        assert_eq!(less.trouble, []);
+        world.everybody_is_reached(&less);
+    }
+}
+
+/// Cuts what a port is joined with.
+fn cut(world: &mut World, node: &str, port: u8) {
+    let topology = world.plane.topology();
+    let end = ferriband_topology::PortId {
+        node: topology.find(node).unwrap(),
+        port,
+    };
+    let cable = topology.cable_at(end).unwrap();
+    world.plane.set_cable(cable, false);
+}
+
+#[test]
+fn rows_of_groups_are_those_of_the_last_sweep_in_every_column() {
+    let mut world = World::new(&tree(2, 1, 20), "H0_0", 0);
+    let leaf = world.plane.topology().find("L0").unwrap();
+    let guid = world.plane.node(leaf).guid;
+    let group = Lid(0xc001);
+    let rows = |world: &World| {
+        let tables = world.plane.node(leaf).switch.as_ref().unwrap();
+        let copies = tables.copies(group);
+        (copies[0], copies[1], copies[2])
+    };
+    let tell = |world: &mut World, subnet: &Subnet, members: [u64; 2]| {
+        let trees = subnet.graph.switches().iter().map(|switch| {
+            let own = switch.guid == guid;
+            [if own { members[0] } else { members[1] }, 0, 0, 0]
+        });
+        let trees = [(group.0, trees.collect())];
+        world.manager.tell_trees(subnet, &trees);
+        until_quiet(world);
+    };
+    // another manager's rows, of ports in the second and the third column
+    let tables = world.plane.node_mut(leaf).switch.as_mut().unwrap();
+    for position in [1, 2] {
+        assert!(tables.set_multicast_block(0, position, &[6; 32]));
+    }
+    let subnet = world.up();
+    tell(&mut world, &subnet, [0b10, 0]);
+    assert_eq!(rows(&world), (0b10, 0, 0));
+    // a member at port 18, which a sweep later is gone
+    tell(&mut world, &subnet, [0b10 | 1 << 18, 0]);
+    assert_eq!(rows(&world), (0b10, 0b100, 0));
+    let subnet = world.up();
+    tell(&mut world, &subnet, [0b10, 0]);
+    assert_eq!(rows(&world), (0b10, 0, 0));
+    // and a group that is gone when all are told anew
+    tell(&mut world, &subnet, [0b10 | 1 << 18, 0]);
+    let subnet = world.up();
+    world.manager.tell_trees(&subnet, &[]);
+    until_quiet(&mut world);
+    assert_eq!(rows(&world), (0, 0, 0));
+}
