@@ -50,6 +50,23 @@ fn shortest_paths_in_a_ring_can_deadlock_and_updown_ones_cannot() {
 }
 
 #[test]
+fn a_fabric_in_two_parts_is_not_good() {
+    let dir = std::env::temp_dir().join(format!("ferriband-parts-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let file = dir.join("t.net").display().to_string();
+    let part = |switch: &str, host: &str| {
+        format!("Switch 4 \"{switch}\"\n[1] \"{host}\"[1]\n\nHca 1 \"{host}\"\n\n")
+    };
+    std::fs::write(&file, part("A", "a") + &part("B", "b")).unwrap();
+    let (status, said) = judged(&[&file]);
+    assert_eq!((status, &said["good"]), (Some(1), &false.into()));
+    let out = fabric(&["route", &file]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("1 channel adapters are not joined"), "{text}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn what_is_written_is_read_again_with_the_same_result() {
     let dir = std::env::temp_dir().join(format!("ferriband-fabric-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();

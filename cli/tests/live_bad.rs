@@ -59,6 +59,78 @@ fn broken_descriptions_are_refused_with_a_reason() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+#[test]
+fn who_brings_up_what_can_block_or_what_its_engine_refuses_is_told() {
+    let name = format!("told-{}", std::process::id());
+    let up = |words: &[&str]| {
+        let more = ["--name", &name, "--background"];
+        let up = output(&[&["fabric", "up"], words, &more].concat());
+        let status = output(&["fabric", "status", "--name", &name, "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+        (up, status)
+    };
+    let down = || {
+        assert!(
+            output(&["fabric", "down", "--name", &name])
+                .status
+                .success()
+        )
+    };
+    // shortest paths in a ring
+    let (told, status) = up(&["ring:5:1"]);
+    assert_eq!(told.status.code(), Some(0));
+    let said = text(&told.stderr);
+    assert!(
+        said.contains("warning: packets of hosts can wait") && said.contains("G0 port 1"),
+        "{said}"
+    );
+    assert_eq!(status["warnings"].as_array().map(Vec::len), Some(1));
+    down();
+    let (told, status) = up(&["ring:5:1", "--engine", "updn"]);
+    assert_eq!(
+        (told.status.code(), text(&told.stderr)),
+        (Some(0), String::new())
+    );
+    assert_eq!(status["warnings"].as_array().map(Vec::len), Some(0));
+    down();
+    // no tree
+    let (told, status) = up(&["ring:5:1", "--engine", "ftree"]);
+    assert_eq!(told.status.code(), Some(1), "{}", text(&told.stdout));
+    assert_eq!(status["failed"], true);
+    down();
+    // a tree that is none any more goes on, by another engine
+    let (told, _) = up(&["fat-tree:4x2x3", "--engine", "ftree"]);
+    assert_eq!(
+        (told.status.code(), text(&told.stderr)),
+        (Some(0), String::new())
+    );
+    let cut = output(&["fabric", "link", "L0", "3", "down", "--name", &name]);
+    assert!(cut.status.success(), "{}", text(&cut.stderr));
+    let begin = std::time::Instant::now();
+    loop {
+        let status = output(&["fabric", "status", "--name", &name]);
+        let said = text(&status.stdout);
+        if said.contains("routed by updn: ftree routes fat trees") {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE_OF_ROOM, "{said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // a signal ends it in good order: its keys go with it
+    let status = output(&["fabric", "status", "--name", &name, "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let keys = status["keys"].as_str().expect("a file").to_owned();
+    assert!(Path::new(&keys).exists());
+    let pid = status["pid"].to_string();
+    let killed = std::process::Command::new("kill").arg(&pid).status();
+    assert!(killed.expect("kill runs").success());
+    let begin = std::time::Instant::now();
+    while Path::new(&keys).exists() {
+        assert!(begin.elapsed() < PATIENCE_OF_ROOM, "{keys} stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Bytes that nobody can foresee but are the same in each run.
 struct Dice(u64);
 

@@ -13,7 +13,7 @@ pub enum FabricCommand {
     ///
     /// The manager and the fabric's agents talk in subnet management packets, over wires without delay; what is judged are the tables that were programmed.
     #[command(
-        after_help = "Exit status: 0 hosts reach each other without a deadlock, 1 they do not or the subnet does not come up, 2 wrong usage."
+        after_help = "Exit status: 0 hosts reach each other without a deadlock, 1 they do not, some are not joined, or the subnet does not come up, 2 wrong usage."
     )]
     Route(RouteArgs),
     /// List the routing engines
@@ -23,7 +23,9 @@ pub enum FabricCommand {
     /// The process stays until `fabric down` or a signal ends it. Programs run on a host with `ferriband run --host HOST -- PROGRAM`, and find its adapter ferri0.
     #[command(
         after_help = "Examples:\n  ferriband fabric up torus:4x4:2 --background\n  ferriband run --host H0_0_0 -- ibnetdiscover\n  ferriband fabric down\n\n\
-        Another manager instead of our own: ferriband fabric up torus:4x4:2 --manager none --background; ferriband run --host H0_0_0 -- opensm"
+        Another manager instead of our own: ferriband fabric up torus:4x4:2 --manager none --background; ferriband run --host H0_0_0 -- opensm\n\n\
+        A routing by which packets can wait for each other in a circle, and hosts that are not joined, are warned of.\n\n\
+        Exit status: 0 it has ended in good order, or with --background it is up; 1 it could not be, or its manager found no routes (it stays), 2 wrong usage."
     )]
     Up(FabricUpArgs),
     /// End a fabric's process; programs on its hosts lose their links

@@ -10,7 +10,7 @@ use ferriband_subnet::routing::{ENGINES, Engine, Options};
 use ferriband_topology::{NodeKind, Topology};
 use ferriband_wire::Guid;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -77,7 +77,7 @@ pub fn command(args: &RouteArgs) -> Result<ExitCode, Failure> {
         let name = path.display().to_string();
         std::fs::write(path, tables(&up)).map_err(|error| Failure::io("write", &name, &error))?;
     }
-    let good = report.is_good() && up.subnet.trouble.is_empty();
+    let good = report.is_good() && up.subnet.trouble.is_empty() && left(&up) == 0;
     let said = said(args, &up, &report, cables, good);
     if args.json.json {
         print_json(&said)?;
@@ -159,12 +159,7 @@ fn said<'a>(
 }
 
 fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
-    let left = up
-        .plane
-        .topology()
-        .ids_of(NodeKind::Ca)
-        .count()
-        .saturating_sub(said.hosts);
+    let left = left(up);
     print_line(&format!(
         "{}: {}, {}, {}; LIDs 1 to {}",
         said.fabric,
@@ -228,8 +223,19 @@ fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
     }
 }
 
+/// Channel adapters that the manager has not met: no cables lead to them, or more than directed routes go over.
+fn left(up: &BroughtUp) -> usize {
+    let nodes = up.subnet.nodes.iter();
+    let met: HashSet<Guid> = nodes.map(|node| node.info.node_guid).collect();
+    let topology = up.plane.topology();
+    let adapters = topology.ids_of(NodeKind::Ca);
+    adapters
+        .filter(|id| !met.contains(&topology.node(*id).guid))
+        .count()
+}
+
 /// Nodes' names by their GUIDs, as findings write these.
-fn names(topology: &Topology) -> HashMap<String, &str> {
+pub(super) fn names(topology: &Topology) -> HashMap<String, &str> {
     let nodes = topology.nodes().iter();
     nodes
         .map(|node| (node.guid.to_string(), node.name.as_str()))
@@ -237,7 +243,7 @@ fn names(topology: &Topology) -> HashMap<String, &str> {
 }
 
 /// A finding with names instead of GUIDs, for people; JSON has the GUIDs.
-fn by_name(finding: &str, names: &HashMap<String, &str>) -> String {
+pub(super) fn by_name(finding: &str, names: &HashMap<String, &str>) -> String {
     let words = finding.split(' ').map(|word| {
         let bare = word.trim_end_matches([',', ':', ';']);
         match names.get(bare) {

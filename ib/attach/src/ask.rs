@@ -259,6 +259,12 @@ pub struct Status {
     pub manager: String,
     /// What the manager said last.
     pub manager_says: String,
+    /// The manager's last sweep found no routes, or nobody to tell them: links are as they were before.
+    #[serde(default)]
+    pub failed: bool,
+    /// What is wrong with how it is routed now: hosts that are not joined, packets that can wait for each other in a circle. None: not looked at yet.
+    #[serde(default)]
+    pub warnings: Option<Vec<String>>,
     /// Sweeps that came to an end.
     pub sweeps: u64,
     /// Management packets that went through it, and those that nobody wanted.

@@ -3,6 +3,7 @@
 //! Owns when it sweeps: at the beginning, when a trap or a switch that is asked every so often says that a link has changed, when somebody asks, and when another manager is gone
 //! or hands over. While it stands by it touches nothing and answers for nobody.
 
+use super::judge::{JUDGE_NS, Judge};
 use crate::text::counted;
 use ferriband_fabric::Time;
 use ferriband_fabric::interface::{AgentId, Delivery, Far, Wanted};
@@ -11,6 +12,7 @@ use ferriband_fabric::manage::Place;
 use ferriband_subnet::election::{Became, Election};
 use ferriband_subnet::manager::{Config, Event, Instant, Manager, Subnet, TableRead};
 use ferriband_subnet::sa::{Administration, Asker};
+use ferriband_topology::NodeId;
 use ferriband_wire::attributes::{Notice, PortCapabilities, trap};
 use ferriband_wire::mad::{
     GSI_QKEY, GSI_QPN, MAD_LEN, MadHeader, MadStatus, ManagementClass, Method, SMI_QPN,
@@ -69,6 +71,13 @@ pub struct Own {
     pub sweeps: u64,
     /// What came of the last one.
     pub says: String,
+    /// It came to nothing.
+    pub failed: bool,
+    /// What is wrong with what came up; None: not looked at yet.
+    pub warnings: Option<Vec<String>>,
+    judge: Judge,
+    /// When the judge is asked.
+    judge_at: Option<u64>,
 }
 
 fn wanted(class: ManagementClass) -> Wanted {
@@ -139,6 +148,10 @@ impl Own {
             reports: 0,
             sweeps: 0,
             says: "the manager has not swept yet".to_owned(),
+            failed: false,
+            warnings: None,
+            judge: Judge::default(),
+            judge_at: None,
         })
     }
 
@@ -152,6 +165,11 @@ impl Own {
         };
         self.congestion = fabric.register(self.at, wanted).ok();
         self
+    }
+
+    /// True for the node that it is at.
+    pub fn is_at(&self, node: NodeId) -> bool {
+        self.at.node == node
     }
 
     /// True for what is delivered to it.
@@ -217,6 +235,7 @@ impl Own {
         let election = self.election.poll_timeout().map(|due| due.0);
         let read = (free && !self.waiting.is_empty()).then_some(0);
         let own = sweep.into_iter().chain(look).chain(read);
+        let own = own.chain(self.judge_at);
         timeout.into_iter().chain(own).chain(election).min()
     }
 
@@ -398,6 +417,9 @@ impl Own {
             }
             Became::Standby => {
                 self.machine.give_up();
+                // the master's fabric is for the master to judge
+                (self.failed, self.judge, self.judge_at) = (false, Judge::default(), None);
+                self.warnings = Some(Vec::new());
                 (self.sweep_at, self.look_at) = (None, None);
                 self.waiting.clear();
                 self.says = format!(
@@ -458,6 +480,10 @@ impl Own {
             self.now_is(now_ns, became);
         }
         self.talk(fabric, now_ns);
+        if self.judge_at.is_some_and(|at| at <= now_ns) {
+            self.warnings = self.judge.poll().or(self.warnings.take());
+            self.judge_at = self.judge.is_looking().then_some(now_ns + JUDGE_NS);
+        }
         if !self.election.is_master() {
             return;
         }
@@ -529,6 +555,9 @@ impl Own {
                     if let Some(refused) = &subnet.refused {
                         self.says += &format!("; routed by {INSTEAD}: {refused}");
                     }
+                    (self.failed, self.warnings) = (false, None);
+                    self.judge.begin(&subnet, fabric.plane());
+                    self.judge_at = Some(now_ns + JUDGE_NS);
                     let node = fabric.plane().node(self.at.node);
                     let lid = node.ports[usize::from(self.at.port)].info.lid;
                     let info = self.election.info(self.activity);
@@ -541,6 +570,7 @@ impl Own {
                     self.tell_of_congestion(fabric, now_ns);
                 }
                 Event::Failed(error) => {
+                    (self.failed, self.warnings) = (true, Some(Vec::new()));
                     self.says = format!("the subnet does not come up: {error}");
                 }
             }

@@ -6,6 +6,7 @@ mod congestion;
 mod deputy;
 mod dump;
 mod joins;
+mod judge;
 mod keys;
 mod manager;
 mod server;
@@ -117,9 +118,16 @@ fn in_background(args: &FabricUpArgs) -> Result<ExitCode, Failure> {
         if let Ok(link) = Link::dial(&args.named.name)
             && let Ok(Answer::Status(status)) = link.ask(&Ask::Status)
             && (status.manager == "none" || status.sweeps > 0)
+            && let Some(warnings) = &status.warnings
         {
             print_line(&one_line(&status))?;
-            return Ok(ExitCode::SUCCESS);
+            for warning in warnings {
+                eprintln!("ferriband: warning: {warning}");
+            }
+            return Ok(match status.failed {
+                true => ExitCode::FAILURE,
+                false => ExitCode::SUCCESS,
+            });
         }
         if Instant::now() > until {
             let _ = child.kill();
@@ -216,6 +224,9 @@ pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
         Some(file) => print_line(&format!(
             "ports are protected by a key; another manager: opensm -F {file}"
         ))?,
+    }
+    for warning in status.warnings.iter().flatten() {
+        print_line(&format!("warning: {warning}"))?;
     }
     for broken in &status.broken {
         print_line(broken)?;

@@ -11,6 +11,7 @@ use super::keys::Keys;
 use super::manager::{INSTEAD, Own};
 use super::tell;
 use crate::args::{FabricUpArgs, ManagerChoice};
+use crate::dump::Stop;
 use crate::failure::Failure;
 use client::{Client, Role};
 use ferriband_attach::ask::{self, Answer, Ask, Registration};
@@ -169,7 +170,8 @@ impl Server {
             "fabric \"{}\" is there; end it with: ferriband fabric down --name {}",
             self.name, self.name
         ));
-        let mut said = String::new();
+        let (mut said, mut warned) = (String::new(), Vec::new());
+        let stop = Stop::install();
         // those who do not take what waits for them are not waited for
         while self.down.is_none_or(|down| {
             down.elapsed() < LAST_WORDS
@@ -180,7 +182,18 @@ impl Server {
                 said.clone_from(&own.says);
                 tell(&said);
             }
+            if let Some(own) = &self.own
+                && let Some(warnings) = own.warnings.as_ref().filter(|own| **own != warned)
+            {
+                for warning in warnings {
+                    tell(&format!("warning: {warning}"));
+                }
+                warned.clone_from(warnings);
+            }
             self.wait()?;
+            if stop.asked() && self.down.is_none() {
+                self.down = Some(Instant::now());
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -581,8 +594,12 @@ impl Server {
             },
             Ask::Power { node, on } => match self.find_node(&node) {
                 Ok(id) => {
-                    let now = Time::from_ns(self.now_ns());
-                    self.fabric.set_power(now, id, on);
+                    let now = self.now_ns();
+                    self.fabric.set_power(Time::from_ns(now), id, on);
+                    // no trap reaches a manager whose own node was off
+                    if let Some(own) = self.own.as_mut().filter(|own| own.is_at(id)) {
+                        own.sweep_soon(now);
+                    }
                     Answer::Done
                 }
                 Err(refused) => refused,

@@ -138,6 +138,11 @@ impl Server {
                 Some(own) => own.says.clone(),
                 None => "it has no manager of its own".to_owned(),
             },
+            failed: self.own.as_ref().is_some_and(|own| own.failed),
+            warnings: match &self.own {
+                Some(own) => own.warnings.clone(),
+                None => Some(Vec::new()),
+            },
             sweeps: self.own.as_ref().map_or(0, |own| own.sweeps),
             mads: [self.fabric.mads, self.fabric.unwanted()],
             packets: [came, let_go + self.untaken],
