@@ -323,6 +323,26 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
 }
 
 #[test]
+fn barriers_go_by_the_algorithm_that_is_chosen() {
+    let program = Program::new("barriers");
+    let path = program.0.to_str().expect("a path");
+    let messages = |how: &str| {
+        let json = Scratch::new("barriers.json");
+        let setting = format!("coll=barrier={how}");
+        let mpirun = ["mpirun", "-n", "4", "--set", &setting, path];
+        let line = [&["trace", "-o", json.path(), "--"], &mpirun[..]].concat();
+        let output = run(&line);
+        assert!(output.status.success(), "{}", complained(&output));
+        let (names, arrows) = check_timeline(&json.json());
+        assert_eq!(names["MPI_Barrier"], 40);
+        arrows.into_values().sum::<usize>()
+    };
+    // of four ranks: each with two others; all to the first one, and back
+    let [pairwise, dissemination, linear] = ["pairwise", "dissemination", "linear"].map(messages);
+    assert_eq!((pairwise, pairwise - linear), (dissemination, 10 * (8 - 6)));
+}
+
+#[test]
 fn a_killed_rank_leaves_its_part_of_the_trace() {
     let program = Program::new("launched");
     let path = program.0.to_str().expect("a path");

@@ -16,6 +16,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::{Sink, Source};
 use crate::p2p::Started;
 use crate::wait::wait_request;
+use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::matching;
 
 /// One collective call of one communicator.
@@ -115,10 +116,34 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome {
     if shared::barrier(guard, comm)? {
         return Ok(());
     }
+    let pairs = guard.comms[comm].group.size().is_power_of_two();
+    barrier_by_hand(guard, comm, pairs)
+}
+
+/// The same by the algorithm that the table names. False if that is none of those at hand here, and nothing was done: it is a schedule's.
+pub fn barrier_as_chosen(guard: &mut Guard, comm: u32) -> Outcome<bool> {
+    if shared::barrier(guard, comm)? {
+        return Ok(true);
+    }
+    let crowded = guard.is_crowded(comm);
+    let entry = &guard.comms[comm];
+    let place = Place::new(entry.rank, entry.group.size());
+    let table = guard.table();
+    let pairs = match table.choose(&Collective::Barrier, place, 0, crowded) {
+        Algorithm::Pairwise => true,
+        Algorithm::Dissemination => false,
+        _ => return Ok(false),
+    };
+    barrier_by_hand(guard, comm, pairs)?;
+    Ok(true)
+}
+
+/// Pairwise exchange, for powers of two, or dissemination.
+fn barrier_by_hand(guard: &mut Guard, comm: u32, pairs: bool) -> Outcome {
     let mut call = Call::begin(guard, comm);
     let mut distance = 1;
     while distance < call.size {
-        let (to, from) = if call.size.is_power_of_two() {
+        let (to, from) = if pairs {
             (call.rank ^ distance, call.rank ^ distance)
         } else {
             (

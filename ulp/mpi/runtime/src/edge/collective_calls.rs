@@ -20,7 +20,10 @@ pub unsafe extern "C" fn ferriband_mpi_barrier(comm: i32) -> c_int {
             let prepared = prepare::barrier(guard, comm)?;
             return collective::run(guard, comm, prepared);
         }
-        collective::barrier(guard, comm)
+        match collective::barrier_as_chosen(guard, comm)? {
+            true => Ok(()),
+            false => schedule(guard, comm, prepare::barrier),
+        }
     })
 }
 

@@ -1,0 +1,11 @@
+// Ten barriers and nothing else.
+#include <mpi.h>
+
+int main(int argc, char **argv)
+{
+	MPI_Init(&argc, &argv);
+	for (int round = 0; round < 10; round++)
+		MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Finalize();
+	return 0;
+}
