@@ -8,6 +8,7 @@ use crate::args::{AdapterArgs, HostWire, Sysfs};
 use crate::failure::Failure;
 use crate::fault;
 use crate::text;
+use ferriband_attach::{DEFAULT_FABRIC, is_fabric_name};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -195,7 +196,16 @@ fn host_settings(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>,
     let Some(words) = &adapter.host else {
         return Ok(Vec::new());
     };
-    let mut settings = settings_of_host(words)?;
+    let found = crate::fabric::live::host(words);
+    let (host, address) =
+        found.map_err(|failure| named_before_host(failure, words, &ferriband_attach::running()))?;
+    let mut settings = vec![
+        (ferriband_attach::HOST_VARIABLE, host.to_string().into()),
+        (
+            ferriband_attach::ADDRESS_VARIABLE,
+            address.to_string().into(),
+        ),
+    ];
     // it has this adapter and no other
     if adapter.device.is_empty() {
         settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
@@ -203,30 +213,43 @@ fn host_settings(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>,
     Ok(settings)
 }
 
-/// What puts a program on the host `[FABRIC/]HOST`.
-fn settings_of_host(words: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    let (host, address) = crate::fabric::live::host(words)?;
-    Ok(vec![
-        (ferriband_attach::HOST_VARIABLE, host.to_string().into()),
-        (
-            ferriband_attach::ADDRESS_VARIABLE,
-            address.to_string().into(),
-        ),
-    ])
+/// Where the fabric is not among those that are `up`, says how a command that runs programs is told of another: by a word before the host, while the commands
+/// that look after fabrics, which the failure was written for, have an option.
+fn named_before_host(failure: Failure, words: &str, up: &[String]) -> Failure {
+    let (fabric, host) = words.split_once('/').unwrap_or((DEFAULT_FABRIC, words));
+    let is_name = is_fabric_name(fabric) && !host.is_empty();
+    let Some(other) = up
+        .first()
+        .filter(|_| is_name && !up.iter().any(|name| name == fabric))
+    else {
+        return failure;
+    };
+    failure.remedy(format!(
+        "up: {}; FABRIC/HOST says which is meant ({other}/{host}); or start one with: ferriband fabric up --name {fabric} --background fat-tree:4x4x2",
+        up.join(", ")
+    ))
 }
 
-/// The variables that put a rank on such a host, which has its adapter there and no other.
-pub fn rank_on_host(words: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    let mut settings = settings_of_host(words)?;
-    settings.push((DEVICES_VARIABLE, ferriband_attach::DEVICE.into()));
+/// All variables of a program that shall see the adapter so: where the libraries are, which devices it has, and on a host of a live fabric what makes it the
+/// host's (its name, its address, its files). What `run`, `env` and a rank of `mpirun --fabric-hosts` have.
+fn environment(adapter: &AdapterArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut settings = settings_with(adapter.sysfs, adapter.bundled)?;
+    settings.extend(adapter_settings(adapter));
+    settings.extend(host_settings(adapter)?);
     Ok(settings)
+}
+
+/// The environment of a program on the host `[FABRIC/]HOST`, as of `ferriband run --host`.
+pub fn environment_on(host: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    environment(&AdapterArgs {
+        host: Some(host.to_owned()),
+        ..AdapterArgs::default()
+    })
 }
 
 /// `ferriband env`: the settings as shell code, or as JSON.
 pub fn print_settings(adapter: &AdapterArgs, json: bool) -> Result<ExitCode, Failure> {
-    let mut settings = settings_with(adapter.sysfs, adapter.bundled)?;
-    settings.extend(adapter_settings(adapter));
-    settings.extend(host_settings(adapter)?);
+    let settings = environment(adapter)?;
     if json {
         let object: serde_json::Map<_, _> = settings
             .iter()
@@ -272,9 +295,7 @@ pub fn run(
         [] => None,
         faults => Some((FAULTS_VARIABLE, fault::for_program(faults)?.into())),
     };
-    let mut settings = settings_with(adapter.sysfs, adapter.bundled)?;
-    settings.extend(adapter_settings(adapter));
-    settings.extend(host_settings(adapter)?);
+    let mut settings = environment(adapter)?;
     settings.extend(faults);
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
@@ -402,6 +423,26 @@ mod tests {
                 (WIRE_VARIABLE, "roce".into())
             ]
         );
+    }
+
+    #[test]
+    fn a_fabric_is_named_before_its_host() {
+        let up = ["mine".to_owned(), "yours".to_owned()];
+        let said = |words| {
+            let failure = Failure::new("it failed").remedy("--name");
+            named_before_host(failure, words, &up).to_string()
+        };
+        for words in ["H1", "other/H1"] {
+            let said = said(words);
+            assert!(said.contains("up: mine, yours; FABRIC/HOST"), "{said}");
+            assert!(said.contains("(mine/H1)"), "{said}");
+        }
+        // where the name is not what was wrong, what was said stays
+        for words in ["mine/H1", "no name/H1", "other/"] {
+            assert_eq!(said(words), "it failed\n  --name");
+        }
+        let alone = named_before_host(Failure::new("it failed"), "H1", &[]);
+        assert_eq!(alone.to_string(), "it failed");
     }
 
     #[test]

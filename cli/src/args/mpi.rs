@@ -85,6 +85,8 @@ pub struct MpirunArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub netns: Vec<String>,
     /// Hosts of a live fabric (see `ferriband fabric up`), which ranks are dealt to in turn, as cards are; they reach one another through its switches.
+    /// A host without FABRIC/ is of the same fabric as the one before it, the first of the one called "fabric". Each rank has its host's name, address and
+    /// files, as `ferriband run --host` gives them.
     #[arg(
         long,
         value_name = "[FABRIC/]HOST,...",

@@ -20,11 +20,13 @@ use crate::args::{MpirunArgs, StdinTo};
 use crate::failure::Failure;
 use crate::launch;
 use apps::Apps;
+use ferriband_attach::DEFAULT_FABRIC;
 use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::variable;
 use ranks::{End, Rank, Started};
 use share::Share;
 use signals::Signals;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -65,14 +67,10 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         lost: 0,
         cause: None,
     };
-    let settings = launch::library_settings()?;
     let netns = ranks::hosts(&args.netns)?;
-    let on_host = args.fabric_hosts.iter();
-    let on_host: Vec<_> = on_host
-        .map(|words| launch::rank_on_host(words))
-        .collect::<Result<_, _>>()?;
-    // one of the two at the most
-    let hosts = netns.len().max(on_host.len()).max(1);
+    let environments = environments(&args.fabric_hosts)?;
+    // at the most one of the two has more than one
+    let hosts = netns.len().max(environments.len());
     let host_of = |rank: u32| rank as usize % hosts;
     // All of them before the first rank runs, which asks about each.
     for rank in 0..count {
@@ -80,12 +78,11 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     }
     for rank in 0..count {
         let started = Started {
-            settings: &settings,
+            environment: &environments[host_of(rank) % environments.len()],
             chosen: &settings_of_job,
             apps: &apps,
             cores: &cores,
             netns: netns.get(host_of(rank)),
-            on_host: on_host.get(host_of(rank)).map_or(&[], Vec::as_slice),
             mask: job.signals.mask(),
         };
         match Rank::start(rank, args, &share, &started) {
@@ -108,6 +105,33 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         job.report(path, begun.elapsed())?;
     }
     Ok(ExitCode::from(job.status))
+}
+
+/// Variables of ranks, with their values.
+type Environment = Vec<(&'static str, OsString)>;
+
+/// What the ranks of each host have; one for all where no hosts of a fabric are named.
+fn environments(fabric_hosts: &[String]) -> Result<Vec<Environment>, Failure> {
+    if fabric_hosts.is_empty() {
+        return Ok(vec![launch::library_settings()?]);
+    }
+    let hosts = with_fabrics(fabric_hosts);
+    hosts
+        .iter()
+        .map(|host| launch::environment_on(host))
+        .collect()
+}
+
+/// The hosts of a list `[FABRIC/]HOST,...`, where one without a fabric is of the same as the one before it.
+fn with_fabrics(hosts: &[String]) -> Vec<String> {
+    let mut fabric = DEFAULT_FABRIC;
+    let mut whole = Vec::with_capacity(hosts.len());
+    for words in hosts {
+        let (named, host) = words.split_once('/').unwrap_or((fabric, words));
+        fabric = named;
+        whole.push(format!("{fabric}/{host}"));
+    }
+    whole
 }
 
 /// What `--set` and `--same-host` set, as variables of the ranks' environment.
@@ -327,5 +351,21 @@ impl End {
             }
             (End::Status(_), _) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_a_fabric_is_of_the_one_before_it() {
+        let whole = |list: &str| {
+            let hosts: Vec<String> = list.split(',').map(str::to_owned).collect();
+            with_fabrics(&hosts).join(",")
+        };
+        assert_eq!(whole("H0,H1"), "fabric/H0,fabric/H1");
+        assert_eq!(whole("a/H0,H1"), "a/H0,a/H1");
+        assert_eq!(whole("H0,a/H1,H2,b/H3,H4"), "fabric/H0,a/H1,a/H2,b/H3,b/H4");
     }
 }

@@ -36,8 +36,8 @@ pub struct Rank {
 
 /// What ranks are started with, beside what the user has said.
 pub struct Started<'a> {
-    /// Environment.
-    pub settings: &'a [(&'static str, OsString)],
+    /// What makes the libraries be found, and where the rank is on a host of a live fabric, puts it there.
+    pub environment: &'a [(&'static str, OsString)],
     /// The library's settings that the job was started with.
     pub chosen: &'a [(String, String)],
     /// The programs.
@@ -46,8 +46,6 @@ pub struct Started<'a> {
     pub cores: &'a [usize],
     /// The network namespace that the rank enters.
     pub netns: Option<&'a OwnedFd>,
-    /// What puts the rank on a host of a live fabric.
-    pub on_host: &'a [(&'static str, OsString)],
     /// The rank's signal mask.
     pub mask: libc::sigset_t,
 }
@@ -91,8 +89,12 @@ impl Rank {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .envs(started.settings.iter().map(|(name, value)| (name, value)))
-            .envs(started.on_host.iter().map(|(name, value)| (name, value)))
+            .envs(
+                started
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
             .envs(started.chosen.iter().map(|(name, value)| (name, value)))
             .env(HOST_FD, share.fd().to_string())
             .env(BELLS, names.join(","))
