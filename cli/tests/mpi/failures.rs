@@ -21,6 +21,28 @@ fn without_memory_a_receive_says_so_and_work_goes_on() {
 }
 
 #[test]
+fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_else() {
+    let program = Program::new("unreached");
+    let verbs = ["--same-host", "verbs", "--set"];
+    for way in [
+        &[][..],
+        &[&verbs[..], &["regcache=none"]].concat(),
+        &[&verbs[..], &["regcache=none", "--set", "rndv=put"]].concat(),
+        &[&verbs[..], &["regcache=uffd"]].concat(),
+    ] {
+        let output = program.run(2, way, &[]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            said,
+            "unreached: ok\n",
+            "{way:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(output.status.success(), "{way:?}");
+    }
+}
+
+#[test]
 fn without_memory_a_receive_from_another_host_says_so_and_work_goes_on() {
     if !has_network_namespaces() {
         return;

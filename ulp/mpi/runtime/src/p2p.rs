@@ -858,7 +858,8 @@ impl Runtime {
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
-    fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
+    /// A message cannot be received where it is to go: both sides are told.
+    pub fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
         self.requests[receive].status.error = class;
         self.finish(receive);
         self.fin(peer, request, 0, class)
@@ -926,7 +927,12 @@ impl Runtime {
         let is_receive = entry.source.is_empty();
         match entry.work {
             Work::Rendezvous => entry.status.error = fin.status.get().cast_signed(),
-            Work::Moving { expected } if is_receive && fin.length.get() == expected => (),
+            Work::Moving { expected } if is_receive && fin.length.get() == expected => {
+                // or its sender cannot write it
+                if fin.status.get() != 0 {
+                    entry.status.error = fin.status.get().cast_signed();
+                }
+            }
             _ => return Err(self.broken(peer)),
         }
         self.withdraw(request);

@@ -2,7 +2,9 @@
 
 use super::memory::{Purpose, Reachable};
 use super::{Id, Net, failed};
-use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
+use crate::constants::{
+    MPI_ERR_BUFFER, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
+};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
@@ -114,9 +116,15 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let range = net.reach.sink(sink, purpose);
-        let Some(range) = range.map_err(|error| net.cannot_reach(error))? else {
-            return Ok(false);
+        let range = match net.reach.sink(sink, purpose) {
+            Ok(Some(range)) => range,
+            Ok(None) => return Ok(false),
+            // this message's end, and nothing else's: its sender is told
+            Err(error) => {
+                self.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
+                self.fetch_failed(receive, peer, token, class_of(&error))?;
+                return Ok(true);
+            }
         };
         let error = if whole > wanted {
             MPI_ERR_TRUNCATE
@@ -167,8 +175,16 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let range = net.reach.source(source, Purpose::Own);
-        let range = range.map_err(|error| net.cannot_reach(error))?;
+        let range = match net.reach.source(source, Purpose::Own) {
+            Ok(range) => range,
+            Err(error) => {
+                let class = class_of(&error);
+                self.requests[request].status.error = class;
+                self.withdraw(request);
+                self.finish(request);
+                return self.fin(peer, token, length, class);
+            }
+        };
         let direction = range.map_or(Direction::Staged(source), Direction::Write);
         self.begin_transfer(Transfer {
             peer,
@@ -366,5 +382,15 @@ impl Net {
     #[cold]
     fn cannot_reach(&self, error: VerbsError) -> crate::errors::MpiError {
         failed(&self.name, error)
+    }
+}
+
+/// The class of a range of memory that a device does not take.
+#[cold]
+fn class_of(error: &VerbsError) -> i32 {
+    match error.errno() {
+        libc::ENOMEM | libc::EAGAIN => MPI_ERR_NO_MEM,
+        libc::EFAULT => MPI_ERR_BUFFER,
+        _ => MPI_ERR_OTHER,
     }
 }
