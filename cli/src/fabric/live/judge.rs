@@ -3,13 +3,14 @@
 //!
 //! Owns the thread that looks, behind all else: a large fabric takes seconds. Must not know who is told.
 
+use super::super::report;
 use ferriband_fabric::manage::Plane;
 use ferriband_subnet::check::{Scope, deadlock, reach};
 use ferriband_subnet::graph::Graph;
 use ferriband_subnet::manager::Subnet;
 use ferriband_subnet::routing::Routing;
 use ferriband_topology::NodeKind;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 /// So often it is asked whether it has finished, in nanoseconds.
@@ -17,39 +18,62 @@ pub const JUDGE_NS: u64 = 5_000_000;
 /// Hosts that are named.
 const NAMED: usize = 4;
 
-/// A look at a subnet.
+/// What is to be looked at.
+#[derive(Debug)]
+struct Case {
+    graph: Graph,
+    routing: Routing,
+    /// Nodes' names by their GUIDs.
+    names: HashMap<String, String>,
+    /// What is known without following a route.
+    known: Vec<String>,
+}
+
+/// Looks at subnets, one at a time: of those that come up meanwhile the last.
 #[derive(Debug, Default)]
 pub struct Judge {
     coming: Option<Receiver<Vec<String>>>,
-    /// What is known without following a route.
-    first: Vec<String>,
+    next: Option<Case>,
 }
 
 impl Judge {
-    /// Looks at what came up. What was looked at before matters no more.
+    /// Looks at what came up. What came up before matters no more.
     pub fn begin(&mut self, subnet: &Subnet, plane: &Plane) {
-        self.first = unjoined(subnet, plane).into_iter().collect();
+        let names = report::names(plane.topology()).into_iter();
+        self.next = Some(Case {
+            graph: subnet.graph.clone(),
+            routing: subnet.routing.clone(),
+            names: names.map(|(guid, name)| (guid, name.to_owned())).collect(),
+            known: unjoined(subnet, plane).into_iter().collect(),
+        });
+        if self.coming.is_none() {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(case) = self.next.take() else { return };
         let (give, coming) = channel();
-        let (graph, routing) = (subnet.graph.clone(), subnet.routing.clone());
-        let names = super::super::report::names(plane.topology());
-        let named = names
-            .into_iter()
-            .map(|(guid, name)| (guid, name.to_owned()));
-        let named: std::collections::HashMap<String, String> = named.collect();
         let looking = std::thread::Builder::new()
             .name("judge".to_owned())
             .spawn(move || {
                 // SAFETY: numbers alone: this thread gives way to all others, or, where that is refused, does not.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
-                let names = named.iter().map(|(guid, name)| (guid.clone(), &**name));
+                let names = case.names.iter();
+                let names = names.map(|(guid, name)| (guid.clone(), name.as_str()));
                 let names = names.collect();
-                let found = found(&graph, &routing).into_iter();
-                let found = found.map(|text| super::super::report::by_name(&text, &names));
-                // nobody waits for it if another sweep has come to its end
-                let _ = give.send(found.collect());
+                let found = found(&case.graph, &case.routing).into_iter();
+                let found = found.map(|text| report::by_name(&text, &names));
+                // nobody is there any more when the fabric ends
+                let _ = give.send(case.known.into_iter().chain(found).collect());
             });
-        // without a thread nothing is said
-        self.coming = looking.is_ok().then_some(coming);
+        // without a thread nothing is found
+        self.coming = Some(coming).filter(|_| looking.is_ok());
+    }
+
+    /// Stops caring: another manages the fabric.
+    pub fn forget(&mut self) {
+        (self.coming, self.next) = (None, None);
     }
 
     /// True while it looks.
@@ -57,7 +81,7 @@ impl Judge {
         self.coming.is_some()
     }
 
-    /// What it found, once.
+    /// What it found of what came up last, once.
     pub fn poll(&mut self) -> Option<Vec<String>> {
         let found = match self.coming.as_ref()?.try_recv() {
             Ok(found) => found,
@@ -65,9 +89,11 @@ impl Judge {
             Err(TryRecvError::Disconnected) => Vec::new(),
         };
         self.coming = None;
-        let mut all = std::mem::take(&mut self.first);
-        all.extend(found);
-        Some(all)
+        if self.next.is_none() {
+            return Some(found);
+        }
+        self.look();
+        None
     }
 }
 
@@ -115,4 +141,70 @@ fn found(graph: &Graph, routing: &Routing) -> Vec<String> {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferriband_fabric::manage::Place;
+    use ferriband_subnet::manager::{Config, Event, Instant, Manager};
+    use ferriband_subnet::routing::Engine;
+    use ferriband_topology::generate;
+    use ferriband_wire::Lid;
+
+    fn up(shape: &str, engine: &str) -> (Plane, Box<Subnet>) {
+        let mut plane = Plane::new(generate::generate(shape).expect("a shape"));
+        let node = plane
+            .topology()
+            .ids_of(NodeKind::Ca)
+            .next()
+            .expect("a host");
+        let engine = Engine::find(engine).expect("an engine");
+        let mut manager = Manager::new(Config::new(1, *engine), 7);
+        manager.sweep();
+        loop {
+            let mut came = Vec::new();
+            while let Some(smp) = manager.poll_transmit(Instant(0)) {
+                let time = ferriband_fabric::Time::ZERO;
+                plane.send(time, Place { node, port: 1 }, smp, Lid(0), &mut came);
+            }
+            for delivery in &came {
+                manager.handle_smp(&delivery.smp);
+            }
+            if let Some(Event::Up(subnet)) = manager.poll_event() {
+                return (plane, subnet);
+            }
+        }
+    }
+
+    fn verdict(judge: &mut Judge) -> Vec<String> {
+        loop {
+            if let Some(found) = judge.poll() {
+                return found;
+            }
+            assert!(judge.is_looking());
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn of_many_subnets_the_last_one_is_judged_and_one_thread_looks() {
+        let (ring, circle) = up("ring:5:1", "minhop");
+        let (tree, none) = up("fat-tree:2x2x1", "updn");
+        let mut judge = Judge::default();
+        for _ in 0..100 {
+            judge.begin(&circle, &ring);
+            judge.begin(&none, &tree);
+        }
+        assert_eq!(verdict(&mut judge), Vec::<String>::new());
+        assert!(!judge.is_looking());
+        judge.begin(&none, &tree);
+        judge.begin(&circle, &ring);
+        let found = verdict(&mut judge);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("G0 port 1"),
+            "names, not GUIDs: {found:?}"
+        );
+    }
 }

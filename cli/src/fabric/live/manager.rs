@@ -418,7 +418,8 @@ impl Own {
             Became::Standby => {
                 self.machine.give_up();
                 // the master's fabric is for the master to judge
-                (self.failed, self.judge, self.judge_at) = (false, Judge::default(), None);
+                self.judge.forget();
+                (self.failed, self.judge_at) = (false, None);
                 self.warnings = Some(Vec::new());
                 (self.sweep_at, self.look_at) = (None, None);
                 self.waiting.clear();
@@ -570,7 +571,9 @@ impl Own {
                     self.tell_of_congestion(fabric, now_ns);
                 }
                 Event::Failed(error) => {
-                    (self.failed, self.warnings) = (true, Some(Vec::new()));
+                    // what was wrong with the routes that stay still is
+                    self.failed = true;
+                    self.warnings.get_or_insert_default();
                     self.says = format!("the subnet does not come up: {error}");
                 }
             }
