@@ -24,13 +24,16 @@ fn without_memory_a_receive_says_so_and_work_goes_on() {
 fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_else() {
     let program = Program::new("unreached");
     let verbs = ["--same-host", "verbs", "--set"];
-    for way in [
-        &[][..],
-        &[&verbs[..], &["regcache=none"]].concat(),
-        &[&verbs[..], &["regcache=none", "--set", "rndv=put"]].concat(),
-        &[&verbs[..], &["regcache=uffd"]].concat(),
+    for (way, sender) in [
+        (&[][..], &[][..]),
+        (&[&verbs[..], &["regcache=none"]].concat(), &[]),
+        (
+            &[&verbs[..], &["regcache=none", "--set", "rndv=put"]].concat(),
+            &["sender"],
+        ),
+        (&[&verbs[..], &["regcache=uffd"]].concat(), &[]),
     ] {
-        let output = program.run(2, way, &[]);
+        let output = program.run(2, way, sender);
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(
             said,
