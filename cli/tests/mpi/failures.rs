@@ -26,12 +26,14 @@ fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_els
     let verbs = ["--same-host", "verbs", "--set"];
     for (way, sender) in [
         (&[][..], &[][..]),
-        (&[&verbs[..], &["regcache=none"]].concat(), &[]),
+        (&verbs[..2], &["sender"]),
+        (&[&verbs[..], &["rndv=put"]].concat(), &["sender"]),
+        (&[&verbs[..], &["regcache=none"]].concat(), &["sender"]),
         (
             &[&verbs[..], &["regcache=none", "--set", "rndv=put"]].concat(),
             &["sender"],
         ),
-        (&[&verbs[..], &["regcache=uffd"]].concat(), &[]),
+        (&[&verbs[..], &["regcache=uffd"]].concat(), &["sender"]),
     ] {
         let output = program.run(2, way, sender);
         let said = String::from_utf8_lossy(&output.stdout);

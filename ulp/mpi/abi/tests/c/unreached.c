@@ -1,5 +1,5 @@
-/* A long message into memory that cannot be written to: both sides are told, and work goes on. With an argument also one out of memory that cannot be read, which its
-   receiver has asked to be written (RPut). */
+/* A long message into memory that cannot be written to: both sides are told, and work goes on. With an argument also one out of memory that cannot be
+   read. */
 #include "check.h"
 #include <sys/mman.h>
 

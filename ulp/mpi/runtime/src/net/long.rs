@@ -1,7 +1,7 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
-use super::memory::{Purpose, Reachable};
-use super::{Id, Net, failed};
+use super::memory::{Purpose, Reachable, Refusal};
+use super::{Id, Net};
 use crate::constants::{
     MPI_ERR_BUFFER, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
 };
@@ -10,7 +10,7 @@ use crate::host::Source;
 use crate::request::{Work, status};
 use crate::runtime::{Place, Runtime};
 use crate::settings::Rendezvous;
-use ferriband_ibv::{RKey, SendFlags, SendWr, VerbsError};
+use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
 use zerocopy::IntoBytes;
 
@@ -75,8 +75,8 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(None);
         };
-        let range = net.reach.source(source, purpose);
-        let range = range.map_err(|error| net.cannot_reach(error))?;
+        // One that cannot be read is found so again when its receiver asks for it, and then both are told.
+        let range = net.reach.source(source, purpose).unwrap_or(None);
         Ok(range.map(|range| {
             let place = Place {
                 address: range.address(),
@@ -378,16 +378,14 @@ impl Net {
             Posted::None
         })
     }
-
-    #[cold]
-    fn cannot_reach(&self, error: VerbsError) -> crate::errors::MpiError {
-        failed(&self.name, error)
-    }
 }
 
-/// The class of a range of memory that a device does not take.
+/// The class of a range of memory that requests cannot name.
 #[cold]
-fn class_of(error: &VerbsError) -> i32 {
+fn class_of(refusal: &Refusal) -> i32 {
+    let Refusal::Device(error) = refusal else {
+        return MPI_ERR_BUFFER;
+    };
     match error.errno() {
         libc::ENOMEM | libc::EAGAIN => MPI_ERR_NO_MEM,
         libc::EFAULT => MPI_ERR_BUFFER,

@@ -2,6 +2,7 @@
 //! only files of `net` with unsafe code, but for two questions to the system in [`super::cache`].
 
 use super::cache::{self, Cache, Counts, Rights};
+use super::maps::{Maps, Use};
 use crate::host::{Sink, Source, will_read};
 use crate::settings::Registration;
 use ferriband_ibv::{Access, DeviceLimits, Element, LKey, Mr, Pd, Region, VerbsError};
@@ -140,6 +141,8 @@ pub struct Reach {
     cache: Option<Cache<Arc<Mr>>>,
     is_implicit: bool,
     is_on_demand: bool,
+    /// Where a region is on demand, nobody looks at the range before a request does, and one that fails takes its queue pair along.
+    maps: Maps,
     /// All memory, for requests of this process alone.
     local: Option<Arc<Mr>>,
     /// All memory, for peers of the same host and user, who could reach it anyway. No other peer gets a key of it.
@@ -155,6 +158,21 @@ pub enum Purpose {
     Neighbor,
     /// Those of another peer.
     Stranger,
+}
+
+/// Why requests cannot name a range.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The program cannot read it, or write to it.
+    Unreachable,
+    /// The device does not take it.
+    Device(VerbsError),
+}
+
+impl From<VerbsError> for Refusal {
+    fn from(error: VerbsError) -> Self {
+        Self::Device(error)
+    }
 }
 
 /// A range of the program that requests may name as long as this lives.
@@ -187,6 +205,7 @@ impl Reach {
             cache,
             is_implicit,
             is_on_demand,
+            maps: Maps::open(),
             local: None,
             shared: None,
         })
@@ -202,7 +221,7 @@ impl Reach {
         &mut self,
         source: Source,
         purpose: Purpose,
-    ) -> Result<Option<Reachable>, VerbsError> {
+    ) -> Result<Option<Reachable>, Refusal> {
         source
             .address()
             .map(|address| self.range(address, source.len(), Access::REMOTE_READ, purpose))
@@ -210,7 +229,7 @@ impl Reach {
     }
 
     /// Lets requests write to `sink`; none if it is no one range.
-    pub fn sink(&mut self, sink: Sink, purpose: Purpose) -> Result<Option<Reachable>, VerbsError> {
+    pub fn sink(&mut self, sink: Sink, purpose: Purpose) -> Result<Option<Reachable>, Refusal> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         sink.pointer()
             .map(|start| self.range(start.addr() as u64, sink.len(), access, purpose))
@@ -223,7 +242,17 @@ impl Reach {
         length: usize,
         access: Access,
         purpose: Purpose,
-    ) -> Result<Reachable, VerbsError> {
+    ) -> Result<Reachable, Refusal> {
+        if self.is_on_demand {
+            let what = if access.contains(Access::LOCAL_WRITE) {
+                Use::Write
+            } else {
+                Use::Read
+            };
+            if !self.maps.allow(address, length as u64, what) {
+                return Err(Refusal::Unreachable);
+            }
+        }
         let mr = match purpose {
             Purpose::Own if self.is_implicit => {
                 Self::implicit(&self.pd, &mut self.local, Access::LOCAL_WRITE)?
