@@ -652,6 +652,30 @@ fn what_cannot_be_run_says_so() {
 }
 
 #[test]
+fn the_header_is_for_old_compilers_too() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = source.join(format!("mpi_header.{}.c", std::process::id()));
+    std::fs::write(&source, "#include <mpi.h>\nint main(void) { return 0; }\n").expect("a file");
+    let has_cxx = Command::new("g++").arg("--version").output().is_ok();
+    for language in [&["c", "-std=c89"], &["c++", "-std=c++98"]] {
+        if language[0] == "c++" && !has_cxx {
+            continue;
+        }
+        let output = Command::new(library_dir().join("bin/mpicc"))
+            .arg("-x")
+            .args(language)
+            .args(["-pedantic-errors", "-Wall", "-Wextra", "-fsyntax-only"])
+            .arg(&source)
+            .output()
+            .expect("mpicc runs");
+        let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{language:?}: {complained}");
+        assert_eq!(complained, "");
+    }
+    std::fs::remove_file(&source).expect("it is there");
+}
+
+#[test]
 fn the_library_exports_each_function_twice() {
     let output = Command::new("nm")
         .args(["-D", "--defined-only", "--format=posix"])

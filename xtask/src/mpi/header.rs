@@ -42,10 +42,12 @@ pub fn write(tables: &Tables) -> String {
     }
     for name in ENUMS {
         let _ = writeln!(out, "\ntypedef enum {name} {{");
-        for constant in tables.constants.iter().filter(|c| c.c_type == name) {
-            let _ = writeln!(out, "\t{} = {},", constant.name, constant.value);
-        }
-        let _ = writeln!(out, "}} {name};");
+        // C89 and C++98 have no comma behind the last one.
+        let constants = tables.constants.iter().filter(|c| c.c_type == name);
+        let lines: Vec<String> = constants
+            .map(|constant| format!("\t{} = {}", constant.name, constant.value))
+            .collect();
+        let _ = writeln!(out, "{}\n}} {name};", lines.join(",\n"));
     }
     out.push('\n');
     for callback in &tables.callbacks {

@@ -41,12 +41,12 @@ typedef enum MPI_T_cb_safety {
 	MPI_T_CB_REQUIRE_NONE = 0x00,
 	MPI_T_CB_REQUIRE_MPI_RESTRICTED = 0x03,
 	MPI_T_CB_REQUIRE_THREAD_SAFE = 0x0F,
-	MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE = 0x3F,
+	MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE = 0x3F
 } MPI_T_cb_safety;
 
 typedef enum MPI_T_source_order {
 	MPI_T_SOURCE_ORDERED = 1,
-	MPI_T_SOURCE_UNORDERED = 2,
+	MPI_T_SOURCE_UNORDERED = 2
 } MPI_T_source_order;
 
 typedef void (MPI_User_function)(void *invec, void *inoutvec, int *len, MPI_Datatype *datatype);
