@@ -33,6 +33,29 @@ static void truncated(int length)
 	free(memory);
 }
 
+/* Memory that begins where it was asked for. */
+static void aligned(void)
+{
+	MPI_Info info;
+	void *memory[4];
+	char word[24];
+	CHECK(MPI_Info_create(&info) == MPI_SUCCESS);
+	for (size_t bytes = 4; bytes <= 1 << 21; bytes *= 8) {
+		snprintf(word, sizeof word, "%zu", bytes);
+		CHECK(MPI_Info_set(info, "mpi_minimum_memory_alignment", word) == MPI_SUCCESS);
+		for (int i = 0; i < 4; i++) {
+			CHECK(MPI_Alloc_mem(100 + i, info, &memory[i]) == MPI_SUCCESS);
+			CHECK((size_t)memory[i] % bytes == 0);
+			memset(memory[i], i, 100 + i);
+		}
+		for (int i = 0; i < 4; i++)
+			CHECK(MPI_Free_mem(memory[i]) == MPI_SUCCESS);
+	}
+	CHECK(MPI_Info_set(info, "mpi_minimum_memory_alignment", "much") == MPI_SUCCESS);
+	CHECK(MPI_Alloc_mem(0, info, &memory[0]) == MPI_SUCCESS && MPI_Free_mem(memory[0]) == MPI_SUCCESS);
+	CHECK(MPI_Info_free(&info) == MPI_SUCCESS);
+}
+
 /* Messages for which there is no memory, and memory that there is not. */
 static void exhausted(void)
 {
@@ -77,6 +100,7 @@ int main(int argc, char **argv)
 	begin(&argc, &argv);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	aligned();
 	if (size > 1) {
 		truncated(100);
 		truncated(LONG);

@@ -9,6 +9,7 @@ use crate::attr::Owner;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::init;
+use crate::process::process;
 use crate::runtime::SELF;
 use crate::trace;
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -190,20 +191,32 @@ pub unsafe extern "C" fn ferriband_mpi_pcontrol(_level: c_int) -> c_int {
     MPI_SUCCESS
 }
 
-/// Memory from the C library; `place` is where the pointer goes.
+/// Bytes that the C library's memory is aligned to in any case.
+const ALIGNED: usize = 16;
+
+/// Memory from the C library, aligned as `mpi_minimum_memory_alignment` asks; `place` is where the pointer goes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_alloc_mem(
     size: i64,
-    _info: i32,
+    info: i32,
     place: *mut c_void,
 ) -> c_int {
     on_any("MPI_Alloc_mem", |_| {
         let at = |error| (SELF, error);
         let size = usize::try_from(size)
             .map_err(|_| at(MpiError::with(MPI_ERR_ARG, format!("{size} bytes"))))?;
+        let hints = process().hints(info).map_err(at)?;
+        let wanted = hints.get("mpi_minimum_memory_alignment").map_err(at)?;
+        // A hint that says nothing is none.
+        let alignment = wanted
+            .and_then(|wanted| wanted.trim().parse().ok())
+            .filter(|bytes: &usize| bytes.is_power_of_two())
+            .unwrap_or(ALIGNED)
+            .max(ALIGNED);
+        let mut memory = std::ptr::null_mut();
         // SAFETY: an allocation; one of no bytes still has an address of its own.
-        let memory = unsafe { libc::malloc(size.max(1)) };
-        if memory.is_null() {
+        let refused = unsafe { libc::posix_memalign(&raw mut memory, alignment, size.max(1)) };
+        if refused != 0 {
             return Err(at(MpiError::with(MPI_ERR_NO_MEM, format!("{size} bytes"))));
         }
         // SAFETY: the program's pointer to a pointer.
