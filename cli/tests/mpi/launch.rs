@@ -323,6 +323,31 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
 }
 
 #[test]
+fn a_trace_has_calls_that_may_be_made_at_any_time_and_the_one_that_it_begins_with() {
+    let program = Program::new("traced");
+    let path = program.0.to_str().expect("a path");
+    let json = Scratch::new("traced.json");
+    let line = ["trace", "-o", json.path(), "--", "mpirun", "-n", "2", path];
+    let output = run(&line);
+    assert!(output.status.success(), "{}", complained(&output));
+    let (names, _) = check_timeline(&json.json());
+    for name in [
+        "MPI_Session_init",
+        "MPI_Init",
+        "MPI_Initialized",
+        "MPI_Wtime",
+        "MPI_Alloc_mem",
+        "MPI_Free_mem",
+        "MPI_Status_set_cancelled",
+        "MPI_Test_cancelled",
+        "MPI_Session_finalize",
+        "MPI_Finalize",
+    ] {
+        assert_eq!(names.get(name), Some(&2), "{name}");
+    }
+}
+
+#[test]
 fn barriers_go_by_the_algorithm_that_is_chosen() {
     let program = Program::new("barriers");
     let path = program.0.to_str().expect("a path");

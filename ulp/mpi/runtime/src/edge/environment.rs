@@ -87,18 +87,21 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_initialized(flag: *mut c_int) -> c_int {
+    let _span = trace::span("MPI_Initialized");
     // SAFETY: the program's pointer.
     plain(unsafe { put(flag, c_int::from(phase() != Phase::Before)) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int {
+    let _span = trace::span("MPI_Finalized");
     // SAFETY: the program's pointer.
     plain(unsafe { put(flag, c_int::from(phase() == Phase::After)) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_int {
+    let _span = trace::span("MPI_Query_thread");
     let level = PROVIDED.load(std::sync::atomic::Ordering::Relaxed);
     // SAFETY: the program's pointer.
     plain(unsafe { put(provided, level) })
@@ -106,6 +109,7 @@ pub unsafe extern "C" fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_i
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int {
+    let _span = trace::span("MPI_Is_thread_main");
     let is_main = MAIN_THREAD.get() == Some(&std::thread::current().id());
     // SAFETY: the program's pointer.
     plain(unsafe { put(flag, c_int::from(is_main)) })
@@ -124,6 +128,7 @@ pub unsafe extern "C" fn ferriband_mpi_get_processor_name(
     name: *mut c_char,
     length: *mut c_int,
 ) -> c_int {
+    let _span = trace::span("MPI_Get_processor_name");
     let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
     // SAFETY: a local buffer, whose last byte stays 0.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
@@ -139,6 +144,7 @@ pub unsafe extern "C" fn ferriband_mpi_get_processor_name(
 /// Seconds since some time in the past, the same for all ranks of a host.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_wtime() -> c_double {
+    let _span = trace::span("MPI_Wtime");
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -151,6 +157,7 @@ pub unsafe extern "C" fn ferriband_mpi_wtime() -> c_double {
 /// Seconds between two ticks of that clock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_wtick() -> c_double {
+    let _span = trace::span("MPI_Wtick");
     1e-9
 }
 
@@ -159,6 +166,7 @@ pub unsafe extern "C" fn ferriband_mpi_get_version(
     version: *mut c_int,
     subversion: *mut c_int,
 ) -> c_int {
+    let _span = trace::span("MPI_Get_version");
     // SAFETY: the program's pointers.
     plain(unsafe { put(version, MPI_VERSION).and_then(|()| put(subversion, MPI_SUBVERSION)) })
 }
@@ -168,6 +176,7 @@ pub unsafe extern "C" fn ferriband_mpi_abi_get_version(
     major: *mut c_int,
     minor: *mut c_int,
 ) -> c_int {
+    let _span = trace::span("MPI_Abi_get_version");
     // SAFETY: the program's pointers.
     plain(unsafe { put(major, MPI_ABI_VERSION).and_then(|()| put(minor, MPI_ABI_SUBVERSION)) })
 }
@@ -177,6 +186,7 @@ pub unsafe extern "C" fn ferriband_mpi_get_library_version(
     version: *mut c_char,
     length: *mut c_int,
 ) -> c_int {
+    let _span = trace::span("MPI_Get_library_version");
     let text = concat!(
         "Ferriband MPI ",
         env!("CARGO_PKG_VERSION"),
@@ -188,6 +198,7 @@ pub unsafe extern "C" fn ferriband_mpi_get_library_version(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_pcontrol(_level: c_int) -> c_int {
+    let _span = trace::span("MPI_Pcontrol");
     MPI_SUCCESS
 }
 
@@ -226,6 +237,7 @@ pub unsafe extern "C" fn ferriband_mpi_alloc_mem(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_free_mem(memory: *mut c_void) -> c_int {
+    let _span = trace::span("MPI_Free_mem");
     // SAFETY: what MPI_Alloc_mem returned.
     unsafe { libc::free(memory) };
     MPI_SUCCESS

@@ -66,6 +66,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
     errhandler: i32,
     session: *mut i32,
 ) -> c_int {
+    let begun_ns = trace::now_ns();
     at_any_time("MPI_Session_init", || {
         if session.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
@@ -73,7 +74,12 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
         let hints = process().hints(info)?;
         let threads = level(&hints)?;
         process().retain(errhandler, Some(Scope::Session))?;
+        let was_on = trace::is_on();
         let mut guard = begin("MPI_Session_init", threads);
+        if !was_on {
+            // A call that the trace begins with, as MPI_Init is.
+            drop(trace::span_from("MPI_Session_init", begun_ns));
+        }
         // What others have asked for holds for all.
         let provided = LEVELS
             .iter()

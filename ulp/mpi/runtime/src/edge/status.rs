@@ -4,10 +4,12 @@ use super::values::put;
 use crate::abi::Status;
 use crate::constants::MPI_ERR_ARG;
 use crate::constants::MPI_SUCCESS;
+use crate::trace;
 use std::ffi::c_int;
 
 /// These may be called at any time, so there is no handler to ask.
-unsafe fn change(status: *mut Status, change: impl FnOnce(&mut Status)) -> c_int {
+unsafe fn change(function: &str, status: *mut Status, change: impl FnOnce(&mut Status)) -> c_int {
+    let _span = trace::span(function);
     if status.is_null() {
         return MPI_ERR_ARG;
     }
@@ -21,10 +23,12 @@ unsafe fn change(status: *mut Status, change: impl FnOnce(&mut Status)) -> c_int
 }
 
 unsafe fn ask(
+    function: &str,
     status: *const Status,
     to: *mut c_int,
     field: impl FnOnce(&Status) -> c_int,
 ) -> c_int {
+    let _span = trace::span(function);
     if status.is_null() {
         return MPI_ERR_ARG;
     }
@@ -36,25 +40,25 @@ unsafe fn ask(
 }
 
 macro_rules! fields {
-    ($($get:ident, $set:ident, $field:ident;)*) => {$(
+    ($($get:ident, $set:ident, $field:ident, $word:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(status: *const Status, value: *mut c_int) -> c_int {
             // SAFETY: the program's pointers.
-            unsafe { ask(status, value, |status| status.$field) }
+            unsafe { ask(concat!("MPI_Status_get_", $word), status, value, |status| status.$field) }
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(status: *mut Status, value: c_int) -> c_int {
             // SAFETY: the program's pointer.
-            unsafe { change(status, |status| status.$field = value) }
+            unsafe { change(concat!("MPI_Status_set_", $word), status, |status| status.$field = value) }
         }
     )*};
 }
 
 fields! {
-    ferriband_mpi_status_get_source, ferriband_mpi_status_set_source, source;
-    ferriband_mpi_status_get_tag, ferriband_mpi_status_set_tag, tag;
-    ferriband_mpi_status_get_error, ferriband_mpi_status_set_error, error;
+    ferriband_mpi_status_get_source, ferriband_mpi_status_set_source, source, "source";
+    ferriband_mpi_status_get_tag, ferriband_mpi_status_set_tag, tag, "tag";
+    ferriband_mpi_status_get_error, ferriband_mpi_status_set_error, error, "error";
 }
 
 #[unsafe(no_mangle)]
@@ -63,7 +67,11 @@ pub unsafe extern "C" fn ferriband_mpi_status_set_cancelled(
     flag: c_int,
 ) -> c_int {
     // SAFETY: the program's pointer.
-    unsafe { change(status, |status| status.cancelled = c_int::from(flag != 0)) }
+    unsafe {
+        change("MPI_Status_set_cancelled", status, |status| {
+            status.cancelled = c_int::from(flag != 0)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -72,5 +80,9 @@ pub unsafe extern "C" fn ferriband_mpi_test_cancelled(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program's pointers.
-    unsafe { ask(status, flag, |status| c_int::from(status.cancelled != 0)) }
+    unsafe {
+        ask("MPI_Test_cancelled", status, flag, |status| {
+            c_int::from(status.cancelled != 0)
+        })
+    }
 }
