@@ -2,9 +2,7 @@
 
 use super::memory::{Purpose, Reachable, Refusal};
 use super::{Id, Net};
-use crate::constants::{
-    MPI_ERR_BUFFER, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
-};
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
@@ -383,12 +381,8 @@ impl Net {
 /// The class of a range of memory that requests cannot name.
 #[cold]
 fn class_of(refusal: &Refusal) -> i32 {
-    let Refusal::Device(error) = refusal else {
-        return MPI_ERR_BUFFER;
-    };
-    match error.errno() {
-        libc::ENOMEM | libc::EAGAIN => MPI_ERR_NO_MEM,
-        libc::EFAULT => MPI_ERR_BUFFER,
-        _ => MPI_ERR_OTHER,
+    match refusal {
+        Refusal::Unreachable => MPI_ERR_BUFFER,
+        Refusal::Device(error) => super::class_of(error.errno()),
     }
 }
