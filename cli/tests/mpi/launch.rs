@@ -479,6 +479,16 @@ fn communicators_begin_with_the_error_handler_that_the_launcher_names() {
         let said = program.succeeds(2, options);
         assert_eq!(said, format!("{handlers}\ninitial: 2 ranks: ok\n"));
     }
+    let outside = Program::new("outside");
+    let said = outside.succeeds(2, &["-initial-errhandler", "mpi_errors_return"]);
+    assert_eq!(said, "outside: 2 ranks: ok\n");
+    for handler in ["mpi_errors_are_fatal", "mpi_errors_abort"] {
+        let output = outside.run(1, &["-initial-errhandler", handler], &["before"]);
+        assert!(!output.status.success());
+        let words = "MPI_Barrier: MPI_ERR_OTHER: ";
+        assert!(complained(&output).contains(words), "{output:?}");
+        assert!(complained(&output).contains("called before MPI_Init"));
+    }
     let wrong = program.run(2, &["--initial-errhandler", "none"], &[]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(

@@ -295,7 +295,7 @@ pub const TABLE: &[Setting] = &[
             "mpi_errors_return",
         ]),
         default: "mpi_errors_are_fatal",
-        help: "The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with; mpirun -initial-errhandler sets it, as the standard has it.",
+        help: "The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with, and of errors before MPI_Init and after MPI_Finalize; mpirun -initial-errhandler sets it, as the standard has it.",
     },
     Setting {
         name: "engine",

@@ -195,6 +195,12 @@ impl Chosen {
     }
 }
 
+/// The error handler of errors that no communicator has, before there are some and after; where settings mean nothing, the one that ends the process.
+#[cold]
+pub fn initial_errhandler() -> i32 {
+    Chosen::read().map_or(MPI_ERRORS_ARE_FATAL, |chosen| chosen.errhandler)
+}
+
 /// Name and text of the settings file, if there is one: the user's own may be missing, one that was named may not.
 fn settings_file() -> Outcome<Option<(String, String)>> {
     let value = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());

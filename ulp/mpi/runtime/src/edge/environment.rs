@@ -1,7 +1,7 @@
 //! Beginning, end, and what a program asks about its environment.
 
 use super::attribute::{Object, remove_all};
-use super::raise::{abort, on_any, outside};
+use super::raise::{abort, at_any_time, decide, on_any, outside};
 use super::session;
 use super::state::{Phase, enter, phase, retire, set_phase};
 use super::values::{put, put_string};
@@ -11,6 +11,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::init;
 use crate::process::process;
 use crate::runtime::SELF;
+use crate::settings::initial_errhandler;
 use crate::trace;
 use std::ffi::{c_char, c_double, c_int, c_void};
 
@@ -53,11 +54,14 @@ pub unsafe extern "C" fn ferriband_mpi_init_thread(
 
 fn begin(function: &str, threads: i32) -> c_int {
     if phase() != Phase::Before {
-        eprintln!("ferriband: {function} was called twice");
-        abort(enter().as_ref(), MPI_ERR_OTHER);
+        let twice = || Err(MpiError::with(MPI_ERR_OTHER, "MPI is initialized once"));
+        return at_any_time(function, twice);
     }
     let begun_ns = trace::now_ns();
-    drop(session::begin(function, threads));
+    match session::begin(threads) {
+        Ok(guard) => drop(guard),
+        Err(error) => return decide(None, initial_errhandler(), "", 0, function, &error),
+    }
     drop(trace::span_from(function, begun_ns));
     PROVIDED.store(threads, std::sync::atomic::Ordering::Relaxed);
     let _ = MAIN_THREAD.set(std::thread::current().id());

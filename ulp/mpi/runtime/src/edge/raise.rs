@@ -5,6 +5,7 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::process::process;
 use crate::runtime::SELF;
+use crate::settings::initial_errhandler;
 use crate::{trace, wireup};
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
@@ -79,10 +80,11 @@ pub fn decide(
         unsafe { own.call.handle(object, error.class) };
         return error.class;
     }
-    let rank = guard.as_ref().map_or(0, |guard| guard.rank);
+    let who = guard.as_ref().map(|guard| format!("rank {}: ", guard.rank));
     let on = if name.is_empty() { "" } else { " on " };
     eprintln!(
-        "ferriband: rank {rank}: {function}{on}{name}: {}",
+        "ferriband: {}{function}{on}{name}: {}",
+        who.unwrap_or_default(),
         sentence(error)
     );
     abort(guard.as_ref(), error.class)
@@ -96,19 +98,19 @@ pub fn at_any_time(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
     };
     match enter() {
         Some(guard) => raise(guard, SELF, function, &error),
-        None => decide(None, MPI_ERRORS_ARE_FATAL, "", 0, function, &error),
+        None => decide(None, initial_errhandler(), "", 0, function, &error),
     }
 }
 
-/// A call when MPI may not be used.
+/// A call when MPI may not be used, and there is no communicator to ask: the initial error handler is.
 #[cold]
 pub fn outside(function: &str) -> c_int {
     let when = match phase() {
-        Phase::Before => "before MPI_Init",
-        _ => "after MPI_Finalize",
+        Phase::Before => "it was called before MPI_Init",
+        _ => "it was called after MPI_Finalize",
     };
-    eprintln!("ferriband: {function} was called {when}");
-    abort(None, MPI_ERR_OTHER)
+    let error = MpiError::with(MPI_ERR_OTHER, when);
+    decide(None, initial_errhandler(), "", 0, function, &error)
 }
 
 /// The class's name, its sentence, and what happened.

@@ -2,7 +2,7 @@
 
 use super::group::give as give_group;
 use super::info::give as give_info;
-use super::raise::{abort, at_any_time, decide, on_self, outside, raise, sentence};
+use super::raise::{at_any_time, decide, on_self, outside, raise};
 use super::state::{Guard, Phase, awake, enter, install, phase, retire};
 use super::values::{put, put_string, text};
 use crate::constants::*;
@@ -13,6 +13,7 @@ use crate::init;
 use crate::process::{Scope, process};
 use crate::request::buffered::{self, Owner};
 use crate::runtime::{SELF, WORLD};
+use crate::settings::initial_errhandler;
 use crate::trace;
 use std::ffi::{c_char, c_int};
 
@@ -44,20 +45,14 @@ fn level(info: &Info) -> Outcome<i32> {
 }
 
 /// The runtime is there, for as many threads as are asked for.
-pub(super) fn begin(function: &str, threads: i32) -> Guard {
+pub(super) fn begin(threads: i32) -> Outcome<Guard> {
     if !awake() {
-        match init::start(threads) {
-            Ok(runtime) => install(runtime),
-            Err(error) => {
-                eprintln!("ferriband: {function}: {}", sentence(&error));
-                abort(None, error.class)
-            }
-        }
+        install(init::start(threads)?);
     }
     super::state::share(threads == MPI_THREAD_MULTIPLE);
     let mut guard = enter().expect("it was just made or woken");
     guard.settings.threads = guard.settings.threads.max(threads);
-    guard
+    Ok(guard)
 }
 
 #[unsafe(no_mangle)]
@@ -67,35 +62,55 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
     session: *mut i32,
 ) -> c_int {
     let begun_ns = trace::now_ns();
-    at_any_time("MPI_Session_init", || {
-        if session.is_null() {
-            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
-        }
-        let hints = process().hints(info)?;
-        let threads = level(&hints)?;
-        process().retain(errhandler, Some(Scope::Session))?;
-        let was_on = trace::is_on();
-        let mut guard = begin("MPI_Session_init", threads);
-        if !was_on {
-            // A call that the trace begins with, as MPI_Init is.
-            drop(trace::span_from("MPI_Session_init", begun_ns));
-        }
-        // What others have asked for holds for all.
-        let provided = LEVELS
-            .iter()
-            .find(|(_, level)| *level == guard.settings.threads);
-        let mut own = Info::default();
-        own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
-        let index = guard
-            .sessions
-            .insert(Session {
-                errhandler,
-                info: own,
-            })
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many sessions"))?;
-        // SAFETY: the program's pointer.
-        unsafe { put(session, guard.sessions.handle(index)) }
-    })
+    let _span = trace::span("MPI_Session_init");
+    let kept = process().retain(errhandler, Some(Scope::Session));
+    // The handler that is given is for this call, too, if it is one.
+    let handler = if kept.is_ok() {
+        errhandler
+    } else {
+        initial_errhandler()
+    };
+    // SAFETY: the program's pointer.
+    let made = kept.and_then(|()| unsafe { make(info, errhandler, session, begun_ns) });
+    let Err(error) = made else {
+        return MPI_SUCCESS;
+    };
+    let (name, none) = ("MPI_Session_init", MPI_SESSION_NULL);
+    let code = decide(enter(), handler, "", none, name, &error);
+    if handler == errhandler {
+        process().release(errhandler);
+    }
+    code
+}
+
+/// Makes a session that has a handler already.
+unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> Outcome {
+    if session.is_null() {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    let hints = process().hints(info)?;
+    let threads = level(&hints)?;
+    let was_on = trace::is_on();
+    let mut guard = begin(threads)?;
+    if !was_on {
+        // A call that the trace begins with, as MPI_Init is.
+        drop(trace::span_from("MPI_Session_init", begun_ns));
+    }
+    // What others have asked for holds for all.
+    let provided = LEVELS
+        .iter()
+        .find(|(_, level)| *level == guard.settings.threads);
+    let mut own = Info::default();
+    own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
+    let index = guard
+        .sessions
+        .insert(Session {
+            errhandler,
+            info: own,
+        })
+        .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many sessions"))?;
+    // SAFETY: the program's pointer.
+    unsafe { put(session, guard.sessions.handle(index)) }
 }
 
 #[unsafe(no_mangle)]
