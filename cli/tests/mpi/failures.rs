@@ -21,6 +21,17 @@ fn without_memory_a_receive_says_so_and_work_goes_on() {
 }
 
 #[test]
+fn children_of_ranks_leave_their_parents_job_alone() {
+    let program = Program::new("forks");
+    let verbs = &["--same-host", "verbs"][..];
+    for (ranks, options) in [(1, &[][..]), (3, &[]), (2, verbs)] {
+        let said = program.succeeds(ranks, options);
+        assert_eq!(said, format!("forks: {ranks} ranks: ok\n"));
+    }
+    program.leaves_nobody();
+}
+
+#[test]
 fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_else() {
     let program = Program::new("unreached");
     let verbs = ["--same-host", "verbs", "--set"];

@@ -72,6 +72,11 @@ pub fn begin(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
     Ok(())
 }
 
+/// A child of a traced process is not traced.
+pub fn end() {
+    IS_ON.store(false, Ordering::Relaxed);
+}
+
 /// Nanoseconds by the clock that all processes of a host share.
 pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)

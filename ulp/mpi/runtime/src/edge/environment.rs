@@ -53,6 +53,9 @@ pub unsafe extern "C" fn ferriband_mpi_init_thread(
 }
 
 fn begin(function: &str, threads: i32) -> c_int {
+    if phase() == Phase::Child {
+        return outside(function);
+    }
     if phase() != Phase::Before {
         let twice = || Err(MpiError::with(MPI_ERR_OTHER, "MPI is initialized once"));
         return at_any_time(function, twice);
@@ -71,6 +74,10 @@ fn begin(function: &str, threads: i32) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
+    // A function that the parent has given to atexit, perhaps: there is nothing that could end.
+    if phase() == Phase::Child {
+        return MPI_SUCCESS;
+    }
     on_any("MPI_Finalize", |guard| {
         // The program's functions still find MPI as it was.
         for handle in [MPI_COMM_SELF, MPI_COMM_WORLD] {
@@ -100,7 +107,12 @@ pub unsafe extern "C" fn ferriband_mpi_initialized(flag: *mut c_int) -> c_int {
 pub unsafe extern "C" fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int {
     let _span = trace::span("MPI_Finalized");
     // SAFETY: the program's pointer.
-    plain(unsafe { put(flag, c_int::from(phase() == Phase::After)) })
+    plain(unsafe {
+        put(
+            flag,
+            c_int::from(matches!(phase(), Phase::After | Phase::Child)),
+        )
+    })
 }
 
 #[unsafe(no_mangle)]

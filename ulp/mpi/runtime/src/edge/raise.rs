@@ -107,6 +107,7 @@ pub fn at_any_time(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
 pub fn outside(function: &str) -> c_int {
     let when = match phase() {
         Phase::Before => "it was called before MPI_Init",
+        Phase::Child => "it was called by a child of a rank, which is none itself",
         _ => "it was called after MPI_Finalize",
     };
     let error = MpiError::with(MPI_ERR_OTHER, when);
@@ -132,7 +133,10 @@ pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
         host.set_abort_code(code);
         host.set_life(Life::Aborted);
     }
-    wireup::abort(code, "MPI_Abort");
+    // A child of a rank ends alone.
+    if phase() != Phase::Child {
+        wireup::abort(code, "MPI_Abort");
+    }
     // What the program has printed is to be seen; its other ends are not waited for.
     // SAFETY: flushing all streams and leaving take no memory of ours.
     unsafe {

@@ -61,6 +61,9 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
     errhandler: i32,
     session: *mut i32,
 ) -> c_int {
+    if phase() == Phase::Child {
+        return outside("MPI_Session_init");
+    }
     let begun_ns = trace::now_ns();
     let _span = trace::span("MPI_Session_init");
     let kept = process().retain(errhandler, Some(Scope::Session));

@@ -5,8 +5,8 @@ use crate::host::Layout;
 use crate::runtime::Runtime;
 use crate::trace;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Arc, Once};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// The same, also when nobody may enter.
@@ -26,6 +26,8 @@ pub enum Phase {
     Alive,
     /// MPI_Finalize has been called.
     After,
+    /// This is a child of a process that uses MPI, and no rank.
+    Child,
 }
 
 /// Where in its life the process is.
@@ -33,7 +35,8 @@ pub fn phase() -> Phase {
     match PHASE.load(Ordering::Acquire) {
         0 => Phase::Before,
         1 => Phase::Alive,
-        _ => Phase::After,
+        2 => Phase::After,
+        _ => Phase::Child,
     }
 }
 
@@ -72,10 +75,28 @@ pub fn enter() -> Option<Guard> {
 
 /// Keeps the runtime.
 pub fn install(runtime: Runtime) {
+    watch_forks();
     let runtime = Box::into_raw(Box::new(runtime));
     KEPT.store(runtime, Ordering::Release);
     RUNTIME.store(runtime, Ordering::Release);
     settle();
+}
+
+/// From now on a child of this process that only forks finds no runtime: its parent's messages and its place among the ranks are the parent's alone.
+fn watch_forks() {
+    static ONCE: Once = Once::new();
+    // SAFETY: a static function that stores to words. Without memory for it children are not told.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+extern "C" fn in_child() {
+    RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
+    KEPT.store(std::ptr::null_mut(), Ordering::Release);
+    ALONE.store(std::ptr::null_mut(), Ordering::Release);
+    set_phase(Phase::Child);
+    trace::end();
 }
 
 /// Whether calls have to do more than to find the runtime may have changed.
