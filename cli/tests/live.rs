@@ -159,6 +159,49 @@ fn what_is_cut_is_found_and_routed_around() {
 }
 
 #[test]
+fn routes_change_under_traffic_without_a_circle_in_between() {
+    if !is_there("ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let fabric = Fabric::up("ring:5:1", &["--engine", "updn"]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let (near, far) = (&hosts[0], &hosts[2]);
+    let cutting = std::sync::atomic::AtomicBool::new(true);
+    let mut held = 0;
+    std::thread::scope(|scope| {
+        // messages from one side of the ring to the other, one job after the other
+        let traffic = scope.spawn(|| {
+            let mut jobs = 0;
+            while jobs < 2 || cutting.load(std::sync::atomic::Ordering::Relaxed) {
+                pair(
+                    &fabric,
+                    [&near.name, &far.name],
+                    &near.address,
+                    &["ibv_rc_pingpong", "-n", "5000"],
+                );
+                jobs += 1;
+            }
+        });
+        for switch in ["G0", "G2", "G3"] {
+            for how in ["down", "up"] {
+                let sweeps = fabric.status()["sweeps"].as_u64();
+                fabric.say(&["link", switch, "1", how]);
+                eventually("the manager has told new routes", || {
+                    fabric.status()["sweeps"].as_u64() > sweeps
+                });
+                let says = fabric.status()["manager_says"].clone();
+                let says = says.as_str().unwrap_or_default();
+                held += u32::from(says.contains("were held back"));
+            }
+        }
+        cutting.store(false, std::sync::atomic::Ordering::Relaxed);
+        traffic.join().expect("no message is lost for good");
+    });
+    assert!(held > 0, "no change needed an order");
+}
+
+#[test]
 fn opensm_manages_the_fabric_and_answers_for_it() {
     if !is_there("opensm", "opensm") || !is_there("saquery", "infiniband-diags") {
         return;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ferriband_subnet::Graph;
-use ferriband_subnet::check::{Report, check};
+use ferriband_subnet::check::{Before, Report, Scope, change, check, deadlock};
 use ferriband_subnet::routing::{ENGINES, Engine, Options, RouteError};
 use ferriband_topology::{Builder, Link, NewNode, NodeKind, PortId, Topology};
 use proptest::prelude::*;
@@ -201,5 +201,35 @@ proptest! {
             Ok(found) => prop_assert!(found.is_good() && found.all.is_none()),
             Err(error) => prop_assert!(matches!(error, RouteError::NoRoute { .. }), "{}", error),
         }
+    }
+
+    /// From one root to another: what is not stopped, with old tables here and new ones there, and the new routes of what was stopped have no circle; without a circle nothing is
+    /// stopped.
+    #[test]
+    fn a_change_has_no_circle_once_packets_are_stopped(
+        topology in fabric(),
+        root in any::<prop::sample::Index>(),
+        engines in (prop::sample::select(vec!["updn", "dnup"]), prop::sample::select(vec!["updn", "dnup"])),
+    ) {
+        let graph = Graph::from_topology(&topology, 0).unwrap();
+        let routed = |graph: &Graph, engine: &str, root: Option<usize>| {
+            let roots = root.map(|root| graph.switches()[root % graph.switches().len()].guid);
+            let options = Options { roots: roots.into_iter().collect(), ..Options::default() };
+            (Engine::find(engine).unwrap().route)(graph, &options)
+        };
+        let one = routed(&graph, engines.0, None);
+        let other = routed(&graph, engines.1, Some(root.index(64)));
+        let (Ok(one), Ok(other)) = (one, other) else { return Ok(()) };
+        let before = Before { graph: graph.clone(), routing: one.clone() };
+        let change = change(&graph, &before, &one.tables, &other);
+        prop_assert!(!change.lanes);
+        prop_assert_eq!(change.stopped.is_empty(), deadlock(&graph, &[&one, &other], Scope::Hosts).is_none());
+        let mut stopped = one.clone();
+        for lid in &change.stopped {
+            for switch in 0..graph.switches().len() as u32 {
+                stopped.tables.set(switch, *lid, other.tables.port(switch, *lid));
+            }
+        }
+        prop_assert_eq!(deadlock(&graph, &[&stopped, &other], Scope::Hosts), None);
     }
 }

@@ -556,6 +556,12 @@ impl Own {
                     if let Some(refused) = &subnet.refused {
                         self.says += &format!("; routed by {INSTEAD}: {refused}");
                     }
+                    if subnet.stopped > 0 {
+                        let lids = counted(subnet.stopped, "LID", "LIDs");
+                        self.says += &format!(
+                            "; packets to {lids} were held back while tables changed, or they could have waited for each other in a circle"
+                        );
+                    }
                     (self.failed, self.warnings) = (false, None);
                     self.judge.begin(&subnet, fabric.plane());
                     self.judge_at = Some(now_ns + JUDGE_NS);

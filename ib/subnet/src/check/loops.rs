@@ -2,7 +2,7 @@
 
 use super::multicast::Group;
 use crate::graph::{Graph, Owner, Peer};
-use crate::routing::{Lanes, NO_PORT, Routing, multicast};
+use crate::routing::{Lanes, NO_PORT, Routing, Tables, multicast};
 use ferriband_wire::Guid;
 use std::fmt;
 
@@ -44,9 +44,9 @@ impl fmt::Display for Loop {
 const STARTS: usize = 512;
 
 /// The channels of a graph, numbered.
-struct Channels<'a> {
+pub(super) struct Channels<'a> {
     graph: &'a Graph,
-    lanes: usize,
+    pub lanes: usize,
     /// For each switch, where its ports begin in `links`.
     begin: Vec<usize>,
     /// For each port of each switch, its link's number; [`NO_LINK`].
@@ -58,7 +58,7 @@ struct Channels<'a> {
 const NO_LINK: u32 = u32::MAX;
 
 impl<'a> Channels<'a> {
-    fn new(graph: &'a Graph, lanes: usize) -> Self {
+    pub fn new(graph: &'a Graph, lanes: usize) -> Self {
         let (mut begin, mut links, mut ends) = (vec![0], Vec::new(), Vec::new());
         for (here, switch) in (0_u32..).zip(graph.switches()) {
             for (port, peer) in (0_u8..=254).zip(&switch.ports) {
@@ -91,7 +91,7 @@ impl<'a> Channels<'a> {
         link.filter(|link| *link != NO_LINK)
     }
 
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ends.len() * self.lanes
     }
 
@@ -106,14 +106,15 @@ impl<'a> Channels<'a> {
 }
 
 /// Who waits for whom: for each channel, a bit for each output and lane of the switch that it leads to.
-struct Waits<'a> {
-    channels: Channels<'a>,
+#[derive(Clone)]
+pub(super) struct Waits<'c> {
+    channels: &'c Channels<'c>,
     begin: Vec<usize>,
     bits: Vec<u64>,
 }
 
-impl<'a> Waits<'a> {
-    fn new(channels: Channels<'a>) -> Self {
+impl<'c> Waits<'c> {
+    pub fn new(channels: &'c Channels<'c>) -> Self {
         let mut begin = vec![0];
         for [_, (to, _)] in &channels.ends {
             let ports = channels.graph.switches()[*to as usize].ports.len();
@@ -130,9 +131,19 @@ impl<'a> Waits<'a> {
         }
     }
 
-    fn set(&mut self, channel: usize, port: u8, lane: usize) {
-        let bit = usize::from(port) * self.channels.lanes + lane;
-        self.bits[self.begin[channel] + bit / 64] |= 1 << (bit % 64);
+    fn place(&self, wait: Wait) -> (usize, u64) {
+        let bit = usize::from(wait.port) * self.channels.lanes + wait.lane;
+        (self.begin[wait.by as usize] + bit / 64, 1 << (bit % 64))
+    }
+
+    pub fn set(&mut self, wait: Wait) {
+        let (word, bit) = self.place(wait);
+        self.bits[word] |= bit;
+    }
+
+    pub fn has(&self, wait: Wait) -> bool {
+        let (word, bit) = self.place(wait);
+        self.bits[word] & bit != 0
     }
 
     /// The channels that one can wait for.
@@ -154,8 +165,8 @@ impl<'a> Waits<'a> {
         })
     }
 
-    /// A loop, if there is one: the shortest of those through the first few channels that are in any.
-    fn shortest_loop(&self) -> Option<Loop> {
+    /// For each channel, how many wait for it that wait themselves, and so on without end; None: nobody waits in a circle.
+    fn waited_for(&self) -> Option<Vec<u32>> {
         let count = self.channels.count();
         let mut waiting = vec![0_u32; count];
         for channel in 0..count as u32 {
@@ -175,9 +186,40 @@ impl<'a> Waits<'a> {
                 }
             }
         }
-        if left == 0 {
-            return None;
+        (left > 0).then_some(waiting)
+    }
+
+    /// The channels of all circles, and of ways from one to another; None if there are none.
+    pub fn circles(&self) -> Option<Vec<bool>> {
+        let waiting = self.waited_for()?;
+        let mut within: Vec<bool> = waiting.iter().map(|&count| count > 0).collect();
+        // nor is in a circle who waits for nobody in one
+        let mut behind = vec![Vec::new(); within.len()];
+        let mut ahead = vec![0_u32; within.len()];
+        for channel in (0..within.len() as u32).filter(|&channel| within[channel as usize]) {
+            for next in self.of(channel) {
+                behind[next as usize].push(channel);
+                ahead[channel as usize] += 1;
+            }
         }
+        let mut free: Vec<u32> = (0..within.len() as u32).collect();
+        free.retain(|&channel| within[channel as usize] && ahead[channel as usize] == 0);
+        while let Some(channel) = free.pop() {
+            within[channel as usize] = false;
+            for &before in &behind[channel as usize] {
+                ahead[before as usize] -= 1;
+                if ahead[before as usize] == 0 {
+                    free.push(before);
+                }
+            }
+        }
+        Some(within)
+    }
+
+    /// A loop, if there is one: the shortest of those through the first few channels that are in any.
+    fn shortest_loop(&self) -> Option<Loop> {
+        let waiting = self.waited_for()?;
+        let count = waiting.len();
         let mut best: Option<Vec<u32>> = None;
         let starts = (0..count as u32).filter(|&channel| waiting[channel as usize] > 0);
         let mut from = vec![u32::MAX; count];
@@ -252,7 +294,16 @@ pub fn deadlock_with_groups(
     scope: Scope,
     groups: &[Group<'_>],
 ) -> Option<Loop> {
-    let mut waits = waits(graph, routings, scope);
+    let views: Vec<View<'_>> = routings
+        .iter()
+        .map(|routing| View::of(graph, routing))
+        .collect();
+    let channels = Channels::new(graph, lanes(&views));
+    let mut waits = Waits::new(&channels);
+    let mut flood = Flood::new(&channels, &views, scope);
+    for lid in (1..=graph.top()).filter(|lid| graph.owner(*lid) != Owner::Nobody) {
+        flood.lid(lid, &views, &mut |wait| waits.set(wait));
+    }
     for group in groups {
         for routing in routings {
             spread(&mut waits, routing, group);
@@ -277,7 +328,11 @@ fn spread(waits: &mut Waits<'_>, routing: &Routing, group: &Group<'_>) {
                 continue;
             }
             if let Some(by) = by {
-                waits.set(by as usize, out, lane);
+                waits.set(Wait {
+                    by,
+                    port: out,
+                    lane,
+                });
             }
             let next = link * waits.channels.lanes as u32 + lane as u32;
             if !std::mem::replace(&mut seen[next as usize], true) {
@@ -288,77 +343,87 @@ fn spread(waits: &mut Waits<'_>, routing: &Routing, group: &Group<'_>) {
     }
 }
 
-fn waits<'a>(graph: &'a Graph, routings: &[&Routing], scope: Scope) -> Waits<'a> {
-    let lanes = routings.iter().map(|routing| match routing.lanes {
-        Lanes::Modulo(lanes) => usize::from(lanes),
-        Lanes::Table(_) => 16,
-    });
-    let mut waits = Waits::new(Channels::new(graph, lanes.max().unwrap_or(1).max(1)));
-    let hosts = graph.hosts();
-    let plain = routings
-        .iter()
-        .all(|routing| matches!(routing.lanes, Lanes::Modulo(_)));
-    // where lanes depend on the input, packets from each port with a host are looked at; else those from one
-    let inputs: Vec<Vec<u8>> = (0..)
-        .zip(graph.switches())
-        .map(|(_, switch): (u32, _)| {
-            let ports = (0_u8..=254).zip(&switch.ports);
-            let ports = ports.filter(|(port, peer)| match scope {
-                Scope::Hosts => matches!(peer, Peer::End(_)),
-                Scope::All => *port == 0 || matches!(peer, Peer::End(_)),
-            });
-            ports
-                .map(|(port, _)| port)
-                .take(if plain { 1 } else { 256 })
-                .collect()
-        })
-        .collect();
-    let mut starts: Vec<Vec<u32>> = vec![Vec::new(); 16];
-    let mut flood = Flood {
-        seen: vec![0; waits.channels.count()],
-        round: 0,
-        way: Vec::new(),
-        outs: vec![Vec::new(); routings.len()],
-        routings,
-    };
-    for lid in 1..=graph.top() {
-        match graph.owner(lid) {
-            Owner::Nobody => continue,
-            Owner::Switch(_) if scope == Scope::Hosts => continue,
-            _ => {}
-        }
-        flood.aim(graph, lid);
-        for (from, hosts) in (0_u32..).zip(&hosts) {
-            if scope == Scope::Hosts && *hosts == 0 {
-                continue;
-            }
-            for routing in routings {
-                let starts = &mut starts[usize::from(routing.level(graph, from, lid) & 15)];
-                if starts.last() != Some(&from) {
-                    starts.push(from);
-                }
-            }
-        }
-        for (level, starts) in (0_u8..=254).zip(&mut starts) {
-            flood.round += 1;
-            for from in starts.drain(..) {
-                for &input in &inputs[from as usize] {
-                    flood.forward(&mut waits, (from, input), level, None);
-                }
-            }
-            while let Some(channel) = flood.way.pop() {
-                let [_, at] = waits.channels.ends[channel as usize / waits.channels.lanes];
-                flood.forward(&mut waits, at, level, Some(channel));
-            }
+/// What a graph's switches may be programmed with: a routing, or tables that are of another time.
+pub(super) struct View<'r> {
+    /// By the graph's switches.
+    pub tables: &'r Tables,
+    /// Of these the levels and lanes.
+    pub routing: &'r Routing,
+    /// The graph that the routing is of.
+    pub graph: &'r Graph,
+    /// For each switch of the graph that is looked at, its place in that one; None: they are the same.
+    pub places: Option<&'r [Option<u32>]>,
+}
+
+impl<'r> View<'r> {
+    pub fn of(graph: &'r Graph, routing: &'r Routing) -> Self {
+        View {
+            tables: &routing.tables,
+            routing,
+            graph,
+            places: None,
         }
     }
-    waits
+
+    fn place(&self, switch: u32) -> Option<u32> {
+        match self.places {
+            None => Some(switch),
+            Some(places) => places[switch as usize],
+        }
+    }
+
+    fn level(&self, from: u32, lid: u32) -> Option<u8> {
+        Some(self.routing.level(self.graph, self.place(from)?, lid) & 15)
+    }
+
+    /// The lane at an output; None: what it was is not known, or packets are dropped there.
+    pub fn lane(&self, switch: u32, input: u8, output: u8, level: u8) -> Option<usize> {
+        let lane = self
+            .routing
+            .lanes
+            .at(self.place(switch)?, input, output, level);
+        // lane 15 in an SL2VL table means: drop
+        Some(usize::from(lane)).filter(|lane| *lane < 15)
+    }
+}
+
+/// Lanes that must be told apart.
+pub(super) fn lanes(views: &[View<'_>]) -> usize {
+    let lanes = views.iter().map(|view| match view.routing.lanes {
+        Lanes::Modulo(lanes) => usize::from(lanes),
+        Lanes::Table(_) => 15,
+    });
+    lanes.max().unwrap_or(1).max(1)
+}
+
+/// A channel that waits for another: the one out of a port of the switch that it leads to, on a lane.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    pub by: u32,
+    pub port: u8,
+    pub lane: usize,
+}
+
+impl Wait {
+    /// Whom it waits for.
+    pub fn channel(self, channels: &Channels<'_>) -> Option<u32> {
+        let [_, (switch, _)] = channels.ends[self.by as usize / channels.lanes];
+        let link = channels.link(switch, self.port)?;
+        Some(link * channels.lanes as u32 + self.lane as u32)
+    }
 }
 
 /// Packets of one LID and service level, going wherever a mixture of routings can send them.
-struct Flood<'r> {
-    routings: &'r [&'r Routing],
-    /// For each routing, the output of each switch for the LID.
+pub(super) struct Flood<'c> {
+    channels: &'c Channels<'c>,
+    scope: Scope,
+    /// Switches that packets come from.
+    sources: Vec<u32>,
+    /// For each switch, the ports by which they come. Where lanes depend on the input, each port with a host is looked at; else one.
+    inputs: Vec<Vec<u8>>,
+    /// For each service level, where packets to the LID come from.
+    starts: Vec<Vec<u32>>,
+    /// For each view, the output of each switch for the LID.
     outs: Vec<Vec<u8>>,
     /// For each channel, in which round they came to it.
     seen: Vec<u64>,
@@ -367,36 +432,105 @@ struct Flood<'r> {
     way: Vec<u32>,
 }
 
-impl Flood<'_> {
-    fn aim(&mut self, graph: &Graph, lid: u32) {
-        for (outs, routing) in self.outs.iter_mut().zip(self.routings) {
+impl<'c> Flood<'c> {
+    pub fn new(channels: &'c Channels<'c>, views: &[View<'_>], scope: Scope) -> Self {
+        let graph = channels.graph;
+        let plain = views
+            .iter()
+            .all(|view| matches!(view.routing.lanes, Lanes::Modulo(_)));
+        let inputs = graph.switches().iter().map(|switch| {
+            let ports = (0_u8..=254).zip(&switch.ports);
+            let ports = ports.filter(|(port, peer)| match scope {
+                Scope::Hosts => matches!(peer, Peer::End(_)),
+                Scope::All => *port == 0 || matches!(peer, Peer::End(_)),
+            });
+            let ports = ports.map(|(port, _)| port);
+            ports.take(if plain { 1 } else { 256 }).collect()
+        });
+        let hosts = (0_u32..).zip(graph.hosts());
+        let sources = hosts.filter(|(_, hosts)| scope == Scope::All || *hosts > 0);
+        Flood {
+            scope,
+            sources: sources.map(|(switch, _)| switch).collect(),
+            inputs: inputs.collect(),
+            starts: vec![Vec::new(); 16],
+            outs: Vec::new(),
+            seen: vec![0; channels.count()],
+            round: 0,
+            way: Vec::new(),
+            channels,
+        }
+    }
+
+    /// Says which channels can wait for which for the sake of packets to a LID, while switches are programmed by any of these views.
+    pub fn lid(&mut self, lid: u32, views: &[View<'_>], note: &mut impl FnMut(Wait)) {
+        let graph = self.channels.graph;
+        if self.scope == Scope::Hosts && matches!(graph.owner(lid), Owner::Switch(_)) {
+            return;
+        }
+        self.outs.resize_with(views.len(), Vec::new);
+        let mut leads = false;
+        for (outs, view) in self.outs.iter_mut().zip(views) {
             outs.clear();
             let switches = 0..graph.switches().len() as u32;
-            outs.extend(switches.map(|switch| routing.tables.port(switch, lid)));
+            outs.extend(switches.map(|switch| view.tables.port(switch, lid)));
+            leads |= outs.iter().any(|out| *out != NO_PORT);
+        }
+        if !leads {
+            return;
+        }
+        for &from in &self.sources {
+            for level in views.iter().filter_map(|view| view.level(from, lid)) {
+                let starts = &mut self.starts[usize::from(level)];
+                if starts.last() != Some(&from) {
+                    starts.push(from);
+                }
+            }
+        }
+        for level in 0..16_u8 {
+            self.round += 1;
+            let mut starts = std::mem::take(&mut self.starts[usize::from(level)]);
+            for from in starts.drain(..) {
+                let inputs = std::mem::take(&mut self.inputs[from as usize]);
+                for &input in &inputs {
+                    self.forward(views, (from, input), level, None, note);
+                }
+                self.inputs[from as usize] = inputs;
+            }
+            self.starts[usize::from(level)] = starts;
+            while let Some(channel) = self.way.pop() {
+                let [_, at] = self.channels.ends[channel as usize / self.channels.lanes];
+                self.forward(views, at, level, Some(channel), note);
+            }
         }
     }
 
     /// They are at an input of a switch, having come by a channel: that one waits for those which they may leave by.
-    fn forward(&mut self, waits: &mut Waits<'_>, at: (u32, u8), level: u8, by: Option<u32>) {
-        let (switch, input) = at;
+    fn forward(
+        &mut self,
+        views: &[View<'_>],
+        (switch, input): (u32, u8),
+        level: u8,
+        by: Option<u32>,
+        note: &mut impl FnMut(Wait),
+    ) {
+        let lanes = self.channels.lanes;
         for outs in &self.outs {
-            let out = outs[switch as usize];
-            if out == NO_PORT {
+            let port = outs[switch as usize];
+            if port == NO_PORT {
                 continue;
             }
-            let Some(link) = waits.channels.link(switch, out) else {
+            let Some(link) = self.channels.link(switch, port) else {
                 continue;
             };
-            for routing in self.routings {
-                let lane = usize::from(routing.lanes.at(switch, input, out, level));
-                if lane >= waits.channels.lanes.min(15) {
-                    // lane 15 in an SL2VL table means: drop
-                    continue;
-                }
+            let ways = views
+                .iter()
+                .filter_map(|view| view.lane(switch, input, port, level));
+            for lane in ways.filter(|lane| *lane < lanes) {
                 if let Some(by) = by {
-                    waits.set(by as usize, out, lane);
+                    note(Wait { by, port, lane });
                 }
-                let next = link * waits.channels.lanes as u32 + lane as u32;
+                let next = link * lanes as u32 + lane as u32;
                 let seen = &mut self.seen[next as usize];
                 if std::mem::replace(seen, self.round) != self.round {
                     self.way.push(next);

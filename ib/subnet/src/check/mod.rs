@@ -3,6 +3,7 @@
 //! [`reach`] follows each LID from each switch; [`balance`] counts how many routes each link carries; [`deadlock`] looks for a circle of
 //! links each of which waits for the next (papers/000 section II-E: no circle in the graph of channels is necessary and sufficient).
 
+mod change;
 mod loops;
 mod multicast;
 
@@ -11,6 +12,7 @@ use crate::routing::{NO_PORT, Routing, Tables};
 use ferriband_wire::Guid;
 use std::fmt;
 
+pub use change::{Before, Change, change};
 pub use loops::{Channel, Loop, Scope, deadlock, deadlock_with_groups};
 pub use multicast::{Group, MulticastFault, MulticastWrong, multicast};
 
@@ -426,5 +428,19 @@ mod tests {
         }
         assert!(deadlock(&graph, &[&one, &other], Scope::All).is_some());
         assert_eq!(deadlock(&graph, &[&one, &one], Scope::All), None);
+        // unless some of the packets are stopped for it, and not all
+        let before = |routing: &Routing| Before {
+            graph: graph.clone(),
+            routing: routing.clone(),
+        };
+        let changes = change(&graph, &before(&one), &one.tables, &other);
+        let hosts = graph.ends().len();
+        assert!(!changes.lanes && (1..hosts).contains(&changes.stopped.len()));
+        let same = change(&graph, &before(&one), &one.tables, &one);
+        assert_eq!(same, Change::default());
+        // a routing that has circles of its own is not made better by stopping anybody
+        let (_, minhop) = routed("minhop", "ring:5:1");
+        let worse = change(&graph, &before(&one), &one.tables, &minhop);
+        assert_eq!(worse, Change::default());
     }
 }

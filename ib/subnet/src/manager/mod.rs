@@ -14,6 +14,7 @@ mod read;
 mod telling;
 mod told;
 
+use crate::check::{Before, Change};
 use crate::graph::{Graph, GraphError, give_lids};
 use crate::routing::{Engine, Options, RouteError, Routing, Tables};
 use discovery::{Discovery, Finding};
@@ -23,6 +24,7 @@ use ferriband_wire::smp::{Route, SMP_DATA_LEN, Smp, attribute};
 use ferriband_wire::{Guid, MKey, TransactionId};
 pub use read::{Block, Reading, Table, TableRead};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use telling::Telling;
 pub use telling::{Routed, Work};
 use told::Told;
@@ -54,6 +56,9 @@ pub struct Config {
     pub timeout_ns: u64,
     /// See `timeout_ns`.
     pub retries: u8,
+    /// How long packets under way are waited for when some were stopped for a change of routes (`check::change`), in nanoseconds. Those that still wait for a full buffer then are
+    /// seconds behind in a subnet that is jammed: switches drop them by their age.
+    pub drain_ns: u64,
     /// Routes are computed by who drives the manager ([`Manager::poll_work`]) while ports are told their addresses: if there are none, ports have addresses and are Armed by then. If
     /// not, the manager computes them itself before it tells anybody anything.
     pub aside: bool,
@@ -76,6 +81,7 @@ impl Config {
             window: 64,
             timeout_ns: 200_000_000,
             retries: 3,
+            drain_ns: 20_000_000,
             aside: false,
             instead: Vec::new(),
         }
@@ -134,6 +140,8 @@ pub struct Subnet {
     pub routing: Routing,
     /// Why the engine that was asked for did not route it, but one of [`Config::instead`].
     pub refused: Option<RouteError>,
+    /// LIDs whose packets were dropped for [`Config::drain_ns`] and a little, because they could have closed a circle while tables changed.
+    pub stopped: usize,
     /// Requests that were sent, those sent again included.
     pub requests: u64,
     /// Nodes that stopped answering, or refused what they were told: GUID, or None for one that never said who it is, and what was refused.
@@ -214,6 +222,8 @@ pub struct Manager {
     /// A sweep has begun since they were told.
     groups_anew: bool,
     told: Told,
+    /// What was told last of levels and lanes; None: nothing is known.
+    before: Option<Arc<Before>>,
     /// Of the switches of the last sweep, the ports to leave by.
     switches: Vec<Vec<u8>>,
     /// Since it began, or began again, no sweep has come to its end.
@@ -246,6 +256,7 @@ impl Manager {
             groups_anew: false,
             is_managed: false,
             told: Told::default(),
+            before: None,
             switches: Vec::new(),
             anew: true,
             sweeps: 0,
@@ -289,7 +300,11 @@ impl Manager {
 
     fn drop_all(&mut self) {
         self.queue.clear();
-        self.asked.clear();
+        for asked in std::mem::take(&mut self.asked).into_values() {
+            if let Purpose::Tell(guid) = asked.purpose {
+                self.told.uncertain(guid, &asked.smp);
+            }
+        }
         self.dues.clear();
         self.again.clear();
         self.work = None;
@@ -300,6 +315,7 @@ impl Manager {
         self.drop_all();
         self.events.clear();
         self.told.forget_all();
+        self.before = None;
         (self.anew, self.is_managed) = (true, true);
         self.stage = Stage::Idle;
     }
@@ -324,6 +340,7 @@ impl Manager {
         if self.asked.len() >= self.config.window as usize {
             return None;
         }
+        self.drain(now);
         let (mut smp, purpose) = self.queue.pop_front()?;
         self.refill();
         smp.transaction_id = TransactionId(self.next_transaction);
@@ -344,7 +361,20 @@ impl Manager {
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         // all wait equally long, so the first that was sent is the first that is due
-        self.dues.front().map(|(due, _)| *due)
+        let asked = self.dues.front().map(|(due, _)| *due);
+        match &self.stage {
+            Stage::Telling(telling) => asked.or(telling.drained()),
+            _ => asked,
+        }
+    }
+
+    /// Goes on if packets under way were waited for and are gone.
+    fn drain(&mut self, now: Instant) {
+        if let Stage::Telling(telling) = &mut self.stage
+            && telling.drain(now, self.config.drain_ns)
+        {
+            self.go_on();
+        }
     }
 
     /// Lets go of what was answered, or is to be sent again.
@@ -378,6 +408,7 @@ impl Manager {
             }
         }
         self.tidy_dues();
+        self.drain(now);
         self.go_on();
     }
 
@@ -491,6 +522,10 @@ impl Manager {
                         subnet.requests = self.requests;
                         subnet.trouble = std::mem::take(&mut self.trouble);
                         (self.anew, self.is_managed) = (false, true);
+                        self.before = Some(Arc::new(Before {
+                            graph: subnet.graph.clone(),
+                            routing: subnet.routing.clone(),
+                        }));
                         self.events.push_back(Event::Up(subnet));
                     }
                 },
@@ -513,7 +548,7 @@ impl Manager {
             return;
         }
         match routed.routing {
-            Ok(routing) => (telling.routing, telling.refused) = (Some(routing), routed.refused),
+            Ok(routing) => telling.take((routing, routed.refused, routed.change)),
             Err(error) => {
                 self.drop_all();
                 self.stage = Stage::Idle;
@@ -536,20 +571,27 @@ impl Manager {
             .keep(&discovery, |guid| lids.get(&guid.0).copied());
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
-        let mut refused = None;
-        let routing = match graph.switches() {
+        let work = |manager: &Self| {
+            let before = manager.before.clone();
+            let now = before.map(|before| (before, manager.told.tables(&graph)));
+            Work::new(
+                manager.sweeps,
+                &graph,
+                &manager.config,
+                manager.is_managed,
+                now,
+            )
+        };
+        let routed = match graph.switches() {
             // two hosts and a cable, or one alone: nothing to route
-            [] => Some(Routing::plain(Tables::new(&graph))),
+            [] => Some((Routing::plain(Tables::new(&graph)), None, Change::default())),
             _ if self.config.aside => {
-                let work = Work::new(self.sweeps, &graph, &self.config, self.is_managed);
-                self.work = Some(work);
+                self.work = Some(work(self));
                 None
             }
             _ => {
-                let work = Work::new(self.sweeps, &graph, &self.config, self.is_managed);
-                let routed = work.run();
-                refused = routed.refused;
-                Some(routed.routing?)
+                let routed = work(self).run();
+                Some((routed.routing?, routed.refused, routed.change))
             }
         };
         let nodes = discovery.known();
@@ -558,12 +600,7 @@ impl Manager {
         let guids = nodes.iter().map(|node| node.info.node_guid.0);
         self.by_guid = guids.zip(0..).collect();
         Ok(Box::new(Telling::new(
-            discovery,
-            found,
-            own_port,
-            nodes,
-            graph,
-            (routing, refused),
+            discovery, found, own_port, nodes, graph, routed,
         )))
     }
 

@@ -3,8 +3,9 @@
 
 use super::Config;
 use super::discovery::{Discovery, Seen, request};
+use super::told::Told;
 use crate::graph::{Found, Graph};
-use crate::routing::Routing;
+use crate::routing::{NO_PORT, Routing};
 use ferriband_wire::attributes::{
     LinearForwardingBlock, NodeType, PhysState, PortCapabilities, PortInfo, PortState, SlToVlTable,
     SwitchInfo, VlArbitrationBlock, VlWeight,
@@ -109,12 +110,75 @@ pub(super) fn routes(seen: &Seen, switch: Option<u32>, graph: &Graph, routing: &
     if routing.lanes_needed > 1 {
         arbitration(seen, is_switch, routing.lanes_needed, &mut group);
     }
-    if !is_switch && routing.lanes_needed > 1 {
-        let lanes = std::array::from_fn(|sl| Vl(routing.lanes.of_host(sl as u8)));
-        group.extend(set(seen, attribute::SL_TO_VL, 0, &SlToVlTable(lanes)));
-    }
     if let Some(switch) = switch {
         tables(seen, switch, graph, routing, &mut group);
+    }
+    group.extend(lanes(seen, switch, routing));
+    group
+}
+
+/// What a node is told of lanes: SL2VL tables.
+pub(super) fn lanes(seen: &Seen, switch: Option<u32>, routing: &Routing) -> Group {
+    let mut group = Group::new();
+    if routing.lanes_needed <= 1 {
+        return group;
+    }
+    let mut tell = |modifier: u32, lane: &dyn Fn(u8) -> u8| {
+        let lanes = std::array::from_fn(|sl| Vl(lane(sl as u8)));
+        let table = SlToVlTable(lanes);
+        group.extend(set(seen, attribute::SL_TO_VL, modifier, &table));
+    };
+    let Some(switch) = switch else {
+        if seen.info.node_type != NodeType::SWITCH {
+            tell(0, &|sl| routing.lanes.of_host(sl));
+        }
+        return group;
+    };
+    let ports = 0..=seen.info.num_ports;
+    let wired = |port: u8| {
+        port == 0
+            || seen
+                .ports
+                .get(&port)
+                .is_some_and(|info| info.state != PortState::DOWN)
+    };
+    for (input, output) in ports
+        .clone()
+        .flat_map(|input| ports.clone().map(move |output| (input, output)))
+    {
+        if output > 0 && wired(input) && wired(output) {
+            let modifier = u32::from(input) << 8 | u32::from(output);
+            tell(modifier, &|sl| routing.lanes.at(switch, input, output, sl));
+        }
+    }
+    group
+}
+
+/// What a switch is told so that it drops packets to LIDs that it is to send elsewhere soon, or (`all`) has a port for: of its forwarding table as it is known, the blocks with them.
+pub(super) fn stops(
+    seen: &Seen,
+    switch: u32,
+    told: &Told,
+    (stopped, all): (&[u32], bool),
+    routing: &Routing,
+) -> Group {
+    let mut group = Group::new();
+    for lids in stopped.chunk_by(|one, next| one / 64 == next / 64) {
+        let block = lids[0] / 64;
+        let Some(now) = told.forwarding(seen.info.node_guid, block) else {
+            continue;
+        };
+        let mut ports = *now;
+        for lid in lids {
+            let port = &mut ports[*lid as usize % 64];
+            if all || *port != routing.tables.port(switch, *lid) {
+                *port = NO_PORT;
+            }
+        }
+        if ports != *now {
+            let value = LinearForwardingBlock(ports);
+            group.extend(set(seen, attribute::LINEAR_FORWARDING, block, &value));
+        }
     }
     group
 }
@@ -200,33 +264,6 @@ fn tables(seen: &Seen, switch: u32, graph: &Graph, routing: &Routing, group: &mu
             || info.lifetime != value.lifetime
         {
             group.extend(set(seen, attribute::SWITCH_INFO, 0, &value));
-        }
-    }
-    if routing.lanes_needed > 1 {
-        let ports = 0..=seen.info.num_ports;
-        for (input, output) in ports
-            .clone()
-            .flat_map(|input| ports.clone().map(move |output| (input, output)))
-        {
-            let wired = |port: u8| {
-                port == 0
-                    || seen
-                        .ports
-                        .get(&port)
-                        .is_some_and(|info| info.state != PortState::DOWN)
-            };
-            if output == 0 || !wired(input) || !wired(output) {
-                continue;
-            }
-            let lanes =
-                std::array::from_fn(|sl| Vl(routing.lanes.at(switch, input, output, sl as u8)));
-            let modifier = u32::from(input) << 8 | u32::from(output);
-            group.extend(set(
-                seen,
-                attribute::SL_TO_VL,
-                modifier,
-                &SlToVlTable(lanes),
-            ));
         }
     }
 }

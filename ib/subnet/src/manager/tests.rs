@@ -416,7 +416,8 @@ fn a_fabric_that_its_engine_refuses_after_a_failure_is_routed_by_another() {
                 }
                 match world.manager.poll_event() {
                     Some(Event::Up(subnet)) => return subnet,
-                    None => {}
+                    // packets under way may be waited for
+                    None => world.now += 1_000_000,
                     other => panic!("{other:?}"),
                 }
             }
@@ -450,6 +451,120 @@ fn cut(world: &mut World, node: &str, port: u8) {
     };
     let cable = topology.cable_at(end).unwrap();
     world.plane.set_cable(cable, false);
+}
+
+/// The forwarding tables that a graph's switches have at the moment, with what else a routing says.
+fn programmed(world: &World, graph: &Graph, routing: &Routing) -> Routing {
+    let mut now = routing.clone();
+    for (index, switch) in (0..).zip(graph.switches()) {
+        let mut nodes = world.plane.topology().ids().map(|id| world.plane.node(id));
+        let node = nodes.find(|node| node.guid == switch.guid).unwrap();
+        let tables = node.switch.as_ref().unwrap();
+        for lid in 1..=graph.top() {
+            let port = tables.port_of(Lid(lid as u16));
+            now.tables.set(index, lid, port.unwrap_or(routing::NO_PORT));
+        }
+    }
+    now
+}
+
+#[test]
+fn while_routes_change_no_tables_that_are_there_together_have_a_circle() {
+    let circle = |graph: &Graph, routings: &[&Routing]| {
+        check::deadlock(graph, routings, check::Scope::Hosts)
+    };
+    let (mut stops, mut drains) = (0, 0);
+    for shape in ["ring:5:1", "torus:3x3:1", "mesh:4x3:1"] {
+        let shape = ferriband_topology::generate::generate(shape).unwrap();
+        let host = shape.ids_of(NodeKind::Ca).next().unwrap();
+        let text = netlist::write(&shape);
+        let mut world = World::new(&text, &shape.node(host).name, 0);
+        let shape = world.plane.topology().clone();
+        let mut before = world.up();
+        for (cable, about) in shape.cables().iter().enumerate() {
+            let ends = about.ends;
+            if ends
+                .iter()
+                .any(|end| shape.node(end.node).kind == NodeKind::Ca)
+            {
+                continue;
+            }
+            for up in [false, true] {
+                world.plane.set_cable(cable, up);
+                world.manager.sweep();
+                until_quiet(&mut world);
+                let waits = world.manager.poll_event();
+                let (subnet, between) = match waits {
+                    Some(Event::Up(subnet)) => (subnet, None),
+                    None => {
+                        let held = programmed(&world, &before.graph, &before.routing);
+                        assert!(world.manager.poll_timeout().unwrap().0 > world.now);
+                        world.now += world.manager.config.drain_ns - 1;
+                        until_quiet(&mut world);
+                        assert_eq!(programmed(&world, &before.graph, &before.routing), held);
+                        world.now += 1;
+                        until_quiet(&mut world);
+                        let Some(Event::Up(subnet)) = world.manager.poll_event() else {
+                            panic!("it does not come up")
+                        };
+                        (subnet, Some(held))
+                    }
+                    other => panic!("{other:?}"),
+                };
+                // all switches are there all the time, so they have the same numbers
+                let graph = &subnet.graph;
+                assert_eq!(programmed(&world, graph, &subnet.routing), subnet.routing);
+                assert_eq!(between.is_some(), subnet.stopped > 0);
+                match between {
+                    None => assert_eq!(circle(graph, &[&before.routing, &subnet.routing]), None),
+                    Some(held) => {
+                        drains += 1;
+                        stops += subnet.stopped;
+                        assert!(circle(graph, &[&before.routing, &subnet.routing]).is_some());
+                        assert_eq!(circle(graph, &[&before.routing, &held]), None);
+                        assert_eq!(circle(graph, &[&held, &subnet.routing]), None);
+                    }
+                }
+                before = subnet;
+            }
+        }
+    }
+    assert!(drains > 10 && stops > 2 * drains, "{stops} in {drains}");
+}
+
+#[test]
+fn what_a_sweep_that_was_given_up_may_have_told_is_told_again() {
+    let mut world = World::new(&tree(3, 2, 2), "H0_0", 0);
+    let whole = world.up();
+    cut(&mut world, "L0", 3);
+    // it is heard, and answered, and nobody listens any more
+    world.manager.sweep();
+    let mut lost = 0;
+    while lost == 0 {
+        let mut came = Vec::new();
+        while let Some(smp) = world.manager.poll_transmit(Instant(world.now)) {
+            lost += u32::from(smp.attribute == attribute::LINEAR_FORWARDING);
+            world
+                .plane
+                .send(Time::ZERO, world.at, smp, Lid(0), &mut came);
+        }
+        if lost == 0 && came.is_empty() {
+            world.now += world.manager.config.drain_ns;
+        }
+        for delivery in came.iter().filter(|_| lost == 0) {
+            world.manager.handle_smp(&delivery.smp);
+        }
+    }
+    let end = world.plane.topology().find("L0").unwrap();
+    let end = ferriband_topology::PortId { node: end, port: 3 };
+    let cable = world.plane.topology().cable_at(end).unwrap();
+    world.plane.set_cable(cable, true);
+    let again = world.up();
+    assert_eq!(again.routing, whole.routing);
+    assert_eq!(
+        programmed(&world, &again.graph, &again.routing),
+        again.routing
+    );
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! or a switch's own attributes needs none of this: they say what they are.
 
 use super::discovery::Discovery;
+use crate::graph::Graph;
+use crate::routing::{NO_PORT, Tables};
 use ferriband_wire::Guid;
 use ferriband_wire::attributes::NodeType;
 use ferriband_wire::smp::{SMP_DATA_LEN, Smp, attribute};
@@ -43,6 +45,35 @@ impl Told {
             let node = self.nodes.entry(guid.0).or_default();
             node.insert(key, asked.data);
         } else if let Some(node) = self.nodes.get_mut(&guid.0) {
+            node.remove(&key);
+        }
+    }
+
+    /// What a block of a switch's forwarding table holds; None if that is not known.
+    pub fn forwarding(&self, guid: Guid, block: u32) -> Option<&[u8; SMP_DATA_LEN]> {
+        let key = (attribute::LINEAR_FORWARDING.0, block);
+        self.nodes.get(&guid.0)?.get(&key)
+    }
+
+    /// The forwarding tables of a graph's switches, as far as they are known.
+    pub fn tables(&self, graph: &Graph) -> Tables {
+        let first = (attribute::LINEAR_FORWARDING.0, 0);
+        let last = (attribute::LINEAR_FORWARDING.0, u32::MAX);
+        let rows = graph.switches().iter().map(|switch| {
+            let mut row = Vec::new();
+            let known = self.nodes.get(&switch.guid.0).into_iter();
+            for ((_, block), ports) in known.flat_map(|node| node.range(first..=last)) {
+                row.resize(*block as usize * SMP_DATA_LEN, NO_PORT);
+                row.extend_from_slice(ports);
+            }
+            row
+        });
+        Tables::of_rows(&rows.collect::<Vec<_>>())
+    }
+
+    /// Nobody waits for the answer to what a node was told: it may have heard it or not.
+    pub fn uncertain(&mut self, guid: Guid, asked: &Smp) {
+        if let (Some(key), Some(node)) = (key(asked), self.nodes.get_mut(&guid.0)) {
             node.remove(&key);
         }
     }

@@ -41,6 +41,16 @@ impl Tables {
         Self { width, ports }
     }
 
+    /// Those that a graph's switches have, by its order, as far as is known: of each the ports by LID.
+    pub(crate) fn of_rows(rows: &[Vec<u8>]) -> Self {
+        let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut ports = vec![NO_PORT; width * rows.len()];
+        for (at, row) in rows.iter().enumerate() {
+            ports[at * width..][..row.len()].copy_from_slice(row);
+        }
+        Self { width, ports }
+    }
+
     /// The output port of a switch for a LID; [`NO_PORT`] beyond the table.
     pub fn port(&self, switch: u32, lid: u32) -> u8 {
         let row = self.row(switch);
