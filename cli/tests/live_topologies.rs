@@ -1,310 +1,33 @@
 //! What unmodified diagnostics and our own tools say of the same fabrics: the same.
 //!
-//! Of each topology that the project carries, and of a fat tree with more than a thousand records, these agree: the netlist, `ibnetdiscover`, `iblinkinfo`, `saquery` (nodes, ports, links,
-//! forwarding tables), `ibroute` of every switch (`dump_lfts`), `ferriband fabric status` and the tables that `ferriband fabric route` computes offline.
+//! On every fabric that OpenSM was measured on (ib/subnet/tests/oracle), and on a fat tree of our own, these agree: the netlist, `ibnetdiscover`, `iblinkinfo`, `saquery` (nodes, ports, links, switches, forwarding
+//! tables, and of fabrics of up to a hundred nodes the path of each pair with its service level), forwarding tables of all switches (`dump_lfts`; of some `ibroute`), the ways of some pairs (`ibtracert`), lanes of two
+//! switches (`smpquery sl2vl`, `saquery SL2VL`), `ferriband fabric status`, the tables of `ferriband fabric route`, and those of the engine on paper. Where OpenSM's results are kept entry by entry, the live tables are
+//! compared with them as well. Of 3,456 hosts `dump_lfts` and `fabric route` would write 200 MB each; there tables are `saquery`'s and the engine's.
 
 mod fabrics;
 mod libraries;
+mod topologies;
 
 use fabrics::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-
-/// A node's name and a port.
-type End = (String, u8);
-/// Of each switch, by name, the port for each LID.
-type Tables = BTreeMap<String, BTreeMap<u64, u8>>;
-
-/// The text between the quotation marks of a line, from the `from`-th pair on.
-fn quoted(line: &str, from: usize) -> Option<&str> {
-    line.split('"').nth(2 * from + 1)
-}
-
-/// The number in brackets behind some text.
-fn bracketed(text: &str) -> Option<u8> {
-    text.split('[').nth(1)?.split(']').next()?.parse().ok()
-}
-
-/// Nodes (true: a switch) and cables of a netlist, each cable as both of its directions.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    nodes: BTreeMap<String, bool>,
-    links: BTreeSet<(End, End)>,
-}
-
-impl Seen {
-    fn link(&mut self, one: End, other: End) {
-        self.links.insert((one.clone(), other.clone()));
-        self.links.insert((other, one));
-    }
-}
-
-/// ibsim's form: `Switch 8 "T0"`, then `[1] "T1"[2]`.
-fn netlist(text: &str) -> Seen {
-    let mut seen = Seen::default();
-    let mut node = None;
-    for line in text.lines().filter_map(|line| line.split('#').next()) {
-        if line.starts_with('[') {
-            let own: &String = node.as_ref().expect("a node");
-            let peer = quoted(line, 0).expect("a peer").to_owned();
-            let far = line.rsplit('"').next().and_then(bracketed);
-            let near = bracketed(line).expect("a port");
-            seen.link((own.clone(), near), (peer, far.expect("a port")));
-        } else if let Some(name) = quoted(line, 0) {
-            seen.nodes.insert(name.into(), line.starts_with("Switch"));
-            node = Some(name.to_owned());
-        }
-    }
-    seen
-}
-
-/// What ibnetdiscover prints, with the LIDs of nodes.
-fn discovered(text: &str) -> (Seen, BTreeMap<String, u64>) {
-    let (mut seen, mut lids) = (Seen::default(), BTreeMap::new());
-    let mut node = String::new();
-    let lid_in = |comment: &str| -> Option<u64> {
-        let rest = comment.split("lid ").nth(1)?;
-        rest.split_whitespace().next()?.parse().ok()
-    };
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let Some((said, comment)) = line.split_once('#') else {
-            continue;
-        };
-        if line.starts_with("Switch") || line.starts_with("Ca") {
-            node = quoted(comment, 0).expect("a name").to_owned();
-            let is_switch = line.starts_with("Switch");
-            seen.nodes.insert(node.clone(), is_switch);
-            if is_switch {
-                lids.insert(node.clone(), lid_in(comment).expect("a LID"));
-            }
-        } else if line.starts_with('[') {
-            let near = bracketed(said).expect("a port");
-            let far = said.rsplit('"').next().and_then(bracketed);
-            let peer = quoted(comment, 0).expect("a name").to_owned();
-            if !seen.nodes[&node] {
-                lids.insert(node.clone(), lid_in(comment).expect("a LID"));
-            }
-            seen.link((node.clone(), near), (peer, far.expect("a port")));
-        }
-    }
-    (seen, lids)
-}
-
-/// `Unicast lids [0x0-0x9] of switch ... (NAME):`, then `0x0001 003 : (...)`; our own tool names the switch by its LID.
-fn forwarding(text: &str, known: &BTreeMap<String, u64>) -> Tables {
-    let mut tables = Tables::new();
-    let mut switch = None;
-    for line in text.lines() {
-        if line.starts_with("Unicast lids") {
-            let found = known.iter().find(|(name, lid)| {
-                line.contains(&format!("({name})")) || line.contains(&format!("switch Lid {lid} "))
-            });
-            let (name, _) = found.unwrap_or_else(|| panic!("whose? {line}"));
-            switch = Some(name.clone());
-        } else if let Some(rest) = line.strip_prefix("0x")
-            && let Some(switch) = &switch
-        {
-            let mut words = rest.split_whitespace();
-            let lid = words
-                .next()
-                .and_then(|lid| u64::from_str_radix(lid, 16).ok());
-            let port = words.next().and_then(|port| port.parse().ok());
-            if let (Some(lid), Some(port)) = (lid, port) {
-                tables.entry(switch.clone()).or_default().insert(lid, port);
-            }
-        }
-    }
-    tables
-}
-
-/// The records of a kind as saquery prints them: names of components and their values.
-fn records(text: &str, kind: &str) -> Vec<BTreeMap<String, String>> {
-    let heading = format!("{kind} dump:");
-    let dumps = text.split(heading.as_str()).skip(1);
-    let field = |line: &str| {
-        let (name, value) = line.trim().split_once('.')?;
-        Some((name.to_owned(), value.trim_start_matches('.').to_owned()))
-    };
-    dumps
-        .map(|dump| dump.lines().filter_map(field).collect())
-        .collect()
-}
-
-fn number<T: std::str::FromStr>(record: &BTreeMap<String, String>, name: &str) -> T {
-    let text = record.get(name).and_then(|text| text.split(' ').next());
-    let found = text.and_then(|text| text.trim().parse().ok());
-    found.unwrap_or_else(|| panic!("no {name} in {record:?}"))
-}
-
-/// Each host reaches each LID by the tables.
-fn all_reach_all(seen: &Seen, lids: &BTreeMap<String, u64>, tables: &Tables) {
-    let onward: BTreeMap<&End, &End> = seen.links.iter().map(|(from, to)| (from, to)).collect();
-    let hosts = seen.nodes.iter().filter(|(_, is_switch)| !**is_switch);
-    for (host, _) in hosts {
-        for (name, lid) in lids {
-            let mut at = host.clone();
-            let mut by = 1;
-            for _ in 0..64 {
-                if at == *name {
-                    break;
-                }
-                at = onward[&(at, by)].0.clone();
-                if at != *name {
-                    by = *tables[&at]
-                        .get(lid)
-                        .unwrap_or_else(|| panic!("{at} to {lid}"));
-                }
-            }
-            assert_eq!(at, *name, "from {host} to LID {lid}");
-        }
-    }
-}
-
-/// Of so many nodes a path of each pair is asked for: on the largest of those that are kept here these are 2,304 records in one answer.
-const MOST_FOR_PATHS: usize = 100;
-
-/// Administration knows exactly one path of each pair of LIDs, itself included, each as fast and wide as every link of these fabrics.
-fn all_paths_are_told(fabric: &Fabric, asks: &str, lids: &BTreeMap<String, u64>, file: &str) {
-    let said = fabric.run(asks, &["saquery", "-t", "60000", "PR"]);
-    let told = records(&said, "PathRecord");
-    let pairs: BTreeSet<(u64, u64)> = told
-        .iter()
-        .map(|path| (number(path, "slid"), number(path, "dlid")))
-        .collect();
-    let each = || lids.values().copied();
-    let all: BTreeSet<(u64, u64)> = each()
-        .flat_map(|from| each().map(move |to| (from, to)))
-        .collect();
-    assert_eq!(pairs, all, "{file}: saquery PR");
-    assert_eq!(told.len(), all.len(), "{file}: each pair once");
-    let ends: BTreeSet<[&str; 4]> = told
-        .iter()
-        .map(|path| ["mtu", "rate", "sl", "pkey"].map(|name| path[name].as_str()))
-        .collect();
-    assert_eq!(ends.len(), 1, "{file}: {ends:?}");
-}
-
-fn all_agree(file: &str) {
-    let text = std::fs::read_to_string(file).expect("a netlist");
-    let paper = netlist(&text);
-    let fabric = Fabric::up(file, &[]);
-    fabric.wait_for_links();
-    let hosts = fabric.hosts();
-    let asks = &hosts[1].name;
-    let (seen, lids) = discovered(&fabric.run(asks, &["ibnetdiscover"]));
-    assert_eq!(seen, paper, "{file}: ibnetdiscover and the netlist");
-    for host in &hosts {
-        assert_eq!(lids[&host.name], host.lid, "{file}: {}", host.name);
-    }
-    // nodes and their LIDs, by administration
-    let nodes = records(&fabric.run(asks, &["saquery", "NR"]), "NodeRecord");
-    let told: BTreeMap<String, u64> = nodes
-        .iter()
-        .map(|node| (node["NodeDescription"].clone(), number(node, "lid")))
-        .collect();
-    assert_eq!(told, lids, "{file}: saquery NR and ibnetdiscover");
-    // links that carry data, seen from switches
-    let mut linked = BTreeSet::new();
-    for line in fabric.run(asks, &["iblinkinfo", "-l"]).lines() {
-        if !line.contains("==>") || !line.contains("Active/") {
-            continue;
-        }
-        let (near, far) = line.split_once("==(").expect("two ends");
-        let far = far.split_once("==>").expect("two ends").1;
-        let end = |text: &str| -> End {
-            // padded to the left
-            let name = quoted(text, 0).expect("a name").trim().to_owned();
-            let port = text
-                .split(['"', '['])
-                .flat_map(str::split_whitespace)
-                .filter_map(|word| word.trim_matches([']', '[']).parse::<u8>().ok())
-                .next_back();
-            (name, port.unwrap_or_else(|| panic!("no port: {text}")))
-        };
-        linked.insert((end(near), end(far)));
-    }
-    let of_switches = |links: &BTreeSet<(End, End)>| -> BTreeSet<(End, End)> {
-        let is_switch = |name: &String| {
-            let known = paper.nodes.get(name).copied();
-            known.unwrap_or_else(|| panic!("{file}: iblinkinfo names \"{name}\""))
-        };
-        let own = links.iter().filter(|(from, _)| is_switch(&from.0));
-        own.cloned().collect()
-    };
-    assert_eq!(
-        of_switches(&linked),
-        of_switches(&paper.links),
-        "{file}: iblinkinfo"
-    );
-    // links by administration: LIDs and ports
-    let names: BTreeMap<u64, &String> = lids.iter().map(|(name, lid)| (*lid, name)).collect();
-    let told = records(&fabric.run(asks, &["saquery", "LR"]), "LinkRecord");
-    let told: BTreeSet<(End, End)> = told
-        .iter()
-        .map(|link| {
-            let end = |lid, port| (names[&number::<u64>(link, lid)].clone(), number(link, port));
-            (end("FromLID", "FromPort"), end("ToLID", "ToPort"))
-        })
-        .collect();
-    assert_eq!(told, paper.links, "{file}: saquery LR");
-    let ports = fabric.run(asks, &["saquery", "PIR"]);
-    let all: usize = paper.nodes.len() + paper.links.len();
-    assert!(
-        ports.matches("PortInfoRecord dump").count() >= all - hosts.len(),
-        "{file}: ports of switches and hosts"
-    );
-    if lids.len() <= MOST_FOR_PATHS {
-        all_paths_are_told(&fabric, asks, &lids, file);
-    }
-    // forwarding tables: as switches have them, as administration and as our own tool offline
-    let tables = forwarding(&fabric.run(asks, &["dump_lfts"]), &lids);
-    all_reach_all(&seen, &lids, &tables);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&fabric.name);
-    let written = dir.with_extension("tables").display().to_string();
-    let _ = output(&["fabric", "route", file, "--tables", &written]);
-    let offline = std::fs::read_to_string(&written).expect("it is written");
-    let _ = std::fs::remove_file(&written);
-    let offline = forwarding(&offline, &lids);
-    for (switch, ports) in &tables {
-        for (lid, port) in ports {
-            assert_eq!(
-                offline[switch].get(lid),
-                Some(port),
-                "{file}: {switch} to LID {lid}"
-            );
-        }
-    }
-    let said = fabric.run(asks, &["saquery", "LFTR"]);
-    for dump in said.split("LFT Record dump:").skip(1) {
-        let field = |name: &str| -> u64 {
-            let line = dump.lines().find(|line| line.trim().starts_with(name));
-            let value = line.and_then(|line| line.rsplit('.').next());
-            let value = value.and_then(|value| value.trim().parse().ok());
-            value.unwrap_or_else(|| panic!("no {name}: {dump}"))
-        };
-        let switch = names[&field("LID")];
-        for line in dump
-            .lines()
-            .skip_while(|line| !line.contains("Port Number"))
-            .skip(1)
-        {
-            let mut words = line.split_whitespace().map(str::parse::<u64>);
-            if let (Some(Ok(lid)), Some(Ok(port))) = (words.next(), words.next())
-                && port != 255
-            {
-                assert_eq!(
-                    tables[switch].get(&lid),
-                    Some(&(port as u8)),
-                    "{file}: {switch}, {lid}"
-                );
-            }
-        }
-    }
-}
+use topologies::all_agree;
 
 fn is_all_there() -> bool {
     is_there("dump_lfts", "infiniband-diags") && is_there("saquery", "infiniband-diags")
 }
+
+/// The netlists that are kept in ib/subnet/tests/oracle, each by some engines.
+const KEPT: [(&str, &[&str]); 7] = [
+    ("ring5", &["minhop", "lash"]),
+    ("ft2_4x8", &["minhop", "ftree"]),
+    ("torus_4x4", &["minhop", "torus-2qos"]),
+    ("mesh_4x4", &["minhop", "dor"]),
+    ("irr9a", &["minhop", "dfsssp"]),
+    ("irr9", &["minhop", "updn"]),
+    ("irr128", &["dfsssp"]),
+];
 
 #[test]
 fn tools_agree_on_every_topology_that_is_kept_here() {
@@ -312,29 +35,50 @@ fn tools_agree_on_every_topology_that_is_kept_here() {
         return;
     }
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ib/subnet/tests/oracle");
-    let files = std::fs::read_dir(dir).expect("it is kept here");
-    let nets = files.filter_map(|file| {
-        let path = file.ok()?.path();
-        (path.extension()? == "net").then(|| path.display().to_string())
+    let files = std::fs::read_dir(&dir).expect("it is kept here");
+    let nets = files.filter(|file| {
+        let file = file.as_ref().expect("a file").path();
+        file.extension().is_some_and(|kind| kind == "net")
     });
-    let nets: Vec<String> = nets.collect();
-    assert!(nets.len() >= 5, "{nets:?}");
-    for file in &nets {
-        all_agree(file);
+    assert_eq!(nets.count(), KEPT.len());
+    for (name, engines) in KEPT {
+        let file = dir.join(name).with_extension("net").display().to_string();
+        for engine in engines {
+            all_agree(&file, engine);
+        }
     }
+}
+
+fn all_agree_on(shape: &str, engine: &str) {
+    if !is_all_there() {
+        return;
+    }
+    let name = format!("{}.net", shape.replace(':', "-"));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let file = file.display().to_string();
+    good(&["fabric", "make", shape, "-o", &file]);
+    all_agree(&file, engine);
+    let _ = std::fs::remove_file(&file);
 }
 
 #[test]
 fn tools_agree_on_a_fat_tree_of_a_thousand_nodes() {
-    if !is_all_there() {
-        return;
+    // 1,084 nodes
+    all_agree_on("fat-tree:60x17x4", "minhop");
+}
+
+/// Those that OpenSM was measured on (ib/subnet/tests/oracle_topologies.rs has what it made of them).
+#[test]
+fn tools_agree_on_the_other_fabrics_that_opensm_was_measured_on() {
+    for (shape, engine) in [
+        ("fat-tree:36x18x18", "ftree"),
+        ("torus:8x8:4", "lash"),
+        ("torus:6x6x6:4", "torus-2qos"),
+        ("dragonfly:8x4x4", "lash"),
+        ("fat-tree:24", "ftree"),
+    ] {
+        all_agree_on(shape, engine);
     }
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("thousand.net");
-    let file = file.display().to_string();
-    // 1,084 nodes: ibroute leaves out the last LID where that is a multiple of 64
-    good(&["fabric", "make", "fat-tree:60x17x4", "-o", &file]);
-    all_agree(&file);
-    let _ = std::fs::remove_file(&file);
 }
 
 /// A chassis whose two chips have one description, as its maker's switches do, a machine with two adapters, and one with one.
