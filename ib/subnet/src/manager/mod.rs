@@ -212,7 +212,7 @@ pub struct Manager {
     next_transaction: u64,
     requests: u64,
     trouble: Vec<(Option<Guid>, MadStatus)>,
-    /// LIDs that ports have had, by GUID: they keep them.
+    /// LIDs that ports have had, from this manager or another, by GUID: they keep them.
     lids: BTreeMap<u64, u32>,
     events: VecDeque<Event>,
     /// Of the nodes that are told something, the place in [`Subnet::nodes`].
@@ -316,6 +316,8 @@ impl Manager {
         self.events.clear();
         self.told.forget_all();
         self.before = None;
+        // that one may give others
+        self.lids.clear();
         (self.anew, self.is_managed) = (true, true);
         self.stage = Stage::Idle;
     }
@@ -569,6 +571,7 @@ impl Manager {
         let lids = &self.lids;
         self.told
             .keep(&discovery, |guid| lids.get(&guid.0).copied());
+        self.adopt(&discovery, &found);
         self.address(&mut found, own_port)?;
         let graph = Graph::new(&found)?;
         let work = |manager: &Self| {
@@ -602,6 +605,40 @@ impl Manager {
         Ok(Box::new(Telling::new(
             discovery, found, own_port, nodes, graph, routed,
         )))
+    }
+
+    /// Ports that this manager has given no LID, and that have one, keep it if it is theirs alone: another manager has given it, and connections go by it.
+    fn adopt(&mut self, discovery: &Discovery, found: &[crate::graph::Found]) {
+        let lmc_of = |node: &crate::graph::Found| match node.switch {
+            Some(false) => 0,
+            _ => self.config.lmc,
+        };
+        let ports = discovery.nodes.iter().zip(found).flat_map(|(seen, node)| {
+            let ports = node.ports.iter();
+            let ports = ports.filter(|port| node.switch.is_none() || port.number == 0);
+            ports.filter_map(move |port| {
+                let lid = u32::from(seen.ports.get(&port.number)?.lid.0);
+                Some((port.guid.0, lid, 1_u32 << lmc_of(node)))
+            })
+        });
+        // of whom a LID has been given to, which may be away
+        let mut taken: BTreeMap<u32, u32> = BTreeMap::new();
+        for lid in self.lids.values() {
+            taken.insert(*lid, lid + (1 << self.config.lmc));
+        }
+        let new: Vec<(u64, u32, u32)> = ports
+            .filter(|(guid, lid, count)| {
+                let fits = lid.is_multiple_of(*count) && lid + count - 1 <= self.config.top_lid;
+                *lid > 0 && fits && !self.lids.contains_key(guid)
+            })
+            .collect();
+        for (guid, lid, count) in new {
+            let before = taken.range(..lid + count).next_back();
+            if before.is_none_or(|(_, end)| *end <= lid) {
+                taken.insert(lid, lid + count);
+                self.lids.insert(guid, lid);
+            }
+        }
     }
 
     /// Ports keep the LIDs that they have had; new ones get what is free.

@@ -176,6 +176,63 @@ fn what_is_gone_is_left_out_and_who_stays_keeps_its_lid() {
 }
 
 #[test]
+fn lids_of_another_manager_stay_if_they_are_each_of_one_port() {
+    let text = tree(3, 2, 2);
+    let fresh = World::new(&text, "H0_0", 0).up();
+    let mut world = World::new(&text, "H0_0", 0);
+    let give = |world: &mut World, name: &str, lid: u16| {
+        let node = world.plane.topology().find(name).unwrap();
+        let node = world.plane.node_mut(node);
+        let port = usize::from(node.switch.is_none());
+        node.ports[port].info.lid = Lid(lid);
+    };
+    let lid_of = |world: &World, name: &str| {
+        let node = world.plane.node(world.plane.topology().find(name).unwrap());
+        node.ports[usize::from(node.switch.is_none())].info.lid.0
+    };
+    // two of them have the same, one has what no port can have
+    let given = [
+        ("H0_0", 7),
+        ("S1", 300),
+        ("H1_1", 40),
+        ("H2_0", 41),
+        ("L2", 41),
+        ("H2_1", 0xc001),
+    ];
+    for (name, lid) in given {
+        give(&mut world, name, lid);
+    }
+    let subnet = world.up();
+    assert_eq!((subnet.trouble.len(), subnet.graph.ends().len()), (0, 6));
+    for (name, lid) in [("H0_0", 7), ("S1", 300), ("H1_1", 40)] {
+        assert_eq!(lid_of(&world, name), lid, "{name}");
+    }
+    let one = ["H2_0", "L2"].map(|name| lid_of(&world, name) == 41);
+    assert!(one[0] != one[1], "one of them has it");
+    world.everybody_is_reached(&subnet);
+
+    // ours are given anew by another while this one stands by
+    world.manager.give_up();
+    give(&mut world, "H0_1", 9);
+    let subnet = world.up();
+    assert_eq!(lid_of(&world, "H0_1"), 9);
+    world.everybody_is_reached(&subnet);
+    // nobody has had one: as ever
+    assert_eq!(World::new(&text, "H0_0", 0).up().graph, fresh.graph);
+    assert_eq!(fresh.graph.top(), 11);
+    // with several LIDs a port, those are left that are the first of their row
+    let mut world = World::new(&text, "H0_0", 0);
+    world.manager.config.lmc = 2;
+    for (name, lid) in [("H0_0", 8), ("H1_1", 13), ("H2_0", 16)] {
+        give(&mut world, name, lid);
+    }
+    let subnet = world.up();
+    assert_eq!([lid_of(&world, "H0_0"), lid_of(&world, "H2_0")], [8, 16]);
+    assert!(lid_of(&world, "H1_1").is_multiple_of(4));
+    world.everybody_is_reached(&subnet);
+}
+
+#[test]
 fn a_sweep_tells_only_what_is_other_than_before() {
     let mut world = World::new(&tree(3, 2, 2), "H0_0", 0);
     let first = world.up();
