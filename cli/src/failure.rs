@@ -47,7 +47,14 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        // a file's words may be quoted in it, and a terminal obeys control characters
+        for letter in self.what.chars() {
+            match letter {
+                '\n' | '\t' => write!(f, "{letter}")?,
+                letter if letter.is_control() => write!(f, "{}", letter.escape_default())?,
+                letter => write!(f, "{letter}")?,
+            }
+        }
         match &self.remedy {
             Some(remedy) => write!(f, "\n  {remedy}"),
             None => Ok(()),
@@ -56,3 +63,15 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_from_a_file_gives_a_terminal_no_orders() {
+        let failure = Failure::new("line 2: \"a\u{1b}[31mb\u{7}\u{9b}é\"\n\tmore");
+        let said = failure.to_string();
+        assert_eq!(said, "line 2: \"a\\u{1b}[31mb\\u{7}\\u{9b}é\"\n\tmore");
+    }
+}

@@ -256,9 +256,10 @@ fn scale(text: &str) -> Result<f64, String> {
 /// A share: a number of 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "no number".to_owned())?;
-    match (0.0..=1.0).contains(&number) {
-        true => Ok(number),
-        false => Err("a share is a number of 0 to 1".to_owned()),
+    match number {
+        // it is counted in millionths: less would be none
+        0.0 | 1e-6..=1.0 => Ok(number),
+        _ => Err("a share is 0, or a number of 0.000001 to 1".to_owned()),
     }
 }
 
@@ -270,7 +271,7 @@ pub struct ErrorsArgs {
     /// Its port.
     #[arg(value_parser = clap::value_parser!(u8).range(1..=254))]
     pub port: u8,
-    /// The share of packets, of 0 to 1 in millionths.
+    /// The share of packets: 0, or 0.000001 to 1 in millionths.
     #[arg(value_parser = share)]
     pub share: f64,
     /// Which fabric.
