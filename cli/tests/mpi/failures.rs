@@ -74,6 +74,36 @@ fn without_memory_a_receive_from_another_host_says_so_and_work_goes_on() {
 }
 
 #[test]
+fn memory_that_cannot_be_reached_is_found_between_hosts_too() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let output = two_hosts(&[Program::new("unreached")], &[("SENDER", "1")]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "unreached: ok\nunreached: ok\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success());
+}
+
+#[test]
+fn memory_that_is_lost_meanwhile_ends_the_connection_at_both_sides_at_once() {
+    let program = Program::new("torn");
+    for (way, mover) in [("rndv=get", "1"), ("rndv=put", "0")] {
+        for whose in ["0", "1"] {
+            let options = ["--same-host", "verbs", "--set", way];
+            let output = program.run(2, &options, &[whose, mover]);
+            let said = String::from_utf8_lossy(&output.stdout);
+            let complained = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said, "torn: ok\n", "{way} {whose}: {complained}");
+            assert!(complained.contains("the other end is no more"));
+        }
+    }
+}
+
+#[test]
 fn a_full_dev_shm_is_no_matter() {
     let unshare = || {
         let mut unshare = Command::new("unshare");

@@ -7,7 +7,7 @@
 //! IDLE --want--> ASKING --REP--> CONNECTED (RTU sent, and again for each REP)
 //! IDLE --REQ--> ANSWERING (queue pair in RTR) --RTU or a first message--> CONNECTED
 //! ASKING --REQ--> from a higher rank: nothing, ours stands; from a lower one: ANSWERING
-//! any --REJ--> FAILED; ASKING and ANSWERING repeat themselves after 20 ms, then twice that, to 1 s
+//! any --REJ--> FAILED, also when it was connected: the other end is no more; ASKING and ANSWERING repeat themselves after 20 ms, then twice that, to 1 s
 //! ```
 //! Nobody gives up for silence: a peer answers when its program next calls MPI, which may be in an hour. That it has died the launcher says.
 //! There is one connection between two ranks for the life of the job, so a number for each attempt only tells late datagrams from those of today.
@@ -263,6 +263,8 @@ pub enum Reason {
     Refused(u32),
     /// This side could not, with this errno.
     Own(u32),
+    /// There was one, and the peer has ended it, for this errno.
+    Ended(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,6 +381,9 @@ impl Machine {
             (Type::Rej, State::Asking | State::Answering) if datagram.attempt == self.attempt => {
                 self.fail(Reason::Refused(datagram.reason))
             }
+            (Type::Rej, State::Connected) if datagram.attempt == self.attempt => {
+                self.fail(Reason::Ended(datagram.reason))
+            }
             _ => Step::None,
         }
     }
@@ -407,7 +412,7 @@ impl Machine {
         self.outbox = Some((Type::Rtu, 0));
     }
 
-    /// The owner could not do what it was to do, for this errno.
+    /// The owner could not do what it was to do, or what was connected is no more, for this errno.
     pub fn refuse(&mut self, errno: u32) {
         self.fail(Reason::Own(errno));
         self.outbox = Some((Type::Rej, errno));
@@ -488,7 +493,7 @@ impl Machine {
 
 fn errno_of(reason: Reason) -> u32 {
     match reason {
-        Reason::Refused(errno) | Reason::Own(errno) => errno,
+        Reason::Refused(errno) | Reason::Own(errno) | Reason::Ended(errno) => errno,
     }
 }
 

@@ -253,6 +253,20 @@ fn a_refusal_ends_it_and_is_repeated() {
 }
 
 #[test]
+fn the_end_of_a_connection_is_told() {
+    let mut world = World::new();
+    world.want(0);
+    while !world.network.is_empty() {
+        world.deliver(0, false);
+    }
+    assert!(world.is_done());
+    world.machines[0].refuse(14);
+    world.flush(0);
+    world.deliver(0, false);
+    assert_eq!(world.failed[1], Some(Reason::Ended(14)));
+}
+
+#[test]
 fn strangers_are_not_heard() {
     let datagram = Datagram {
         kind: Type::Req,

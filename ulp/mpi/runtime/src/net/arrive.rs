@@ -289,10 +289,29 @@ impl Runtime {
             status => format!("{status:?} (status {}, vendor's code {:#x})", status.to_c(), wc.vendor_error()),
         };
         let class = match status {
-            WcStatus::RemoteAccess | WcStatus::LocalProtection => MPI_ERR_BUFFER,
+            WcStatus::RemoteAccess | WcStatus::LocalProtection | WcStatus::RemoteOperation => {
+                MPI_ERR_BUFFER
+            }
             _ => MPI_ERR_PROC_ABORTED,
         };
+        // The queue pairs at both ends have failed: the message at fault ends with that class, and the peer learns of it now, not when nobody has answered for long.
+        let at_fault = net.oldest(peer).filter(|_| class == MPI_ERR_BUFFER);
+        let told = net.tell_end(peer);
+        if let Some(request) = at_fault {
+            self.requests[request].status.error = class;
+            self.withdraw(request);
+            self.finish(request);
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
         let error = net.lose(peer, &why, class);
+        self.after_loss(error).and(told)
+    }
+
+    /// Ends what concerns ranks that were lost, and the call if the program wants that.
+    #[cold]
+    pub(super) fn after_loss(&mut self, error: MpiError) -> Outcome {
         self.bury_lost();
         if self.is_loss_fatal() {
             return Err(error);
@@ -516,6 +535,23 @@ const LINGER: Duration = Duration::from_secs(5);
 const CARD_MS: i32 = 2;
 
 impl Net {
+    /// The request of this rank whose bytes were to be moved by what has just completed.
+    #[cold]
+    fn oldest(&mut self, peer: u32) -> Option<u32> {
+        let (moved, buffer) = match self.link(peer).queue.completed()? {
+            What::Room => (None, None),
+            What::Buffer(buffer) => (None, Some(buffer)),
+            What::Moved {
+                transfer, buffer, ..
+            } => (Some(transfer), buffer),
+        };
+        if let Some(buffer) = buffer {
+            self.stages.give(buffer);
+        }
+        let transfer = self.transfers[moved? as usize].as_ref()?;
+        Some(transfer.request())
+    }
+
     /// Envelope and body of the message in a receive buffer of that index and length. None if a peer's word makes no sense.
     #[inline]
     fn read_message(

@@ -37,6 +37,11 @@ impl Transfer {
     pub fn peer(&self) -> u32 {
         self.peer
     }
+
+    /// This side's request.
+    pub fn request(&self) -> u32 {
+        self.request
+    }
 }
 
 #[derive(Clone)]

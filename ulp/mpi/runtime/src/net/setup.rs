@@ -159,13 +159,19 @@ impl Runtime {
                 "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
                 self.rank, net.name, net.name
             ),
+            Step::Failed(Reason::Ended(errno)) => {
+                let error = std::io::Error::from_raw_os_error(errno.cast_signed());
+                let why = format!("the other end is no more: {error}");
+                let error = net.lose(peer, &why, MPI_ERR_PROC_ABORTED);
+                return self.after_loss(error);
+            }
             Step::Failed(reason) => {
                 let why = match reason {
                     Reason::Refused(errno) => format!(
                         "it refuses a connection: {}",
                         std::io::Error::from_raw_os_error(errno.cast_signed())
                     ),
-                    Reason::Own(errno) => format!(
+                    Reason::Own(errno) | Reason::Ended(errno) => format!(
                         "no queue pair can be connected to it: {}",
                         std::io::Error::from_raw_os_error(errno.cast_signed())
                     ),
@@ -205,6 +211,14 @@ impl Net {
             link.is_setting_up = true;
             self.setting_up.push(peer);
         }
+    }
+
+    /// Tells `peer` that this end of the connection is no more.
+    #[cold]
+    pub(super) fn tell_end(&mut self, peer: u32) -> Outcome {
+        self.link(peer).machine.refuse(libc::EFAULT.unsigned_abs());
+        self.watch(peer);
+        self.transmit(peer)
     }
 
     /// Sends what the machine of `peer` has to say, if there is room; else later.
