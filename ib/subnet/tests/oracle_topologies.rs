@@ -714,6 +714,84 @@ fn packets_of_groups_come_once_to_each_member_and_block_nobody_who_goes_up_and_d
     }
 }
 
+/// A netlist without the hosts that are not wanted: of those called `H3_1`, 3 and 1 decide.
+fn with_hosts(net: &str, is_wanted: impl Fn(usize, usize) -> bool) -> String {
+    let is_gone = |line: &str| {
+        let name = line.split('"').nth(1).unwrap_or_default();
+        let numbers = name.strip_prefix('H').and_then(|name| name.split_once('_'));
+        numbers.is_some_and(|(switch, host)| {
+            !is_wanted(switch.parse().unwrap(), host.parse().unwrap())
+        })
+    };
+    let blocks = net.split("\n\n");
+    let blocks = blocks.filter(|block| {
+        !block
+            .lines()
+            .any(|line| line.starts_with("Hca") && is_gone(line))
+    });
+    let lines = blocks.flat_map(|block| block.lines().chain([""]));
+    let kept: Vec<&str> = lines
+        .filter(|line| !(line.starts_with('[') && is_gone(line)))
+        .collect();
+    kept.join("\n")
+}
+
+#[test]
+fn where_switches_have_unequally_many_hosts_tables_are_opensms_too() {
+    // on the fabrics of the oracle all switches with hosts have equally many, and the order in which switches are taken then decides nothing
+    let few = with_hosts(IRREGULAR.from, |switch, host| {
+        host < [4, 1, 3, 0, 2, 4, 1, 2, 3][switch]
+    });
+    let many = with_hosts(LARGE_IRREGULAR.from, |switch, host| host < switch * 5 % 9);
+    for (net, hosts, expected) in [
+        (
+            few,
+            20,
+            [
+                ("minhop", 0xf357_922a_b0c8_3890, 1),
+                ("dor", 0xdb67_8c9e_b284_30da, 1),
+                ("lash", 0xdb67_8c9e_b284_30da, 1),
+                ("dfsssp", 0x1237_1c82_cf71_41a0, 2),
+            ],
+        ),
+        (
+            many,
+            509,
+            [
+                ("minhop", 0x8fb5_de76_1069_05ba, 1),
+                ("dor", 0xe41e_141e_12c0_ac08, 1),
+                ("lash", 0xe41e_141e_12c0_ac08, 6),
+                ("dfsssp", 0x444c_b645_b94c_770c, 7),
+            ],
+        ),
+    ] {
+        let topology = netlist::parse(&net).unwrap();
+        let graph = Graph::from_topology(&topology, 0).unwrap();
+        assert_eq!(graph.ends().len(), hosts);
+        for (engine, theirs, lanes) in expected {
+            let find = Engine::find(engine).unwrap();
+            let routing = (find.route)(&graph, &Options::default()).unwrap();
+            assert_eq!(
+                tables(&graph, &routing, false),
+                theirs,
+                "{engine}, {hosts} hosts"
+            );
+            assert!(routing.lanes_needed <= lanes, "{engine}, {hosts} hosts");
+            let (found, second) = (check(&graph, &routing), judge(&graph, &routing));
+            assert_eq!((found.reach.host_faults, second.lost), (0, 0), "{engine}");
+            assert_eq!(found.reach.by_hops, second.by_hops, "{engine}");
+            assert_eq!(second.by_hops, shortest(&graph), "{engine}");
+            assert_eq!(found.hosts.is_some(), second.may_block(), "{engine}");
+            assert!(
+                found.is_good() || ["minhop", "dor"].contains(&engine),
+                "{engine}"
+            );
+        }
+        let routing = (Engine::find("updn").unwrap().route)(&graph, &Options::default()).unwrap();
+        assert!(check(&graph, &routing).is_good() && !judge(&graph, &routing).may_block());
+    }
+}
+
 /// Numbers that look random, the same each time (xorshift).
 struct Random(u64);
 
