@@ -242,7 +242,8 @@ fn datagrams_to_a_group_reach_its_members_alone() {
     if !is_there("mckey", "rdmacm-utils") || !is_there("saquery", "infiniband-diags") {
         return;
     }
-    let fabric = Fabric::up("torus:3x3:1", &[]);
+    // an engine beside which groups need a lane of their own
+    let fabric = Fabric::up("torus:4x4:1", &["--engine", "lash"]);
     fabric.wait_for_links();
     let hosts = fabric.hosts();
     let on = |host: usize, words: &[&str]| {
@@ -269,6 +270,13 @@ fn datagrams_to_a_group_reach_its_members_alone() {
         groups(&["--smkey", &key, "MCMR"], "PortGid.................fe80::") == 2
     });
     assert_eq!(groups(&["-g"], "Mlid....................0xC001"), 1);
+    let record = fabric.run(&hosts[1].name, &["saquery", "MCMR", "0xC001"]);
+    let levels: Vec<u8> = record
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("SL......................0x"))
+        .filter_map(|digits| u8::from_str_radix(digits, 16).ok())
+        .collect();
+    assert!(!levels.is_empty() && !levels.contains(&0), "{record}");
     // its rows in the switches' tables, as administration says and as the switches do
     let rows = |said: &str| {
         let rows = said

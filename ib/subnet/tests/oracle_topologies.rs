@@ -12,7 +12,7 @@ mod second_judge;
 use Expected::{Judged, Lacks, Refused, Same, SameForHosts};
 use ferriband_subnet::check::{self, Group, Scope, check, deadlock_with_groups};
 use ferriband_subnet::graph::{Graph, Owner, Peer};
-use ferriband_subnet::routing::multicast::{Ports, Tree};
+use ferriband_subnet::routing::multicast::{self, Ports, Tree};
 use ferriband_subnet::routing::{ENGINES, Engine, Lanes, NO_PORT, Options, RouteError, Routing};
 use ferriband_topology::generate::generate;
 use ferriband_topology::{PortId, Topology, netlist};
@@ -44,8 +44,8 @@ struct Oracle {
     apart: u64,
     /// Who may block: minhop and dor promise nothing where there are circles of cables.
     blocks: &'static [&'static str],
-    /// Engines next to whose packets those of groups, on the same lane, could close a circle: updn's tree is everybody's. No more than these, and never updn.
-    blocks_with_groups: &'static [&'static str],
+    /// Engines next to whose packets those of groups, on the same lane, could close a circle, so that they get a level of their own: updn's tree is everybody's.
+    groups_apart: &'static [&'static str],
     expected: [(&'static str, Expected); 8],
 }
 
@@ -59,7 +59,7 @@ const RING5: Oracle = Oracle {
     print: 0x383c_cc8d_18ba_a9fb,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["torus-2qos", "dfsssp"],
+    groups_apart: &["torus-2qos", "dfsssp"],
     expected: [
         ("minhop", same(0xbbdc_3834_1c56_88aa, 1)),
         ("updn", Judged { lanes: 1, most: 16 }),
@@ -80,7 +80,7 @@ const SMALL_TREE: Oracle = Oracle {
     // 4 roots
     apart: 4 * 3,
     blocks: &[],
-    blocks_with_groups: &[],
+    groups_apart: &[],
     expected: [
         ("minhop", same(0x3c12_a0a1_c4a1_fbf7, 1)),
         ("updn", same(0x3dc1_480c_1a19_faf7, 1)),
@@ -99,7 +99,7 @@ const SMALL_TORUS: Oracle = Oracle {
     print: 0x8f15_e21e_1b9e_f5d9,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["lash", "dfsssp"],
+    groups_apart: &["lash", "dfsssp"],
     expected: [
         ("minhop", same(0xd72b_add4_7d45_0d29, 1)),
         ("updn", Judged { lanes: 1, most: 78 }),
@@ -118,7 +118,7 @@ const SMALL_MESH: Oracle = Oracle {
     print: 0xf017_ce97_a77a_7b2d,
     apart: 0,
     blocks: &["minhop"],
-    blocks_with_groups: &["dnup", "dfsssp"],
+    groups_apart: &["dnup", "dfsssp"],
     expected: [
         ("minhop", same(0x9f27_c768_aa01_549d, 1)),
         (
@@ -150,7 +150,7 @@ const SMALL_IRREGULAR: Oracle = Oracle {
     print: 0xc8b9_1eb4_927e_5841,
     apart: 0,
     blocks: &["minhop"],
-    blocks_with_groups: &["dfsssp"],
+    groups_apart: &["dfsssp"],
     expected: [
         ("minhop", same(0xfce5_921c_a177_ef00, 1)),
         ("updn", Judged { lanes: 1, most: 54 }),
@@ -169,7 +169,7 @@ const IRREGULAR: Oracle = Oracle {
     print: 0x6d84_426b_d44e_dfc6,
     apart: 0,
     blocks: &["minhop"],
-    blocks_with_groups: &["dfsssp"],
+    groups_apart: &["dfsssp"],
     expected: [
         ("minhop", same(0xb130_07a6_e6fb_295d, 1)),
         (
@@ -200,7 +200,7 @@ const LARGE_IRREGULAR: Oracle = Oracle {
     print: 0x42e9_7a35_5f0c_6af5,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["dnup", "lash", "dfsssp"],
+    groups_apart: &["dnup", "lash", "dfsssp"],
     expected: [
         ("minhop", same(0xebf3_d77f_0991_c069, 1)),
         (
@@ -232,7 +232,7 @@ const TREE: Oracle = Oracle {
     // 18 roots
     apart: 18 * 17,
     blocks: &[],
-    blocks_with_groups: &[],
+    groups_apart: &[],
     expected: [
         ("minhop", same(0xca6b_086d_442c_e203, 1)),
         (
@@ -258,7 +258,7 @@ const LARGE_TREE: Oracle = Oracle {
     // the 144 roots and each other; a root and those of the 288 below it that it has no cable to, both ways; the 288 and those that share neither a root with them nor are the same
     apart: 144 * 143 + 2 * 144 * (288 - 24) + 288 * (288 - 24),
     blocks: &[],
-    blocks_with_groups: &[],
+    groups_apart: &[],
     expected: [
         ("minhop", same(0xfd7c_78a5_0192_9f07, 1)),
         (
@@ -282,7 +282,7 @@ const TORUS: Oracle = Oracle {
     print: 0x389a_0da6_3b3e_7bc1,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["torus-2qos", "lash", "dfsssp"],
+    groups_apart: &["torus-2qos", "lash", "dfsssp"],
     expected: [
         ("minhop", same(0xa179_7308_90d5_e769, 1)),
         (
@@ -320,7 +320,7 @@ const LARGE_TORUS: Oracle = Oracle {
     print: 0x299a_f7d2_73a7_cd71,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["torus-2qos"],
+    groups_apart: &["torus-2qos"],
     expected: [
         ("minhop", same(0x4a9a_dae9_6a32_1a83, 1)),
         (
@@ -351,7 +351,7 @@ const DRAGONFLY: Oracle = Oracle {
     print: 0x112a_d5e1_9aae_a677,
     apart: 0,
     blocks: &["minhop", "dor"],
-    blocks_with_groups: &["dnup", "lash", "dfsssp"],
+    groups_apart: &["dnup", "lash", "dfsssp"],
     expected: [
         ("minhop", same(0x634b_553f_6263_113e, 1)),
         (
@@ -638,21 +638,32 @@ impl Oracle {
         };
         assert_ne!(check::multicast(&graph, &spoilt, 1), [], "{}", self.name);
         for engine in ENGINES {
-            let Some(routing) = self.routed(&graph, engine.name) else {
+            let Some(mut routing) = self.routed(&graph, engine.name) else {
                 continue;
             };
-            let found = deadlock_with_groups(&graph, &[&routing], Scope::Hosts, &groups);
-            let known = self.blocks.contains(&engine.name)
-                || self.blocks_with_groups.contains(&engine.name);
-            assert!(
-                found.is_none() || known,
-                "{} by {}: {found:?}",
-                self.name,
-                engine.name
-            );
-            if engine.name == "updn" {
-                assert_eq!(found, None, "{}", self.name);
+            let what = format!("{} by {}", self.name, engine.name);
+            let jams = |routing: &Routing| {
+                let level = routing.groups;
+                let groups = groups.iter().map(|group| Group { level, ..*group });
+                let groups: Vec<_> = groups.collect();
+                deadlock_with_groups(&graph, &[routing], Scope::Hosts, &groups).is_some()
+            };
+            let alone = self.blocks.contains(&engine.name);
+            let apart = self.groups_apart.contains(&engine.name);
+            assert_eq!(jams(&routing), alone || apart, "{what}");
+            let before = routing.clone();
+            multicast::give_level(&graph, &mut routing, Options::default().lanes);
+            assert_eq!(jams(&routing), alone, "{what}");
+            assert_eq!(routing.groups > 0, apart, "{what}");
+            if !apart {
+                assert_eq!(routing, before, "{what}");
             }
+            // pairs go where they went
+            assert_eq!(
+                (&routing.tables, &routing.levels),
+                (&before.tables, &before.levels),
+                "{what}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use ferriband_fabric::manage::Plane;
 use ferriband_subnet::check::{Scope, deadlock, reach};
 use ferriband_subnet::graph::Graph;
 use ferriband_subnet::manager::Subnet;
-use ferriband_subnet::routing::Routing;
+use ferriband_subnet::routing::{Routing, multicast};
 use ferriband_topology::NodeKind;
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -135,11 +135,17 @@ fn found(graph: &Graph, routing: &Routing) -> Vec<String> {
             reach.host_faults, reach.host_routes
         ));
     }
-    if let Some(circle) = deadlock(graph, &[routing], Scope::Hosts) {
-        out.push(format!(
+    let Some(circle) = multicast::circle(graph, routing) else {
+        return out;
+    };
+    out.push(match deadlock(graph, &[routing], Scope::Hosts) {
+        Some(circle) => format!(
             "packets of hosts can wait for each other in a circle (a deadlock), which --engine updn never allows: {circle}"
-        ));
-    }
+        ),
+        None => format!(
+            "packets of hosts and of multicast groups can wait for each other in a circle (a deadlock), which --engine updn never allows: {circle}"
+        ),
+    });
     out
 }
 
@@ -198,6 +204,15 @@ mod tests {
         }
         assert_eq!(verdict(&mut judge), Vec::<String>::new());
         assert!(!judge.is_looking());
+        // the fabric has no lane left for groups
+        let (torus, mut shared) = up("torus:4x4:1", "lash");
+        assert!(shared.routing.groups > 0);
+        judge.begin(&shared, &torus);
+        assert_eq!(verdict(&mut judge), Vec::<String>::new());
+        shared.routing.groups = 0;
+        judge.begin(&shared, &torus);
+        let found = verdict(&mut judge);
+        assert!(found.len() == 1 && found[0].contains("groups"), "{found:?}");
         judge.begin(&none, &tree);
         judge.begin(&circle, &ring);
         let found = verdict(&mut judge);

@@ -10,7 +10,7 @@ use super::told::Told;
 use super::{Config, Instant, Known, Subnet};
 use crate::check::{Before, Change, change};
 use crate::graph::{Found, Graph};
-use crate::routing::{Engine, Options, RouteError, Routing, Tables};
+use crate::routing::{Engine, Options, RouteError, Routing, Tables, multicast};
 use ferriband_wire::attributes::NodeType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +49,7 @@ impl Work {
 
     /// Computes them.
     pub fn run(&self) -> Routed {
+        let mut by = self.engine.name;
         let asked = (self.engine.route)(&self.graph, &self.options);
         let refused = asked.as_ref().err().cloned();
         // roots were named for the engine that was asked for
@@ -56,9 +57,16 @@ impl Work {
             roots: Vec::new(),
             ..self.options.clone()
         };
-        let routing = self.instead.iter().fold(asked, |so_far, engine| {
-            so_far.or_else(|first| (engine.route)(&self.graph, &options).map_err(|_| first))
+        let mut routing = self.instead.iter().fold(asked, |so_far, engine| {
+            so_far.or_else(|first| {
+                by = engine.name;
+                (engine.route)(&self.graph, &options).map_err(|_| first)
+            })
         });
+        // the tree of groups is updn's own
+        if let Some(routing) = routing.as_mut().ok().filter(|_| by != "updn") {
+            multicast::give_level(&self.graph, routing, self.options.lanes);
+        }
         let changes = match (&self.now, &routing) {
             (Some((before, tables)), Ok(routing)) => change(&self.graph, before, tables, routing),
             _ => Change::default(),

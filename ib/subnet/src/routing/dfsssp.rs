@@ -17,6 +17,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
         levels: ServiceLevels::ByLid(levels.into()),
         lanes: Lanes::Modulo(needed),
         lanes_needed: needed,
+        groups: 0,
     })
 }
 

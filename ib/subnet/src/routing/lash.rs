@@ -37,6 +37,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
         levels: ServiceLevels::BySwitches(levels.into()),
         lanes: Lanes::Modulo(needed),
         lanes_needed: needed,
+        groups: 0,
     })
 }
 

@@ -167,6 +167,8 @@ pub struct Routing {
     pub lanes: Lanes,
     /// Data lanes that must be there, 1 ..= 15.
     pub lanes_needed: u8,
+    /// The service level of packets to groups ([`multicast::give_level`]).
+    pub groups: u8,
 }
 
 impl Routing {
@@ -177,6 +179,7 @@ impl Routing {
             levels: ServiceLevels::Same(0),
             lanes: Lanes::Modulo(1),
             lanes_needed: 1,
+            groups: 0,
         }
     }
 

@@ -1,9 +1,11 @@
 //! Multicast trees: which ports of each switch a group's packets leave by.
 //!
 //! All groups share one tree of switches, that of UpDown from the middle, so packets of groups go up and then down, and close no circle with those of updn on the same lane. A group's tree is what of it
-//! its members need.
+//! its members need. Beside other engines' packets they may, and get a level and lane of their own then.
 
 use super::updn;
+use super::{Lanes, Routing};
+use crate::check::{Group, Loop, Scope, deadlock_with_groups};
 use crate::graph::Graph;
 
 /// A set of ports, 0 (the switch itself) included: a row of a multicast forwarding table.
@@ -17,6 +19,41 @@ pub fn ports(set: &Ports) -> impl Iterator<Item = u8> + '_ {
 /// A port more.
 pub fn add(set: &mut Ports, port: u8) {
     set[usize::from(port / 64)] |= 1 << (port % 64);
+}
+
+/// The level that groups have where SL2VL tables go by inputs and outputs: the first of torus-2QoS's second quality of service.
+const SECOND_QUALITY: u8 = 8;
+
+/// A circle in which packets of hosts to hosts and of hosts to a group of all of them, on the level that the routing gives to groups, can wait for each other.
+pub fn circle(graph: &Graph, routing: &Routing) -> Option<Loop> {
+    let ends = graph.ends().iter();
+    let members: Vec<(u32, u8)> = ends.filter_map(|end| end.attached).collect();
+    let all = Group {
+        rows: &Tree::new(graph).rows(&members),
+        members: &members,
+        level: routing.groups,
+    };
+    deadlock_with_groups(graph, &[routing], Scope::Hosts, &[all])
+}
+
+/// Gives packets of groups a service level on which they close no [`circle`]: 0, if it is one; else one with a lane of its own, if `lanes` (those that all ports have) are more than
+/// pairs need. If there is none they stay on level 0, and so they do beside an engine that may deadlock without them.
+pub fn give_level(graph: &Graph, routing: &mut Routing, lanes: u8) {
+    if circle(graph, routing).is_none() {
+        return;
+    }
+    let mut apart = routing.clone();
+    match apart.lanes {
+        Lanes::Modulo(pairs) if pairs < lanes => {
+            apart.lanes = Lanes::Modulo(pairs + 1);
+            (apart.lanes_needed, apart.groups) = (pairs + 1, pairs);
+        }
+        Lanes::Modulo(_) => return,
+        Lanes::Table(_) => apart.groups = SECOND_QUALITY,
+    }
+    if circle(graph, &apart).is_none() {
+        *routing = apart;
+    }
 }
 
 /// The tree of switches that all groups share.

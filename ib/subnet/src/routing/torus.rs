@@ -45,6 +45,7 @@ pub(super) fn route(graph: &Graph, options: &Options) -> Result<Routing, RouteEr
         levels: ServiceLevels::BySwitches(torus.levels()),
         lanes: Lanes::Table(torus.lanes(options.lanes)),
         lanes_needed: if turns { 4 } else { needed },
+        groups: 0,
     })
 }
 

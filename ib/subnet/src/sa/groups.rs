@@ -14,7 +14,7 @@ use ferriband_wire::attributes::{
 };
 use ferriband_wire::mad::DEFAULT_PKEY;
 use ferriband_wire::sa::{SaMad, status};
-use ferriband_wire::{Gid, Header, Lid, Mtu, PKey, QKey, SmKey};
+use ferriband_wire::{Gid, Header, Lid, Mtu, PKey, QKey, Sl, SmKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first LID of a group.
@@ -55,8 +55,18 @@ struct Group {
     /// All but the member's part.
     record: McMemberRecord,
     members: BTreeMap<[u8; 16], JoinState>,
+    /// The service level that its maker asked for: others who join may ask for that, and hear which it has.
+    wanted: Sl,
     /// It is there whether it has members or not.
     stays: bool,
+}
+
+/// The service level of a group: its maker's wish, but where packets of hosts need several lanes, or groups one of their own, only one is sure to block nobody.
+fn level(subnet: &Subnet, wanted: Sl) -> Sl {
+    match subnet.routing.lanes_needed {
+        1 => wanted,
+        _ => Sl(subnet.routing.groups),
+    }
 }
 
 /// The group that all of IP over InfiniBand's hosts of the default partition join (RFC 4391, section 4): a manager makes it, of the least that any port can do with 2 KiB packets.
@@ -77,6 +87,7 @@ fn broadcast() -> Group {
             ..McMemberRecord::default()
         },
         members: BTreeMap::new(),
+        wanted: Sl(0),
         stays: true,
     }
 }
@@ -180,7 +191,10 @@ impl Groups {
                 self.all[&mlid].admits(mask, &wish, port)?;
                 mlid
             }
-            None => self.make(mask, &wish, port, named)?,
+            None => {
+                let sl = level(subnet, wish.sl);
+                self.make(mask, &wish, port, (named, sl))?
+            }
         };
         let group = self.all.get_mut(&mlid).ok_or(status::NO_RESOURCES)?;
         let state = group.members.entry(wish.port_gid.0).or_default();
@@ -201,7 +215,7 @@ impl Groups {
         mask: Mask,
         wish: &McMemberRecord,
         port: &PortInfo,
-        named: bool,
+        (named, sl): (bool, Sl),
     ) -> Result<u16, Refused> {
         if !mask.contains(MAKING) {
             return Err(status::INSUFFICIENT_COMPONENTS);
@@ -250,6 +264,7 @@ impl Groups {
             scope: mgid.0[1] & 0xf,
             join_state: JoinState::empty(),
             proxy_join: false,
+            sl,
             ..*wish
         };
         let members = BTreeMap::new();
@@ -257,6 +272,7 @@ impl Groups {
         let group = Group {
             record,
             members,
+            wanted: wish.sl,
             stays: false,
         };
         self.all.insert(mlid, group);
@@ -336,8 +352,16 @@ impl Groups {
         std::mem::take(&mut self.news)
     }
 
+    /// Routes are known: groups have the service levels that go with them. Who has joined before goes on with the one that was true then.
+    pub fn levels(&mut self, subnet: &Subnet) {
+        for group in self.all.values_mut() {
+            group.record.sl = level(subnet, group.wanted);
+        }
+    }
+
     /// The subnet is another: ports that are gone are no members, and all trees are to be made anew.
     pub fn renew(&mut self, subnet: &Subnet) {
+        self.levels(subnet);
         self.tidy(|gid| port_of(subnet, gid).is_some());
         self.changed.extend(self.all.keys());
     }
@@ -405,6 +429,13 @@ impl Group {
     fn admits(&self, mask: Mask, wish: &McMemberRecord, port: &PortInfo) -> Result<(), Refused> {
         let able = mtu_of(port.neighbor_mtu) >= mtu_of(self.record.mtu.value)
             && rate(port) >= rate_of(self.record.rate.value);
+        let wish = &McMemberRecord {
+            sl: match wish.sl == self.wanted {
+                true => self.record.sl,
+                false => wish.sl,
+            },
+            ..*wish
+        };
         match able && self.is_meant(mask, wish) {
             true => Ok(()),
             false => Err(status::REQUEST_INVALID),

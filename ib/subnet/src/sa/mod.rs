@@ -127,11 +127,13 @@ impl Answered {
 impl Administration {
     /// Of a subnet that is up, with the manager's LID and what it says of itself.
     pub fn new(subnet: Subnet, lid: Lid, manager: SmInfo) -> Administration {
+        let mut groups = Groups::default();
+        groups.levels(&subnet);
         Administration {
             subnet,
             manager: (lid, manager),
             others: Vec::new(),
-            groups: Groups::default(),
+            groups,
             services: Services::default(),
             subscriptions: Subscriptions::default(),
             tables: None,

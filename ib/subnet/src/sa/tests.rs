@@ -12,15 +12,19 @@ use ferriband_wire::attributes::{
     PathRecord, PathRecordMask, PortInfo, PortState, ServiceRecord,
 };
 use ferriband_wire::mad::{AttributeId, DEFAULT_PKEY};
-use ferriband_wire::{Gid, PKey, QKey, ServiceId, TransactionId};
+use ferriband_wire::{Gid, PKey, QKey, ServiceId, Sl, TransactionId};
 use proptest::prelude::*;
 
 fn administration(shape: &str) -> Administration {
+    routed_by("minhop", shape)
+}
+
+fn routed_by(engine: &str, shape: &str) -> Administration {
     let topology = generate(shape).unwrap();
     let node = topology.ids_of(NodeKind::Ca).next().unwrap();
     let at = Place { node, port: 1 };
     let mut plane = Plane::new(topology);
-    let mut manager = Manager::new(Config::new(1, *Engine::find("minhop").unwrap()), 9);
+    let mut manager = Manager::new(Config::new(1, *Engine::find(engine).unwrap()), 9);
     manager.sweep();
     let mut came = Vec::new();
     loop {
@@ -316,6 +320,58 @@ fn groups_are_made_joined_left_and_gone() {
     assert_eq!(count(&mut own, &table(attribute::MC_MEMBER)), 1);
     let trees = own.take_trees();
     assert!(trees[0].1.iter().all(|row| *row == [0; 4]));
+}
+
+#[test]
+fn groups_have_the_level_on_which_they_block_nobody() {
+    let mgid = Gid([0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let join = |own: &mut Administration, host: usize, sl: u8| {
+        let gid = host_gids(own)[host].0;
+        let mut asked = member(Method::SET, gid, mgid, JoinState::FULL_MEMBER);
+        let wish = McMemberRecord {
+            sl: Sl(sl),
+            ..asked.data_as().unwrap()
+        };
+        asked.set_data(&wish).unwrap();
+        let (answer, _) = ask(own, &asked);
+        let record = answer.data_as::<McMemberRecord>();
+        (answer.status, record.unwrap().sl)
+    };
+    // of IP over InfiniBand's broadcasts, too
+    let broadcasts = |own: &mut Administration, sl: u8| {
+        let mut asked = table(attribute::MC_MEMBER);
+        asked.component_mask = McMemberRecordMask::SL.bits();
+        let wish = McMemberRecord {
+            sl: Sl(sl),
+            ..McMemberRecord::default()
+        };
+        asked.set_data(&wish).unwrap();
+        count(own, &asked)
+    };
+    let mut plain = routed_by("updn", "torus:4x4:1");
+    assert_eq!(broadcasts(&mut plain, 0), 1);
+    assert_eq!(
+        join(&mut plain, 0, 3),
+        (MadStatus::OK, Sl(3)),
+        "any will do"
+    );
+    assert_eq!(join(&mut plain, 1, 2).0, status::REQUEST_INVALID);
+
+    let mut own = routed_by("lash", "torus:4x4:1");
+    let level = own.subnet().routing.groups;
+    assert_eq!(level + 1, own.subnet().routing.lanes_needed);
+    assert!(level > 0);
+    assert_eq!(broadcasts(&mut own, level), 1);
+    // whoever wants the level that its maker wanted is welcome, and hears which it has
+    assert_eq!(join(&mut own, 0, 0), (MadStatus::OK, Sl(level)));
+    assert_eq!(join(&mut own, 1, 0), (MadStatus::OK, Sl(level)));
+    assert_eq!(join(&mut own, 2, level), (MadStatus::OK, Sl(level)));
+    assert_eq!(join(&mut own, 3, level - 1).0, status::REQUEST_INVALID);
+    assert_eq!(broadcasts(&mut own, level), 2);
+    // other routes, another level
+    own.renew(plain.subnet().clone(), Lid(1), SmInfo::default());
+    assert_eq!(broadcasts(&mut own, 0), 2);
+    assert_eq!(join(&mut own, 3, 0), (MadStatus::OK, Sl(0)));
 }
 
 #[test]
