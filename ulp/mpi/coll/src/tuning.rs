@@ -306,7 +306,12 @@ mod tests {
         for over in [false, true] {
             let of = |size| table.choose(&Collective::Barrier, Place::new(0, size), 0, over);
             assert_eq!(of(4), Algorithm::Pairwise);
-            assert_eq!(of(6), Algorithm::Dissemination, "no power of two");
+            // no power of two: as without a preference
+            let plain = Table::default();
+            let place = Place::new(0, 6);
+            let without = plain.choose(&Collective::Barrier, place, 0, over);
+            assert_ne!(of(6), Algorithm::Pairwise);
+            assert_eq!(of(6), without);
         }
     }
 
