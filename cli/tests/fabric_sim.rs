@@ -355,6 +355,14 @@ fn a_trace_is_replayed_to_its_end_and_pictures_are_written() {
         assert!(page.contains(picture.as_str()));
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>"));
     }
+    // both directions of a link between a host and its switch, and those between switches
+    for title in [
+        "<title>H0_0 to L0 port ",
+        "<title>L0 port 1: ",
+        "<title>S0 port 2: ",
+    ] {
+        assert!(svg[2].contains(title), "{title}");
+    }
     // nothing is fetched from anywhere
     assert_eq!(
         page.matches("http").count(),

@@ -337,6 +337,22 @@ fn the_same_messages_go_by_verbs() {
         let begins = format!("ferriband MPI: rank {rank}: 1 remote peers; fast path: ");
         assert!(counted.status.success() && told.contains(&begins), "{told}");
     }
+    // By shared memory, too: a message to each side in a round of the ring at the least.
+    let counted = ring.run(3, &["--set", "stats=1"], &[]);
+    let told = String::from_utf8_lossy(&counted.stderr);
+    for rank in 0..3 {
+        let begins = format!("ferriband MPI: rank {rank}: ");
+        let line = told.lines().find_map(|line| line.strip_prefix(&begins));
+        let records = line.and_then(|line| {
+            let (peers, rest) = line.split_once(" peers on this host: ")?;
+            let records = rest.split_once(" records in shared memory")?.0;
+            Some((peers.parse::<u64>().ok()?, records.parse::<u64>().ok()?))
+        });
+        assert!(
+            records.is_some_and(|(peers, records)| (1..3).contains(&peers) && records > 0),
+            "{told}"
+        );
+    }
     let hello = Program::new("hello");
     let wrong = hello.run(2, &["--env", "FERRIBAND_MPI_SAME_HOST=shm"], &[]);
     let complained = String::from_utf8_lossy(&wrong.stderr);

@@ -40,7 +40,7 @@ pub fn caption(name: &str) -> &'static str {
             "How long packets and whole messages took, from their birth to the last bit's arrival: the share that took no longer."
         }
         "links" => {
-            "How busy each output of each switch was: a row for each switch (or for several, then the busiest of them), a column for each port."
+            "How busy each output of each switch was, and below it the link of the host at that port: a row for each switch (or for several, then the busiest of them), a column for each port."
         }
         _ => {
             "Congestion trees over time: a root is where packets wait although the next one takes what it is sent; below it stand the outputs that lack credits because of it. The darker, the more waits."
@@ -317,12 +317,18 @@ fn curve(of: &Latencies, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> Vec<
 fn links(results: &Results) -> String {
     let world = &results.world;
     let mut rows: BTreeMap<u32, BTreeMap<u8, f64>> = BTreeMap::new();
-    let hosts: std::collections::BTreeSet<u32> = world.hosts.iter().map(|host| host.node).collect();
-    for link in results
-        .links
+    let hosts: BTreeMap<u32, (u32, u8)> = world
+        .hosts
         .iter()
-        .filter(|link| !hosts.contains(&link.node))
-    {
+        .map(|host| (host.node, host.at))
+        .collect();
+    // what hosts send, by the switch and port that it comes in at
+    let mut inputs: BTreeMap<(u32, u8), (f64, u32)> = BTreeMap::new();
+    for link in &results.links {
+        if let Some(at) = hosts.get(&link.node) {
+            inputs.insert(*at, (link.utilisation, link.node));
+            continue;
+        }
         rows.entry(link.node)
             .or_default()
             .insert(link.port, link.utilisation);
@@ -344,7 +350,7 @@ fn links(results: &Results) -> String {
         18.0,
         "start",
         14,
-        "share of the time that a switch's output carried packets",
+        "share of the time that a switch's output (below: a host's link to it) carried packets",
     );
     for step in 0..=20 {
         let share = f64::from(step) / 20.0;
@@ -378,12 +384,24 @@ fn links(results: &Results) -> String {
             };
             let title = titles.then(|| format!("{name} port {port}: {:.1} %", most * 100.0));
             let x = LEFT + width * (f64::from(port) - 1.0);
-            svg.cell(
-                (x, y),
-                (width.max(1.5) - 0.5, height - 0.5),
-                &colour(most),
-                title.as_deref(),
-            );
+            let (wide, high) = (width.max(1.5) - 0.5, height - 0.5);
+            let sent = group
+                .iter()
+                .filter_map(|(node, _)| inputs.get(&(*node, port)));
+            let sent = sent.max_by(|one, other| one.0.total_cmp(&other.0));
+            let own = if sent.is_some() { high * 0.6 } else { high };
+            svg.cell((x, y), (wide, own), &colour(most), title.as_deref());
+            if let Some((used, host)) = sent {
+                let host = &world.names[*host as usize];
+                let title =
+                    titles.then(|| format!("{host} to {name} port {port}: {:.1} %", used * 100.0));
+                svg.cell(
+                    (x, y + own),
+                    (wide, high - own),
+                    &colour(*used),
+                    title.as_deref(),
+                );
+            }
         }
     }
     svg.end()

@@ -24,6 +24,8 @@ const BLOCK: u32 = 64;
 pub struct Host {
     /// Its node in the net.
     pub node: u32,
+    /// The switch's node and port that it is joined with.
+    pub at: (u32, u8),
     /// Its LID.
     pub lid: u32,
     /// Its link.
@@ -173,6 +175,7 @@ impl Placed {
                 placed.at.push(at.0);
                 placed.hosts.push(Host {
                     node,
+                    at: (placed.switches[at.0 as usize], at.1),
                     lid: end.lid,
                     rate: rate(&topology.cables()[cable], args),
                 });

@@ -40,6 +40,8 @@ struct ferriband_mpi_stats {
 	uint64_t log_full;     /* times that a message waited for room in a log */
 	uint64_t bundled;      /* messages not by the fast path: they went together with others */
 	uint64_t placed;       /* messages to ranks of this host that lay in memory which this rank had just read; not among the above */
+	uint64_t host_peers;   /* ranks of this host that this one has sent something to, by memory that both share */
+	uint64_t host_records; /* records to them, those of the two runtimes among them (which a long message has); to each modulo 2^32 */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */

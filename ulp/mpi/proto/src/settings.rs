@@ -316,7 +316,7 @@ pub const TABLE: &[Setting] = &[
         about: "reports",
         kind: Kind::Flag,
         default: "0",
-        help: "A line of counters on standard error from each rank at MPI_Finalize: remote peers, blocks, the fast path's share.",
+        help: "A line of counters on standard error from each rank at MPI_Finalize: records in shared memory; by verbs remote peers, blocks, the fast path's share.",
     },
     Setting {
         name: "trace",

@@ -2,7 +2,7 @@
 
 use super::{Net, STAGE};
 use crate::host::Pair;
-use crate::runtime::Runtime;
+use crate::runtime::{Peer, Runtime};
 
 /// Why a message did not take the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,10 @@ pub struct Told {
     pub bundled: u64,
     /// Messages to ranks of this host that lay in memory which this rank had just read; they are not among those above.
     pub placed: u64,
+    /// Ranks of this host that this one has sent something to, by memory that both share.
+    pub host_peers: u64,
+    /// Records to them, those of the two runtimes among them; to each modulo 2^32, as they are numbered.
+    pub host_records: u64,
 }
 
 impl Net {
@@ -141,9 +145,17 @@ impl Runtime {
     pub fn told(&self) -> Told {
         let places = self.peers.iter().filter_map(|peer| peer.places.as_ref());
         let placed = places.map(Pair::sent).sum();
+        let near = || self.peers.iter().filter(|peer| !peer.by_verbs);
+        let told = |peer: &&Peer| {
+            peer.sent > 0 || peer.places.as_ref().is_some_and(|pair| pair.sent() > 0)
+        };
+        let host_peers = near().filter(told).count() as u64;
+        let host_records = near().map(|peer| u64::from(peer.sent)).sum();
         let Some(net) = &self.net else {
             return Told {
                 placed,
+                host_peers,
+                host_records,
                 ..Told::default()
             };
         };
@@ -181,15 +193,26 @@ impl Runtime {
             log_full: stats.log_full,
             bundled,
             placed,
+            host_peers,
+            host_records,
         }
     }
 
     /// The counters on stderr, if they were asked for.
     pub fn tell_stats(&self) {
-        if !self.settings.stats || self.net.is_none() {
+        if !self.settings.stats {
             return;
         }
         let told = self.told();
+        if told.host_peers > 0 || self.net.is_none() {
+            eprintln!(
+                "ferriband MPI: rank {}: {} peers on this host: {} records in shared memory, {} messages left where they had been read",
+                self.rank, told.host_peers, told.host_records, told.placed
+            );
+        }
+        if self.net.is_none() {
+            return;
+        }
         let share = told.fast as f64 * 100.0 / told.messages.max(1) as f64;
         eprintln!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
