@@ -237,6 +237,25 @@ fn mpi_runs_over_the_fabric() {
     let _ = std::fs::remove_file(program);
 }
 
+/// A program that ends with its test, whatever becomes of that: one that polls would go on for ever.
+struct Ended(Option<std::process::Child>);
+
+impl Ended {
+    fn wait(mut self) -> std::process::Output {
+        let child = self.0.take().expect("it is waited for once");
+        child.wait_with_output().expect("our child")
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[test]
 fn datagrams_to_a_group_reach_its_members_alone() {
     if !is_there("mckey", "rdmacm-utils") || !is_there("saquery", "infiniband-diags") {
@@ -253,6 +272,7 @@ fn datagrams_to_a_group_reach_its_members_alone() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
+            .map(|child| Ended(Some(child)))
             .expect("ferriband runs")
     };
     let groups = |words: &[&str], what: &str| {
@@ -296,14 +316,14 @@ fn datagrams_to_a_group_reach_its_members_alone() {
     });
     eventually("all hear what is sent", || {
         let sent = on(0, &["mckey", "-m", "224.9.9.9", "-s", "-C", "20"]);
-        let sent = sent.wait_with_output().expect("our child");
+        let sent = sent.wait();
         assert!(sent.status.success(), "{sent:?}");
         !fabric.status()["attached"]
             .as_array()
             .is_some_and(|all| all.iter().any(|who| who["host"] != hosts[0].name.as_str()))
     });
     for member in members {
-        let heard = member.wait_with_output().expect("our child");
+        let heard = member.wait();
         assert!(heard.status.success(), "{heard:?}");
         assert!(
             text(&heard.stdout).contains("receiving data transfers"),
@@ -314,12 +334,11 @@ fn datagrams_to_a_group_reach_its_members_alone() {
     eventually("the group is gone", || {
         groups(&["MCMR"], "MCMember Record dump") == 1
     });
-    let mut killed = on(2, &hears);
+    let killed = on(2, &hears);
     eventually("it has joined", || {
         groups(&["MCMR"], "MCMember Record dump") == 2
     });
-    let _ = killed.kill();
-    let _ = killed.wait();
+    drop(killed);
     eventually("the group is gone", || {
         groups(&["MCMR"], "MCMember Record dump") == 1
     });
