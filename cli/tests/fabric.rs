@@ -50,6 +50,25 @@ fn shortest_paths_in_a_ring_can_deadlock_and_updown_ones_cannot() {
 }
 
 #[test]
+fn groups_have_a_lane_of_their_own_where_one_is_left_and_else_it_is_said() {
+    let (_, said) = judged(&["torus:4x4:1", "--engine", "lash"]);
+    let lanes = said["lanes"].as_u64().unwrap();
+    assert_eq!(said["group_level"].as_u64(), Some(lanes));
+    assert_eq!(said["deadlock_with_groups"], serde_json::Value::Null);
+    let most = lanes.to_string();
+    let (status, said) = judged(&["torus:4x4:1", "--engine", "lash", "--lanes", &most]);
+    assert_eq!((status, &said["lanes"]), (Some(0), &lanes.into()));
+    assert_eq!(said["group_level"], 0);
+    assert!(said["deadlock_with_groups"].is_string(), "{said}");
+    let (_, said) = judged(&["torus:4x4:1", "--engine", "updn"]);
+    assert_eq!(
+        (&said["lanes"], &said["group_level"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(said["deadlock_with_groups"], serde_json::Value::Null);
+}
+
+#[test]
 fn a_fabric_in_two_parts_is_not_good() {
     let dir = std::env::temp_dir().join(format!("ferriband-parts-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();

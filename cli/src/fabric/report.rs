@@ -6,7 +6,7 @@ use crate::args::RouteArgs;
 use crate::failure::Failure;
 use crate::text::{Table, counted, duration, print_json, print_line};
 use ferriband_subnet::check::{self, Report};
-use ferriband_subnet::routing::{ENGINES, Engine, Options};
+use ferriband_subnet::routing::{ENGINES, Engine, Options, multicast};
 use ferriband_topology::{NodeKind, Topology};
 use ferriband_wire::Guid;
 use serde::Serialize;
@@ -26,7 +26,9 @@ struct Said<'a> {
     top_lid: u32,
     smps: u64,
     bring_up_ns: u64,
+    /// Of packets to one port.
     lanes: u8,
+    group_level: u8,
     host_routes: u64,
     host_routes_lost: u64,
     switch_routes_lost: u64,
@@ -40,6 +42,7 @@ struct Said<'a> {
     trouble: Vec<String>,
     deadlock: Option<String>,
     deadlock_with_switches: Option<String>,
+    deadlock_with_groups: Option<String>,
     good: bool,
 }
 
@@ -140,7 +143,8 @@ fn said<'a>(
         top_lid: graph.top(),
         smps: up.subnet.requests,
         bring_up_ns: up.took.as_nanos() as u64,
-        lanes: up.subnet.routing.lanes_needed,
+        lanes: up.subnet.routing.lanes_of_pairs(),
+        group_level: up.subnet.routing.groups,
         host_routes: reach.host_routes,
         host_routes_lost: reach.host_faults,
         switch_routes_lost: reach.switch_faults,
@@ -154,6 +158,12 @@ fn said<'a>(
         trouble: up.subnet.trouble.iter().map(who).collect(),
         deadlock: report.hosts.as_ref().map(ToString::to_string),
         deadlock_with_switches: report.all.as_ref().map(ToString::to_string),
+        deadlock_with_groups: report
+            .hosts
+            .is_none()
+            .then(|| multicast::circle(graph, &up.subnet.routing))
+            .flatten()
+            .map(|circle| circle.to_string()),
         good,
     }
 }
@@ -180,12 +190,17 @@ fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
         duration(said.bring_up_ns as f64)
     ))?;
     print_line(&format!(
-        "routes of {}: {} between hosts' switches and hosts, {} of them lost; {} data lane{}",
+        "routes of {}: {} between hosts' switches and hosts, {} of them lost; {} data lane{}{}",
         said.engine,
         said.host_routes,
         said.host_routes_lost,
         said.lanes,
-        if said.lanes == 1 { "" } else { "s" }
+        if said.lanes == 1 { "" } else { "s" },
+        match said.group_level {
+            0 => String::new(),
+            level =>
+                format!(", and one of their own for multicast groups, on service level {level}"),
+        }
     ))?;
     let hops: Vec<_> = (0..)
         .zip(said.routes_by_hops)
@@ -220,6 +235,13 @@ fn print(said: &Said<'_>, up: &BroughtUp) -> Result<(), Failure> {
             by_name(found, &names)
         )),
         (None, None) => print_line("  no deadlock"),
+    }?;
+    match &said.deadlock_with_groups {
+        Some(found) => print_line(&format!(
+            "  with packets to multicast groups on the same lane: {}",
+            by_name(found, &names)
+        )),
+        None => Ok(()),
     }
 }
 

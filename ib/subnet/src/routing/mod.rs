@@ -183,6 +183,14 @@ impl Routing {
         }
     }
 
+    /// Of the lanes that must be there, those that packets of pairs go on: groups may have one besides.
+    pub fn lanes_of_pairs(&self) -> u8 {
+        match &self.lanes {
+            Lanes::Modulo(_) if self.groups > 0 => self.lanes_needed - 1,
+            _ => self.lanes_needed,
+        }
+    }
+
     /// The service level for packets from a port at (or of) a switch to a LID.
     pub fn level(&self, graph: &Graph, from: u32, lid: u32) -> u8 {
         match &self.levels {
