@@ -10,6 +10,8 @@
 mod ahead;
 mod layout;
 mod letters;
+#[cfg(test)]
+mod levels;
 mod links;
 mod meeting;
 #[cfg(test)]

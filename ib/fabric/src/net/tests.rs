@@ -44,18 +44,18 @@ pub(super) fn flow(target: Target, pace: Pace) -> FlowSpec {
     }
 }
 
-fn saturated(lid: u32) -> FlowSpec {
+pub(super) fn saturated(lid: u32) -> FlowSpec {
     flow(Target::One(lid), Pace::Saturated)
 }
 
-fn half(lid: u32) -> FlowSpec {
+pub(super) fn half(lid: u32) -> FlowSpec {
     flow(
         Target::One(lid),
         Pace::Every(FlowSpec::gap(&SDR, LENGTH, 0.5)),
     )
 }
 
-fn close(what: &str, got: f64, want: f64, within: f64) {
+pub(super) fn close(what: &str, got: f64, want: f64, within: f64) {
     assert!(
         (got - want).abs() <= within * want,
         "{what}: {got:.4} instead of {want:.4}"
@@ -67,12 +67,12 @@ const S1: u32 = 0;
 const S2: u32 = 1;
 const A: u32 = 2;
 const P: u32 = 3;
-const B: u32 = 4;
-const C: u32 = 5;
-const LID_R: u32 = 5;
-const LID_Q: u32 = 6;
+pub(super) const B: u32 = 4;
+pub(super) const C: u32 = 5;
+pub(super) const LID_R: u32 = 5;
+pub(super) const LID_Q: u32 = 6;
 
-fn figure_12() -> Plan {
+pub(super) fn figure_12() -> Plan {
     let mut nodes = vec![PlanNode::Switch(3), PlanNode::Switch(5)];
     nodes.extend((1..=6).map(PlanNode::Adapter));
     let links = vec![
@@ -119,7 +119,7 @@ fn shares(who: &[u32], model: SwitchModel, throttle: Option<Throttle>) -> [f64; 
     [A, B, C, P].map(|node| net.share(node, 0))
 }
 
-fn model(buffering: Buffering, pick: Pick) -> SwitchModel {
+pub(super) fn model(buffering: Buffering, pick: Pick) -> SwitchModel {
     SwitchModel {
         buffering,
         pick,
@@ -202,68 +202,6 @@ fn figure_13_congestion_control_sets_the_victim_free() {
         close("B", b, 1.0 / 3.0, 0.1);
         close("C", c, 1.0 / 3.0, 0.1);
     }
-}
-
-#[test]
-fn an_index_of_a_service_level_holds_up_all_that_a_host_sends_on_it_and_nothing_else() {
-    // B and C fill r; B sends to q, which is free, besides
-    let beside = |scope: Scope, sl: u8| {
-        let settings = Settings {
-            switch: SwitchModel {
-                marking: Some(Marking {
-                    threshold_blocks: 330,
-                    marking_rate: 3,
-                    smallest_bytes: 64,
-                }),
-                ..model(Buffering::VirtualOutput, Pick::RoundRobin)
-            },
-            ..Settings::default()
-        };
-        let mut net = net(&figure_12(), settings);
-        let throttle = Arc::new(Throttle {
-            table: Throttle::even(128, 1),
-            increase: 40,
-            timer: Time::from_us(60),
-            minimum: 0,
-            scope,
-        });
-        for node in [B, C] {
-            net.adapter_mut(node).unwrap().set_throttle(&throttle);
-            net.add_flow(node, saturated(LID_R));
-        }
-        let pace = Pace::Every(FlowSpec::gap(&SDR, LENGTH, 0.4));
-        let spec = FlowSpec {
-            sl,
-            pace,
-            ..half(LID_Q)
-        };
-        assert_eq!(net.add_flow(B, spec), Some(1));
-        net.run_until(Time::from_us(6_000));
-        net.begin();
-        let mut most = [0; 2];
-        for until in (6_100..=36_000).step_by(100) {
-            net.run_until(Time::from_us(until));
-            let now = net.now();
-            let adapter = net.adapter_mut(B).unwrap();
-            let indices = [0, 1].map(|flow| adapter.ccti(now, flow));
-            if scope == Scope::ServiceLevel && sl == 0 {
-                assert_eq!(indices[0], indices[1], "it is one");
-            }
-            for (most, index) in most.iter_mut().zip(indices) {
-                *most = index.max(*most);
-            }
-        }
-        (net.share(B, 0), net.share(B, 1), most)
-    };
-    for (scope, sl) in [(Scope::QueuePair, 0), (Scope::ServiceLevel, 1)] {
-        let (full, free, [own, other]) = beside(scope, sl);
-        println!("{scope:?}: {full:.3} {free:.3}, {own} {other}");
-        close("to q", free, 0.4, 0.02);
-        assert!(own > 0 && other == 0, "{scope:?}: {own} {other}");
-    }
-    let (full, free, [own, other]) = beside(Scope::ServiceLevel, 0);
-    println!("both on one level: {full:.3} {free:.3}, {own} {other}");
-    assert!(own > 0 && free < 0.35, "{own} {other} {free}");
 }
 
 /// Two lanes on the tutorial's example: the second is the slow one.
