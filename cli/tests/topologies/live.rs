@@ -313,15 +313,16 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Where each end of a link leads.
+    fn onward(&self) -> BTreeMap<&End, &End> {
+        let links = self.paper.links.iter();
+        links.map(|(from, to)| (from, to)).collect()
+    }
+
     /// What is asked one at a time: the way of a pair as ibtracert finds it and its service level, a switch's table as ibroute reads it, and its lanes.
     fn single_answers_agree(&self) {
         let what = self.what();
-        let onward: BTreeMap<&End, &End> = self
-            .paper
-            .links
-            .iter()
-            .map(|(from, to)| (from, to))
-            .collect();
+        let onward = self.onward();
         let count = self.hosts.len();
         for pair in 0..SOME {
             let from = &self.hosts[(pair * 7_919) % count];
@@ -460,12 +461,7 @@ impl<'a> Live<'a> {
     fn all_paths_are_told(&self) {
         let what = self.what();
         let paths = self.paths();
-        let onward: BTreeMap<&End, &End> = self
-            .paper
-            .links
-            .iter()
-            .map(|(from, to)| (from, to))
-            .collect();
+        let onward = self.onward();
         // roots of a tree have no way up and then down to each other
         let arrives = |from: &String, to: &String| {
             let (mut at, mut by) = (from, 1);

@@ -590,6 +590,60 @@ fn while_routes_change_no_tables_that_are_there_together_have_a_circle() {
 }
 
 #[test]
+fn lanes_change_while_what_could_close_a_circle_is_stopped_everywhere() {
+    let shape = ferriband_topology::generate::generate("torus:4x4:1").unwrap();
+    let host = shape.ids_of(NodeKind::Ca).next().unwrap();
+    let text = netlist::write(&shape);
+    let mut world = World::new(&text, &shape.node(host).name, 0);
+    // from one engine to another, as where one refuses what is left of a fabric: their lanes are not the same
+    let mut before = world.up();
+    let (mut stops, mut lanes) = (0, 0);
+    for engine in ["torus-2qos", "updn", "lash", "torus-2qos", "lash", "updn"] {
+        world.manager.config.engine = *routing::Engine::find(engine).unwrap();
+        world.manager.sweep();
+        until_quiet(&mut world);
+        let held = programmed(&world, &before.graph, &before.routing);
+        let mut told = Vec::new();
+        let subnet = loop {
+            if let Some(Event::Up(subnet)) = world.manager.poll_event() {
+                break subnet;
+            }
+            world.now += 1_000_000;
+            let mut came = Vec::new();
+            while let Some(smp) = world.manager.poll_transmit(Instant(world.now)) {
+                told.push(smp.attribute);
+                world
+                    .plane
+                    .send(Time::ZERO, world.at, smp, Lid(0), &mut came);
+            }
+            for delivery in &came {
+                assert!(world.manager.handle_smp(&delivery.smp));
+            }
+        };
+        let (graph, after) = (&subnet.graph, &subnet.routing);
+        assert_eq!(programmed(&world, graph, after), *after, "{engine}");
+        stops += subnet.stopped;
+        if subnet.stopped > 0 {
+            // none of their entries is left, and all lanes are told before any port is
+            let gone = (1..=graph.top()).filter(|lid| {
+                let switches = 0..graph.switches().len() as u32;
+                let mut ports = switches.map(|switch| held.tables.port(switch, *lid));
+                ports.all(|port| port == routing::NO_PORT)
+            });
+            assert_eq!(gone.count(), subnet.stopped, "{engine}");
+            let last = told.iter().rposition(|of| *of == attribute::SL_TO_VL);
+            let first = told
+                .iter()
+                .position(|of| *of == attribute::LINEAR_FORWARDING);
+            assert!(last < first, "{engine}: {told:?}");
+            lanes += u32::from(last.is_some());
+        }
+        before = subnet;
+    }
+    assert!(stops > 0 && lanes > 1, "{stops} {lanes}");
+}
+
+#[test]
 fn what_a_sweep_that_was_given_up_may_have_told_is_told_again() {
     let mut world = World::new(&tree(3, 2, 2), "H0_0", 0);
     let whole = world.up();
