@@ -1,21 +1,24 @@
 //! What fails on a host: memory, /dev/shm, ranks; and how soon all are gone.
 
 use super::{FERRIBAND, Program, has_network_namespaces, library_dir, two_hosts};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+
+/// A job has printed this, and nothing went wrong with it.
+#[track_caller]
+fn says(output: &Output, said: &str, what: &str) {
+    let complained = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, said, "{what} {complained}");
+    assert!(output.status.success(), "{what} {complained}");
+}
 
 #[test]
 fn without_memory_a_receive_says_so_and_work_goes_on() {
     let faults = Program::new("faults");
     for way in [&[][..], &["--same-host", "verbs"]] {
         let output = faults.run(2, way, &["exhausted"]);
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            "faults: 2 ranks: ok\n",
-            "{way:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(output.status.success());
+        says(&output, "faults: 2 ranks: ok\n", &format!("{way:?}"));
         faults.leaves_nobody();
     }
 }
@@ -64,13 +67,7 @@ fn without_memory_a_receive_from_another_host_says_so_and_work_goes_on() {
         return;
     }
     let output = two_hosts(&[Program::new("faults")], &[("EXHAUSTED", "1")]);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "faults: 2 ranks: ok\nfaults: 4 ranks: ok\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success());
+    says(&output, "faults: 2 ranks: ok\nfaults: 4 ranks: ok\n", "");
 }
 
 #[test]
@@ -79,13 +76,7 @@ fn memory_that_cannot_be_reached_is_found_between_hosts_too() {
         return;
     }
     let output = two_hosts(&[Program::new("unreached")], &[("SENDER", "1")]);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "unreached: ok\nunreached: ok\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success());
+    says(&output, "unreached: ok\nunreached: ok\n", "");
 }
 
 #[test]
@@ -131,13 +122,7 @@ fn a_full_dev_shm_is_no_matter() {
         .env("FERRIBAND_LIB_DIR", library_dir())
         .output()
         .expect("unshare runs");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "ring: 4 ranks: ok\nring: 4 ranks: ok\nfull\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success());
+    says(&output, "ring: 4 ranks: ok\nring: 4 ranks: ok\nfull\n", "");
 }
 
 /// Nanoseconds since the machine started.
