@@ -11,7 +11,7 @@ SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1
-TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2 infiniband-diags opensm
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2 g++ infiniband-diags opensm
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev

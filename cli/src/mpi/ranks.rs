@@ -7,10 +7,11 @@ use crate::args::{Binding, MpirunArgs};
 use crate::failure::Failure;
 use crate::launch;
 use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, PROGRAM};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -110,6 +111,7 @@ impl Rank {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(dir) = &app.wdir {
+            enterable(dir)?;
             command.current_dir(dir);
         }
         let core = (args.bind == Binding::Core && !is_crowded).then(|| cores[number as usize]);
@@ -128,7 +130,7 @@ impl Rank {
         unsafe { command.pre_exec(move || become_rank(parent, netns, host, &bells, core, &mask)) };
         let mut child = command
             .spawn()
-            .map_err(|error| launch::explain(program, &error))?;
+            .map_err(|error| launch::explain(&seen_from(app.wdir.as_deref(), program), &error))?;
         Ok(Self {
             pid: child.id().cast_signed(),
             end: None,
@@ -199,6 +201,24 @@ impl Rank {
             // SAFETY: the call takes no memory. The process has not been waited for, so the number is still its group's.
             unsafe { libc::kill(-self.pid, signal) };
         }
+    }
+}
+
+/// Whether ranks can begin in this directory: execvp's error would be about their program.
+fn enterable(dir: &Path) -> Result<(), Failure> {
+    // A directory's own "." is found by those alone who may enter it.
+    std::fs::metadata(dir.join(".")).map(drop).map_err(|error| {
+        Failure::io("enter", &dir.to_string_lossy(), &error)
+            .remedy("name a directory that is there with --wdir")
+            .status(2)
+    })
+}
+
+/// Where a program is that is started in `dir`.
+fn seen_from(dir: Option<&Path>, program: &OsStr) -> OsString {
+    match dir {
+        Some(dir) if program.as_bytes().contains(&b'/') => dir.join(program).into(),
+        _ => program.to_owned(),
     }
 }
 

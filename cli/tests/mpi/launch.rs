@@ -196,6 +196,127 @@ fn settings_are_checked_before_a_rank_runs_and_shown_with_their_source() {
     );
 }
 
+#[test]
+fn directories_and_input_go_to_the_ranks_that_are_to_have_them() {
+    let output = run(&[
+        "mpirun", "-l", "--wdir", "/", "-n", "2", "pwd", ":", "-n", "1", "--wdir", "/usr", "pwd",
+    ]);
+    let text = said(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["[0] /", "[1] /", "[2] /usr"],
+        "{}",
+        complained(&output)
+    );
+    let output = run(&["mpirun", "--wdir", "/there/is/none", "-n", "2", "pwd"]);
+    assert_eq!(
+        (output.status.code(), said(&output).as_str()),
+        (Some(2), "")
+    );
+    assert!(
+        complained(&output).contains("cannot enter /there/is/none"),
+        "{}",
+        complained(&output)
+    );
+    let output = run(&["mpirun", "--wdir", "/usr", "-n", "2", "./none"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(
+        complained(&output).contains("cannot run /usr/./none: no such program"),
+        "{}",
+        complained(&output)
+    );
+
+    // More than a pipe holds, so that it comes in pieces.
+    let words = "what comes from outside\n".repeat(20_000);
+    let given = Scratch::new("input");
+    std::fs::write(&given.0, &words).expect("written");
+    let reads = |who: &str| {
+        let output = ferriband(&["mpirun", "-l", "--stdin", who, "-n", "3", "cat"])
+            .stdin(std::fs::File::open(&given.0).expect("it is there"))
+            .output()
+            .expect("ferriband runs");
+        assert!(output.status.success(), "{}", complained(&output));
+        let text = said(&output);
+        [0, 1, 2].map(|rank: u32| {
+            let tag = format!("[{rank}] ");
+            let own = text.lines().filter_map(|line| line.strip_prefix(&tag));
+            own.fold(String::new(), |all, line| all + line + "\n")
+        })
+    };
+    let (nothing, given_to) = ("", words.as_str());
+    assert_eq!(reads("none"), [nothing; 3]);
+    assert_eq!(reads("1"), [nothing, given_to, nothing]);
+    assert_eq!(reads("all"), [given_to; 3]);
+}
+
+#[test]
+fn ranks_are_bound_to_cores_of_their_own() {
+    let allowed = |bind: &str, ranks: usize| {
+        let output = run(&[
+            "mpirun",
+            "--bind",
+            bind,
+            "-n",
+            &ranks.to_string(),
+            "grep",
+            "Cpus_allowed_list",
+            "/proc/self/status",
+        ]);
+        let text = said(&output);
+        let lists: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert_eq!(lists.len(), ranks, "{text}{}", complained(&output));
+        lists
+    };
+    let cores = std::thread::available_parallelism().expect("known").get();
+    let own: HashSet<String> = allowed("core", cores).into_iter().collect();
+    assert_eq!(own.len(), cores, "{own:?}");
+    let single = |list: &String| !list.contains(['-', ',']);
+    assert!(own.iter().all(single), "{own:?}");
+    // Too many for a core each, and unbound ones: where the system likes.
+    let all: HashSet<String> = allowed("none", cores).into_iter().collect();
+    let crowded: HashSet<String> = allowed("core", cores + 1).into_iter().collect();
+    assert_eq!((all.len(), &crowded), (1, &all));
+}
+
+#[test]
+fn the_compilers_wrapper_shows_what_it_calls_and_links_what_there_is_to_link() {
+    let wrapper = |arguments: &[&str]| {
+        let output = Command::new(library_dir().join("bin/mpicc"))
+            .args(arguments)
+            .env("MPICC_CC", "cc")
+            .output()
+            .expect("mpicc runs");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            complained(&output)
+        );
+        said(&output)
+    };
+    let lib = library_dir().canonicalize().expect("it is there");
+    let (include, link) = (format!("cc -I{}/include", lib.display()), "-lmpi_abi\n");
+    let shown = wrapper(&["-show"]);
+    assert!(
+        shown.starts_with(&include) && shown.ends_with(link),
+        "{shown}"
+    );
+    let shown = wrapper(&["-show", "a.c", "-o", "a"]);
+    assert!(
+        shown.starts_with(&format!("{include} a.c -o a -L")) && shown.ends_with(link),
+        "{shown}"
+    );
+    assert_eq!(
+        wrapper(&["-show", "-c", "a.c"]),
+        format!("{include} -c a.c\n")
+    );
+    assert_eq!(wrapper(&["-compile-info"]), format!("{include}\n"));
+    // They ask for the compiler's version: nothing is linked.
+    wrapper(&["-v"]);
+    assert!(!wrapper(&["--version"]).is_empty());
+}
+
 /// The events of a timeline, checked: calls are within their thread's time and one within another, each arrow has two ends, in the order of time, and
 /// each end lies within a call. How many calls there are, by name, and how many arrows, by kind.
 fn check_timeline(timeline: &Value) -> (HashMap<String, usize>, HashMap<String, usize>) {
