@@ -1,4 +1,4 @@
-//! PathRecords: how to get from one port to another, along the routes that were programmed.
+//! PathRecords: how to get from one port to another, along the routes that were programmed; by each of their LIDs, where they have several (LMC).
 
 use super::records::end_ports;
 use super::{Answered, Refused};
@@ -216,6 +216,26 @@ impl<'a> World<'a> {
     }
 }
 
+/// The LIDs that paths from a port to another begin and end at, where the question gives none, one or both: with two free ends the first of each, the second of each and so on, as many
+/// as both have, for ways that have nothing in common (OpenSM's answer as well); with one, that one and each of the others.
+fn pairs(
+    (from, slid): (&PortInfo, Option<Lid>),
+    (to, dlid): (&PortInfo, Option<Lid>),
+) -> Vec<(Lid, Lid)> {
+    let all = |info: &PortInfo| {
+        (0..1_u16 << info.lmc).map({
+            let base = info.lid.0;
+            move |offset| Lid(base.saturating_add(offset))
+        })
+    };
+    match (slid, dlid) {
+        (Some(slid), Some(dlid)) => vec![(slid, dlid)],
+        (Some(slid), None) => all(to).map(|dlid| (slid, dlid)).collect(),
+        (None, Some(dlid)) => all(from).map(|slid| (slid, dlid)).collect(),
+        (None, None) => all(from).zip(all(to)).collect(),
+    }
+}
+
 /// True if a value is what a question wants of it.
 fn suits(value: u32, asked: Selected, of: impl Fn(u8) -> u32, given: bool) -> bool {
     let wanted = of(asked.value);
@@ -244,70 +264,73 @@ pub(super) fn find(subnet: &Subnet, asked: &SaMad) -> Result<Answered, Refused> 
     let question: PathRecord = asked.data_as().map_err(|_| status::REQUEST_INVALID)?;
     let given = |bit, value| mask.contains(bit).then_some(value);
     let world = World::new(subnet);
-    let from = world.meant(
-        given(Mask::SGID, question.sgid),
-        mask.contains(Mask::SLID).then_some(question.slid),
-    );
-    let to = world.meant(
-        given(Mask::DGID, question.dgid),
-        mask.contains(Mask::DLID).then_some(question.dlid),
-    );
-    // NumbPath bounds the paths of each pair (IBA 15.2.5.16), and of each there is one
-    let wanted = match asked.method {
-        Method::GET => 1,
-        _ => usize::MAX,
+    let slid = mask.contains(Mask::SLID).then_some(question.slid);
+    let dlid = mask.contains(Mask::DLID).then_some(question.dlid);
+    let from = world.meant(given(Mask::SGID, question.sgid), slid);
+    let to = world.meant(given(Mask::DGID, question.dgid), dlid);
+    // NumbPath bounds the paths of each pair of ports (IBA 15.2.5.16)
+    let (wanted, of_each) = match asked.method {
+        Method::GET => (1, 1),
+        _ if mask.contains(Mask::PATHS_WANTED) => {
+            (usize::MAX, usize::from(question.paths_wanted).max(1))
+        }
+        _ => (usize::MAX, usize::MAX),
     };
-    let key = given_key(mask, &question);
     let mut found = Answered::of(PathRecord::LEN);
+    if !given_key(mask, &question) {
+        return Ok(found);
+    }
     for from in &from {
         for to in &to {
-            if found.count() >= wanted {
-                return Ok(found);
+            let ways = pairs((from.info, slid), (to.info, dlid))
+                .into_iter()
+                .filter_map(|way| path(&world, (*from, *to), way, (mask, &question)));
+            for record in ways.take(of_each) {
+                super::records::push(&mut found, &record, &[])?;
+                if found.count() >= wanted {
+                    return Ok(found);
+                }
             }
-            let dlid = match mask.contains(Mask::DLID) {
-                true => question.dlid,
-                false => to.info.lid,
-            };
-            let Some((quality, level)) = world.walk(*from, *to, dlid) else {
-                continue;
-            };
-            let mtu_given = mask.contains(Mask::MTU);
-            let rate_given = mask.contains(Mask::RATE);
-            let mtu = lower(mtu_of(quality.mtu), question.mtu, mtu_of, mtu_given);
-            let rate = lower(quality.rate, question.rate, rate_of, rate_given);
-            let right = suits(mtu, question.mtu, mtu_of, mtu_given)
-                && suits(rate, question.rate, rate_of, rate_given)
-                && (!mask.contains(Mask::SL) || question.sl.0 == level);
-            if !right || !key {
-                continue;
-            }
-            let mtu_code = (1..=5)
-                .find(|code| mtu_of(*code) == mtu)
-                .unwrap_or(quality.mtu);
-            let record = PathRecord {
-                dgid: to.gid,
-                sgid: from.gid,
-                dlid,
-                slid: match mask.contains(Mask::SLID) {
-                    true => question.slid,
-                    false => from.info.lid,
-                },
-                reversible: true,
-                pkey: DEFAULT_PKEY,
-                sl: Sl(level),
-                mtu: Selected::exactly(mtu_code),
-                rate: Selected::exactly(rate_code(rate)),
-                packet_lifetime: Selected::exactly(match from.info.lid == to.info.lid {
-                    // it passes no switch
-                    true => 0,
-                    false => LIFETIME,
-                }),
-                ..PathRecord::default()
-            };
-            super::records::push(&mut found, &record, &[])?;
         }
     }
     Ok(found)
+}
+
+/// The record of one way between two ports; None if there is none, or none as it was asked for.
+fn path(
+    world: &World<'_>,
+    (from, to): (Port<'_>, Port<'_>),
+    (slid, dlid): (Lid, Lid),
+    (mask, question): (Mask, &PathRecord),
+) -> Option<PathRecord> {
+    let (quality, level) = world.walk(from, to, dlid)?;
+    let mtu_given = mask.contains(Mask::MTU);
+    let rate_given = mask.contains(Mask::RATE);
+    let mtu = lower(mtu_of(quality.mtu), question.mtu, mtu_of, mtu_given);
+    let rate = lower(quality.rate, question.rate, rate_of, rate_given);
+    let right = suits(mtu, question.mtu, mtu_of, mtu_given)
+        && suits(rate, question.rate, rate_of, rate_given)
+        && (!mask.contains(Mask::SL) || question.sl.0 == level);
+    let mtu_code = (1..=5)
+        .find(|code| mtu_of(*code) == mtu)
+        .unwrap_or(quality.mtu);
+    right.then(|| PathRecord {
+        dgid: to.gid,
+        sgid: from.gid,
+        dlid,
+        slid,
+        reversible: true,
+        pkey: DEFAULT_PKEY,
+        sl: Sl(level),
+        mtu: Selected::exactly(mtu_code),
+        rate: Selected::exactly(rate_code(rate)),
+        packet_lifetime: Selected::exactly(match from.info.lid == to.info.lid {
+            // it passes no switch
+            true => 0,
+            false => LIFETIME,
+        }),
+        ..PathRecord::default()
+    })
 }
 
 /// There is one partition: the default one, for full and for limited members.

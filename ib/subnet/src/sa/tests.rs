@@ -20,11 +20,15 @@ fn administration(shape: &str) -> Administration {
 }
 
 fn routed_by(engine: &str, shape: &str) -> Administration {
+    managed(Config::new(1, *Engine::find(engine).unwrap()), shape)
+}
+
+fn managed(config: Config, shape: &str) -> Administration {
     let topology = generate(shape).unwrap();
     let node = topology.ids_of(NodeKind::Ca).next().unwrap();
     let at = Place { node, port: 1 };
     let mut plane = Plane::new(topology);
-    let mut manager = Manager::new(Config::new(1, *Engine::find(engine).unwrap()), 9);
+    let mut manager = Manager::new(config, 9);
     manager.sweep();
     let mut came = Vec::new();
     loop {
@@ -153,6 +157,115 @@ fn a_path_is_found_by_gids_and_by_lids() {
     question.emit(&mut asked.data).unwrap();
     let (head, _) = ask(&mut own, &asked);
     assert_eq!(head.status, status::NO_RECORDS);
+}
+
+/// The LIDs that the paths of a question begin and end at.
+fn ways(
+    own: &mut Administration,
+    method: Method,
+    mask: PathRecordMask,
+    of: PathRecord,
+) -> Vec<(u16, u16)> {
+    let mut asked = SaMad::new(method, attribute::PATH);
+    of.emit(&mut asked.data).unwrap();
+    asked.component_mask = mask.bits();
+    let (head, bytes) = ask(own, &asked);
+    if head.status == status::NO_RECORDS {
+        return Vec::new();
+    }
+    assert_eq!(head.status, MadStatus::OK);
+    let each = match method {
+        Method::GET => PathRecord::LEN,
+        _ => usize::from(head.attribute_offset) * 8,
+    };
+    let records = bytes[HEAD_BYTES..].chunks_exact(each);
+    let records = records.take(if method == Method::GET { 1 } else { usize::MAX });
+    let path = |bytes| {
+        let (path, _) = PathRecord::parse(bytes).unwrap();
+        (path.slid.0, path.dlid.0)
+    };
+    records.map(path).collect()
+}
+
+#[test]
+fn ports_of_several_lids_have_as_many_paths() {
+    use PathRecordMask as Mask;
+    let mut config = Config::new(1, *Engine::find("minhop").unwrap());
+    config.lmc = 2;
+    let mut own = managed(config, "ring:3:2");
+    let ports: Vec<(u16, u8, bool)> = own
+        .subnet()
+        .nodes
+        .iter()
+        .flat_map(|node| {
+            node.ports
+                .iter()
+                .map(|(number, info)| (info.lid.0, info.lmc, *number == 0))
+        })
+        .filter(|(lid, ..)| *lid != 0)
+        .collect();
+    let hosts: Vec<u16> = ports
+        .iter()
+        .filter(|port| port.1 == 2)
+        .map(|port| port.0)
+        .collect();
+    let switch = ports.iter().find(|port| port.2 && port.1 == 0).unwrap().0;
+    assert_eq!(hosts.len(), 6, "{ports:?}");
+    let (a, b) = (hosts[0], hosts[5]);
+    let between = |own: &Administration, sgid, dgid| PathRecord {
+        sgid: port_gid(own, sgid),
+        dgid: port_gid(own, dgid),
+        ..PathRecord::default()
+    };
+    let (both, there) = (Mask::SGID | Mask::DGID, between(&own, a, b));
+    let aligned: Vec<_> = (0..4).map(|offset| (a + offset, b + offset)).collect();
+    assert_eq!(ways(&mut own, Method::GET_TABLE, both, there), aligned);
+    assert_eq!(ways(&mut own, Method::GET, both, there), aligned[..1]);
+    let two = PathRecord {
+        paths_wanted: 2,
+        ..there
+    };
+    assert_eq!(
+        ways(&mut own, Method::GET_TABLE, both | Mask::PATHS_WANTED, two),
+        aligned[..2]
+    );
+    // one end given: that one and each of the others
+    let from = PathRecord {
+        slid: Lid(a + 2),
+        ..there
+    };
+    let fan: Vec<_> = (0..4).map(|offset| (a + 2, b + offset)).collect();
+    assert_eq!(
+        ways(&mut own, Method::GET_TABLE, both | Mask::SLID, from),
+        fan
+    );
+    let to = PathRecord {
+        dlid: Lid(b + 3),
+        ..there
+    };
+    let fan: Vec<_> = (0..4).map(|offset| (a + offset, b + 3)).collect();
+    assert_eq!(
+        ways(&mut own, Method::GET_TABLE, both | Mask::DLID, to),
+        fan
+    );
+    let exact = PathRecord {
+        slid: Lid(a + 1),
+        dlid: Lid(b + 3),
+        ..there
+    };
+    let lids = Mask::SLID | Mask::DLID;
+    assert_eq!(ways(&mut own, Method::GET, lids, exact), [(a + 1, b + 3)]);
+    // a switch has one LID
+    let up = between(&own, a, switch);
+    assert_eq!(ways(&mut own, Method::GET_TABLE, both, up), [(a, switch)]);
+    // all of them: hosts four to each host, else one
+    let all = ways(
+        &mut own,
+        Method::GET_TABLE,
+        Mask::empty(),
+        PathRecord::default(),
+    );
+    assert_eq!(all.len(), 6 * 6 * 4 + 3 * 9 + 6 * 3);
 }
 
 #[test]
