@@ -18,7 +18,11 @@ fn connections_are_made_by_address_across_switches() {
     fabric.wait_for_links();
     let hosts = fabric.hosts();
     let (near, far) = (&hosts[0], hosts.last().expect("a host"));
-    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    let packets = || {
+        fabric.status()["packets"]["delivered"]
+            .as_u64()
+            .expect("a number")
+    };
     let places = [near.name.as_str(), far.name.as_str()];
     let before = packets();
     let server = |words: &[&str]| {
@@ -203,7 +207,11 @@ fn mpi_runs_over_the_fabric() {
     let hosts = fabric.hosts();
     let names = [0, 4, 8].map(|number: usize| format!("{}/{}", fabric.name, hosts[number].name));
     let program = program.to_str().expect("text");
-    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    let packets = || {
+        fabric.status()["packets"]["delivered"]
+            .as_u64()
+            .expect("a number")
+    };
     let before = packets();
     let on = names.join(",");
     for ranks in ["3", "4"] {

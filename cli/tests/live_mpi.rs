@@ -44,7 +44,11 @@ fn ranks_are_on_their_hosts_by_name_address_and_files() {
     let hosts = fabric.hosts();
     let (here, there) = (&hosts[0], hosts.last().expect("a host"));
     let program = Program::on_hosts(&fabric.name);
-    let packets = || fabric.status()["packets"][0].as_u64().expect("a number");
+    let packets = || {
+        fabric.status()["packets"]["delivered"]
+            .as_u64()
+            .expect("a number")
+    };
     let before = packets();
     // the second is of the first one's fabric, which is not the default
     let on = format!("{}/{},{}", fabric.name, here.name, there.name);

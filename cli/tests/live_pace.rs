@@ -147,7 +147,9 @@ fn a_program_that_stands_still_does_not_hold_up_its_neighbours() {
     wait_for_listener(&far.address, 18_515);
     let mut client = start(&fabric, &near.name, &[&words[..], &[&far.address]].concat());
     let packets = || fabric.status()["packets"].clone();
-    eventually("datagrams come", || packets()[0].as_u64() > Some(1000));
+    eventually("datagrams come", || {
+        packets()["delivered"].as_u64() > Some(1000)
+    });
     let pid = attached(&far.name).expect("it is there").to_string();
     let signal = |which: &str| {
         let done = std::process::Command::new("kill")
@@ -156,9 +158,9 @@ fn a_program_that_stands_still_does_not_hold_up_its_neighbours() {
         assert!(done.expect("kill runs").success());
     };
     signal("-STOP");
-    let lost = packets()[1].as_u64();
+    let lost = packets()["dropped"].as_u64();
     eventually("its adapter lets go of what it does not take", || {
-        packets()[1].as_u64() > lost
+        packets()["dropped"].as_u64() > lost
     });
     // by the same links as those datagrams, to the switch of who stands still
     let words = [

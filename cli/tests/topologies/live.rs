@@ -117,7 +117,11 @@ impl<'a> Live<'a> {
         }
         let status = self.fabric.status();
         let cables = self.paper.links.len() as u64 / 2;
-        assert_eq!(status["links"][0].as_u64(), Some(cables), "{what}: status");
+        assert_eq!(
+            status["links"]["total"].as_u64(),
+            Some(cables),
+            "{what}: status"
+        );
         // LIDs are those that the engine went by
         for (name, lid) in &lids {
             let owner = match self.graph.owner(*lid as u32) {

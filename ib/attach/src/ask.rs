@@ -249,12 +249,12 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it was made.
     pub up_s: u64,
-    /// Switches, and how many of them are switched on.
-    pub switches: [u32; 2],
-    /// Hosts, and how many of them are switched on.
-    pub hosts: [u32; 2],
-    /// Cables, and how many of them carry packets, and how many data.
-    pub links: [u32; 3],
+    /// Switches.
+    pub switches: NodeCount,
+    /// Hosts.
+    pub hosts: NodeCount,
+    /// Cables.
+    pub links: LinkCount,
     /// Who manages it: "ours", or "none".
     pub manager: String,
     /// What the manager said last.
@@ -267,10 +267,10 @@ pub struct Status {
     pub warnings: Option<Vec<String>>,
     /// Sweeps that came to an end.
     pub sweeps: u64,
-    /// Management packets that went through it, and those that nobody wanted.
-    pub mads: [u64; 2],
-    /// Data packets that came to their end, and those that were let go of.
-    pub packets: [u64; 2],
+    /// Management packets.
+    pub mads: MadCount,
+    /// Data packets.
+    pub packets: PacketCount,
     /// How fast links are: "unpaced", or a share of their rates.
     pub pace: String,
     /// Its ports are protected by a management key, and this file has it (empty: no file has); None: they are not, or another manages and has his own.
@@ -283,6 +283,44 @@ pub struct Status {
     pub broken: Vec<String>,
     /// Names of the hosts with their LIDs and addresses.
     pub host_list: Vec<HostLine>,
+}
+
+/// Nodes of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeCount {
+    /// All of them.
+    pub total: u32,
+    /// Those that are switched on.
+    pub on: u32,
+}
+
+/// Cables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LinkCount {
+    /// All of them.
+    pub total: u32,
+    /// Those that carry packets.
+    pub up: u32,
+    /// Those that carry data.
+    pub active: u32,
+}
+
+/// Management packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MadCount {
+    /// Those that went through the fabric.
+    pub carried: u64,
+    /// Those that nobody wanted.
+    pub unwanted: u64,
+}
+
+/// Data packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PacketCount {
+    /// Those that came to their end.
+    pub delivered: u64,
+    /// Those that were let go of.
+    pub dropped: u64,
 }
 
 /// The credits of all links, each lane of each direction for itself.

@@ -146,9 +146,9 @@ fn one_line(status: &Status) -> String {
     format!(
         "fabric \"{}\" is up: {}, {}, {}; process {}; {}",
         status.name,
-        counted(status.switches[0], "switch", "switches"),
-        counted(status.hosts[0], "host", "hosts"),
-        counted(status.links[0], "link", "links"),
+        counted(status.switches.total, "switch", "switches"),
+        counted(status.hosts.total, "host", "hosts"),
+        counted(status.links.total, "link", "links"),
         status.pid,
         status.manager_says
     )
@@ -189,17 +189,17 @@ pub fn status(args: &NamedArgs, json: bool) -> Result<ExitCode, Failure> {
     ))?;
     print_line(&format!(
         "links up {} of {}, with data {}; switched on {} of {} switches, {} of {} hosts",
-        status.links[1],
-        status.links[0],
-        status.links[2],
-        status.switches[1],
-        status.switches[0],
-        status.hosts[1],
-        status.hosts[0]
+        status.links.up,
+        status.links.total,
+        status.links.active,
+        status.switches.on,
+        status.switches.total,
+        status.hosts.on,
+        status.hosts.total
     ))?;
     print_line(&format!(
         "management packets {} ({} that nobody wanted), data packets {} ({} let go of)",
-        status.mads[0], status.mads[1], status.packets[0], status.packets[1]
+        status.mads.carried, status.mads.unwanted, status.packets.delivered, status.packets.dropped
     ))?;
     let pace = match status.pace.as_str() {
         "unpaced" => "links take no time".to_owned(),

@@ -2,7 +2,10 @@
 
 use super::{Role, Server};
 use ferriband_attach::address;
-use ferriband_attach::ask::{Adapter, AdapterPort, Attached, CreditsLine, HostLine, Status};
+use ferriband_attach::ask::{
+    Adapter, AdapterPort, Attached, CreditsLine, HostLine, LinkCount, MadCount, NodeCount,
+    PacketCount, Status,
+};
 use ferriband_fabric::live::state_name;
 use ferriband_topology::{NodeId, NodeKind, PortId, Speed, Topology, Width};
 use ferriband_wire::MKey;
@@ -70,7 +73,10 @@ impl Server {
         let count = |kind| {
             let all = topology.ids_of(kind);
             let (on, off): (Vec<_>, Vec<_>) = all.partition(|id| !plane.is_off(*id));
-            [(on.len() + off.len()) as u32, on.len() as u32]
+            NodeCount {
+                total: (on.len() + off.len()) as u32,
+                on: on.len() as u32,
+            }
         };
         let state = |end: &PortId| {
             let node = plane.node(end.node);
@@ -128,11 +134,11 @@ impl Server {
             up_s: self.begun.elapsed().as_secs(),
             switches: count(NodeKind::Switch),
             hosts: count(NodeKind::Ca),
-            links: [
-                topology.cables().len() as u32,
-                both(|state| state != PortState::DOWN),
-                both(|state| state == PortState::ACTIVE),
-            ],
+            links: LinkCount {
+                total: topology.cables().len() as u32,
+                up: both(|state| state != PortState::DOWN),
+                active: both(|state| state == PortState::ACTIVE),
+            },
             manager: if self.own.is_some() { "ours" } else { "none" }.to_owned(),
             manager_says: match &self.own {
                 Some(own) => own.says.clone(),
@@ -144,8 +150,14 @@ impl Server {
                 None => Some(Vec::new()),
             },
             sweeps: self.own.as_ref().map_or(0, |own| own.sweeps),
-            mads: [self.fabric.mads, self.fabric.unwanted()],
-            packets: [came, let_go + self.untaken],
+            mads: MadCount {
+                carried: self.fabric.mads,
+                unwanted: self.fabric.unwanted(),
+            },
+            packets: PacketCount {
+                delivered: came,
+                dropped: let_go + self.untaken,
+            },
             pace: self.pace.clone(),
             keys: match (self.keys.mkey, &self.keys.file) {
                 (MKey(0), _) => None,
