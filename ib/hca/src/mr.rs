@@ -356,7 +356,7 @@ impl DeviceMemory {
 impl Engine {
     /// Writes the entry of a region's key.
     fn publish_key(&self, key: u32, pd: &Pd, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
-        let (map_id, map_offset) = self.describe_mapping(init.addr, init.length, dm);
+        let (map_id, map_offset) = self.describe_mapping(init, dm);
         let entry = KeyEntry {
             key,
             access: init.access,
@@ -551,8 +551,10 @@ impl Engine {
     }
 
     /// Notes how peers can map the memory of a region: identifier (0 for none) and offset of its first byte.
-    fn describe_mapping(&self, addr: u64, length: u64, dm: Option<&DeviceMemory>) -> (u32, u64) {
-        if length == 0 {
+    fn describe_mapping(&self, init: &MrInit, dm: Option<&DeviceMemory>) -> (u32, u64) {
+        let MrInit { addr, length, .. } = *init;
+        // What lies there on demand may be another file the next time: a peer that has mapped this one would not see that.
+        if length == 0 || init.access.contains(Access::ON_DEMAND) {
             return (0, 0);
         }
         if let Some(dm) = dm {

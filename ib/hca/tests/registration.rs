@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::endpoint::{Ask, Endpoint, Info, Setup};
+use common::party::*;
+use common::process::{self, Channel, Child};
 use ferriband_hca::{Context, Error, Mr, MrInit, Pd};
 use ferriband_transport::types::{Access, SendOpcode, Sge, WcStatus};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -13,6 +14,15 @@ use std::sync::Arc;
 const PAGE: u64 = 4096;
 const READ: i32 = libc::PROT_READ;
 const WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+#[test]
+fn child_entry() {
+    process::run_role(&[("peer", peer_role)]);
+}
+
+fn peer_role(channel: Channel) {
+    obey(channel);
+}
 
 /// Pages of private memory with some rights.
 struct Pages(u64, u64);
@@ -30,12 +40,21 @@ impl Pages {
     /// A file of these bytes, read-only here.
     fn of_file(bytes: &[u8; PAGE as usize]) -> Pages {
         // SAFETY: a new descriptor.
-        let raw = unsafe { libc::memfd_create(c"read-only".as_ptr(), libc::MFD_CLOEXEC) };
+        let raw = unsafe {
+            libc::memfd_create(
+                c"read-only".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
         assert!(raw >= 0);
         // SAFETY: just made, ours.
         let mut file = unsafe { std::fs::File::from_raw_fd(raw) };
         std::io::Write::write_all(&mut file, bytes).unwrap();
         let fd = file.as_raw_fd();
+        // what cannot shrink peers may map
+        // SAFETY: a property of a file of ours.
+        let sealed = unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+        assert_eq!(sealed, 0);
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -175,6 +194,48 @@ fn an_on_demand_region_is_not_looked_at() {
     mr.deregister().unwrap();
     let mr = ready.register(&pd, Access::LOCAL_WRITE).unwrap();
     assert!(ready.is_resident());
+    mr.deregister().unwrap();
+}
+
+#[test]
+fn an_on_demand_region_is_what_lies_there_when_a_peer_asks() {
+    let mut pair = Pair::alike(
+        Party::There(Child::spawn_ordinary("peer")),
+        Party::Here(Agent::new()),
+        Setup::default(),
+    );
+    let Pair { a, b, ai, bi } = &mut pair;
+    let pages = Pages::of_file(&[7; PAGE as usize]);
+    let Party::Here(agent) = &*b else {
+        unreachable!("just made")
+    };
+    let access = Access::REMOTE_READ | Access::ON_DEMAND;
+    let mr = pages.register(&agent.end(bi.at).pd, access).unwrap();
+    let region = Info {
+        addr: pages.0,
+        key: mr.key(),
+        ..*bi
+    };
+    let mut reads = |byte| {
+        a.post(ai, &Ask::new(SendOpcode::RdmaRead, PAGE as u32, &region));
+        assert_eq!(a.wait(ai).status, WcStatus::Success as u32);
+        assert_eq!(a.extremes(ai, 0, PAGE as usize), (byte, byte));
+    };
+    // a peer that may map a region does so between two requests
+    for _ in 0..20 {
+        reads(7);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // another file takes the place of the first
+    let second = Pages::of_file(&[9; PAGE as usize]);
+    let [from, to] =
+        [second.0, pages.0].map(|at| std::ptr::with_exposed_provenance_mut(at as usize));
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: both are ours, and the first is used by peers alone, by its address.
+    let moved = unsafe { libc::mremap(from, PAGE as usize, PAGE as usize, flags, to) };
+    assert_eq!(moved, to);
+    std::mem::forget(second);
+    reads(9);
     mr.deregister().unwrap();
 }
 

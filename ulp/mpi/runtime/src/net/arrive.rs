@@ -65,10 +65,12 @@ impl Runtime {
                 outcome = outcome.and(self.completed(wc));
             }
         }
-        if let Some(net) = &mut self.net
-            && std::mem::take(&mut net.is_taking)
-        {
-            outcome = outcome.and(self.unstall().map(drop));
+        if let Some(net) = &mut self.net {
+            let takes = std::mem::take(&mut net.is_taking);
+            // One completion may be a bundle, whose answers are more than go at once: the next look may be long, while packets stream in.
+            if takes || count != 0 && !net.bursts.is_empty() {
+                outcome = outcome.and(self.unstall().map(drop));
+            }
         }
         if count != 0
             && let Some(net) = &mut self.net

@@ -143,11 +143,18 @@ pub struct Reach {
     is_on_demand: bool,
     /// Where a region is on demand, nobody looks at the range before a request does, and one that fails takes its queue pair along.
     maps: Maps,
+    /// Ranges on demand that messages of other hosts had last; the next one takes the place at `next`. Whatever lies there when a peer asks is what the region
+    /// means then, so it is good as long as it is kept; to make one and to let go of it for each message takes microseconds.
+    kept: Vec<(Reachable, Access)>,
+    next: usize,
     /// All memory, for requests of this process alone.
     local: Option<Arc<Mr>>,
     /// All memory, for peers of the same host and user, who could reach it anyway. No other peer gets a key of it.
     shared: Option<Arc<Mr>>,
 }
+
+/// Ranges on demand that are kept: as many as a window of messages has.
+const KEPT: usize = 64;
 
 /// What a range is registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +213,8 @@ impl Reach {
             is_implicit,
             is_on_demand,
             maps: Maps::open(),
+            kept: Vec::new(),
+            next: 0,
             local: None,
             shared: None,
         })
@@ -253,6 +262,10 @@ impl Reach {
                 return Err(Refusal::Unreachable);
             }
         }
+        let keeps = purpose == Purpose::Stranger && self.is_on_demand;
+        if keeps && let Some(found) = self.kept_for(address, length as u64, access) {
+            return Ok(found);
+        }
         let mr = match purpose {
             Purpose::Own if self.is_implicit => {
                 Self::implicit(&self.pd, &mut self.local, Access::LOCAL_WRITE)?
@@ -275,17 +288,45 @@ impl Reach {
                 if self.is_on_demand {
                     access |= Access::ON_DEMAND;
                 }
-                // SAFETY: the range was promised until its operation is over, and what is made here is kept no longer.
+                // SAFETY: the range was promised until its operation is over, and what is made here is kept no longer; or it is on demand, and then requests
+                // name it for ranges that were promised alone. A peer that was told its key could reach it later: a rank of this job.
                 unsafe { Mr::register_foreign(&self.pd, address, length, access) }?
             }
         };
-        Ok(Reachable {
+        let made = Reachable {
             address,
             length: length as u64,
             lkey: mr.lkey(),
             rkey: mr.rkey().0,
             _mr: mr,
+        };
+        if keeps {
+            self.keep(made.clone(), access);
+        }
+        Ok(made)
+    }
+
+    /// A range on demand that is kept and holds this one, for as much as it is wanted for and no more.
+    fn kept_for(&self, address: u64, length: u64, access: Access) -> Option<Reachable> {
+        let (end, mut all) = (address + length, self.kept.iter());
+        let holds = |(one, rights): &&(Reachable, Access)| {
+            one.address <= address && end <= one.address + one.length && *rights == access
+        };
+        let (whole, _) = all.find(holds)?;
+        Some(Reachable {
+            address,
+            length,
+            ..whole.clone()
         })
+    }
+
+    fn keep(&mut self, made: Reachable, access: Access) {
+        if self.kept.len() < KEPT {
+            self.kept.push((made, access));
+            return;
+        }
+        self.kept[self.next] = (made, access);
+        self.next = (self.next + 1) % KEPT;
     }
 
     /// A registration that is kept, or will be.
