@@ -37,8 +37,8 @@ impl Pages {
         Pages(base as u64, pages * PAGE)
     }
 
-    /// A file of these bytes, read-only here.
-    fn of_file(bytes: &[u8; PAGE as usize]) -> Pages {
+    /// A file of these bytes, read-only here, and the file, which peers may map as long as it is open.
+    fn of_file(bytes: &[u8; PAGE as usize]) -> (Pages, std::fs::File) {
         // SAFETY: a new descriptor.
         let raw = unsafe {
             libc::memfd_create(
@@ -67,7 +67,7 @@ impl Pages {
             )
         };
         assert_ne!(base, libc::MAP_FAILED);
-        Pages(base as u64, PAGE)
+        (Pages(base as u64, PAGE), file)
     }
 
     fn protect(&self, prot: i32) {
@@ -159,7 +159,7 @@ fn peers_read_a_file_that_is_mapped_read_only() {
     let end = Endpoint::new(&ctx, Setup::default()).unwrap();
     let info = end.info(0);
     end.connect(info.qpn, info.lid).unwrap();
-    let pages = Pages::of_file(&[7; PAGE as usize]);
+    let (pages, _file) = Pages::of_file(&[7; PAGE as usize]);
     efault(pages.register(&end.pd, Access::LOCAL_WRITE));
     let mr = pages.register(&end.pd, Access::REMOTE_READ).unwrap();
     let file = Info {
@@ -200,12 +200,12 @@ fn an_on_demand_region_is_not_looked_at() {
 #[test]
 fn an_on_demand_region_is_what_lies_there_when_a_peer_asks() {
     let mut pair = Pair::alike(
-        Party::There(Child::spawn_ordinary("peer")),
+        Party::There(Child::spawn("peer")),
         Party::Here(Agent::new()),
         Setup::default(),
     );
     let Pair { a, b, ai, bi } = &mut pair;
-    let pages = Pages::of_file(&[7; PAGE as usize]);
+    let (pages, _file) = Pages::of_file(&[7; PAGE as usize]);
     let Party::Here(agent) = &*b else {
         unreachable!("just made")
     };
@@ -227,7 +227,7 @@ fn an_on_demand_region_is_what_lies_there_when_a_peer_asks() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     // another file takes the place of the first
-    let second = Pages::of_file(&[9; PAGE as usize]);
+    let (second, _other) = Pages::of_file(&[9; PAGE as usize]);
     let [from, to] =
         [second.0, pages.0].map(|at| std::ptr::with_exposed_provenance_mut(at as usize));
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
