@@ -392,7 +392,7 @@ fn a_cable_that_spoils_packets_is_found_by_its_counters() {
     );
     // a connection sends again what is lost
     let words = ["ibv_rc_pingpong", "-n", "500"];
-    pair(
+    pair_over_losses(
         &fabric,
         [&hosts[0].name, &hosts[1].name],
         &hosts[0].address,

@@ -162,7 +162,7 @@ fn optional_counters_are_parts_of_the_others() {
     }
     // each tenth would be too many: of some thousand messages one meets eight in a row now and then, which ends its connection
     fabric.say(&["errors", &hosts[0].name, "1", "0.01"]);
-    talk();
+    pair_over_losses(&fabric, places, &hosts[0].address, &["ibv_rc_pingpong"]);
     fabric.say(&["errors", &hosts[0].name, "1", "0"]);
     let errors = counter(&query("-v"), "PortRcvErrors");
     let details = query("-E");
