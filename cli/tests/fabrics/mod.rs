@@ -302,8 +302,8 @@ pub fn pair(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) ->
     serve_and_ask(fabric, hosts, address, words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
-/// The same while packets are spoilt. A client that has all that it wants ends; if the acknowledgement of the server's last message was spoilt, there is
-/// nobody who could repeat it, and the server sends in vain: that is the protocol's, and they try again.
+/// The same while packets are spoilt. Who has all that he wants ends; if the acknowledgement of the other's last message was spoilt, there is
+/// nobody who could repeat it, and the other sends in vain: that is the protocol's (of eighty pairs at 5 % seven ended so), and they try again.
 pub fn pair_over_losses(fabric: &Fabric, hosts: [&str; 2], address: &str, words: &[&str]) {
     let mut why = String::new();
     for _ in 0..5 {
@@ -343,6 +343,10 @@ fn serve_and_ask(
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
         if output.status.success() {
             break said;
+        }
+        // a server that had all that it wants is gone: nobody asks it again
+        if let Ok(Some(_)) = server.try_wait() {
+            return Err(said);
         }
         // who got furthest says most of what went wrong
         if said.len() > longest.len() {
