@@ -262,7 +262,7 @@ pub const TABLE: &[Setting] = &[
         about: "devices",
         kind: Kind::OneOf(&["auto", "odp", "uffd", "none"]),
         default: "auto",
-        help: "How memory of long messages is registered: on demand where the device offers it (odp), else kept as long as userfaultfd says that it is the same (uffd), else for each message (none).",
+        help: "How memory of long messages is registered: on demand where the device offers it (odp; ranks of other hosts can reach the last 64 ranges after their messages, too), else kept as long as userfaultfd says that it is the same (uffd), else for each message (none).",
     },
     // 4.3 s, and 7 repetitions. What packets were lost is known long before, by those that follow them or by our adapter's questions.
     Setting {
