@@ -89,7 +89,6 @@ pub fn command(json: bool) -> Result<ExitCode, Failure> {
         locked_memory(),
         network::port(),
         network::socket_room(),
-        network::lent_sends(),
         confinement(),
         kernel(),
         library(),

@@ -5,8 +5,6 @@ use std::fs;
 use std::mem::size_of_val;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
 /// Where RoCEv2 packets go.
 const ROCE_PORT: u16 = 4791;
@@ -66,96 +64,6 @@ fn share_port(port: u16) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Whether the kernel sends from a program's pages instead of copying them, as the adapter lets it do with long runs of packets (`ib/memory/src/net/lent.rs`).
-pub(super) fn lent_sends() -> Finding {
-    const NAME: &str = "lent sends";
-    let note = |found: String| {
-        Finding::new(NAME, State::Note, found)
-            .cost("streams of long messages to other hosts (RoCE) go at 0.8 of the rate, where it was measured: the kernel copies every packet")
-            .remedy("a kernel of Linux 6.5 or newer")
-    };
-    match lend(true) {
-        Ok(Lending::Lent) => Finding::fine(
-            NAME,
-            "sendfile with UDP_SEGMENT sends from memory (Linux 6.5)",
-        ),
-        Ok(Lending::Copied) => {
-            note("sendfile with UDP_SEGMENT copies (Linux before 6.5)".to_owned())
-        }
-        Ok(Lending::Lost) => {
-            note("what sendfile with UDP_SEGMENT sends does not arrive whole".to_owned())
-        }
-        Err(error) => note(format!("sendfile with UDP_SEGMENT is refused: {error}")),
-    }
-}
-
-/// What became of datagrams that were to be sent from memory without a copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lending {
-    /// What was written behind the call arrived.
-    Lent,
-    /// What lay there at the call arrived.
-    Copied,
-    /// Not as they should.
-    Lost,
-}
-
-/// Sends datagrams to itself from a file of memory, and writes over them before they are read: `by_reference` as the adapter does, else by an ordinary call.
-fn lend(by_reference: bool) -> std::io::Result<Lending> {
-    const PART: usize = 1000;
-    const PARTS: usize = 4;
-    let last_error = |done: bool| match done {
-        true => Ok(()),
-        false => Err(std::io::Error::last_os_error()),
-    };
-    let to = UdpSocket::bind("127.0.0.1:0")?;
-    let from = UdpSocket::bind("127.0.0.1:0")?;
-    from.connect(to.local_addr()?)?;
-    to.set_read_timeout(Some(Duration::from_secs(1)))?;
-    let part = PART as libc::c_int;
-    // SAFETY: the value lives through the call.
-    let set = unsafe {
-        libc::setsockopt(
-            from.as_raw_fd(),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            (&raw const part).cast(),
-            size_of_val(&part) as libc::socklen_t,
-        )
-    };
-    last_error(set == 0)?;
-    // SAFETY: a name that ends in NUL.
-    let fd = unsafe { libc::memfd_create(c"ferriband-doctor".as_ptr(), libc::MFD_CLOEXEC) };
-    last_error(fd >= 0)?;
-    // SAFETY: the descriptor is new and ours.
-    let file = unsafe { fs::File::from_raw_fd(fd) };
-    let before = [b'a'; PART * PARTS];
-    file.write_all_at(&before, 0)?;
-    let sent = if by_reference {
-        let mut offset = 0;
-        // SAFETY: two descriptors of ours, and an offset that lives through the call.
-        unsafe { libc::sendfile(from.as_raw_fd(), fd, &raw mut offset, before.len()) }
-    } else {
-        from.send(&before)? as isize
-    };
-    last_error(sent >= 0)?;
-    file.write_all_at(&[b'b'; PART * PARTS], 0)?;
-    let mut seen = Vec::new();
-    let mut bytes = [0; PART + 1];
-    for _ in 0..PARTS {
-        match to.recv(&mut bytes) {
-            Ok(PART) => seen.extend_from_slice(&bytes[..PART]),
-            _ => return Ok(Lending::Lost),
-        }
-    }
-    let all = |letter| seen.iter().all(|byte| *byte == letter);
-    Ok(match (all(b'a'), all(b'b')) {
-        (true, _) => Lending::Copied,
-        (_, true) => Lending::Lent,
-        _ => Lending::Lost,
-    })
-}
-
 /// Who has the port, as far as the kernel says: a user, or the kernel itself (its own Soft-RoCE).
 fn holder() -> String {
     for table in ["/proc/net/udp", "/proc/net/udp6"] {
@@ -199,17 +107,6 @@ pub(super) fn socket_room() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_lent_is_told_from_what_is_copied() {
-        assert_eq!(lend(false).expect("datagrams in runs"), Lending::Copied);
-        // whatever this kernel does, it arrives
-        let lent = lend(true).expect("sendfile to a socket");
-        assert_ne!(lent, Lending::Lost);
-        let said = lent_sends();
-        assert_eq!(said.state == State::Fine, lent == Lending::Lent);
-        assert_eq!(said.cost.is_some(), lent == Lending::Copied);
-    }
 
     #[test]
     fn a_port_is_shared_with_ones_own_processes_and_not_with_who_does_not_share() {

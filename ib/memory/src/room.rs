@@ -3,8 +3,7 @@
 //! Owns: where in its page a buffer begins. Must not know: what lies in it.
 //!
 //! Zen 3 copies by the instruction that the kernel copies with (`rep movsb`) at a seventh of the speed, 64 KiB in 38 us in place of 5, where bytes come to lie 1 to 31 bytes farther in
-//! their page than they lay in their own (addresses modulo 4,096). The kernel's memory for a packet begins at a page, usually, and so does memory that is lent to it ([`crate::net::Lent`]); the
-//! C library's large buffers begin 16 bytes behind one. With packets' headers before them, 44 or 0 bytes, what is copied to and from a page's beginning is never in that range.
+//! their page than they lay in their own (addresses modulo 4,096). The kernel's memory for a packet begins at a page, usually; the C library's large buffers begin 16 bytes behind one. With packets' headers before them, 44 or 0 bytes, what is copied to and from a page's beginning is never in that range.
 
 use std::ops::{Deref, DerefMut};
 

@@ -474,15 +474,6 @@ impl QueuePair {
         }
     }
 
-    /// The oldest packet that a reliable connection's peer has not acknowledged: the peer has all before it.
-    #[inline]
-    pub fn oldest_unacknowledged(&self) -> Option<Psn> {
-        match &self.sender {
-            Sender::Reliable(requester) => Some(requester.oldest_unacknowledged()),
-            _ => None,
-        }
-    }
-
     /// Whether a reliable connection's peer has not acknowledged all that was sent.
     #[inline]
     pub fn has_unacknowledged(&self) -> bool {

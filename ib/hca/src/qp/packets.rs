@@ -659,9 +659,6 @@ impl Qp {
             sums,
         };
         let limit = &self.ctx.device.pace;
-        if let (Some(path), Some(oldest)) = (&*path, machine.oldest_unacknowledged()) {
-            path.acknowledged(oldest);
-        }
         *held_until = None;
         let flies = machine.has_unacknowledged();
         let together = machine.run_packets() as usize;

@@ -10,10 +10,11 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ferriband_admin::Counter;
+use ferriband_memory::Room;
 use ferriband_memory::host::ProcessRef;
-use ferriband_memory::net::{Gone, LentBytes, SendError, TxOptions, TxPort};
+use ferriband_memory::net::{Gone, SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
-use ferriband_wire::{Grh, Ipv4, Psn, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
+use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
 use super::GSI;
 use super::hooks::Hooks;
@@ -24,9 +25,6 @@ use crate::error::Error;
 use crate::lock;
 
 mod report;
-mod store;
-
-use store::{Acknowledged, Store};
 
 /// Bytes of a run, at the most: what one UDP datagram could hold.
 const RUN_BYTES: usize = 65_000;
@@ -155,8 +153,6 @@ pub(crate) struct TxPath {
     hooks: Arc<Hooks>,
     ifindex: u32,
     local_qpn: u32,
-    /// How much of what went by it the peer has, if it is a reliable connection's.
-    acknowledged: Arc<Acknowledged>,
 }
 
 /// What carries them.
@@ -217,7 +213,6 @@ impl TxPath {
             hooks: pool.hooks.clone(),
             ifindex: device.info.ifindex,
             local_qpn,
-            acknowledged: Arc::default(),
         })
     }
 
@@ -238,7 +233,6 @@ impl TxPath {
             hooks: pool.hooks.clone(),
             ifindex: device.info.ifindex,
             local_qpn: GSI.0,
-            acknowledged: Arc::default(),
         })
     }
 
@@ -340,30 +334,8 @@ impl TxPath {
         }
     }
 
-    /// Of the packets that went by it, `oldest` is the first that the peer has not acknowledged.
-    #[inline]
-    pub fn acknowledged(&self, oldest: Psn) {
-        self.acknowledged.set(oldest);
-    }
-
-    /// Whether the kernel would take long runs from memory that is lent to it.
-    fn lends(&self) -> bool {
-        match &self.carrier {
-            Carrier::Udp {
-                to, port, lasting, ..
-            } => *lasting && port.lends(to),
-            Carrier::Host(_) => false,
-        }
-    }
-
     /// Gives a run to the kernel, whose packets may get other identifications on the way. None if it does not take it.
-    fn transmit_flow(
-        &self,
-        bytes: &mut [u8],
-        segment: usize,
-        icrc: &mut RunIcrc,
-        lent: Option<LentBytes<'_>>,
-    ) -> Option<Gone> {
+    fn transmit_flow(&self, bytes: &mut [u8], segment: usize, icrc: &mut RunIcrc) -> Option<Gone> {
         let Carrier::Udp {
             to, port, lasting, ..
         } = &self.carrier
@@ -371,7 +343,7 @@ impl TxPath {
             return self.transmit(bytes, segment).then_some(Gone::Copied);
         };
         let mut send = || {
-            port.send_flow(to, bytes, segment as u16, *lasting, lent, |first, bytes| {
+            port.send_flow(to, bytes, segment as u16, *lasting, |first, bytes| {
                 icrc.renumber(first, segment, bytes)
             })
         };
@@ -419,7 +391,7 @@ fn taken<T>(send: &mut dyn FnMut() -> Result<T, SendError>) -> Option<T> {
 /// A run of packets to one destination.
 #[derive(Debug)]
 pub(crate) struct Run {
-    store: Store,
+    bytes: Room,
     len: usize,
     segment: usize,
     count: usize,
@@ -435,7 +407,7 @@ pub(crate) struct Run {
 impl Run {
     fn new() -> Self {
         Run {
-            store: Store::new(RUN_BYTES + PACKET_ROOM),
+            bytes: Room::new(RUN_BYTES + PACKET_ROOM),
             len: 0,
             segment: 0,
             count: 0,
@@ -449,7 +421,7 @@ impl Run {
 
     /// Room for the next packet, from BTH.
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.store.bytes()[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
+        &mut self.bytes[self.len..self.len + PACKET_ROOM - ICRC_BYTES]
     }
 
     /// Packets that wait for [`Run::flush`].
@@ -478,7 +450,7 @@ impl Run {
             self.segment = whole;
         }
         let (at, place) = (self.len, self.count);
-        let (packet, trailer) = self.store.bytes()[at..at + whole].split_at_mut(len);
+        let (packet, trailer) = self.bytes[at..at + whole].split_at_mut(len);
         let icrc = match &path.carrier {
             // the kernel counts the packets of a run up from identification 0
             Carrier::Udp { headers, .. } => self.icrc.icrc(headers, place as u16, packet),
@@ -508,13 +480,7 @@ impl Run {
         }
         let room = (RUN_BYTES.saturating_sub(at) / stride).min(RUN_PACKETS - self.count);
         let end = at + most.min(room) * stride;
-        (end > at).then(|| {
-            (
-                &mut self.store.bytes()[at..end],
-                stride - ICRC_BYTES,
-                stride,
-            )
-        })
+        (end > at).then(|| (&mut self.bytes[at..end], stride - ICRC_BYTES, stride))
     }
 
     /// The first `count` of [`Run::places`] hold packets for `path` now; `sums` are the CRCs of their payloads, if there are as many.
@@ -528,7 +494,7 @@ impl Run {
             return;
         };
         let end = self.len + count * stride;
-        let packets = self.store.bytes()[self.len..end].chunks_mut(stride);
+        let packets = self.bytes[self.len..end].chunks_mut(stride);
         let packets = (self.count as u16..).zip(packets.map(|packet| packet.split_at_mut(len)));
         const LIKE_THE_ONE_BEFORE: &str = "which had a BTH and fitted a datagram";
         if sums.len() == count {
@@ -561,24 +527,16 @@ impl Run {
         self.calls += 1;
         self.packets += self.count as u64;
         let length = self.len;
-        let last = length - (self.count - 1) * self.segment;
-        let (bytes, lent) = self.store.sending(length, last);
-        let bytes = &mut bytes[..length];
-        let (place, until) = lent.unzip();
+        let bytes = &mut self.bytes[..length];
         let (lost, gone) = if path.hooks.active() {
             (path.hooks.send(path, bytes, self.segment), None)
         } else {
-            match path.transmit_flow(bytes, self.segment, &mut self.icrc, place) {
+            match path.transmit_flow(bytes, self.segment, &mut self.icrc) {
                 None => (self.count as u64, None),
                 gone => (0, gone),
             }
         };
-        let until = until.filter(|_| gone == Some(Gone::Lent));
-        let held = until.map(|until| (until, &path.acknowledged));
-        self.store.go_on(length, behind, held);
-        if self.store.asks(length) && path.lends() {
-            self.store.want();
-        }
+        self.bytes.copy_within(length..length + behind, 0);
         if lost > 0 {
             self.lost += lost;
             path.counts.add(Counter::SendErr, 1);
@@ -606,7 +564,6 @@ pub(crate) fn with_run<T>(fill: impl FnOnce(&mut Run) -> T) -> T {
     // a thread that ends, in a destructor of the program, has none any more
     let kept = RUN.try_with(|place| place.borrow_mut().take());
     let mut run = kept.ok().flatten().unwrap_or_else(|| Box::new(Run::new()));
-    run.store.check();
     let value = fill(&mut run);
     let _ = RUN.try_with(|place| *place.borrow_mut() = Some(run));
     value

@@ -9,7 +9,6 @@
 
 mod flow;
 mod frames;
-mod lent;
 mod netdev;
 mod netlink;
 mod number;
@@ -20,7 +19,6 @@ mod tests;
 mod trouble;
 mod tx;
 
-pub use lent::{Lent, LentBytes};
 pub use netdev::{NetAddress, NetWatch, Netdev, netdevs};
 pub use rx::{RX_BUFFER_BYTES, RX_MESSAGES, RxMeta, RxRing, RxSocket};
 pub use trouble::{Trouble, TroubleKind};

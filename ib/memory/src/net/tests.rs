@@ -311,7 +311,7 @@ fn a_lasting_flow_knows_the_identifications_of_its_datagrams() {
         // what it is told it writes into the datagram, and undoes the second time
         let send = |to: &SocketAddr, lasting: bool| {
             let mut bytes = [7, 0, 0];
-            let sent = from.send_flow(to, &mut bytes, 3, lasting, None, |number, bytes| {
+            let sent = from.send_flow(to, &mut bytes, 3, lasting, |number, bytes| {
                 let [high, low] = number.to_be_bytes();
                 bytes[1] ^= high;
                 bytes[2] ^= low;
@@ -342,10 +342,8 @@ fn a_lasting_flow_knows_the_identifications_of_its_datagrams() {
             let before = number(&to, true);
             let mut told = Vec::new();
             let mut batch = [1_u8; 100];
-            from.send_flow(&to, &mut batch, 40, true, None, |number, _| {
-                told.push(number)
-            })
-            .unwrap();
+            from.send_flow(&to, &mut batch, 40, true, |number, _| told.push(number))
+                .unwrap();
             // whoever looks on sees it whole here, or its parts in order
             let (carried, mut bytes) = on_wire();
             while bytes.len() < 100 {
@@ -445,26 +443,23 @@ fn a_batch_goes_and_comes_in_one_piece_with_the_size_of_its_parts() {
     });
 }
 
-/// Batches that the kernel sends from where they lie, over IPv6 and, once the flow is long, IPv4; between them a datagram that is longer than their parts.
+/// Batches of a long flow, over IPv6 and IPv4; between them datagrams that are longer than their parts.
 #[test]
-fn a_batch_that_is_lent_arrives_as_it_lies_and_other_datagrams_stay_whole() {
+fn batches_of_a_long_flow_arrive_in_parts_and_other_datagrams_stay_whole() {
     const PART: usize = 1040;
     const PARTS: usize = 62;
     in_namespace(|_, alone| {
-        if !alone || !Lent::is_possible() {
+        if !alone {
             return;
         }
         for v6 in [false, true] {
-            let (source, mut lent) = (
-                if v6 { V6 } else { V4 },
-                Lent::new(2, PART * PARTS).unwrap(),
-            );
+            let source = if v6 { V6 } else { V4 };
             let socket = RxSocket::bind(v6, 0, BUFFER).unwrap();
             let to = SocketAddr::new(source, socket.port().unwrap());
             let from = TxPort::bind_for(&options_of(source), &to).unwrap();
             let mut numbered = 0;
-            let mut flow = |bytes: &mut [u8], place: Option<LentBytes<'_>>| {
-                from.send_flow(&to, bytes, PART as u16, true, place, |_, _| numbered += 1)
+            let mut flow = |bytes: &mut [u8], segment: usize| {
+                from.send_flow(&to, bytes, segment as u16, true, |_, _| numbered += 1)
                     .unwrap()
             };
             // empty ones are asked for their numbers, and nobody's
@@ -478,34 +473,20 @@ fn a_batch_that_is_lent_arrives_as_it_lies_and_other_datagrams_stay_whole() {
                     return (usize::from(meta.segment), bytes.to_vec());
                 }
             };
-            // an address that a socket is not connected to is sent a copy
-            if !v6 {
-                let (bytes, place) = lent.sending(0);
-                let gone = flow(&mut bytes[..PART * PARTS], Some(place));
-                assert_eq!((gone, next().0), (Gone::Copied, PART));
-            }
             for _ in 0..300 {
-                flow(&mut [1; 8], None);
+                flow(&mut [1; 8], PART);
                 next();
             }
-            assert!(from.lends(&to));
             for round in 0..5_u8 {
-                let index = usize::from(round % 2);
-                for (part, bytes) in lent.place(index).chunks_exact_mut(PART).enumerate() {
+                let mut batch = vec![0; PART * PARTS];
+                for (part, bytes) in batch.chunks_exact_mut(PART).enumerate() {
                     bytes.fill(round ^ part as u8);
                 }
-                let (bytes, place) = lent.sending(index);
-                assert_eq!(flow(&mut bytes[..PART * PARTS], Some(place)), Gone::Lent);
-                let (segment, got) = next();
-                assert_eq!((segment, got.len()), (PART, PART * PARTS));
-                for (part, bytes) in got.chunks_exact(PART).enumerate() {
-                    assert!(bytes.iter().all(|byte| *byte == round ^ part as u8));
-                }
-                // as long as the parts, and longer: the socket still cuts into parts what does not say that it is one
+                assert_eq!(flow(&mut batch, PART), Gone::Copied);
+                assert_eq!(next(), (PART, batch));
                 for length in [PART, PART + 16, 2 * PART] {
                     let mut long = vec![round; length];
-                    let gone = from.send_flow(&to, &mut long, length as u16, true, None, |_, _| ());
-                    assert_eq!(gone, Ok(Gone::Copied));
+                    flow(&mut long, length);
                     assert_eq!(next(), (length, long));
                 }
             }
@@ -809,7 +790,7 @@ fn what_is_small_goes_as_frames_that_look_like_datagrams_and_follows_what_the_ke
         );
         let send = |from: &TxPort, bytes: &[u8], segment| {
             let mut bytes = bytes.to_vec();
-            from.send_flow(&to, &mut bytes, segment, true, None, |_, _| {})
+            from.send_flow(&to, &mut bytes, segment, true, |_, _| {})
         };
         // the same by UDP and as a frame, but for the port, and with it the sum
         let seen = || tap.wait();

@@ -4,7 +4,6 @@
 //! know: what is sent.
 
 use super::frames::{Frames, Look};
-use super::lent::{self, Lent, LentBytes};
 use super::number::Numbering;
 use super::trouble::{Trouble, Troubles};
 use super::{FilterStep, guarded, last_errno, options, system, udp_socket};
@@ -12,7 +11,6 @@ use crate::Error;
 use crate::host::ForkFd;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{PoisonError, RwLock};
 
 /// Datagrams in one batch at most: what every kernel with UDP_SEGMENT takes.
 pub const TX_SEGMENTS: usize = 64;
@@ -62,8 +60,6 @@ pub struct TxPort {
     port: u16,
     /// The one destination that the socket is connected to: the kernel looks for the way there once.
     peer: Option<SocketAddr>,
-    /// What the socket cuts into where a call does not say it: what is lent is sent so. 0: nothing.
-    segment: RwLock<u16>,
     numbering: Numbering,
     pub(super) frames: Frames,
     troubles: Troubles,
@@ -72,10 +68,8 @@ pub struct TxPort {
 /// How a batch has gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gone {
-    /// The kernel has a copy.
+    /// By the kernel's UDP.
     Copied,
-    /// The kernel reads what was lent to it until the other side has it.
-    Lent,
     /// The kernel has a copy, and its IP layer did not see it.
     Framed,
 }
@@ -112,7 +106,6 @@ impl TxPort {
             how: *how,
             port,
             peer: None,
-            segment: RwLock::new(0),
             numbering: Numbering::default(),
             frames: Frames::default(),
             troubles: Troubles::default(),
@@ -158,8 +151,7 @@ impl TxPort {
 
     /// The same of a flow whose identifications may be others: once a socket has sent many datagrams of connections (which `lasting` says
     /// of these), the kernel keeps the way to where they go. `renumber` makes of bytes whose identifications are 0, 1, 2.. those of `n`,
-    /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that. If `bytes` are a batch that lies where `lent` says, and the socket is connected to
-    /// `to`, they are lent to the kernel instead of copied. What is small goes as whole frames, with the identifications 0, 1, 2.., where [`Frames`] has a way.
+    /// `n` + 1, .. modulo 2^16; done once more with the same `n`, it undoes that. What is small goes as whole frames, with the identifications 0, 1, 2.., where [`Frames`] has a way.
     ///
     /// # Errors
     /// As [`SendError`] says.
@@ -169,7 +161,6 @@ impl TxPort {
         bytes: &mut [u8],
         segment: u16,
         lasting: bool,
-        lent: Option<LentBytes<'_>>,
         renumber: impl FnMut(u16, &mut [u8]),
     ) -> Result<Gone, SendError> {
         let frames = match to {
@@ -181,7 +172,7 @@ impl TxPort {
         if frames.is_some_and(|to| self.frames.send(to, bytes, segment)) {
             return Ok(Gone::Framed);
         }
-        let sent = self.send_datagrams(to, bytes, segment, lasting, lent, renumber);
+        let sent = self.send_datagrams(to, bytes, segment, lasting, renumber);
         if let Some(to) = frames.filter(|_| sent.is_ok()) {
             let seen = || {
                 self.numbering
@@ -216,15 +207,9 @@ impl TxPort {
         bytes: &mut [u8],
         segment: u16,
         lasting: bool,
-        lent: Option<LentBytes<'_>>,
         mut renumber: impl FnMut(u16, &mut [u8]),
     ) -> Result<Gone, SendError> {
         let SocketAddr::V4(to_v4) = to else {
-            if let Some(lent) = lent.filter(|_| self.peer.as_ref() == Some(to))
-                && self.lend(lent, bytes.len(), segment).is_ok()
-            {
-                return Ok(Gone::Lent);
-            }
             return self.send_plain(to, bytes, segment).map(copied);
         };
         let plain = match self.numbering.probably_counts() {
@@ -247,67 +232,15 @@ impl TxPort {
         };
         self.numbering.note(true);
         renumber(first, bytes);
-        let batch = is_batch(bytes, segment);
-        let outcome = match lent.filter(|_| kept && batch) {
-            Some(lent) => self.lend(lent, bytes.len(), segment).map(|()| Gone::Lent),
-            None => self.send_now(to, bytes, segment, kept).map(copied),
-        };
-        let errno = match outcome {
-            Ok(gone) => {
-                state.sent(self.as_fd(), batch);
-                return Ok(gone);
-            }
-            Err(errno) => errno,
+        let Err(errno) = self.send_now(to, bytes, segment, kept) else {
+            state.sent(self.as_fd(), is_batch(bytes, segment));
+            return Ok(Gone::Copied);
         };
         // whether it took a number is not said
         self.troubles.failed(self.as_fd(), to, errno);
         state.give_up(self.as_fd());
         renumber(first, bytes);
         self.send_plain(to, bytes, segment).map(copied)
-    }
-
-    /// Whether a batch for `to` would be lent to the kernel: probably, for what has changed meanwhile is seen when it is sent.
-    #[must_use]
-    pub fn lends(&self, to: &SocketAddr) -> bool {
-        let kept = match to {
-            SocketAddr::V4(_) => self.numbering.probably_counts(),
-            SocketAddr::V6(_) => self.peer.as_ref() == Some(to),
-        };
-        kept && Lent::is_possible()
-    }
-
-    /// Sends a batch from where it lies, to where the socket is connected to.
-    fn lend(&self, lent: LentBytes<'_>, length: usize, segment: u16) -> Result<(), i32> {
-        let mut set = self.segment.write().unwrap_or_else(PoisonError::into_inner);
-        if *set != segment {
-            self.cut_into(segment)?;
-            *set = segment;
-        }
-        let outcome = lent::send(self.as_fd(), lent, length);
-        if let Err(errno) = outcome
-            && !matches!(
-                errno,
-                libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::ECONNREFUSED
-            )
-        {
-            // this kernel, or this way, does not take it so
-            Lent::give_up();
-            self.cut_into(0)?;
-            *set = 0;
-        }
-        outcome
-    }
-
-    /// What the socket cuts datagrams into that say nothing themselves.
-    fn cut_into(&self, segment: u16) -> Result<(), i32> {
-        options::set(
-            self.as_fd(),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            segment.into(),
-            "UDP_SEGMENT",
-        )
-        .map_err(|error| error.errno())
     }
 
     /// `to` seems not to understand what is sent from here.
@@ -357,11 +290,6 @@ impl TxPort {
     }
 
     fn send_one(&self, to: &SocketAddr, bytes: &[u8], kept: bool) -> Result<(), i32> {
-        let set = self.segment.read().unwrap_or_else(PoisonError::into_inner);
-        if *set != 0 && bytes.len() > usize::from(*set) {
-            // it says itself that it is one
-            return self.send_batch(to, bytes, bytes.len() as u16, kept);
-        }
         if kept {
             rustix::net::send(self.as_fd(), bytes, FLAGS)
         } else {

@@ -263,12 +263,6 @@ impl Requester {
         is_end.then_some(wqe.length)
     }
 
-    /// The first packet that is not acknowledged.
-    #[inline]
-    pub fn oldest_unacknowledged(&self) -> Psn {
-        self.una
-    }
-
     /// Whether something has been sent that is not acknowledged.
     #[inline]
     pub fn has_unacknowledged(&self) -> bool {
