@@ -477,14 +477,24 @@ fn ranks_of_two_hosts_meet_by_roce() {
     if !has_network_namespaces() {
         return;
     }
-    let programs = ["ring", "schedules", "modes", "sessions", "fills", "remap"].map(Program::new);
+    let programs = [
+        "ring",
+        "schedules",
+        "modes",
+        "sessions",
+        "fills",
+        "remap",
+        "heard",
+    ]
+    .map(Program::new);
     let output = two_hosts(&programs, &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         said,
         "ring: 2 ranks: ok\nring: 4 ranks: ok\nschedules: 2 ranks: ok\nschedules: 4 ranks: ok\n\
          modes: 2 ranks: ok\nmodes: 4 ranks: ok\nsessions: 2 ranks: ok\nsessions: 4 ranks: ok\n\
-         fills: 2 ranks: ok\nfills: 4 ranks: ok\nremap: 2 ranks: ok\nremap: 4 ranks: ok\n",
+         fills: 2 ranks: ok\nfills: 4 ranks: ok\nremap: 2 ranks: ok\nremap: 4 ranks: ok\n\
+         heard: 2 ranks: ok\nheard: 4 ranks: ok\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );

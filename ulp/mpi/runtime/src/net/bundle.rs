@@ -84,7 +84,9 @@ impl Runtime {
         };
         let link = net.links[peer as usize].as_deref();
         link.is_some_and(|link| {
-            link.bundle != 0 && (net.is_taking || link.burst >= self.settings.bundle)
+            link.bundle != 0
+                && !net.presses
+                && (net.is_taking || link.burst >= self.settings.bundle)
         })
     }
 
@@ -110,7 +112,7 @@ impl Runtime {
         let mut first = self.peers[peer as usize].fifo.iter().take(2);
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
-        if !do_fit || net.is_taking || net.room(peer) == 0 {
+        if !do_fit || net.is_taking && !net.presses || net.room(peer) == 0 {
             return Ok(false);
         }
         let Some(buffer) = net.stages.take() else {

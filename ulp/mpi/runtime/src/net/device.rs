@@ -120,6 +120,7 @@ impl Net {
             gid_index,
             makes_packets,
             is_taking: false,
+            presses: false,
             batch: Box::new([Wc::default(); BATCH]),
             mtu: port.active_mtu,
             timeout: wanted.timeout,

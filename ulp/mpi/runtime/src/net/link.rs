@@ -50,6 +50,8 @@ pub struct Link {
     pub reads: u32,
     /// Messages posted since this rank last looked at the device.
     pub burst: u32,
+    /// Bytes of long messages written there since it was last told of them at once.
+    pub unsaid: u64,
     /// Bytes of the peer's receive buffers where messages to it go together; else 0.
     pub bundle: u32,
     /// Bytes of a packet's payload.
@@ -114,6 +116,7 @@ impl Link {
             moving: VecDeque::new(),
             reads: 0,
             burst: 0,
+            unsaid: 0,
             bundle: 0,
             mtu: SHORTEST_MTU,
             said: None,

@@ -14,6 +14,9 @@ use zerocopy::IntoBytes;
 
 use super::link::What;
 
+/// Bytes of long messages after which their receiver hears of them, whatever could go along later.
+const PRESSING: u64 = 128 << 10;
+
 /// A long message under way.
 pub struct Transfer {
     peer: u32,
@@ -266,8 +269,32 @@ impl Runtime {
             if !is_read {
                 // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
                 self.fin(peer, token, length, MPI_SUCCESS)?;
+                self.press(peer, length)?;
             }
         }
+    }
+
+    /// What waits for `peer` does not wait behind the next long message, once `bytes` more have gone since it was last sent: a receiver that heard of a window's messages together would
+    /// have nothing to do until then, and sleep.
+    fn press(&mut self, peer: u32, bytes: u64) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let link = net.link(peer);
+        link.unsaid += bytes;
+        if link.unsaid < PRESSING {
+            return Ok(());
+        }
+        link.unsaid = 0;
+        if self.peers[peer as usize].fifo.is_empty() {
+            return Ok(());
+        }
+        net.presses = true;
+        let outcome = self.pump(peer);
+        if let Some(net) = &mut self.net {
+            net.presses = false;
+        }
+        outcome.map(drop)
     }
 
     /// `bytes` of a transfer have come, or gone.

@@ -79,6 +79,8 @@ pub struct Net {
     makes_packets: bool,
     /// Completions are being looked at: what they cause to be sent waits until all have been, and goes together.
     is_taking: bool,
+    /// What waits goes now all the same.
+    presses: bool,
     /// Room for completions: most looks find none, and room that is made anew each time costs as much as the look.
     batch: Box<[Wc; arrive::BATCH]>,
     mtu: Mtu,
