@@ -95,18 +95,20 @@ impl Length {
     }
 }
 
-/// What so many bytes behind them do to the CRC of others.
+/// What a payload of so many bytes, and the BTH's last word before it, do to the CRC of what comes before both.
 #[derive(Clone, Debug)]
 struct Beyond {
-    bytes: usize,
-    /// By byte of the CRC, the lowest first.
+    payload: usize,
+    /// By byte of the CRC's register, in which the word has been added, the lowest first.
     effects: Box<[[u32; 256]; 4]>,
+    /// What turns the register's result into that of a CRC.
+    ends: u32,
 }
 
 impl Beyond {
     /// None for more bytes than a packet has.
-    fn new(bytes: usize) -> Option<Self> {
-        let factor = advance(bytes)?;
+    fn new(payload: usize) -> Option<Self> {
+        let factor = advance(payload + size_of::<u32>())?;
         let mut effects = Box::new([[0; 256]; 4]);
         for (byte, effects) in effects.iter_mut().enumerate() {
             for value in 1..256_usize {
@@ -115,13 +117,21 @@ impl Beyond {
                 effects[value] = effects[value & (value - 1)] ^ alone;
             }
         }
-        Some(Beyond { bytes, effects })
+        Some(Beyond {
+            payload,
+            effects,
+            ends: multiply(u32::MAX, advance(payload)?),
+        })
     }
 
+    /// `crc` is that of what comes before the word.
     #[inline]
-    fn of(&self, crc: u32) -> u32 {
-        let each = self.effects.iter().zip(crc.to_le_bytes());
-        each.fold(0, |sum, (effects, byte)| sum ^ effects[usize::from(byte)])
+    fn of(&self, crc: u32, word: u32) -> u32 {
+        let bytes = (!crc ^ word).to_le_bytes();
+        let each = self.effects.iter().zip(bytes);
+        each.fold(self.ends, |sum, (effects, byte)| {
+            sum ^ effects[usize::from(byte)]
+        })
     }
 }
 
@@ -164,15 +174,20 @@ impl RunIcrc {
     /// Makes of sealed packets of `segment` bytes each (but the last, which may be shorter), whose IPv4 identifications are 0, 1, 2.., what
     /// they are with `first`, `first` + 1, .. modulo 2^16; done once more, it undoes that.
     pub fn renumber(&mut self, first: u16, segment: usize, packets: &mut [u8]) {
-        for (place, packet) in (0..=u16::MAX).zip(packets.chunks_mut(segment.max(1))) {
-            let Some((packet, icrc)) = packet.split_last_chunk_mut::<4>() else {
-                return;
+        let segment = segment.max(1);
+        let whole = packets.len() / segment;
+        let (alike, last) = packets.split_at_mut(whole * segment);
+        for (from, packets) in [(0, alike), (whole, last)] {
+            let bytes = packets.len().min(segment);
+            let Some(length) = bytes.checked_sub(4).and_then(|len| self.length(len)) else {
+                continue;
             };
-            let effect = self
-                .length(packet.len())
-                .map(|length| length.number(place ^ first.wrapping_add(place)));
-            let changed = u32::from_le_bytes(*icrc) ^ effect.unwrap_or(0);
-            *icrc = changed.to_le_bytes();
+            for (place, packet) in (from as u16..=u16::MAX).zip(packets.chunks_mut(segment)) {
+                if let Some(icrc) = packet.last_chunk_mut::<4>() {
+                    let effect = length.number(place ^ first.wrapping_add(place));
+                    *icrc = (u32::from_le_bytes(*icrc) ^ effect).to_le_bytes();
+                }
+            }
         }
     }
 
@@ -232,7 +247,7 @@ impl RunIcrc {
         if self
             .beyond
             .as_ref()
-            .is_none_or(|known| known.bytes != bytes)
+            .is_none_or(|known| known.payload != bytes)
         {
             self.beyond = Some(Beyond::new(bytes)?);
         }
@@ -241,6 +256,7 @@ impl RunIcrc {
         Some(SummedIcrc {
             begun: begun.as_ref()?,
             beyond: self.beyond.as_ref()?,
+            common: None,
         })
     }
 
@@ -285,25 +301,55 @@ pub struct AlikeIcrc<'a> {
     begun: &'a Begun,
 }
 
-/// The same of packets that are a BTH and payload whose CRC is known.
-#[derive(Clone, Copy, Debug)]
+/// The same of packets that are a BTH and payload whose CRC is known. The packets of a run differ in the BTH's last word, which has their number, so what comes before it
+/// is summed once.
+#[derive(Clone, Debug)]
 pub struct SummedIcrc<'a> {
     begun: &'a Begun,
     beyond: &'a Beyond,
+    common: Option<Common>,
+}
+
+/// A BTH up to its last word.
+type Front = [u8; Bth::LEN - size_of::<u32>()];
+
+/// What the packets before had in common.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    front: Front,
+    /// The CRC after it, and what masking it adds to an ICRC.
+    crc: u32,
+    masked: u32,
 }
 
 impl SummedIcrc<'_> {
     /// The ICRC of a packet of this header, whose IPv4 identification is `identification`; `crc` is the CRC-32 of its payload.
     #[inline]
-    pub fn icrc(&self, identification: u16, header: &[u8; Bth::LEN], crc: u32) -> u32 {
-        let mut icrc = self.begun.icrc.clone();
-        icrc.payload(header);
-        let zero = self.beyond.of(icrc.finish()) ^ crc;
-        let masked = zero ^ self.begun.length.mask(header[MASKED_AT]);
+    pub fn icrc(&mut self, identification: u16, header: &[u8; Bth::LEN], crc: u32) -> u32 {
+        let (front, word) = header.split_first_chunk().expect("a BTH is longer");
+        let word = u32::from_le_bytes(word.try_into().expect("what is left of a BTH"));
+        let common = match self.common {
+            Some(common) if common.front == *front => common,
+            _ => self.begin(front),
+        };
+        let zero = self.beyond.of(common.crc, word) ^ common.masked ^ crc;
         match self.begun.headers.ip {
-            RoceIp::V4(_) => masked ^ self.begun.length.number(identification),
-            RoceIp::V6(_) => masked,
+            RoceIp::V4(_) => zero ^ self.begun.length.number(identification),
+            RoceIp::V6(_) => zero,
         }
+    }
+
+    /// Packets of another front follow.
+    fn begin(&mut self, front: &Front) -> Common {
+        let mut icrc = self.begun.icrc.clone();
+        icrc.payload(front);
+        let common = Common {
+            front: *front,
+            crc: icrc.finish(),
+            masked: self.begun.length.mask(front[MASKED_AT]),
+        };
+        self.common = Some(common);
+        common
     }
 }
 
@@ -402,9 +448,20 @@ mod tests {
                     let whole = runs.icrc(&headers, number, &packet).expect("a length");
                     let mut crc = ferriband_crc::Crc32::new();
                     crc.update(payload);
-                    let summed = runs.summed(&headers, packet.len()).expect("a length");
-                    let found = summed.icrc(number, header, crc.finish());
-                    assert_eq!(found, whole, "{mtu} {number}");
+                    let crc = crc.finish();
+                    let mut other = *header;
+                    (other[1], other[4]) = (!other[1], !other[4]);
+                    let mut next = *header;
+                    next[9..].copy_from_slice(&[7, 8, 9]);
+                    let expected = [&next, &other, &next].map(|header| {
+                        let packet = [header.as_slice(), payload].concat();
+                        runs.icrc(&headers, number, &packet).expect("a length")
+                    });
+                    let mut summed = runs.summed(&headers, packet.len()).expect("a length");
+                    assert_eq!(summed.icrc(number, header, crc), whole, "{mtu} {number}");
+                    // with what is known of the one before, and with another front
+                    let found = [&next, &other, &next].map(|head| summed.icrc(number, head, crc));
+                    assert_eq!(found, expected, "{mtu} {number}");
                 }
             }
         }

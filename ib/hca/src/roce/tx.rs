@@ -498,7 +498,7 @@ impl Run {
         let packets = (self.count as u16..).zip(packets.map(|packet| packet.split_at_mut(len)));
         const LIKE_THE_ONE_BEFORE: &str = "which had a BTH and fitted a datagram";
         if sums.len() == count {
-            let summed = self.icrc.summed(headers, len).expect(LIKE_THE_ONE_BEFORE);
+            let mut summed = self.icrc.summed(headers, len).expect(LIKE_THE_ONE_BEFORE);
             for ((place, (packet, trailer)), crc) in packets.zip(sums) {
                 let header = packet.first_chunk().expect(LIKE_THE_ONE_BEFORE);
                 trailer.copy_from_slice(&summed.icrc(place, header, *crc).to_le_bytes());
