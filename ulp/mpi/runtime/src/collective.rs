@@ -177,7 +177,7 @@ pub fn run(guard: &mut Guard, comm: u32, prepared: exec::Prepared) -> Outcome {
     if prepared.schedule.is_shared() {
         return shared::run(guard, comm, prepared);
     }
-    let request = guard.start_collective(comm, prepared)?;
+    let request = guard.start_collective(comm, prepared, false)?;
     wait_request(guard, request)?;
     match guard.requests.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),

@@ -126,10 +126,18 @@ struct Running {
 }
 
 impl Runtime {
-    /// Begins a collective; its request.
-    pub fn start_collective(&mut self, comm: u32, prepared: Prepared) -> Outcome<u32> {
+    /// Begins a collective that the call waits for, or one that goes on beside the program; its request.
+    pub fn start_collective(
+        &mut self,
+        comm: u32,
+        prepared: Prepared,
+        is_aside: bool,
+    ) -> Outcome<u32> {
         self.check_whole(comm)?;
-        let tag = self.comms[comm].next_collective();
+        let tag = match is_aside {
+            true => self.comms[comm].next_aside(),
+            false => self.comms[comm].next_collective(),
+        };
         let request = self.add_request(Request::special(Work::Collective, comm))?;
         self.run_collective(comm, request, tag, prepared)?;
         Ok(request)

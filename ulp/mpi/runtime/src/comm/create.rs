@@ -194,6 +194,7 @@ pub fn begin_dup(
     parent: u32,
     attributes: Attributes,
     info: Info,
+    is_aside: bool,
 ) -> Outcome<(u32, u32)> {
     let old = &runtime.comms[parent];
     let (leads, low) = (old.rank == 0 && is_low(old), is_low(old));
@@ -238,13 +239,13 @@ pub fn begin_dup(
             Ok(())
         })),
     };
-    let request = runtime.start_collective(parent, prepared)?;
+    let request = runtime.start_collective(parent, prepared, is_aside)?;
     Ok((index, request))
 }
 
 /// The same until it is over.
 pub fn dup(guard: &mut Guard, parent: u32, attributes: Attributes, info: Info) -> Outcome<u32> {
-    let (index, request) = begin_dup(guard, parent, attributes, info)?;
+    let (index, request) = begin_dup(guard, parent, attributes, info, false)?;
     crate::wait::wait_request(guard, request)?;
     match guard.requests.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),

@@ -65,7 +65,7 @@ pub(super) fn begin(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let prepared = prepare(guard, comm)?;
-        let index = guard.start_collective(comm, prepared)?;
+        let index = guard.start_collective(comm, prepared, true)?;
         // SAFETY: the program's pointer.
         unsafe { put(request, guard.requests.handle(index)) }
     })

@@ -87,7 +87,7 @@ unsafe fn begin_dup(
         check_place(request)?;
         let hints = process().hints(info)?;
         let attributes = copy_all(guard, object(comm))?;
-        let (made, begun) = create::begin_dup(guard, index, attributes, hints)?;
+        let (made, begun) = create::begin_dup(guard, index, attributes, hints, true)?;
         // SAFETY: the program's pointer.
         unsafe { put(request, guard.requests.handle(begun)) }?;
         Ok(Some(made))
