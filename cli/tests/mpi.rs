@@ -477,28 +477,59 @@ fn ranks_of_two_hosts_meet_by_roce() {
     if !has_network_namespaces() {
         return;
     }
-    let programs = [
-        "ring",
-        "schedules",
-        "modes",
-        "sessions",
-        "fills",
-        "remap",
-        "heard",
-    ]
-    .map(Program::new);
+    let programs = ["ring", "schedules", "modes", "sessions", "fills", "remap"].map(Program::new);
     let output = two_hosts(&programs, &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         said,
         "ring: 2 ranks: ok\nring: 4 ranks: ok\nschedules: 2 ranks: ok\nschedules: 4 ranks: ok\n\
          modes: 2 ranks: ok\nmodes: 4 ranks: ok\nsessions: 2 ranks: ok\nsessions: 4 ranks: ok\n\
-         fills: 2 ranks: ok\nfills: 4 ranks: ok\nremap: 2 ranks: ok\nremap: 4 ranks: ok\n\
-         heard: 2 ranks: ok\nheard: 4 ranks: ok\n",
+         fills: 2 ranks: ok\nfills: 4 ranks: ok\nremap: 2 ranks: ok\nremap: 4 ranks: ok\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.status.success());
+}
+
+#[test]
+fn long_messages_of_all_kinds_between_hosts_come_by_send_or_are_written() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let programs = ["lanes", "heard"].map(Program::new);
+    for (lanes, way) in [("landed", "auto"), ("written", "put")] {
+        let environment = [("LANES", lanes), ("FERRIBAND_MPI_RNDV", way)];
+        let output = two_hosts(&programs, &environment);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "lanes: 2 ranks: ok\nlanes: 4 ranks: ok\nheard: 2 ranks: ok\nheard: 4 ranks: ok\n",
+            "{way}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(output.status.success());
+    }
+}
+
+#[test]
+fn long_messages_of_all_kinds_come_by_each_way_between_ranks_of_one_host() {
+    let program = Program::new("lanes");
+    let verbs = ["--same-host", "verbs", "--set"];
+    for (lanes, way) in [
+        ("landed", "rndv=send"),
+        ("written", "rndv=put"),
+        ("written", "rndv=get"),
+        ("written", "rndv=auto"),
+    ] {
+        let lanes = format!("LANES={lanes}");
+        for ranks in [2, 4] {
+            let options = [&verbs[..], &[way, "--env", &lanes]].concat();
+            let said = program.succeeds(ranks, &options);
+            assert_eq!(said, format!("lanes: {ranks} ranks: ok\n"), "{way}");
+        }
+    }
+    let said = program.succeeds(4, &[]);
+    assert_eq!(said, "lanes: 4 ranks: ok\n");
+    program.leaves_nobody();
 }
 
 /// Packets that a host sends, 5,000 or more, while messages go to and fro between two, and how many of them go as frames.

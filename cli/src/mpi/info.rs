@@ -201,8 +201,9 @@ fn protocols(values: &Values) -> Vec<Protocol> {
     let way = match values.text("rndv") {
         "put" => "RDMA WRITE by the sender",
         "get" => "RDMA READ by the receiver",
+        "send" => "SEND into the program's buffer, or RDMA WRITE by the sender",
         _ => {
-            "RDMA WRITE by the sender where our adapter makes packets, else RDMA READ by the receiver"
+            "SEND into the program's buffer where our adapter makes packets, else RDMA READ by the receiver"
         }
     };
     vec![

@@ -42,6 +42,7 @@ fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_els
         (&[][..], &[][..]),
         (&verbs[..2], &["sender"]),
         (&[&verbs[..], &["rndv=put"]].concat(), &["sender"]),
+        (&[&verbs[..], &["rndv=send"]].concat(), &["sender"]),
         (&[&verbs[..], &["regcache=none"]].concat(), &["sender"]),
         (
             &[&verbs[..], &["regcache=none", "--set", "rndv=put"]].concat(),
@@ -82,14 +83,20 @@ fn memory_that_cannot_be_reached_is_found_between_hosts_too() {
 #[test]
 fn memory_that_is_lost_meanwhile_ends_the_connection_at_both_sides_at_once() {
     let program = Program::new("torn");
-    for (way, mover) in [("rndv=get", "1"), ("rndv=put", "0")] {
+    for (way, mover) in [("rndv=get", "1"), ("rndv=put", "0"), ("rndv=send", "2")] {
         for whose in ["0", "1"] {
             let options = ["--same-host", "verbs", "--set", way];
             let output = program.run(2, &options, &[whose, mover]);
             let said = String::from_utf8_lossy(&output.stdout);
             let complained = String::from_utf8_lossy(&output.stderr);
             assert_eq!(said, "torn: ok\n", "{way} {whose}: {complained}");
-            assert!(complained.contains("the other end is no more"));
+            // By SEND each side's own adapter says so.
+            let how = if mover == "2" {
+                "is lost: "
+            } else {
+                "the other end is no more"
+            };
+            assert!(complained.contains(how), "{way} {whose}: {complained}");
         }
     }
 }

@@ -148,7 +148,7 @@ fn settings_are_checked_before_a_rank_runs_and_shown_with_their_source() {
         (output.status.code(), said(&output).as_str()),
         (Some(2), "")
     );
-    assert!(complained(&output).contains("rndv=push: it can be auto or get or put"));
+    assert!(complained(&output).contains("rndv=push: it can be auto or get or put or send"));
     let hello = Program::new("hello");
     let file = Scratch::new("mpi.conf");
     std::fs::write(

@@ -35,13 +35,14 @@ struct ferriband_mpi_stats {
 	uint64_t grown;        /* for a larger block */
 	uint64_t refused;      /* blocks that were asked for and not given, by peers and by this rank */
 	uint64_t pauses;       /* PAUSEs that this rank has sent before it slept */
-	uint64_t moved;        /* long messages that were read from, or written to, a peer */
+	uint64_t moved;        /* long messages that were read from, or written or sent to, a peer */
 	uint64_t log;          /* bytes of the logs of what is not acknowledged, beside the memory above */
 	uint64_t log_full;     /* times that a message waited for room in a log */
 	uint64_t bundled;      /* messages not by the fast path: they went together with others */
 	uint64_t placed;       /* messages to ranks of this host that lay in memory which this rank had just read; not among the above */
 	uint64_t host_peers;   /* ranks of this host that this one has sent something to, by memory that both share */
 	uint64_t host_records; /* records to them, those of the two runtimes among them (which a long message has); to each modulo 2^32 */
+	uint64_t landed;       /* of the long messages, those that another host's rank sent into the program's buffer */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */

@@ -49,6 +49,8 @@ pub enum Kind {
     Piece = 17,
     /// Several messages, one after the other, each with its envelope and its length before it ([`ITEM`]).
     Bundle = 18,
+    /// A second queue pair of mine, whose receives are for long messages of yours.
+    Lane = 19,
 }
 
 /// Bytes of the length before each message of a bundle: of its envelope and what follows, little-endian.
@@ -74,6 +76,7 @@ impl Kind {
             16 => Self::Resume,
             17 => Self::Piece,
             18 => Self::Bundle,
+            19 => Self::Lane,
             _ => return None,
         })
     }
@@ -255,7 +258,7 @@ pub struct Rts {
     pub address: U64,
     /// Key for that, 0 on one host.
     pub rkey: U32,
-    /// [`GET`] or [`PUT`].
+    /// [`GET`], [`PUT`] or [`WHOLE`].
     pub mode: U32,
 }
 
@@ -263,6 +266,8 @@ pub struct Rts {
 pub const GET: u32 = 1;
 /// Ask for it.
 pub const PUT: u32 = 2;
+/// Ask for it: it lies in one run of bytes, so it can be sent as one message.
+pub const WHOLE: u32 = 3;
 
 /// Body of [`Kind::Cts`].
 #[derive(
@@ -282,8 +287,20 @@ pub struct Cts {
     pub address: U64,
     /// Key for that.
     pub rkey: U32,
-    /// More ranges will be asked for.
-    pub more: U32,
+    /// 0; or else it is to come by the lane, into the receive of this number there, from 1, modulo 2^32 without 0. Address and key are 0 then.
+    pub lane: U32,
+}
+
+/// Body of [`Kind::Lane`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Lane {
+    /// Number of the queue pair, 24 bits.
+    pub qpn: U32,
+    /// The PSN that its sends begin with, 24 bits.
+    pub psn: U32,
 }
 
 /// Body of [`Kind::Fin`].
@@ -395,6 +412,7 @@ mod tests {
             Kind::Close,
             Kind::Closed,
             Kind::Resume,
+            Kind::Lane,
         ])
     }
 
@@ -451,5 +469,6 @@ mod tests {
         assert_eq!(size_of::<Cts>(), 48);
         assert_eq!(size_of::<Fin>(), 32);
         assert_eq!(size_of::<Channel>(), 32);
+        assert_eq!(size_of::<Lane>(), 8);
     }
 }

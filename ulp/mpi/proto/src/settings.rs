@@ -187,14 +187,14 @@ pub const TABLE: &[Setting] = &[
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_BY_PACKETS),
         default: "65536",
-        help: "The same by our adapter's packets (where bundle is not 0): there a handshake costs more than two copies. Unless it is set, it is what eager is set to.",
+        help: "The same by our adapter's packets (where bundle is not 0): there a handshake costs more than two copies; of more than 16K only the first since a look at MPI goes so where rndv is auto or send. Unless it is set, it is what eager is set to.",
     },
     Setting {
         name: "rndv",
         about: "protocols",
-        kind: Kind::OneOf(&["auto", "get", "put"]),
+        kind: Kind::OneOf(&["auto", "get", "put", "send"]),
         default: "auto",
-        help: "Long messages by verbs: read by their receiver (RGet) or written by their sender (RPut); auto: written where they go by our adapter's packets, which WRITEs send faster, else read.",
+        help: "Long messages by verbs: read by their receiver (RGet), written by their sender (RPut), or sent into receives that their receiver posts for them on a queue pair of its own; auto: sent where they go by our adapter's packets, whose runs are longest so, else read.",
     },
     Setting {
         name: "rndv_piece",

@@ -88,6 +88,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
             far: !host.is_alone(),
             timeout: chosen.timeout,
             registration: chosen.registration,
+            rendezvous: runtime.settings.rendezvous,
         };
         let net = Net::open(wanted, me, ranks, host.secret())?;
         host.set_card(&net.card);

@@ -47,6 +47,9 @@ impl Runtime {
         peer.fifo.clear();
         peer.synchronous.clear();
         peer.recalled.clear();
+        if let Some(net) = &mut self.net {
+            net.forget_requests(rank);
+        }
         self.stalled.retain(|stalled| *stalled != rank);
         for comm in self.comms.iter_mut() {
             comm.broken |= contains(comm, rank);
@@ -66,7 +69,9 @@ impl Runtime {
                     },
                     Work::Rendezvous if request.context & COLLECTIVE != 0 => broken,
                     Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
-                    Work::Pieces { .. } | Work::Moving { .. } => request.peer == rank,
+                    Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
+                        request.peer == rank
+                    }
                     _ => false,
                 }
             })

@@ -11,7 +11,7 @@ use crate::host::{Pair, Sink, Source};
 use crate::loss::lost;
 use crate::nearby::{LARGE_PIECE, Way};
 use crate::request::{EMPTY, Request, Work, status};
-use crate::runtime::{Body, Content, Held, NOBODY, Place, Queued, Runtime};
+use crate::runtime::{Body, Content, Held, NOBODY, Offered, Place, Queued, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{self, ENVELOPE, Envelope, Kind, SYNC};
 use ferriband_mpi_proto::fast::{Push, Shape};
@@ -168,22 +168,21 @@ impl Runtime {
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
-            let place = if self.peers[to.peer as usize].by_verbs {
-                self.offer(to.peer, request, source)?
+            let offered = if self.peers[to.peer as usize].by_verbs {
+                self.offer(to.peer, request, source)
+            } else if let Some(address) = source.address() {
+                self.pages.note(Some(address), source.len());
+                self.offer_nearby(request);
+                Offered::Readable(Place { address, rkey: 0 })
             } else {
-                let place = source.address().map(|address| Place { address, rkey: 0 });
-                if place.is_some() {
-                    self.pages.note(source.address(), source.len());
-                    self.offer_nearby(request);
-                }
-                place
+                Offered::Parts
             };
-            let mode = if place.is_some() {
-                envelope::GET
-            } else {
-                envelope::PUT
+            let mode = match offered {
+                Offered::Readable(_) => envelope::GET,
+                Offered::Whole => envelope::WHOLE,
+                Offered::Parts => envelope::PUT,
             };
-            let Place { address, rkey } = place.unwrap_or_default();
+            let Place { address, rkey } = offered.place().unwrap_or_default();
             let rts = envelope::Rts {
                 send_request: self.token(request).into(),
                 length: (source.len() as u64).into(),
@@ -749,9 +748,9 @@ impl Runtime {
             Content::Remote {
                 request,
                 length,
-                place,
+                offered,
             } => {
-                self.fetch(receive, rank, tag, request, length, place)?;
+                self.fetch(receive, rank, tag, request, length, offered)?;
             }
         }
         if let Some(seq) = synchronous {
@@ -790,7 +789,7 @@ impl Runtime {
         tag: i32,
         request: u64,
         length: u64,
-        place: Option<Place>,
+        offered: Offered,
     ) -> Outcome {
         let peer = self.requests[receive].peer;
         let sink = self.requests[receive].sink;
@@ -799,11 +798,12 @@ impl Runtime {
         let mut timed = false;
         if self.peers[peer as usize].by_verbs {
             let lengths = (length, wanted);
-            if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, place)? {
+            if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, offered)? {
                 return Ok(());
             }
-        } else if let Some(Place { address, .. }) =
-            place.filter(|_| self.settings.reads_peers && !is_here)
+        } else if let Some(Place { address, .. }) = offered
+            .place()
+            .filter(|_| self.settings.reads_peers && !is_here)
         {
             let sink = sink.part(0, wanted as usize);
             self.pages.note(sink.address(), sink.len());
@@ -853,7 +853,7 @@ impl Runtime {
             length: wanted.into(),
             address: 0.into(),
             rkey: 0.into(),
-            more: 0.into(),
+            lane: 0.into(),
         };
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
@@ -894,6 +894,9 @@ impl Runtime {
             address: cts.address.get(),
             rkey: cts.rkey.get(),
         };
+        if cts.lane.get() != 0 {
+            return self.send_asked_by_lane(peer, request, cts.lane.get(), length);
+        }
         if place.address != 0 {
             self.requests[request].work = Work::Moving { expected: length };
             return self.write_by_verbs(peer, request, cts.receive_request.get(), length, place);

@@ -5,10 +5,11 @@ use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Awaited, Source};
 use crate::request::status;
-use crate::runtime::{Content, Held, Inbound, NOBODY, Place, Runtime};
+use crate::runtime::{Content, Held, Inbound, NOBODY, Offered, Place, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{
     Cts, ENVELOPE, Envelope, Fin, GET, Kind, Matched, PLACED, PUT, Phase, Piece, Recall, Rts, SYNC,
+    WHOLE,
 };
 use ferriband_mpi_proto::fast::Broken;
 use zerocopy::FromBytes;
@@ -384,6 +385,10 @@ impl Runtime {
                 self.matched(from, matched.seq.get())
             }
             Kind::Piece => self.take_piece(from, body),
+            Kind::Lane => {
+                let end = self.body_of(from, body)?;
+                self.take_lane(from, &end)
+            }
             Kind::Note => Ok(()),
             Kind::Cancel => {
                 let recall: Recall = self.body_of(from, body)?;
@@ -417,12 +422,13 @@ impl Runtime {
 
     fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
-        let place = match rts.mode.get() {
-            GET => Some(Place {
+        let offered = match rts.mode.get() {
+            GET => Offered::Readable(Place {
                 address: rts.address.get(),
                 rkey: rts.rkey.get(),
             }),
-            PUT => None,
+            PUT => Offered::Parts,
+            WHOLE => Offered::Whole,
             _ => return Err(self.broken(from)),
         };
         if let Some(comm) = self.comm_of(envelope.context) {
@@ -432,7 +438,7 @@ impl Runtime {
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
                 self.requests[receive].peer = from;
-                return self.fetch(receive, rank, envelope.tag, request, length, place);
+                return self.fetch(receive, rank, envelope.tag, request, length, offered);
             }
         }
         let held = Held {
@@ -441,7 +447,7 @@ impl Runtime {
             content: Content::Remote {
                 request,
                 length,
-                place,
+                offered,
             },
             seq: envelope.seq,
             synchronous: None,

@@ -38,6 +38,8 @@ pub enum Work {
         /// All.
         expected: u64,
     },
+    /// A receive whose message comes by the lane: its memory is the device's until then.
+    Landing,
     /// A collective.
     Collective,
     /// So many requests of the runtime's own, which are over one by one.
@@ -136,6 +138,7 @@ impl Request {
             Work::Receive
                 | Work::Pieces { .. }
                 | Work::Moving { .. }
+                | Work::Landing
                 | Work::Eager
                 | Work::Synchronous
                 | Work::Rendezvous

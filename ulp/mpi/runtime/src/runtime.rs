@@ -259,6 +259,27 @@ pub struct Place {
     pub rkey: u32,
 }
 
+/// How a long message can be had from its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It can be read there.
+    Readable(Place),
+    /// It has to be asked for. It lies in one run of bytes, so it can be sent as one.
+    Whole,
+    /// It has to be asked for.
+    Parts,
+}
+
+impl Offered {
+    /// Where it can be read.
+    pub fn place(self) -> Option<Place> {
+        match self {
+            Self::Readable(place) => Some(place),
+            Self::Whole | Self::Parts => None,
+        }
+    }
+}
+
 /// Where the bytes of a message are.
 pub enum Content {
     /// Here.
@@ -269,8 +290,8 @@ pub enum Content {
         request: u64,
         /// Bytes.
         length: u64,
-        /// Where they lie there, if they may be read.
-        place: Option<Place>,
+        /// How they can be had.
+        offered: Offered,
     },
     /// In a send of this process to itself.
     Own {

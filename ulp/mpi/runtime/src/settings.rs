@@ -66,12 +66,14 @@ pub struct Chosen {
 /// Who moves a long message by verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendezvous {
-    /// The sender where it goes by packets of our adapter, else the receiver.
+    /// The sender, by SEND, where it goes by packets of our adapter, else the receiver.
     Auto,
     /// The receiver, by READ.
     Get,
     /// The sender, by WRITE.
     Put,
+    /// The sender, by SEND, into the receive that the receiver has posted for it on a queue pair of its own; by WRITE what does not lie in one run of bytes.
+    Send,
 }
 
 /// How the program's memory is registered for long messages.
@@ -155,6 +157,7 @@ impl Chosen {
             rendezvous: match values.text("rndv") {
                 "get" => Rendezvous::Get,
                 "put" => Rendezvous::Put,
+                "send" => Rendezvous::Send,
                 _ => Rendezvous::Auto,
             },
             bundle: count("bundle"),
@@ -246,6 +249,7 @@ mod tests {
         assert!(set("same_host", "verbs").verbs_everywhere);
         assert_eq!(set("rndv", "put").rendezvous, Rendezvous::Put);
         assert_eq!(set("rndv", "get").rendezvous, Rendezvous::Get);
+        assert_eq!(set("rndv", "send").rendezvous, Rendezvous::Send);
         let short = set("eager", "4K");
         assert_eq!((short.eager, short.eager_packets), (4096, 4096));
         assert_eq!((short.eager_near, nothing.eager_near), (4096, 64 << 10));

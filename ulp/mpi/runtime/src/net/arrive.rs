@@ -110,6 +110,8 @@ impl Runtime {
                 Ok(())
             }
             Some(Id::Peer(peer)) => self.gone(peer, wc),
+            Some(Id::Laned(peer)) => self.gone_by_lane(peer, wc),
+            Some(Id::Landed(peer)) => self.landed(peer, wc),
             None => Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a completion of nothing that was asked for",
@@ -128,7 +130,7 @@ impl Runtime {
             net.spent.push(index);
             return match from {
                 Some(from) if wc.is_ok() => Err(self.broken(from)),
-                Some(from) => self.lost(from, wc),
+                Some(from) => self.lost(from, wc, None),
                 None => Ok(()),
             };
         };
@@ -228,16 +230,18 @@ impl Runtime {
 
     /// A request to `peer` has completed.
     fn gone(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        if !wc.is_ok() {
-            return self.lost(peer, wc);
-        }
         let Some(net) = &mut self.net else {
             return Ok(());
         };
         if net.link(peer).lost.is_some() {
             return Ok(());
         }
-        let Some(what) = net.link(peer).queue.completed() else {
+        let what = net.link(peer).queue.completed();
+        if !wc.is_ok() {
+            let at_fault = what.and_then(|what| net.request_of(what));
+            return self.lost(peer, wc, at_fault);
+        }
+        let Some(what) = what else {
             return Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a completion of nothing that was asked for",
@@ -262,9 +266,10 @@ impl Runtime {
         }
     }
 
-    /// The connection to `peer` has failed; the first completion says how, the others that follow it are flushed.
+    /// The connection to `peer` has failed; the first completion says how, the others that follow it are flushed. `at_fault`: the request that it is about, if its adapter says that of
+    /// memory.
     #[cold]
-    fn lost(&mut self, peer: u32, wc: &Wc) -> Outcome {
+    pub(super) fn lost(&mut self, peer: u32, wc: &Wc, at_fault: Option<u32>) -> Outcome {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
@@ -291,13 +296,15 @@ impl Runtime {
             status => format!("{status:?} (status {}, vendor's code {:#x})", status.to_c(), wc.vendor_error()),
         };
         let class = match status {
-            WcStatus::RemoteAccess | WcStatus::LocalProtection | WcStatus::RemoteOperation => {
-                MPI_ERR_BUFFER
-            }
+            // the last where a peer that copies from this process cannot
+            WcStatus::RemoteAccess
+            | WcStatus::LocalProtection
+            | WcStatus::RemoteOperation
+            | WcStatus::RemoteInvalidRequest => MPI_ERR_BUFFER,
             _ => MPI_ERR_PROC_ABORTED,
         };
         // The queue pairs at both ends have failed: the message at fault ends with that class, and the peer learns of it now, not when nobody has answered for long.
-        let at_fault = net.oldest(peer).filter(|_| class == MPI_ERR_BUFFER);
+        let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
         let told = net.tell_end(peer);
         if let Some(request) = at_fault {
             self.requests[request].status.error = class;
@@ -537,10 +544,10 @@ const LINGER: Duration = Duration::from_secs(5);
 const CARD_MS: i32 = 2;
 
 impl Net {
-    /// The request of this rank whose bytes were to be moved by what has just completed.
+    /// The request of this rank whose bytes were to be moved by what has completed, and is over.
     #[cold]
-    fn oldest(&mut self, peer: u32) -> Option<u32> {
-        let (moved, buffer) = match self.link(peer).queue.completed()? {
+    pub(super) fn request_of(&mut self, what: What) -> Option<u32> {
+        let (moved, buffer) = match what {
             What::Room => (None, None),
             What::Buffer(buffer) => (None, Some(buffer)),
             What::Moved {
@@ -551,7 +558,7 @@ impl Net {
             self.stages.give(buffer);
         }
         let transfer = self.transfers[moved? as usize].as_ref()?;
-        Some(transfer.request())
+        transfer.request()
     }
 
     /// Envelope and body of the message in a receive buffer of that index and length. None if a peer's word makes no sense.

@@ -4,7 +4,7 @@
 //! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
 //! each had come alone. Must not know: what a message says.
 
-use super::link::What;
+use super::link::{Link, What};
 use super::stats::Why;
 use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
@@ -19,6 +19,9 @@ use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
 const BURSTS: usize = 64;
+/// Bytes up to which a message goes unasked among others, too. A longer one goes so if it is the first since the last look at the device: the lane's handshake makes one message late,
+/// and costs many of them less than their copies.
+const ALWAYS: usize = 16 << 10;
 
 impl Net {
     /// A look at the device: from here on messages go at once again.
@@ -71,8 +74,9 @@ impl Runtime {
             return false;
         };
         let link = net.links[peer as usize].as_deref();
+        let is_alone = |link: &Link| length <= ALWAYS || link.burst == 0 || link.lane.is_off();
         length <= self.settings.eager_packets
-            && link.is_some_and(|link| link.bundle != 0)
+            && link.is_some_and(|link| link.bundle != 0 && is_alone(link))
             && ENVELOPE + length <= net.longest_send(peer)
     }
 

@@ -4,11 +4,13 @@ use super::arrive::BATCH;
 use super::memory::{Buffers, Reach};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, refused};
+use super::{
+    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, lane, refused,
+};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Polling;
-use crate::settings::Registration;
+use crate::settings::{Registration, Rendezvous};
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
     QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
@@ -38,6 +40,8 @@ pub struct Wanted<'a> {
     pub timeout: u8,
     /// How the program's memory is registered.
     pub registration: Registration,
+    /// Who moves long messages.
+    pub rendezvous: Rendezvous,
 }
 
 impl Net {
@@ -57,15 +61,22 @@ impl Net {
         let channel = CompChannel::create(&context).map_err(verb)?;
         channel.set_nonblocking().map_err(verb)?;
         context.set_nonblocking().map_err(verb)?;
+        // What other hosts send to it comes in bundles.
+        let makes_packets = verbs.is_ours() && is_ethernet;
+        let has_lanes = match wanted.rendezvous {
+            Rendezvous::Auto => makes_packets,
+            Rendezvous::Send => true,
+            Rendezvous::Get | Rendezvous::Put => false,
+        };
+        let lanes = if has_lanes { ranks.min(lane::MOST) } else { 0 };
         // Room for every completion that there can be: all receives, and all requests of all peers once they fail.
         let entries = (MOST_RECEIVES + DATAGRAMS + MOST_DATAGRAMS)
             .saturating_add(ranks.saturating_mul(super::link::DEPTH))
+            .saturating_add(lanes * 2 * lane::DEPTH)
             .min(limits.max_cqe);
         let cq = Cq::create(&context, entries, Some(&channel), 0).map_err(verb)?;
         let most = MOST_RECEIVES.min(limits.max_srq_wr);
         let srq = Srq::create(&pd, most, 1, 0).map_err(verb)?;
-        // What other hosts send to it comes in bundles.
-        let makes_packets = verbs.is_ours() && is_ethernet;
         let receive = if makes_packets { LONG_RECEIVE } else { RECEIVE };
         let buffers = |what, count, size, access| {
             Buffers::new(&pd, what, count, size, access)
@@ -119,6 +130,7 @@ impl Net {
             card,
             gid_index,
             makes_packets,
+            has_lanes,
             is_taking: false,
             presses: false,
             batch: Box::new([Wc::default(); BATCH]),

@@ -1,9 +1,10 @@
 //! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
 
 use super::channel::Outbound;
+use super::lane::Lane;
 use ferriband_ibv::{Ah, ErrorKind, Qp, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::connect::Machine;
+use ferriband_mpi_proto::connect::{Endpoint, Machine};
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{Owed, Replay};
@@ -66,6 +67,10 @@ pub struct Link {
     pub heard_last: u32,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
+    /// The other end of that, once it is connected.
+    pub end: Endpoint,
+    /// The queue pair of long messages.
+    pub lane: Lane,
 }
 
 /// A queue pair and what was posted to it.
@@ -124,6 +129,8 @@ impl Link {
             heard: None,
             heard_last: 0,
             queue: Queue::default(),
+            end: Endpoint::default(),
+            lane: Lane::default(),
         }
     }
 
@@ -148,11 +155,16 @@ impl Link {
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.queue.posted == self.queue.completed && self.moving.is_empty()
+        self.queue.is_quiet() && self.lane.is_quiet() && self.moving.is_empty()
     }
 }
 
 impl Queue {
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.posted == self.completed
+    }
+
     /// Requests for which there is room.
     #[inline]
     pub fn room(&self) -> u32 {

@@ -6,7 +6,7 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
-use crate::runtime::{Place, Runtime};
+use crate::runtime::{NOBODY, Offered, Place, Runtime};
 use crate::settings::Rendezvous;
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
@@ -41,9 +41,9 @@ impl Transfer {
         self.peer
     }
 
-    /// This side's request.
-    pub fn request(&self) -> u32 {
-        self.request
+    /// This side's request, unless that is over.
+    pub fn request(&self) -> Option<u32> {
+        Some(self.request).filter(|request| *request != NOBODY)
     }
 }
 
@@ -55,6 +55,8 @@ enum Direction {
     Write(Reachable),
     /// To the peer, through staging buffers, because elements lie with gaps.
     Staged(Source),
+    /// To the peer, by the lane, from this range; or the class of why it cannot be sent.
+    Lane(Result<Reachable, i32>),
 }
 
 /// What became of a step.
@@ -67,30 +69,33 @@ enum Posted {
 }
 
 impl Runtime {
-    /// Where `peer` may read `source`, until its request is over; none if it shall ask for it instead.
-    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Outcome<Option<Place>> {
+    /// How `peer` can have `source`, until its request is over.
+    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Offered {
         let purpose = self.purpose(peer);
+        let is_whole = source.address().is_some();
+        let otherwise = if is_whole && self.wants_lane(peer) {
+            Offered::Whole
+        } else {
+            Offered::Parts
+        };
         let puts = match self.settings.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Get => false,
-            Rendezvous::Put => true,
+            Rendezvous::Put | Rendezvous::Send => true,
         };
-        if puts {
-            return Ok(None);
-        }
-        let Some(net) = &mut self.net else {
-            return Ok(None);
+        let Some(net) = self.net.as_mut().filter(|_| !puts) else {
+            return otherwise;
         };
         // One that cannot be read is found so again when its receiver asks for it, and then both are told.
         let range = net.reach.source(source, purpose).unwrap_or(None);
-        Ok(range.map(|range| {
+        range.map_or(otherwise, |range| {
             let place = Place {
                 address: range.address(),
                 rkey: range.rkey(),
             };
             net.offers.insert(request, range);
-            place
-        }))
+            Offered::Readable(place)
+        })
     }
 
     /// A request's memory need not be reached any more.
@@ -102,21 +107,22 @@ impl Runtime {
         }
     }
 
-    /// Begins to fetch a message of `whole` bytes from `peer`, at `place` if it may be read; the first `wanted` bytes of it, some, are received. False if
-    /// it has to come in pieces.
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some, are received. False if it has to come in pieces.
     pub fn fetch_by_verbs(
         &mut self,
         receive: u32,
         (rank, tag): (u32, i32),
         token: u64,
         (whole, wanted): (u64, u64),
-        place: Option<Place>,
+        offered: Offered,
     ) -> Outcome<bool> {
         let entry = &self.requests[receive];
         let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
-        let purpose = match place {
-            Some(_) => Purpose::Own,
-            None => self.purpose(peer),
+        let lands = offered == Offered::Whole && self.wants_lane(peer);
+        let purpose = if lands || offered.place().is_some() {
+            Purpose::Own
+        } else {
+            self.purpose(peer)
         };
         let own = self.token(receive);
         let Some(net) = &mut self.net else {
@@ -132,6 +138,29 @@ impl Runtime {
                 return Ok(true);
             }
         };
+        let mut cts = envelope::Cts {
+            send_request: token.into(),
+            receive_request: own.into(),
+            offset: 0.into(),
+            length: wanted.into(),
+            address: 0.into(),
+            rkey: 0.into(),
+            lane: 0.into(),
+        };
+        if lands {
+            if let Some(number) = self.land(peer, receive, wanted, &range)? {
+                cts.lane = number.into();
+            } else {
+                // It is written, then, and its sender needs a key.
+                return self.fetch_by_verbs(
+                    receive,
+                    (rank, tag),
+                    token,
+                    (whole, wanted),
+                    Offered::Parts,
+                );
+            }
+        }
         let error = if whole > wanted {
             MPI_ERR_TRUNCATE
         } else {
@@ -139,18 +168,15 @@ impl Runtime {
         };
         let entry = &mut self.requests[receive];
         entry.status = status(rank, tag, error, wanted);
-        entry.work = Work::Moving { expected: wanted };
-        let Some(remote) = place else {
-            let cts = envelope::Cts {
-                send_request: token.into(),
-                receive_request: own.into(),
-                offset: 0.into(),
-                length: wanted.into(),
-                address: range.address().into(),
-                rkey: range.rkey().into(),
-                more: 0.into(),
-            };
-            net.offers.insert(receive, range);
+        let moving = Work::Moving { expected: wanted };
+        entry.work = if lands { Work::Landing } else { moving };
+        let Some(remote) = offered.place() else {
+            if !lands {
+                (cts.address, cts.rkey) = (range.address().into(), range.rkey().into());
+            }
+            if let Some(net) = &mut self.net {
+                net.offers.insert(receive, range);
+            }
             self.answer(peer, Kind::Cts, cts.as_bytes())?;
             return Ok(true);
         };
@@ -198,6 +224,46 @@ impl Runtime {
             token,
             direction,
             remote,
+            length,
+            next: 0,
+            done: 0,
+            whole: length,
+        })
+    }
+
+    /// The receiver has posted a receive of the lane, that of this number, for the first `length` bytes, some, of a message.
+    pub fn send_asked_by_lane(
+        &mut self,
+        peer: u32,
+        request: u32,
+        number: u32,
+        length: u64,
+    ) -> Outcome {
+        let source = self.requests[request].source.part(0, length as usize);
+        let is_turn = self.is_asked_by_lane(peer, number);
+        let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
+            return Err(self.broken(peer));
+        };
+        let range = match net.reach.source(source, Purpose::Own) {
+            Ok(Some(range)) => Ok(range),
+            Ok(None) => return Err(self.broken(peer)),
+            // The receive that waits for it has to be used up all the same.
+            Err(error) => Err(class_of(&error)),
+        };
+        self.requests[request].work = Work::Moving { expected: length };
+        let length = match &range {
+            Ok(_) => length,
+            Err(class) => {
+                self.requests[request].status.error = *class;
+                0
+            }
+        };
+        self.begin_transfer(Transfer {
+            peer,
+            request,
+            token: 0,
+            direction: Direction::Lane(range),
+            remote: Place::default(),
             length,
             next: 0,
             done: 0,
@@ -264,9 +330,12 @@ impl Runtime {
                 continue;
             }
             let (token, length) = (transfer.token, transfer.length);
-            let is_read = matches!(transfer.direction, Direction::Read(_));
+            let is_written = matches!(
+                transfer.direction,
+                Direction::Write(_) | Direction::Staged(_)
+            );
             net.link(peer).moving.pop_front();
-            if !is_read {
+            if is_written {
                 // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
                 self.fin(peer, token, length, MPI_SUCCESS)?;
                 self.press(peer, length)?;
@@ -308,7 +377,7 @@ impl Runtime {
         transfer.done += u64::from(bytes);
         let is_done = transfer.done == transfer.length;
         let is_read = matches!(transfer.direction, Direction::Read(_));
-        let (request, token, whole) = (transfer.request, transfer.token, transfer.whole);
+        let (request, token, whole) = (transfer.request(), transfer.token, transfer.whole);
         if is_done {
             net.transfers[index as usize] = None;
             net.stats.moved += 1;
@@ -316,7 +385,8 @@ impl Runtime {
         if is_read {
             net.link(peer).reads -= 1;
         }
-        if is_done {
+        // The rank may have died, and its requests with it.
+        if is_done && let Some(request) = request {
             self.finish(request);
             if is_read {
                 self.fin(peer, token, whole, MPI_SUCCESS)?;
@@ -347,6 +417,26 @@ impl Runtime {
 }
 
 impl Net {
+    /// The requests that move bytes from or to `peer` are over, whatever comes of them.
+    #[cold]
+    pub fn forget_requests(&mut self, peer: u32) {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return;
+        };
+        // Nothing comes into the program's memory by it any more.
+        link.lane.lose();
+        for (index, place) in (0..).zip(&mut self.transfers) {
+            let Some(transfer) = place.as_mut().filter(|one| one.peer == peer) else {
+                continue;
+            };
+            transfer.request = NOBODY;
+            if matches!(transfer.direction, Direction::Lane(_)) {
+                link.moving.retain(|moving| *moving != index);
+                *place = None;
+            }
+        }
+    }
+
     /// Posts the next piece of transfer `index`.
     fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
@@ -363,6 +453,15 @@ impl Net {
             buffer: None,
         };
         let posted = match transfer.direction.clone() {
+            Direction::Lane(range) => {
+                what = What::Moved {
+                    transfer: index,
+                    bytes: left as u32,
+                    buffer: None,
+                };
+                let message = range.as_ref().map(|range| (range, left as u32));
+                self.send_by_lane(peer, message.map_err(|class| *class), what)?
+            }
             Direction::Read(range) => {
                 if self.link(peer).reads >= most_reads {
                     return Ok(Posted::None);

@@ -11,6 +11,7 @@ mod cache;
 mod channel;
 mod device;
 mod fast;
+mod lane;
 pub mod link;
 mod long;
 mod maps;
@@ -77,6 +78,8 @@ pub struct Net {
     gid_index: u8,
     /// This device is ours, on Ethernet: what goes to other hosts it cuts into packets itself.
     makes_packets: bool,
+    /// There may be lanes: completions of theirs have room.
+    has_lanes: bool,
     /// Completions are being looked at: what they cause to be sent waits until all have been, and goes together.
     is_taking: bool,
     /// What waits goes now all the same.
@@ -158,6 +161,10 @@ enum Id {
     Sent,
     /// A request to this rank.
     Peer(u32),
+    /// A SEND to this rank by the lane.
+    Laned(u32),
+    /// What comes from this rank by the lane.
+    Landed(u32),
 }
 
 impl Id {
@@ -168,6 +175,8 @@ impl Id {
             Self::Datagram(index) => 2 << 32 | u64::from(index),
             Self::Sent => 3 << 32,
             Self::Peer(rank) => 4 << 32 | u64::from(rank),
+            Self::Laned(rank) => 5 << 32 | u64::from(rank),
+            Self::Landed(rank) => 6 << 32 | u64::from(rank),
         }
     }
 
@@ -179,6 +188,8 @@ impl Id {
             2 => Self::Datagram(index),
             3 => Self::Sent,
             4 => Self::Peer(index),
+            5 => Self::Laned(index),
+            6 => Self::Landed(index),
             _ => return None,
         })
     }
@@ -466,6 +477,7 @@ impl Net {
             self.gone.push(peer);
         }
         let link = self.link(peer);
+        link.lane.lose();
         link.moving.clear();
         (link.out, link.gate, link.lull) = Default::default();
         (link.is_log_full, link.owed) = Default::default();

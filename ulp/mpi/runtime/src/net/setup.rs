@@ -310,31 +310,38 @@ impl Net {
 
     /// Takes the queue pair for `peer` to where it may send to `end`.
     fn connect(&mut self, peer: u32, end: &Endpoint) -> Result<(), VerbsError> {
-        let mtu = Mtu::from_c(self.mtu.to_c().min(u32::from(end.mtu)));
-        let route = self.route(end.lid, end.gid);
+        let mtu = self.mtu_to(end);
+        let link = self.link(peer);
+        let (Some(qp), psn) = (link.queue.qp.clone(), link.psn) else {
+            return Ok(());
+        };
+        (link.mtu, link.end) = (mtu.bytes(), *end);
+        self.take_up(&qp, psn, end)
+    }
+
+    fn mtu_to(&self, end: &Endpoint) -> Mtu {
+        Mtu::from_c(self.mtu.to_c().min(u32::from(end.mtu)))
+    }
+
+    /// Takes `qp`, whose sends begin with `psn`, to where it may send to `end`.
+    pub(super) fn take_up(&self, qp: &Qp, psn: u32, end: &Endpoint) -> Result<(), VerbsError> {
         let deep = |most: u32| u8::try_from(most.min(READS)).unwrap_or(1).max(1);
         let (theirs, ours) = (
             deep(self.limits.max_rd_atomic),
             deep(self.limits.max_init_rd_atomic),
         );
-        let timeout = self.timeout;
-        let link = self.link(peer);
-        let (Some(qp), psn) = (link.queue.qp.clone(), link.psn) else {
-            return Ok(());
-        };
-        link.mtu = mtu.bytes();
         qp.ready_to_receive(&Rtr {
             peer: Qpn(end.qpn),
-            route,
+            route: self.route(end.lid, end.gid),
             rq_psn: end.psn,
-            mtu,
+            mtu: self.mtu_to(end),
             max_dest_rd_atomic: theirs,
             min_rnr_timer: RNR_TIMER,
         })?;
         qp.ready_to_send(&Rts {
             sq_psn: psn,
             max_rd_atomic: ours,
-            timeout,
+            timeout: self.timeout,
             retry_cnt: RETRIES,
             rnr_retry: FOR_EVER,
         })
@@ -347,7 +354,7 @@ impl Net {
 }
 
 /// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a former connection do not fit.
-fn psn(number: u32) -> u32 {
+pub(super) fn psn(number: u32) -> u32 {
     let mut random = [0_u8; 4];
     // A failure leaves zeros, which is a PSN like any other.
     let _ = std::fs::File::open("/dev/urandom")

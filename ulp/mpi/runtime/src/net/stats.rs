@@ -40,8 +40,10 @@ pub struct Stats {
     pub refused: u64,
     /// PAUSEs that this rank has sent before it slept.
     pub pauses: u64,
-    /// Long messages that were read from, or written to, a peer.
+    /// Long messages that were read from, or written or sent to, a peer; and those that came by a lane.
     pub moved: u64,
+    /// Of these, those that came by a lane.
+    pub landed: u64,
     /// Times that a message waited for room in the log of what is not acknowledged.
     pub log_full: u64,
     /// The most bytes of blocks and mirrors that there were at one time.
@@ -123,6 +125,8 @@ pub struct Told {
     pub host_peers: u64,
     /// Records to them, those of the two runtimes among them; to each modulo 2^32, as they are numbered.
     pub host_records: u64,
+    /// Of the long messages, those that were sent by another host's rank into the program's buffer.
+    pub landed: u64,
 }
 
 impl Net {
@@ -195,6 +199,7 @@ impl Runtime {
             placed,
             host_peers,
             host_records,
+            landed: stats.landed,
         }
     }
 
@@ -217,7 +222,7 @@ impl Runtime {
         eprintln!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
-             (for a larger block {}), refused {}; {} pauses; {} long messages moved; {} bytes of logs, full {} times",
+             (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
             self.rank,
             told.remote_peers,
             self.settings.fast.plan.design().name(),
@@ -242,6 +247,7 @@ impl Runtime {
             told.refused,
             told.pauses,
             told.moved,
+            told.landed,
             told.log,
             told.log_full,
         );

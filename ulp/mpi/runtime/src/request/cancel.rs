@@ -62,7 +62,7 @@ impl Runtime {
                 }
                 _ => Err(refused()),
             },
-            Work::Nothing | Work::Pieces { .. } | Work::Moving { .. } => Ok(()),
+            Work::Nothing | Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => Ok(()),
             _ => Err(refused()),
         }
     }

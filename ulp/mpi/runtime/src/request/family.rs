@@ -70,7 +70,7 @@ impl Runtime {
         }
         let whole = &mut self.requests[parent];
         let is_receive = match part.work {
-            Work::Receive | Work::Pieces { .. } => true,
+            Work::Receive | Work::Pieces { .. } | Work::Landing => true,
             // A message that its sender writes is moved by both.
             Work::Moving { .. } => part.source.is_empty(),
             _ => false,

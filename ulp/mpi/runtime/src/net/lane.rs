@@ -1,0 +1,337 @@
+//! The lane: a second queue pair to a peer, whose receives are the program's own buffers. A long message that comes by it is one SEND.
+//!
+//! Where our adapter makes the packets all of a SEND's are alike, and go in the longest runs that the kernel takes, from one message to the next. The first of a WRITE is longer
+//! than the others, which costs a run of its own, and the word that all is written costs another; 64 KiB take three in place of one. Nor does the peer need a key.
+//!
+//! Both ends say once which queue pair is theirs ([`Kind::Lane`]), whoever wants it first; the receiver asks for a message by it only when it has connected its own and has posted
+//! the message's receive. The sender learns of the lane before it is asked, and is asked in the order of the receives, for both are numbered messages. So no receive is ever missing, and
+//! each message meets its own. Must not know: what a message says.
+
+use super::link::{Queue, What};
+use super::memory::Reachable;
+use super::setup;
+use super::{Id, Net};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
+use crate::errors::Outcome;
+use crate::request::Work;
+use crate::runtime::Runtime;
+use crate::settings::Rendezvous;
+use ferriband_ibv::{
+    Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
+};
+use ferriband_mpi_proto::connect::Endpoint;
+use ferriband_mpi_proto::envelope::{self, Kind};
+use std::collections::VecDeque;
+use zerocopy::IntoBytes;
+
+/// Receives, and sends, that a lane holds. Messages beyond them are written.
+pub const DEPTH: u32 = super::link::DEPTH;
+/// Lanes of a rank. Further peers' messages are written.
+pub const MOST: u32 = 64;
+/// Bytes of the longest message that is one SEND; adapters have 2 GiB.
+const LONGEST: u64 = 1 << 30;
+
+/// The lane to one peer, or what will be one.
+#[derive(Default)]
+pub struct Lane {
+    /// Its queue pair, and what was posted to be sent.
+    pub queue: Queue,
+    psn: u32,
+    state: State,
+    /// Receives that are posted, in their order: the request and the bytes that it expects.
+    landing: VecDeque<(u32, u64)>,
+    /// The number of the last receive that was posted here.
+    posted: u32,
+    /// The number of the last receive there that a message was asked for.
+    asked: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nobody has wanted it.
+    #[default]
+    Idle,
+    /// The peer has been told.
+    Told,
+    /// Both have.
+    Ready,
+    /// There is none, and will be none.
+    Off,
+}
+
+impl Lane {
+    /// Nothing of it is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_quiet()
+    }
+
+    /// Whether messages may go and come by it.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// Whether it is no more.
+    pub fn is_off(&self) -> bool {
+        self.state == State::Off
+    }
+
+    /// The connection is gone: nothing comes or goes by it any more.
+    pub fn lose(&mut self) {
+        *self = Self {
+            state: State::Off,
+            ..Self::default()
+        };
+    }
+
+    /// The request whose receive is the oldest.
+    pub fn oldest_landing(&self) -> Option<u32> {
+        self.landing.front().map(|(request, _)| *request)
+    }
+}
+
+/// The number behind `number`: 0 is none.
+fn after(number: u32) -> u32 {
+    number.wrapping_add(1).max(1)
+}
+
+impl Runtime {
+    /// Whether long messages from `peer` that lie in one run there come by the lane, once there is one.
+    pub(super) fn wants_lane(&self, peer: u32) -> bool {
+        match self.settings.rendezvous {
+            Rendezvous::Auto => self.goes_by_packets(peer),
+            Rendezvous::Send => true,
+            _ => false,
+        }
+    }
+
+    /// Posts the receive of a message of `length` bytes from `peer`, into `range`: its number. None if there is no lane, or no room: then it is written. The first to want
+    /// the lane begins to make it.
+    pub(super) fn land(
+        &mut self,
+        peer: u32,
+        receive: u32,
+        length: u64,
+        range: &Reachable,
+    ) -> Outcome<Option<u32>> {
+        let Some(net) = &mut self.net else {
+            return Ok(None);
+        };
+        let lane = &mut net.link(peer).lane;
+        match lane.state {
+            State::Ready => (),
+            State::Idle => return self.tell_lane(peer).map(|()| None),
+            State::Told | State::Off => return Ok(None),
+        }
+        let has_room = lane.landing.len() < DEPTH as usize;
+        let Some(qp) = lane
+            .queue
+            .qp
+            .clone()
+            .filter(|_| has_room && length <= LONGEST)
+        else {
+            return Ok(None);
+        };
+        let elements = [range.element(0, length as u32)];
+        let id = Id::Landed(peer).code();
+        match qp.post_recv(&mut RecvWr::new(id, &elements)) {
+            Ok(()) => (),
+            Err(error) if error.kind() == ErrorKind::NoMemory => return Ok(None),
+            Err(error) => return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+        }
+        let lane = &mut net.link(peer).lane;
+        lane.landing.push_back((receive, length));
+        lane.posted = after(lane.posted);
+        Ok(Some(lane.posted))
+    }
+
+    /// Makes this end of the lane, and says so.
+    #[cold]
+    fn tell_lane(&mut self, peer: u32) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        // Without one, messages are written.
+        let Ok(Some(own)) = net.lane(peer) else {
+            net.link(peer).lane.state = State::Off;
+            return Ok(());
+        };
+        net.link(peer).lane.state = State::Told;
+        self.answer(peer, Kind::Lane, own.as_bytes())
+    }
+
+    /// The peer has made its end.
+    #[cold]
+    pub fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
+        let state = |net: &mut Net| net.link(peer).lane.state;
+        let Some(before) = self.net.as_mut().map(|net| state(net)) else {
+            return Err(self.broken(peer));
+        };
+        match before {
+            State::Idle => self.tell_lane(peer)?,
+            State::Told | State::Off => (),
+            State::Ready => return Err(self.broken(peer)),
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        if state(net) != State::Told {
+            return Ok(());
+        }
+        if let Err(error) = net.connect_lane(peer, end) {
+            return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+        }
+        net.link(peer).lane.state = State::Ready;
+        Ok(())
+    }
+
+    /// The peer has posted the receive of that number: whether it is its turn, and there is a lane.
+    pub(super) fn is_asked_by_lane(&mut self, peer: u32, number: u32) -> bool {
+        let Some(net) = &mut self.net else {
+            return false;
+        };
+        let lane = &mut net.link(peer).lane;
+        let next = after(lane.asked);
+        lane.asked = next;
+        lane.state == State::Ready && number == next
+    }
+
+    /// A message to `peer` has gone by the lane.
+    pub(super) fn gone_by_lane(&mut self, peer: u32, wc: &Wc) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let link = net.link(peer);
+        if link.lost.is_some() || link.lane.is_off() {
+            return Ok(());
+        }
+        let what = link.lane.queue.completed();
+        if !wc.is_ok() {
+            let at_fault = what.and_then(|what| net.request_of(what));
+            return self.lost(peer, wc, at_fault);
+        }
+        match what {
+            Some(What::Moved {
+                transfer, bytes, ..
+            }) => self.moved(peer, transfer, bytes),
+            _ => Err(self.broken(peer)),
+        }
+    }
+
+    /// A message has come by the lane, or the end of the lane.
+    pub(super) fn landed(&mut self, peer: u32, wc: &Wc) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let link = net.link(peer);
+        if link.lost.is_some() || link.lane.is_off() {
+            return Ok(());
+        }
+        if !wc.is_ok() {
+            let at_fault = link.lane.oldest_landing();
+            return self.lost(peer, wc, at_fault);
+        }
+        let Some((request, expected)) = link.lane.landing.pop_front() else {
+            return Err(self.broken(peer));
+        };
+        let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
+        let entry = &mut self.requests[request];
+        debug_assert!(
+            matches!(entry.work, Work::Landing),
+            "its receive was posted"
+        );
+        match word {
+            None if bytes == expected => (),
+            // Its sender cannot read it.
+            Some(class) if bytes == 0 && class != MPI_SUCCESS.cast_unsigned() => {
+                entry.status.error = class.cast_signed();
+            }
+            _ => {
+                // The receive is used up, so nothing can come for this request any more.
+                entry.status.error = MPI_ERR_INTERN;
+                self.withdraw(request);
+                self.finish(request);
+                return Err(self.broken(peer));
+            }
+        }
+        if let Some(net) = &mut self.net {
+            net.stats.moved += 1;
+            net.stats.landed += 1;
+        }
+        self.withdraw(request);
+        self.finish(request);
+        Ok(())
+    }
+}
+
+impl Net {
+    /// Makes the queue pair of the lane to `peer`; none if there are as many as may be.
+    fn lane(&mut self, peer: u32) -> Result<Option<envelope::Lane>, VerbsError> {
+        let lanes = self.links.iter().flatten();
+        let count = lanes.filter(|link| link.lane.queue.qp.is_some()).count();
+        if !self.has_lanes || count >= MOST as usize {
+            return Ok(None);
+        }
+        let caps = QpCaps {
+            send_wr: DEPTH,
+            recv_wr: DEPTH,
+            send_sge: 1,
+            recv_sge: 1,
+            inline: 0,
+        };
+        let init = QpInit {
+            caps,
+            ..QpInit::new(QpType::Rc, &self.cq, &self.cq)
+        };
+        let qp = Qp::create(&self.pd, &init)?;
+        qp.init(super::device::PORT, 0, Access::LOCAL_WRITE)?;
+        let (qpn, psn) = (qp.number().0, setup::psn(qp.number().0));
+        let lane = &mut self.link(peer).lane;
+        lane.psn = psn;
+        lane.queue.qp = Some(qp);
+        Ok(Some(envelope::Lane {
+            qpn: qpn.into(),
+            psn: psn.into(),
+        }))
+    }
+
+    fn connect_lane(&mut self, peer: u32, end: &envelope::Lane) -> Result<(), VerbsError> {
+        let link = self.link(peer);
+        let Some(qp) = link.lane.queue.qp.clone() else {
+            return Ok(());
+        };
+        let (psn, end) = (
+            link.lane.psn,
+            Endpoint {
+                qpn: end.qpn.get(),
+                psn: end.psn.get(),
+                ..link.end
+            },
+        );
+        self.take_up(&qp, psn, &end)
+    }
+
+    /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full.
+    pub(super) fn send_by_lane(
+        &mut self,
+        peer: u32,
+        message: Result<(&Reachable, u32), i32>,
+        what: What,
+    ) -> Outcome<bool> {
+        let closing = self.closing;
+        let queue = &mut self.link(peer).lane.queue;
+        let id = Id::Laned(peer).code();
+        let posted = match message {
+            Ok((range, length)) => {
+                let elements = [range.element(0, length)];
+                let request = SendWr::send(id, &elements);
+                queue.submit(request, SendFlags::empty(), what, closing)
+            }
+            // Nothing but the reason why.
+            Err(class) => {
+                let request = SendWr::send(id, &[]).immediate(class.cast_unsigned());
+                queue.submit(request, SendFlags::empty(), what, closing)
+            }
+        };
+        posted.map_err(|error| self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED))
+    }
+}
