@@ -604,12 +604,15 @@ fn a_rank_that_fails_ends_the_job_and_nothing_is_left() {
 fn the_others_go_on_without_a_rank_that_dies_where_all_have_chosen_so() {
     let survives = Program::new("survives");
     let by_verbs: &[&str] = &["--same-host", "verbs"];
+    let by_lane: &[&str] = &["--same-host", "verbs", "--set", "rndv=send"];
     for (ranks, way) in [
         (3, &[][..]),
         (5, &[]),
         (8, &[]),
-        (3, by_verbs),
+        (4, by_verbs),
         (5, by_verbs),
+        (4, by_lane),
+        (5, by_lane),
     ] {
         let output = survives.run(ranks, way, &[]);
         let complained = String::from_utf8_lossy(&output.stderr);

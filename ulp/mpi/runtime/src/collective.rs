@@ -95,8 +95,13 @@ impl Call {
     /// Waits for all that has begun. The first error of a receive, if there is one.
     pub fn wait(&mut self, guard: &mut Guard) -> Outcome {
         let mut class = MPI_SUCCESS;
-        for request in std::mem::take(&mut self.requests) {
-            wait_request(guard, request)?;
+        let mut requests = std::mem::take(&mut self.requests).into_iter();
+        while let Some(request) = requests.next() {
+            if let Err(error) = wait_request(guard, request) {
+                guard.let_go(request);
+                requests.for_each(|request| guard.let_go(request));
+                return Err(error);
+            }
             if let Some(over) = guard.requests.remove(request)
                 && class == MPI_SUCCESS
             {
@@ -178,7 +183,7 @@ pub fn run(guard: &mut Guard, comm: u32, prepared: exec::Prepared) -> Outcome {
         return shared::run(guard, comm, prepared);
     }
     let request = guard.start_collective(comm, prepared, false)?;
-    wait_request(guard, request)?;
+    wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
     match guard.requests.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
         _ => Ok(()),

@@ -7,7 +7,7 @@
 use crate::comm::{COLLECTIVE, Comm};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
-use crate::request::Work;
+use crate::request::{Request, Work, status};
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
@@ -67,7 +67,6 @@ impl Runtime {
                         matching::Source::Any => broken,
                         matching::Source::Rank(_) => request.peer == rank,
                     },
-                    Work::Rendezvous if request.context & COLLECTIVE != 0 => broken,
                     Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
                     Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
                         request.peer == rank
@@ -80,15 +79,41 @@ impl Runtime {
         for request in ended {
             self.fail(request);
         }
+        let is_stranded = |request: &Request| {
+            let is_send = !request.done && request.work == Work::Rendezvous;
+            is_send && request.context & COLLECTIVE != 0
+        };
+        let all = self.requests.iter().filter(|(_, one)| is_stranded(one));
+        let broken =
+            all.filter(|(_, one)| self.comms.get(one.comm).is_some_and(|comm| comm.broken));
+        let stranded: Vec<u32> = broken.map(|(index, _)| index).collect();
+        for request in stranded {
+            self.take_back_send(request);
+        }
         let (over, left) = std::mem::take(&mut self.executions)
             .into_iter()
-            .partition::<Vec<_>, _>(|one| self.comms[one.comm].broken);
+            .partition::<Vec<_>, _>(|one| self.comms[one.comm].broken && !one.is_given_up());
         self.executions = left;
         for execution in over {
             let error = lost(format!("rank {rank} has died"));
             self.give_up(execution, error);
         }
         self.crew.note();
+    }
+
+    /// A receive has met a long message that nobody sends any more.
+    #[cold]
+    pub fn never_comes(&mut self, receive: u32, (rank, tag): (u32, i32)) -> Outcome {
+        self.requests[receive].status = status(rank, tag, MPI_ERR_PROC_ABORTED, 0);
+        self.finish(receive);
+        Ok(())
+    }
+
+    /// A long message of a collective that fails. Its receiver may be reading it, so it is over when that has been asked.
+    pub fn take_back_send(&mut self, request: u32) {
+        self.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        // What cannot be sent now is found out by who sends next.
+        let _ = self.cancel(request);
     }
 
     /// Ends a request that can never be over.

@@ -149,7 +149,7 @@ impl Runtime {
             return Err(lost(format!("rank {} of the world has died", to.peer)));
         }
         let is_near = !is_eager && self.goes_near(to.peer, source.len());
-        let is_eager = is_eager || is_near || self.goes_unasked(to.peer, source.len());
+        let is_eager = is_eager || is_near || self.goes_unasked(to.peer, &source);
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -384,7 +384,8 @@ impl Runtime {
             .matching(context)
             .post(source, tag, request)
         {
-            self.deliver_held(held, request)?;
+            self.deliver_held(held, request)
+                .inspect_err(|_| self.let_go(request))?;
         } else if let matching::Source::Rank(rank) = source
             && let Some(world) = self.comms[comm].world_of(context, rank)
         {
@@ -794,6 +795,9 @@ impl Runtime {
         let peer = self.requests[receive].peer;
         let sink = self.requests[receive].sink;
         let wanted = length.min(sink.len() as u64);
+        if self.peers[peer as usize].lost {
+            return self.never_comes(receive, (rank, tag));
+        }
         let mut is_here = wanted == 0;
         let mut timed = false;
         if self.peers[peer as usize].by_verbs {
@@ -880,7 +884,7 @@ impl Runtime {
     /// The receiver asks for a message: in pieces, or to be written to its memory.
     pub fn asked_for(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
         let Some(request) = self.named(cts.send_request.get(), peer) else {
-            return Err(self.broken(peer));
+            return self.asked_too_late(peer, cts);
         };
         let entry = &self.requests[request];
         let length = cts.length.get();
@@ -924,19 +928,20 @@ impl Runtime {
     /// A message has been read by its receiver, or will never be; or its sender has written it.
     pub fn fetched(&mut self, peer: u32, fin: &envelope::Fin) -> Outcome {
         let Some(request) = self.named(fin.request.get(), peer) else {
-            return Err(self.broken(peer));
+            // Over already: a collective of whose ranks one has died.
+            return Ok(());
         };
         let entry = &mut self.requests[request];
         let is_receive = entry.source.is_empty();
         match entry.work {
-            Work::Rendezvous => entry.status.error = fin.status.get().cast_signed(),
-            Work::Moving { expected } if is_receive && fin.length.get() == expected => {
-                // or its sender cannot write it
-                if fin.status.get() != 0 {
-                    entry.status.error = fin.status.get().cast_signed();
-                }
-            }
+            Work::Rendezvous => (),
+            Work::Moving { expected } if is_receive && fin.length.get() == expected => (),
+            Work::Pieces { .. } if fin.status.get() != 0 => (),
             _ => return Err(self.broken(peer)),
+        }
+        // Its sender cannot write it, or it cannot be read.
+        if fin.status.get() != 0 {
+            entry.status.error = fin.status.get().cast_signed();
         }
         self.withdraw(request);
         self.finish(request);

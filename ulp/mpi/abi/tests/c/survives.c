@@ -1,6 +1,9 @@
 /* A rank dies. Where all others have chosen MPI_ERRORS_RETURN, what names it ends with MPI_ERR_PROC_ABORTED, and they go on without it. */
 #include "check.h"
 #include <signal.h>
+#include <unistd.h>
+
+enum { BLOCK = 3000000 };
 
 #define ABORTED(call) CHECK(class_of(call) == MPI_ERR_PROC_ABORTED)
 
@@ -15,7 +18,7 @@ static void ends(int code, MPI_Request *request)
 int main(int argc, char **argv)
 {
 	int value = 0, got = -1, last, mine, sum;
-	char *large;
+	char *large, *many;
 	MPI_Group all, left;
 	MPI_Comm half, rest;
 	MPI_Request requests[2];
@@ -32,9 +35,19 @@ int main(int argc, char **argv)
 		value = 77;
 		CHECK(MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
 		MPI_Barrier(MPI_COMM_WORLD);
+		usleep(1000);
 		raise(SIGKILL);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
+	/* A collective of long messages that is under way when the rank dies. Nothing comes to its memory once it has failed. */
+	many = malloc((size_t)size * 2 * BLOCK);
+	memset(many, rank, (size_t)size * 2 * BLOCK);
+	ABORTED(MPI_Alltoall(many, BLOCK, MPI_CHAR, many + (size_t)size * BLOCK, BLOCK, MPI_CHAR, MPI_COMM_WORLD));
+	memset(many, 99, (size_t)size * 2 * BLOCK);
+	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, half);
+	for (long i = 0; i < (long)size * 2 * BLOCK; i++)
+		CHECK(many[i] == 99);
+	free(many);
 	if (rank == 0) {
 		/* Waits that it can never end, of every kind. */
 		ends(MPI_Irecv(&got, 1, MPI_INT, last, 2, MPI_COMM_WORLD, &requests[0]), &requests[0]);

@@ -115,6 +115,8 @@ pub struct Execution {
     running: Vec<Running>,
     left: usize,
     error: i32,
+    /// It cannot go on, and waits for the messages that an adapter still moves from or to the program's memory.
+    is_given_up: bool,
 }
 
 /// A message under way.
@@ -172,6 +174,7 @@ impl Runtime {
             running: Vec::new(),
             left: nodes.len(),
             error: MPI_SUCCESS,
+            is_given_up: false,
             waiting,
             prepared,
         });
@@ -188,6 +191,11 @@ impl Runtime {
         let (mut did, mut at) = (false, 0);
         while at < self.executions.len() {
             let mut execution = self.executions.swap_remove(at);
+            if execution.is_given_up && execution.has_settled(self) {
+                self.bury_execution(execution);
+                did = true;
+                continue;
+            }
             match execution.advance(self) {
                 Ok(Life::Over) => {
                     self.end(*execution)?;
@@ -227,13 +235,52 @@ impl Runtime {
                 .is_some()
     }
 
-    /// A collective that cannot go on. Messages that it has begun may still come into its memory, so that stays.
+    /// A collective that cannot go on: it is over once no adapter moves anything from or to the program's memory for it.
     #[cold]
-    pub fn give_up(&mut self, execution: Box<Execution>, error: MpiError) -> MpiError {
-        self.requests[execution.request].status.error = error.class;
+    pub fn give_up(&mut self, mut execution: Box<Execution>, error: MpiError) -> MpiError {
+        execution.error = error.class;
+        execution.is_given_up = true;
+        for request in execution.running.iter().map(|one| one.request) {
+            match self.requests[request].work {
+                _ if self.requests[request].done => (),
+                Work::Receive => self.fail(request),
+                Work::Rendezvous => self.take_back_send(request),
+                _ => (),
+            }
+        }
+        if execution.has_settled(self) {
+            self.bury_execution(execution);
+        } else {
+            self.executions.push(execution);
+        }
+        error
+    }
+
+    /// Its request is over. Peers that do not know yet may read its own memory, so that stays.
+    #[cold]
+    fn bury_execution(&mut self, execution: Box<Execution>) {
+        self.requests[execution.request].status.error = execution.error;
         self.finish(execution.request);
         std::mem::forget(execution);
-        error
+    }
+
+    /// A collective whose request nobody waits for any more does not go on.
+    #[cold]
+    pub fn give_up_request(&mut self, request: u32, class: i32) {
+        let mut all = self.executions.iter();
+        let found = all.position(|one| one.request == request && !one.is_given_up);
+        if let Some(at) = found {
+            let execution = self.executions.swap_remove(at);
+            self.give_up(execution, MpiError::new(class));
+        }
+    }
+
+    /// Ranks with which messages of this collective are exchanged.
+    #[cold]
+    pub fn partners(&self, request: u32) -> Vec<u32> {
+        let own = self.executions.iter().filter(|one| one.request == request);
+        let running = own.flat_map(|one| &one.running);
+        running.map(|one| self.requests[one.request].peer).collect()
     }
 
     fn end(&mut self, mut execution: Execution) -> Outcome {
@@ -259,8 +306,31 @@ enum Life {
 }
 
 impl Execution {
+    /// Whether it cannot go on.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
+    /// Whether none of its messages is under way any more.
+    #[cold]
+    fn has_settled(&mut self, runtime: &mut Runtime) -> bool {
+        self.running.retain_mut(|one| {
+            let is_over = runtime.requests[one.request].done;
+            if is_over {
+                runtime.requests.remove(one.request);
+                // As the other memory of its own: a peer that does not know yet may read it.
+                std::mem::forget(one.bounce.take());
+            }
+            !is_over
+        });
+        self.running.is_empty()
+    }
+
     /// Begins and completes what can be.
     fn advance(&mut self, runtime: &mut Runtime) -> Outcome<Life> {
+        if self.is_given_up {
+            return Ok(Life::Waits);
+        }
         let mut moved = false;
         loop {
             let did = self.collect(runtime)? | self.begin(runtime)?;

@@ -246,7 +246,7 @@ pub fn begin_dup(
 /// The same until it is over.
 pub fn dup(guard: &mut Guard, parent: u32, attributes: Attributes, info: Info) -> Outcome<u32> {
     let (index, request) = begin_dup(guard, parent, attributes, info, false)?;
-    crate::wait::wait_request(guard, request)?;
+    crate::wait::wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
     match guard.requests.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
         _ => Ok(index),

@@ -318,6 +318,23 @@ impl Runtime {
         self.after_loss(error).and(told)
     }
 
+    /// Breaks the connection to `peer`: nothing that it sends reaches memory of this rank any more.
+    #[cold]
+    pub fn cut_off(&mut self, peer: u32, why: &str) {
+        if let Some(net) = &mut self.net {
+            let _ = net.tell_end(peer);
+            net.lose(peer, why, MPI_ERR_PROC_ABORTED);
+        }
+        self.bury_lost();
+    }
+
+    /// The same, because the peer has broken its rules.
+    #[cold]
+    pub(super) fn broken_off(&mut self, peer: u32) -> MpiError {
+        self.cut_off(peer, "it sent what no rank sends");
+        self.broken(peer)
+    }
+
     /// Ends what concerns ranks that were lost, and the call if the program wants that.
     #[cold]
     pub(super) fn after_loss(&mut self, error: MpiError) -> Outcome {

@@ -67,14 +67,17 @@ fn item(message: &Queued) -> Option<usize> {
 }
 
 impl Runtime {
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked: by packets of our adapter, once it is known what the
+    /// Whether a message to `peer`, longer than what is sent unasked everywhere, goes unasked: by packets of our adapter, once it is known what the
     /// peer's receive buffers hold.
-    pub fn goes_unasked(&self, peer: u32, length: usize) -> bool {
+    pub fn goes_unasked(&self, peer: u32, source: &Source) -> bool {
         let Some(net) = &self.net else {
             return false;
         };
-        let link = net.links[peer as usize].as_deref();
-        let is_alone = |link: &Link| length <= ALWAYS || link.burst == 0 || link.lane.is_off();
+        let (link, length) = (net.links[peer as usize].as_deref(), source.len());
+        let is_alone = |link: &Link| {
+            let could_land = !link.lane.is_off() && source.address().is_some();
+            length <= ALWAYS || link.burst == 0 || !could_land || !self.wants_lane(peer)
+        };
         length <= self.settings.eager_packets
             && link.is_some_and(|link| link.bundle != 0 && is_alone(link))
             && ENVELOPE + length <= net.longest_send(peer)

@@ -29,7 +29,9 @@ pub const DEPTH: u32 = super::link::DEPTH;
 /// Lanes of a rank. Further peers' messages are written.
 pub const MOST: u32 = 64;
 /// Bytes of the longest message that is one SEND; adapters have 2 GiB.
-const LONGEST: u64 = 1 << 30;
+pub const LONGEST: u64 = 1 << 30;
+/// Numbers of queue pairs are below; 0 says that there is none.
+const QPNS: u32 = 1 << 24;
 
 /// The lane to one peer, or what will be one.
 #[derive(Default)]
@@ -151,11 +153,12 @@ impl Runtime {
             return Ok(());
         };
         // Without one, messages are written.
-        let Ok(Some(own)) = net.lane(peer) else {
-            net.link(peer).lane.state = State::Off;
-            return Ok(());
-        };
-        net.link(peer).lane.state = State::Told;
+        let own = net.lane(peer).unwrap_or(None);
+        net.link(peer).lane.state = own.map_or(State::Off, |_| State::Told);
+        let own = own.unwrap_or(envelope::Lane {
+            qpn: 0.into(),
+            psn: 0.into(),
+        });
         self.answer(peer, Kind::Lane, own.as_bytes())
     }
 
@@ -163,13 +166,22 @@ impl Runtime {
     #[cold]
     pub fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
         let state = |net: &mut Net| net.link(peer).lane.state;
-        let Some(before) = self.net.as_mut().map(|net| state(net)) else {
+        let by_verbs = self.peers[peer as usize].by_verbs;
+        let before = self.net.as_mut().filter(|_| by_verbs).map(|net| state(net));
+        let Some(before) = before.filter(|_| end.qpn.get() < QPNS && end.psn.get() < QPNS) else {
             return Err(self.broken(peer));
         };
+        if end.qpn.get() == 0 && before != State::Ready {
+            // It has none, and will have none.
+            if let Some(net) = &mut self.net {
+                net.link(peer).lane.lose();
+            }
+            return Ok(());
+        }
         match before {
             State::Idle => self.tell_lane(peer)?,
             State::Told | State::Off => (),
-            State::Ready => return Err(self.broken(peer)),
+            State::Ready => return Err(self.broken_off(peer)),
         }
         let Some(net) = &mut self.net else {
             return Ok(());
@@ -213,7 +225,7 @@ impl Runtime {
             Some(What::Moved {
                 transfer, bytes, ..
             }) => self.moved(peer, transfer, bytes),
-            _ => Err(self.broken(peer)),
+            _ => Err(self.broken_off(peer)),
         }
     }
 
@@ -231,7 +243,7 @@ impl Runtime {
             return self.lost(peer, wc, at_fault);
         }
         let Some((request, expected)) = link.lane.landing.pop_front() else {
-            return Err(self.broken(peer));
+            return Err(self.broken_off(peer));
         };
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
         let entry = &mut self.requests[request];
@@ -250,7 +262,7 @@ impl Runtime {
                 entry.status.error = MPI_ERR_INTERN;
                 self.withdraw(request);
                 self.finish(request);
-                return Err(self.broken(peer));
+                return Err(self.broken_off(peer));
             }
         }
         if let Some(net) = &mut self.net {

@@ -1,8 +1,9 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
+use super::lane::LONGEST;
 use super::memory::{Purpose, Reachable, Refusal};
 use super::{Id, Net};
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_TRUNCATE, MPI_SUCCESS};
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
@@ -240,13 +241,13 @@ impl Runtime {
         length: u64,
     ) -> Outcome {
         let source = self.requests[request].source.part(0, length as usize);
-        let is_turn = self.is_asked_by_lane(peer, number);
+        let is_turn = self.is_asked_by_lane(peer, number) && length <= LONGEST;
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
-            return Err(self.broken(peer));
+            return Err(self.broken_off(peer));
         };
         let range = match net.reach.source(source, Purpose::Own) {
             Ok(Some(range)) => Ok(range),
-            Ok(None) => return Err(self.broken(peer)),
+            Ok(None) => return Err(self.broken_off(peer)),
             // The receive that waits for it has to be used up all the same.
             Err(error) => Err(class_of(&error)),
         };
@@ -258,6 +259,30 @@ impl Runtime {
                 0
             }
         };
+        self.send_landing(peer, request, range, length)
+    }
+
+    /// The receiver asks for a message that has ended meanwhile: in a collective of whose ranks one has died. Its receive ends, too.
+    #[cold]
+    pub fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
+        let class = MPI_ERR_PROC_ABORTED;
+        match cts.lane.get() {
+            0 => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
+            number if self.is_asked_by_lane(peer, number) => {
+                self.send_landing(peer, NOBODY, Err(class), 0)
+            }
+            _ => Err(self.broken_off(peer)),
+        }
+    }
+
+    /// Sends `length` bytes, or why there are none, into the receive whose turn it is.
+    fn send_landing(
+        &mut self,
+        peer: u32,
+        request: u32,
+        range: Result<Reachable, i32>,
+        length: u64,
+    ) -> Outcome {
         self.begin_transfer(Transfer {
             peer,
             request,
@@ -429,9 +454,11 @@ impl Net {
             let Some(transfer) = place.as_mut().filter(|one| one.peer == peer) else {
                 continue;
             };
+            // What is posted completes; nothing more of it is.
             transfer.request = NOBODY;
-            if matches!(transfer.direction, Direction::Lane(_)) {
-                link.moving.retain(|moving| *moving != index);
+            transfer.length = transfer.next;
+            link.moving.retain(|moving| *moving != index);
+            if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {
                 *place = None;
             }
         }

@@ -1,12 +1,17 @@
 //! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
 
-use crate::constants::MPI_ERR_REQUEST;
+use crate::comm::COLLECTIVE;
+use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome};
 use crate::request::persistent::Bound;
 use crate::request::{Extra, Work};
 use crate::runtime::{Content, NOBODY, Runtime};
 use ferriband_mpi_proto::envelope::{Kind, Recall};
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
+
+/// How long a call that has failed waits for a message that is under way to its memory.
+const SETTLING: Duration = Duration::from_millis(200);
 
 impl Runtime {
     /// Takes a request back if that is still possible.
@@ -71,10 +76,38 @@ impl Runtime {
     #[cold]
     pub fn let_go(&mut self, request: u32) {
         let _ = self.cancel(request);
+        self.settle(request);
         if self.requests[request].done {
             self.requests.remove(request);
         } else {
             self.requests[request].freed = true;
+        }
+    }
+
+    /// Waits until no adapter moves anything from or to the memory of a request, which its sender or receiver has met. Not for long: then the connection is broken.
+    fn settle(&mut self, request: u32) {
+        self.give_up_request(request, MPI_ERR_PROC_ABORTED);
+        let begun = Instant::now();
+        while !self.requests[request].done {
+            let peers = match self.requests[request].work {
+                Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
+                    vec![self.requests[request].peer]
+                }
+                Work::Collective => self.partners(request),
+                _ => return,
+            };
+            if begun.elapsed() > SETTLING {
+                for peer in peers {
+                    if self.peers[peer as usize].by_verbs {
+                        self.cut_off(peer, "a call failed while its message was under way");
+                    }
+                }
+                let _ = self.advance();
+                return;
+            }
+            // What else fails is found out by other calls.
+            let _ = self.progress_all();
+            std::thread::yield_now();
         }
     }
 
@@ -85,7 +118,7 @@ impl Runtime {
     }
 
     /// Takes a message out of those that wait for room. False if it is not there.
-    fn unqueue(&mut self, peer: u32, request: u32) -> Outcome<bool> {
+    pub fn unqueue(&mut self, peer: u32, request: u32) -> Outcome<bool> {
         let fifo = &mut self.peers[peer as usize].fifo;
         let at = fifo.iter().position(|message| {
             message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
@@ -123,10 +156,12 @@ impl Runtime {
         if self.probed.contains_key(&held) {
             return false;
         }
+        // Messages of collectives are taken back by ranks that know of a death.
         self.comms.iter_mut().any(|comm| {
-            // Messages of collectives are not cancelled.
-            comm.rank_of(0, peer)
-                .is_some_and(|rank| comm.point.withdraw(rank, held))
+            [0, COLLECTIVE].into_iter().any(|context| {
+                let rank = comm.rank_of(context, peer);
+                rank.is_some_and(|rank| comm.matching(context).withdraw(rank, held))
+            })
         })
     }
 
