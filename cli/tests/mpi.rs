@@ -614,21 +614,27 @@ fn the_others_go_on_without_a_rank_that_dies_where_all_have_chosen_so() {
         (4, by_lane),
         (5, by_lane),
     ] {
-        let output = survives.run(ranks, way, &[]);
-        let complained = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            format!("survives: {ranks} ranks: ok\n"),
-            "{complained}"
-        );
-        // The dead one's status is the job's.
-        assert_eq!(output.status.code(), Some(137), "{complained}");
-        assert!(
-            complained.contains("was killed by signal 9; the other ranks go on"),
-            "{complained}"
-        );
-        survives.leaves_nobody();
+        for how in [&[][..], &["early"]] {
+            goes_on(&survives, ranks, way, how);
+        }
     }
+}
+
+fn goes_on(survives: &Program, ranks: u32, way: &[&str], how: &[&str]) {
+    let output = survives.run(ranks, way, how);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!("survives: {ranks} ranks: ok\n"),
+        "{complained}"
+    );
+    // The dead one's status is the job's.
+    assert_eq!(output.status.code(), Some(137), "{complained}");
+    assert!(
+        complained.contains("was killed by signal 9; the other ranks go on"),
+        "{complained}"
+    );
+    survives.leaves_nobody();
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl Call {
 
     /// Begins to send to `rank`.
     pub fn send(&mut self, guard: &mut Guard, rank: u32, source: Source) -> Outcome {
+        let begun = self.begin_send(guard, rank, source);
+        begun.inspect_err(|_| self.abandon(guard))
+    }
+
+    fn begin_send(&mut self, guard: &mut Guard, rank: u32, source: Source) -> Outcome {
         self.check(guard)?;
         let to = guard
             .target(self.comm, self.context & COLLECTIVE != 0, rank, self.tag)
@@ -72,6 +77,19 @@ impl Call {
 
     /// Begins to receive from `rank`.
     pub fn receive(&mut self, guard: &mut Guard, rank: u32, sink: Sink) -> Outcome {
+        let begun = self.begin_receive(guard, rank, sink);
+        begun.inspect_err(|_| self.abandon(guard))
+    }
+
+    /// Nothing that has begun goes on: the memory that it was for may go.
+    #[cold]
+    fn abandon(&mut self, guard: &mut Guard) {
+        for request in std::mem::take(&mut self.requests) {
+            guard.let_go(request);
+        }
+    }
+
+    fn begin_receive(&mut self, guard: &mut Guard, rank: u32, sink: Sink) -> Outcome {
         self.check(guard)?;
         let request = guard.start_receive(
             self.comm,
@@ -95,11 +113,11 @@ impl Call {
     /// Waits for all that has begun. The first error of a receive, if there is one.
     pub fn wait(&mut self, guard: &mut Guard) -> Outcome {
         let mut class = MPI_SUCCESS;
-        let mut requests = std::mem::take(&mut self.requests).into_iter();
-        while let Some(request) = requests.next() {
+        let requests = std::mem::take(&mut self.requests);
+        for (at, request) in requests.iter().copied().enumerate() {
             if let Err(error) = wait_request(guard, request) {
-                guard.let_go(request);
-                requests.for_each(|request| guard.let_go(request));
+                self.requests.extend(&requests[at..]);
+                self.abandon(guard);
                 return Err(error);
             }
             if let Some(over) = guard.requests.remove(request)

@@ -178,6 +178,13 @@ fn depart(guard: &mut Guard) -> Outcome {
     })?;
     if let Some(host) = &guard.host {
         host.set_life(Life::Finalized);
+        // Who waits for an answer to what a death has ended sleeps, and gets none.
+        let is_waited_for = |rank: &u32| *rank != host.me() && host.is_near(*rank);
+        if guard.comms.get(WORLD).is_some_and(|world| world.broken) {
+            (0..host.ranks())
+                .filter(is_waited_for)
+                .for_each(|rank| host.ring(rank));
+        }
     }
     guard.tell_stats();
     guard.linger();

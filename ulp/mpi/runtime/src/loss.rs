@@ -17,6 +17,12 @@ pub fn lost(text: String) -> MpiError {
     MpiError::with(MPI_ERR_PROC_ABORTED, text)
 }
 
+/// A message cannot be sent to rank `peer` of the world.
+#[cold]
+pub fn dead(peer: u32) -> MpiError {
+    lost(format!("rank {peer} of the world has died"))
+}
+
 /// Whether a rank of the world belongs to a communicator, on either side.
 fn contains(comm: &Comm, world: u32) -> bool {
     comm.rank_of(COLLECTIVE, world).is_some()
@@ -107,6 +113,27 @@ impl Runtime {
         self.requests[receive].status = status(rank, tag, MPI_ERR_PROC_ABORTED, 0);
         self.finish(receive);
         Ok(())
+    }
+
+    /// A send of a collective that fails ends if its receiver, on this host, has left MPI: it reads nothing, and answers nothing.
+    pub fn forget_unread(&mut self, request: u32) {
+        let entry = &self.requests[request];
+        let (peer, is_send) = (
+            entry.peer,
+            !entry.source.is_empty() || entry.work == Work::Eager,
+        );
+        let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
+        if entry.done || !is_send || self.peers[peer as usize].by_verbs || !has_left() {
+            return;
+        }
+        let waiting = &mut self.peers[peer as usize];
+        waiting
+            .fifo
+            .retain(|message| message.request != Some(request));
+        waiting
+            .recalled
+            .retain(|(_, recalled)| *recalled != request);
+        self.fail(request);
     }
 
     /// A long message of a collective that fails. Its receiver may be reading it, so it is over when that has been asked.

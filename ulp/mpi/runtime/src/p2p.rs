@@ -8,7 +8,7 @@ use crate::constants::{
 };
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Pair, Sink, Source};
-use crate::loss::lost;
+use crate::loss::dead;
 use crate::nearby::{LARGE_PIECE, Way};
 use crate::request::{EMPTY, Request, Work, status};
 use crate::runtime::{Body, Content, Held, NOBODY, Offered, Place, Queued, Runtime};
@@ -146,7 +146,7 @@ impl Runtime {
         is_eager: bool,
     ) -> Outcome<Started> {
         if self.peers[to.peer as usize].lost {
-            return Err(lost(format!("rank {} of the world has died", to.peer)));
+            return Err(dead(to.peer));
         }
         let is_near = !is_eager && self.goes_near(to.peer, source.len());
         let is_eager = is_eager || is_near || self.goes_unasked(to.peer, &source);
@@ -385,7 +385,7 @@ impl Runtime {
             .post(source, tag, request)
         {
             self.deliver_held(held, request)
-                .inspect_err(|_| self.let_go(request))?;
+                .inspect_err(|_| self.abandon(request))?;
         } else if let matching::Source::Rank(rank) = source
             && let Some(world) = self.comms[comm].world_of(context, rank)
         {
@@ -558,9 +558,7 @@ impl Runtime {
         if self.peers[peer as usize].outlet.is_none() {
             if self.peers[peer as usize].lost {
                 return match kind {
-                    Kind::Eager | Kind::Rts => {
-                        Err(lost(format!("rank {peer} of the world has died")))
-                    }
+                    Kind::Eager | Kind::Rts => Err(dead(peer)),
                     // Answers that nobody waits for.
                     _ => Ok(true),
                 };

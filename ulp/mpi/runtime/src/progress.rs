@@ -367,6 +367,10 @@ impl Runtime {
 
     #[cold]
     fn take_other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
+        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
+            // What it is about has ended with that rank.
+            return Ok(());
+        }
         match envelope.kind {
             Kind::Rts => {
                 let rts: Rts = self.body_of(from, body)?;

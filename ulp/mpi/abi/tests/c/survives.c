@@ -1,4 +1,4 @@
-/* A rank dies. Where all others have chosen MPI_ERRORS_RETURN, what names it ends with MPI_ERR_PROC_ABORTED, and they go on without it. */
+/* A rank dies. Where all others have chosen MPI_ERRORS_RETURN, what names it ends with MPI_ERR_PROC_ABORTED, and they go on without it. With an argument each leaves when it knows. */
 #include "check.h"
 #include <signal.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 	char *large, *many;
 	MPI_Group all, left;
 	MPI_Comm half, rest;
-	MPI_Request requests[2];
+	MPI_Request requests[2], again;
 	MPI_Status status;
 
 	begin(&argc, &argv);
@@ -31,6 +31,9 @@ int main(int argc, char **argv)
 	MPI_Comm_split(MPI_COMM_WORLD, rank < 2, rank, &half);
 	large = malloc(1 << 20);
 	memset(large, rank, 1 << 20);
+	many = malloc((size_t)size * 2 * BLOCK);
+	memset(many, rank, (size_t)size * 2 * BLOCK);
+	CHECK(MPI_Alltoall_init(many, BLOCK, MPI_CHAR, many + (size_t)size * BLOCK, BLOCK, MPI_CHAR, MPI_COMM_WORLD, MPI_INFO_NULL, &again) == MPI_SUCCESS);
 	if (rank == last) {
 		value = 77;
 		CHECK(MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
@@ -40,9 +43,16 @@ int main(int argc, char **argv)
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	/* A collective of long messages that is under way when the rank dies. Nothing comes to its memory once it has failed. */
-	many = malloc((size_t)size * 2 * BLOCK);
-	memset(many, rank, (size_t)size * 2 * BLOCK);
 	ABORTED(MPI_Alltoall(many, BLOCK, MPI_CHAR, many + (size_t)size * BLOCK, BLOCK, MPI_CHAR, MPI_COMM_WORLD));
+	if (argc > 1) {
+		/* Who has left answers nobody. */
+		if (rank == 1)
+			printf("survives: %d ranks: ok\n", size);
+		CHECK(MPI_Finalize() == MPI_SUCCESS);
+		return 0;
+	}
+	ABORTED(MPI_Start(&again));
+	CHECK(MPI_Request_free(&again) == MPI_SUCCESS);
 	memset(many, 99, (size_t)size * 2 * BLOCK);
 	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, half);
 	for (long i = 0; i < (long)size * 2 * BLOCK; i++)
@@ -79,6 +89,17 @@ int main(int argc, char **argv)
 			sum = -value;
 			ABORTED(MPI_Sendrecv(&sum, 1, MPI_INT, 1, 6, &got, 1, MPI_INT, last, 6, MPI_COMM_WORLD, &status));
 			CHECK(MPI_Send(&value, 1, MPI_INT, 1, 6, MPI_COMM_WORLD) == MPI_SUCCESS);
+		}
+		/* Who cannot send to the dead receives nothing meanwhile. */
+		if (rank == 1) {
+			sum = -1;
+			ABORTED(MPI_Sendrecv(&value, 1, MPI_INT, last, 8, &sum, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, &status));
+			ABORTED(MPI_Sendrecv_replace(&sum, 1, MPI_INT, last, 8, 0, 8, MPI_COMM_WORLD, &status));
+			ABORTED(MPI_Isendrecv(&value, 1, MPI_INT, last, 8, &sum, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, &requests[0]));
+			CHECK(MPI_Recv(&got, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, &status) == MPI_SUCCESS && got == 88 && sum == -1);
+		} else {
+			value = 88;
+			CHECK(MPI_Send(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD) == MPI_SUCCESS);
 		}
 	}
 	free(large);

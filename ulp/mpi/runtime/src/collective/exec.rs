@@ -10,7 +10,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Layout, Sink, Source};
 use crate::p2p::Started;
 use crate::request::{Request, Work};
-use crate::runtime::Runtime;
+use crate::runtime::{NOBODY, Runtime};
 use ferriband_mpi_coll::{Group, Peer, Piece, Schedule, Slot, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
@@ -141,7 +141,8 @@ impl Runtime {
             false => self.comms[comm].next_collective(),
         };
         let request = self.add_request(Request::special(Work::Collective, comm))?;
-        self.run_collective(comm, request, tag, prepared)?;
+        let begun = self.run_collective(comm, request, tag, prepared);
+        begun.inspect_err(|_| self.let_go(request))?;
         Ok(request)
     }
 
@@ -244,10 +245,13 @@ impl Runtime {
             match self.requests[request].work {
                 _ if self.requests[request].done => (),
                 Work::Receive => self.fail(request),
-                Work::Rendezvous => self.take_back_send(request),
+                Work::Rendezvous | Work::Eager => self.take_back_send(request),
                 _ => (),
             }
         }
+        // Functions of the program are not called for it any more.
+        let own = (execution.comm, execution.tag);
+        self.calls.retain(|call| (call.comm, call.tag) != own);
         if execution.has_settled(self) {
             self.bury_execution(execution);
         } else {
@@ -259,9 +263,20 @@ impl Runtime {
     /// Its request is over. Peers that do not know yet may read its own memory, so that stays.
     #[cold]
     fn bury_execution(&mut self, execution: Box<Execution>) {
-        self.requests[execution.request].status.error = execution.error;
-        self.finish(execution.request);
+        if execution.request != NOBODY {
+            self.requests[execution.request].status.error = execution.error;
+            self.finish(execution.request);
+        }
         std::mem::forget(execution);
+    }
+
+    /// A persistent collective could not begin: the request has nothing to do any more with what of it is under way.
+    #[cold]
+    pub fn detach_execution(&mut self, request: u32) {
+        let mut all = self.executions.iter_mut();
+        if let Some(execution) = all.find(|one| one.request == request) {
+            execution.request = NOBODY;
+        }
     }
 
     /// A collective whose request nobody waits for any more does not go on.
@@ -275,12 +290,12 @@ impl Runtime {
         }
     }
 
-    /// Ranks with which messages of this collective are exchanged.
+    /// The requests of messages of this collective that are under way.
     #[cold]
-    pub fn partners(&self, request: u32) -> Vec<u32> {
+    pub fn parts(&self, request: u32) -> Vec<u32> {
         let own = self.executions.iter().filter(|one| one.request == request);
         let running = own.flat_map(|one| &one.running);
-        running.map(|one| self.requests[one.request].peer).collect()
+        running.map(|one| one.request).collect()
     }
 
     fn end(&mut self, mut execution: Execution) -> Outcome {
@@ -315,6 +330,7 @@ impl Execution {
     #[cold]
     fn has_settled(&mut self, runtime: &mut Runtime) -> bool {
         self.running.retain_mut(|one| {
+            runtime.forget_unread(one.request);
             let is_over = runtime.requests[one.request].done;
             if is_over {
                 runtime.requests.remove(one.request);

@@ -9,8 +9,10 @@ use crate::abi::Status;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
+use crate::loss::dead;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};
+use crate::runtime::NOBODY;
 use std::ffi::{c_int, c_void};
 
 /// A copy of what is sent: the receive may come first.
@@ -18,6 +20,14 @@ fn copy(source: &Source) -> Buffer {
     let mut copy = Buffer::new(source.len());
     source.copy_to(&copy.sink());
     copy
+}
+
+/// Nothing is received for a call that cannot send.
+fn living(guard: &Guard, to: Option<Target>) -> Outcome<Option<Target>> {
+    match to {
+        Some(to) if guard.peers[to.peer as usize].lost => Err(dead(to.peer)),
+        to => Ok(to),
+    }
 }
 
 fn start(guard: &mut Guard, to: Option<Target>, source: Source) -> Outcome<Started> {
@@ -65,10 +75,10 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv(
         unsafe {
             let out = self::source(guard, sendbuf, sendcount, sendtype)?;
             let sink = sink(guard, recvbuf, recvcount, recvtype)?;
-            let to = target_of(guard, comm, dest, sendtag)?;
+            let to = living(guard, target_of(guard, comm, dest, sendtag)?)?;
             let request = begin(guard, comm, sink, source, recvtag)?;
-            let started = start(guard, to, out)?;
-            over(guard, started)?;
+            let sent = start(guard, to, out).and_then(|started| over(guard, started));
+            sent.inspect_err(|_| forget(guard, request))?;
             finish(guard, request, status)
         }
     })
@@ -91,13 +101,21 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv_replace(
         unsafe {
             let copy = copy(&self::source(guard, buf, count, datatype)?);
             let sink = sink(guard, buf, count, datatype)?;
-            let to = target_of(guard, comm, dest, sendtag)?;
+            let to = living(guard, target_of(guard, comm, dest, sendtag)?)?;
             let request = begin(guard, comm, sink, source, recvtag)?;
-            let started = start(guard, to, copy.source())?;
-            over(guard, started)?;
+            let sent = start(guard, to, copy.source()).and_then(|started| over(guard, started));
+            sent.inspect_err(|_| forget(guard, request))?;
             finish(guard, request, status)
         }
     })
+}
+
+/// The send has failed, so the call has: nothing is to come for its receive.
+#[cold]
+fn forget(guard: &mut Guard, receive: Option<u32>) {
+    if let Some(receive) = receive {
+        guard.let_go(receive);
+    }
 }
 
 /// Begins both; the handle of the request that is over with both. `copy`: what is sent, if it is not the program's.
@@ -109,7 +127,7 @@ fn both(
     sink: Sink,
     (source, recvtag): (c_int, c_int),
 ) -> Outcome<i32> {
-    let to = target_of(guard, comm, dest, sendtag)?;
+    let to = living(guard, target_of(guard, comm, dest, sendtag)?)?;
     let Some(receive) = begin(guard, comm, sink, source, recvtag)? else {
         // The send's own request would not say that the receive was from nobody.
         let whole = nobody(guard, comm)?;
@@ -129,7 +147,12 @@ fn both(
     let whole = guard.add_request(whole)?;
     let handle = guard.requests.handle(whole);
     guard.adopt(whole, receive);
-    match start(guard, to, out)? {
+    let started = start(guard, to, out).inspect_err(|_| {
+        guard.requests[receive].parent = NOBODY;
+        guard.let_go(receive);
+        guard.requests.remove(whole);
+    })?;
+    match started {
         Started::Pending(send) => guard.adopt(whole, send),
         Started::Done => {
             if let Work::Several(left) = &mut guard.requests[whole].work {

@@ -146,7 +146,8 @@ unsafe fn begin(
     guard.probed.remove(&held);
     // SAFETY: the caller's promise.
     unsafe { message.write(MPI_MESSAGE_NULL) };
-    guard.deliver_held(held, request)?;
+    let met = guard.deliver_held(held, request);
+    met.inspect_err(|_| guard.let_go(request))?;
     Ok(request)
 }
 

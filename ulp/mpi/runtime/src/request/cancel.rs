@@ -3,6 +3,7 @@
 use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome};
+use crate::host::Buffer;
 use crate::request::persistent::Bound;
 use crate::request::{Extra, Work};
 use crate::runtime::{Content, NOBODY, Runtime};
@@ -31,9 +32,9 @@ impl Runtime {
             }
             Work::Eager | Work::Synchronous | Work::Rendezvous => {
                 let seq = entry.seq;
-                if self.unqueue(peer, request)? {
+                if let Some(outcome) = self.unqueue(peer, request) {
                     self.cancelled(request);
-                    return Ok(());
+                    return outcome;
                 }
                 if seq == 0 || self.peers[peer as usize].recalled.contains(&(seq, request)) {
                     return Ok(());
@@ -77,6 +78,13 @@ impl Runtime {
     pub fn let_go(&mut self, request: u32) {
         let _ = self.cancel(request);
         self.settle(request);
+        self.abandon(request);
+    }
+
+    /// Nobody waits for a request any more. If it cannot be taken back it goes when it is over.
+    #[cold]
+    pub fn abandon(&mut self, request: u32) {
+        let _ = self.cancel(request);
         if self.requests[request].done {
             self.requests.remove(request);
         } else {
@@ -84,22 +92,34 @@ impl Runtime {
         }
     }
 
-    /// Waits until no adapter moves anything from or to the memory of a request, which its sender or receiver has met. Not for long: then the connection is broken.
+    /// Waits until nothing is moved any more from or to the memory of a request, which its sender or receiver has met. Not for long: then the connection is broken, or what
+    /// still comes goes elsewhere.
     fn settle(&mut self, request: u32) {
         self.give_up_request(request, MPI_ERR_PROC_ABORTED);
+        let is_placing = |work| {
+            matches!(
+                work,
+                Work::Pieces { .. } | Work::Moving { .. } | Work::Landing
+            )
+        };
         let begun = Instant::now();
         while !self.requests[request].done {
-            let peers = match self.requests[request].work {
-                Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
-                    vec![self.requests[request].peer]
-                }
-                Work::Collective => self.partners(request),
+            let parts = match self.requests[request].work {
+                Work::Collective => self.parts(request),
+                work if is_placing(work) => vec![request],
                 _ => return,
             };
             if begun.elapsed() > SETTLING {
-                for peer in peers {
-                    if self.peers[peer as usize].by_verbs {
-                        self.cut_off(peer, "a call failed while its message was under way");
+                for part in parts {
+                    let entry = &self.requests[part];
+                    if entry.done || !is_placing(entry.work) {
+                        continue;
+                    }
+                    if self.peers[entry.peer as usize].by_verbs {
+                        let why = "a call failed while its message was under way";
+                        self.cut_off(entry.peer, why);
+                    } else {
+                        self.divert(part);
                     }
                 }
                 let _ = self.advance();
@@ -111,24 +131,31 @@ impl Runtime {
         }
     }
 
+    /// What still comes for a receive goes to memory that nobody has. If there is none for that, there is no other way than the program's.
+    fn divert(&mut self, request: u32) {
+        let entry = &mut self.requests[request];
+        if let Work::Pieces { expected, .. } = entry.work
+            && let Some(mut nowhere) = Buffer::try_new(expected as usize)
+        {
+            entry.sink = nowhere.sink();
+            std::mem::forget(nowhere);
+        }
+    }
+
     fn cancelled(&mut self, request: u32) {
         self.withdraw(request);
         self.requests[request].status.cancelled = 1;
         self.finish(request);
     }
 
-    /// Takes a message out of those that wait for room. False if it is not there.
-    pub fn unqueue(&mut self, peer: u32, request: u32) -> Outcome<bool> {
+    /// Takes a message out of those that wait for room: what came of sending those behind it. None if it is not there.
+    fn unqueue(&mut self, peer: u32, request: u32) -> Option<Outcome> {
         let fifo = &mut self.peers[peer as usize].fifo;
         let at = fifo.iter().position(|message| {
             message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
         });
-        let Some(at) = at else {
-            return Ok(false);
-        };
-        fifo.remove(at);
-        self.pump(peer)?;
-        Ok(true)
+        fifo.remove(at?);
+        Some(self.pump(peer).map(drop))
     }
 
     /// A peer takes a message back: it is forgotten if it has not met its receive.
@@ -170,7 +197,8 @@ impl Runtime {
         let seq = answer.seq.get();
         let entry = &mut self.peers[peer as usize];
         let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
-            return Err(self.broken(peer));
+            // It has ended otherwise.
+            return Ok(());
         };
         let (_, request) = entry.recalled.swap_remove(at);
         if answer.found.get() == 0 {

@@ -130,6 +130,7 @@ pub fn start(guard: &mut Guard, request: u32) -> Outcome {
 
 fn begin(guard: &mut Guard, request: u32) -> Outcome {
     let comm = guard.requests[request].comm;
+    let is_broken = guard.comms[comm].broken;
     let Some(Extra::Persistent(whole)) = guard.requests[request].extra.as_deref_mut() else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };
@@ -161,10 +162,14 @@ fn begin(guard: &mut Guard, request: u32) -> Outcome {
         }
         Bound::Collective { tag, prepared } => {
             let tag = *tag;
+            if is_broken {
+                return guard.check_whole(comm);
+            }
             let prepared = prepared
                 .take()
                 .ok_or_else(|| MpiError::with(MPI_ERR_REQUEST, "it has failed"))?;
-            guard.run_collective(comm, request, tag, prepared)?;
+            let begun = guard.run_collective(comm, request, tag, prepared);
+            begun.inspect_err(|_| guard.detach_execution(request))?;
         }
         Bound::Partitioned(_) => guard.start_partitioned(request)?,
     }
