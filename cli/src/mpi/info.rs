@@ -216,7 +216,7 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         ),
         one(
             "other hosts, longer",
-            format!("{way}, in pieces of {piece} bytes"),
+            format!("{way}; READs and WRITEs of {piece} bytes at most"),
         ),
     ]
 }

@@ -94,7 +94,10 @@ impl Runtime {
             all.filter(|(_, one)| self.comms.get(one.comm).is_some_and(|comm| comm.broken));
         let stranded: Vec<u32> = broken.map(|(index, _)| index).collect();
         for request in stranded {
-            self.take_back_send(request);
+            // One may have ended with another.
+            if self.requests.get(request).is_some_and(is_stranded) {
+                self.take_back_send(request);
+            }
         }
         let (over, left) = std::mem::take(&mut self.executions)
             .into_iter()

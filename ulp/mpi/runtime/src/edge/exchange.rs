@@ -12,7 +12,6 @@ use crate::host::{Buffer, Sink, Source};
 use crate::loss::dead;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};
-use crate::runtime::NOBODY;
 use std::ffi::{c_int, c_void};
 
 /// A copy of what is sent: the receive may come first.
@@ -145,13 +144,13 @@ fn both(
     let mut whole = Request::special(Work::Several(2), comm);
     whole.memory = copy;
     let whole = guard.add_request(whole)?;
-    let handle = guard.requests.handle(whole);
-    guard.adopt(whole, receive);
+    // The receive may be over already, and is a part of nothing until the send has begun.
     let started = start(guard, to, out).inspect_err(|_| {
-        guard.requests[receive].parent = NOBODY;
         guard.let_go(receive);
         guard.requests.remove(whole);
     })?;
+    let handle = guard.requests.handle(whole);
+    guard.adopt(whole, receive);
     match started {
         Started::Pending(send) => guard.adopt(whole, send),
         Started::Done => {

@@ -207,16 +207,20 @@ impl Runtime {
         lane.state == State::Ready && number == next
     }
 
+    /// The device, if the lane to `peer` is in use: else a completion of it means nothing any more.
+    fn net_of_lane(&mut self, peer: u32) -> Option<&mut Net> {
+        let net = self.net.as_deref_mut()?;
+        let link = net.link(peer);
+        let is_over = link.lost.is_some() || link.lane.is_off();
+        (!is_over).then_some(net)
+    }
+
     /// A message to `peer` has gone by the lane.
     pub(super) fn gone_by_lane(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        let Some(net) = &mut self.net else {
+        let Some(net) = self.net_of_lane(peer) else {
             return Ok(());
         };
-        let link = net.link(peer);
-        if link.lost.is_some() || link.lane.is_off() {
-            return Ok(());
-        }
-        let what = link.lane.queue.completed();
+        let what = net.link(peer).lane.queue.completed();
         if !wc.is_ok() {
             let at_fault = what.and_then(|what| net.request_of(what));
             return self.lost(peer, wc, at_fault);
@@ -231,18 +235,15 @@ impl Runtime {
 
     /// A message has come by the lane, or the end of the lane.
     pub(super) fn landed(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        let Some(net) = &mut self.net else {
+        let Some(net) = self.net_of_lane(peer) else {
             return Ok(());
         };
-        let link = net.link(peer);
-        if link.lost.is_some() || link.lane.is_off() {
-            return Ok(());
-        }
+        let lane = &mut net.link(peer).lane;
         if !wc.is_ok() {
-            let at_fault = link.lane.oldest_landing();
+            let at_fault = lane.oldest_landing();
             return self.lost(peer, wc, at_fault);
         }
-        let Some((request, expected)) = link.lane.landing.pop_front() else {
+        let Some((request, expected)) = lane.landing.pop_front() else {
             return Err(self.broken_off(peer));
         };
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
