@@ -535,3 +535,46 @@ fn hosts_that_are_cabled_by_their_second_port_use_that() {
     eventually("the client is served", || output(&ask).status.success());
     assert!(server.wait().expect("our child").success());
 }
+
+/// Asks for pairs of adapters as programs of rdma-core 56 and later do: the names and ports of each, and what is not there.
+const PAIRS: &str = r#"
+import ctypes
+class Pair(ctypes.Structure):
+    _fields_ = [("smi", ctypes.c_char * 20), ("smi_port", ctypes.c_uint32),
+                ("gsi", ctypes.c_char * 20), ("gsi_port", ctypes.c_uint32)]
+umad = ctypes.CDLL("libibumad.so.3")
+pairs = (Pair * 4)()
+count = umad.umad_get_smi_gsi_pairs(pairs, ctypes.c_size_t(4))
+print(count, pairs[0].smi, pairs[0].gsi, umad.umad_get_smi_gsi_pairs(pairs, ctypes.c_size_t(0)))
+one = Pair()
+for name, port in ((None, 0), (b"ferri0", 1), (b"ferri0", 9), (b"ferri9", 0)):
+    got = umad.umad_get_smi_gsi_pair_by_ca_name(name, ctypes.c_uint8(port), ctypes.byref(one), 1)
+    print(got, one.smi_port, one.gsi_port)
+print(umad.umad_get_smi_gsi_pair_by_ca_name(None, ctypes.c_uint8(0), None, 1))
+port = umad.umad_open_smi_port(b"ferri0", 1)
+print(port >= 0, umad.umad_close_port(port))
+"#;
+
+#[test]
+fn an_adapter_is_a_pair_with_itself() {
+    if !is_there("python3", "python3") {
+        return;
+    }
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let said = fabric.run(&fabric.hosts()[0].name, &["python3", "-c", PAIRS]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "1 b'ferri0' b'ferri0' 0",
+            "0 1 1",
+            "0 1 1",
+            "-19 1 1",
+            "-19 1 1",
+            "-1",
+            "True 0"
+        ],
+        "{said}"
+    );
+}

@@ -10,8 +10,8 @@
 //! For tests all are built with the workspace, whose features `cargo test --workspace` has, too: of a package alone cargo would choose fewer
 //! features of some dependencies, and compile them and all that needs them once more.
 
-use crate::symbols;
 use crate::{Outcome, value, workspace_root};
+use crate::{rdma_core, symbols};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -23,23 +23,23 @@ struct Library {
     soname: &'static str,
     /// The name that `dlopen` callers and the linker use; empty for a library that is only preloaded.
     link_name: &'static str,
-    /// Directory with `symbols.txt`, and `compat.S` if there are symbols that the code does not have, from the workspace root.
-    link_dir: &'static str,
+    /// Which symbols it exports.
+    exports: Exports,
     /// Libraries of ours that it needs, built before it; it finds them beside itself.
     needs: &'static [&'static str],
-    /// How its symbols are versioned.
-    script: Script,
     /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
     bare: bool,
 }
 
-/// How a library's symbols are versioned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
-    /// In the nodes that the list gives.
-    Nodes,
-    /// Not at all: whoever asks for a name gets it, with or without a version.
-    Plain,
+/// Where it stands which symbols a library exports. Files are named from the workspace's root.
+#[derive(Clone, Copy)]
+enum Exports {
+    /// In the table of rdma-core's symbols, by this name; entry points without code are made of it.
+    Table(&'static str),
+    /// In a list of names with their nodes.
+    Nodes(&'static str),
+    /// In a list of names without versions: whoever asks for a name gets it, with or without a version.
+    Plain(&'static str),
 }
 
 const LIBRARIES: &[Library] = &[
@@ -47,54 +47,48 @@ const LIBRARIES: &[Library] = &[
         package: "ferriband-verbs",
         soname: "libibverbs.so.1",
         link_name: "libibverbs.so",
-        link_dir: "abi/verbs/link",
+        exports: Exports::Table("libibverbs"),
         needs: &[],
-        script: Script::Nodes,
         bare: false,
     },
     Library {
         package: "ferriband-rdmacm",
         soname: "librdmacm.so.1",
         link_name: "librdmacm.so",
-        link_dir: "abi/rdmacm/link",
+        exports: Exports::Table("librdmacm"),
         needs: &["libibverbs.so.1"],
-        script: Script::Nodes,
         bare: false,
     },
     Library {
         package: "ferriband-umad",
         soname: "libibumad.so.3",
         link_name: "libibumad.so",
-        link_dir: "abi/umad/link",
+        exports: Exports::Table("libibumad"),
         needs: &[],
-        script: Script::Nodes,
         bare: false,
     },
     Library {
         package: "ferriband-sysfs",
         soname: "libferriband_sysfs.so",
         link_name: "",
-        link_dir: "abi/sysfs/link",
+        exports: Exports::Plain("abi/sysfs/link/symbols.txt"),
         needs: &[],
-        script: Script::Plain,
         bare: false,
     },
     Library {
         package: "ferriband-mpi",
         soname: "libferriband_mpi.so.1",
         link_name: "",
-        link_dir: "ulp/mpi/runtime/link",
+        exports: Exports::Nodes("ulp/mpi/runtime/link/symbols.txt"),
         needs: &[],
-        script: Script::Nodes,
         bare: false,
     },
     Library {
         package: "ferriband-mpi-abi",
         soname: "libmpi_abi.so.1",
         link_name: "libmpi_abi.so",
-        link_dir: "ulp/mpi/abi/link",
+        exports: Exports::Plain("ulp/mpi/abi/link/symbols.txt"),
         needs: &["libferriband_mpi.so.1"],
-        script: Script::Plain,
         bare: true,
     },
 ];
@@ -237,19 +231,38 @@ fn install(from: &Path, to: &Path) -> Outcome {
         .map_err(name)
 }
 
+/// A library's version script, and the entry points that have no code of their own, as assembly.
+fn exports(library: &Library) -> Result<(String, String), String> {
+    let read = |list: &str| {
+        std::fs::read_to_string(workspace_root().join(list))
+            .map_err(|error| format!("{list}: {error}"))
+    };
+    Ok(match library.exports {
+        Exports::Plain(list) => (symbols::export_script(&read(list)?), String::new()),
+        Exports::Nodes(list) => {
+            let script = symbols::version_script(&symbols::parse(&read(list)?)?);
+            (script, String::new())
+        }
+        Exports::Table(name) => {
+            let rows = rdma_core::table()?;
+            let script = symbols::version_script(&symbols::of_library(&rows, name));
+            (script, symbols::entries(&rows, name))
+        }
+    })
+}
+
+fn write(file: &Path, text: &str) -> Outcome {
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
 /// Links the archive into `out`, under its soname, and places the unversioned link beside it. The new file replaces the
 /// old one in one step, so that programs which have it mapped keep what they mapped.
 fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
-    let link_dir = workspace_root().join(library.link_dir);
-    let list = link_dir.join("symbols.txt");
-    let text =
-        std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
     let script = out.join(format!("{}.map", library.package));
-    let rules = match library.script {
-        Script::Plain => symbols::export_script(&text),
-        Script::Nodes => symbols::version_script(&symbols::parse(&text)?),
-    };
-    std::fs::write(&script, rules).map_err(|error| format!("{}: {error}", script.display()))?;
+    let assembly = out.join(format!("{}.S", library.package));
+    let (rules, entries) = exports(library)?;
+    write(&script, &rules)?;
+    write(&assembly, &entries)?;
 
     let fresh = out.join(format!("{}.{}", library.soname, std::process::id()));
     let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -259,7 +272,7 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
             .arg(&fresh)
             .arg(format!("-Wl,-soname,{}", library.soname))
             .arg(format!("-Wl,--version-script={}", script.display()))
-            .args(Some(link_dir.join("compat.S")).filter(|file| file.exists()))
+            .args(Some(&assembly).filter(|_| !entries.is_empty()))
             .arg("-Wl,--whole-archive")
             .arg(archive)
             .arg("-Wl,--no-whole-archive")

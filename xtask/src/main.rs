@@ -1,7 +1,7 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
 //! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings; `mpi` writes the MPI ABI from its tables; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
+//! bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of rdma-core's symbols; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
 //! no crate depends on it.
 
 mod bindings;
@@ -9,6 +9,7 @@ mod gates;
 mod interop;
 mod libs;
 mod mpi;
+mod rdma_core;
 mod symbols;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ usage: cargo xtask COMMAND
   mpi [--check]
         write mpi.h, the entry points of libmpi_abi.so.1, their symbols and the page about them from ulp/mpi/abi/table; with
         --check only compare
+  symbols [--check | --library FILE ... | --rdma-core GIT]
+        write the part of docs/rdma-core.md that abi/symbols.tsv makes; compare a library of rdma-core with that table; write the
+        table anew from the history of rdma-core; symbols --help
   gates
         check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
   interop [OPTIONS]
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "bindings" => bindings::run(rest),
         Some((command, rest)) if command == "gates" => gates::run(rest),
         Some((command, rest)) if command == "mpi" => mpi::run(rest),
+        Some((command, rest)) if command == "symbols" => rdma_core::run(rest),
         Some((command, rest)) if command == "interop" => interop::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,4 +1,4 @@
-//! The C face of the connection manager: `librdmacm.so.1`, a drop-in for the one of rdma-core 44.
+//! The C face of the connection manager: `librdmacm.so.1`, a drop-in for that of rdma-core 44 to 65.
 //!
 //! Owns the objects that programs hold (event channels, identifiers, events), their C-visible fields, and the duties that
 //! rdma-core's library has in user space: moving queue pairs through their states, a new identifier for each request, the
@@ -7,7 +7,7 @@
 //! connection comes about.
 //!
 //! Where to look: [`id`] explains what programs hold and when it goes; [`events`] has the duties that come with each event;
-//! [`private`] finds the private functions; `link/symbols.txt` lists what is exported.
+//! [`private`] finds the private functions; `abi/symbols.tsv` lists what is exported.
 
 pub mod address;
 pub mod addrinfo;

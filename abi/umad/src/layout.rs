@@ -57,6 +57,15 @@ pub struct Ca {
     pub ports: [*mut Port; MAX_PORTS],
 }
 
+/// `struct umad_ca_pair`.
+#[repr(C)]
+pub struct CaPair {
+    pub smi_name: [c_char; NAME],
+    pub smi_preferred_port: u32,
+    pub gsi_name: [c_char; NAME],
+    pub gsi_preferred_port: u32,
+}
+
 /// `struct umad_device_node`.
 #[repr(C)]
 pub struct DeviceNode {

@@ -1,4 +1,4 @@
-//! The C face of management packets: `libibumad.so.3`, a drop-in for the one of rdma-core 44.
+//! The C face of management packets: `libibumad.so.3`, a drop-in for that of rdma-core 44 to 65.
 //!
 //! A program that runs on a host of a live fabric (`ferriband run --host`) finds that host's adapter, and sends and gets management packets through the fabric's
 //! process: what a file /dev/infiniband/umadN is under Linux is a socket here, so a program may wait for it with poll(2) as it does there. Elsewhere the
@@ -10,6 +10,7 @@
 mod boundary;
 mod layout;
 mod list;
+mod pairs;
 mod port;
 mod source;
 mod text;

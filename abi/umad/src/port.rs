@@ -93,6 +93,16 @@ pub unsafe extern "C" fn umad_open_port(ca_name: *const c_char, portnum: c_int) 
     })
 }
 
+/// `umad_open_smi_port`: a port for subnet management packets. Each port of an adapter takes them.
+///
+/// # Safety
+/// `ca_name` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umad_open_smi_port(ca_name: *const c_char, portnum: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { umad_open_port(ca_name, portnum) }
+}
+
 /// `umad_close_port`.
 #[unsafe(no_mangle)]
 pub extern "C" fn umad_close_port(fd: c_int) -> c_int {

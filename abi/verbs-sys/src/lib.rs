@@ -1,6 +1,6 @@
 //! The types of rdma-core's `infiniband/verbs.h` and `infiniband/sa.h`, as Rust sees them.
 //!
-//! This crate owns layouts and constants, nothing else: it has no functions, knows nothing of our adapter, and
+//! This crate owns layouts and constants, nothing else (`newer.rs`: those that came after the headers of rdma-core 44): it has no functions, knows nothing of our adapter, and
 //! links no library. The text comes from bindgen over the headers named in `src/wrapper.h`
 //! (`cargo xtask bindings` writes it again), so builders need neither clang nor the headers. Every size, alignment
 //! and offset that bindgen measured is asserted at compile time in the generated file; the tests below
@@ -24,8 +24,10 @@ compile_error!(
     clippy::pub_underscore_fields
 )]
 mod bindings;
+mod newer;
 
 pub use bindings::*;
+pub use newer::*;
 
 #[cfg(test)]
 mod tests {

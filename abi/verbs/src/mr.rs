@@ -1,10 +1,11 @@
 //! Memory regions: registration in all its forms, re-registration, advice, import.
 
-use crate::boundary::{entry, set_errno, try_entry};
+use crate::boundary::{entry, errno, set_errno, try_entry};
+use crate::buf;
 use crate::context::Context;
 use crate::convert;
 use crate::dm::Dm;
-use crate::object::Object;
+use crate::object::{Object, input};
 use crate::pd::{Pd, User};
 use ferriband_hca as hca;
 use ferriband_transport::types::{Access, Sge};
@@ -139,20 +140,59 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as u32) }
 }
 
-/// `ibv_reg_dmabuf_mr`: memory of other devices is not offered.
+/// `ibv_reg_mr_ex`: registers what the attributes name. EOPNOTSUPP for a dma-buf, a DMA handle, or a field that is not known;
+/// EINVAL for fields that exclude one another, and for a part of a buffer that does not lie within it.
 ///
 /// # Safety
-/// Nothing is followed.
+/// `pd` is a live domain, `attr` readable, and a buffer that it names is live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
-    _pd: *mut sys::ibv_pd,
-    _offset: u64,
-    _length: usize,
-    _iova: u64,
-    _fd: c_int,
-    _access: c_int,
+pub unsafe extern "C" fn ibv_reg_mr_ex(
+    pd: *mut sys::ibv_pd,
+    attr: *mut sys::ibv_mr_init_attr,
 ) -> *mut sys::ibv_mr {
-    try_entry(|| Err(libc::EOPNOTSUPP))
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let attr = unsafe { input(attr) }?;
+        let has = |mask| attr.comp_mask & mask != 0;
+        let of_file = has(sys::IBV_REG_MR_MASK_FD) || has(sys::IBV_REG_MR_MASK_FD_OFFSET);
+        if has(sys::IBV_REG_MR_MASK_BUF) {
+            if of_file || !has(sys::IBV_REG_MR_MASK_ADDR) {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: the caller's promise; NULL is refused.
+            let buffer = unsafe { input(attr.buf) }?;
+            buf::must_contain(buffer, pd, (attr.addr as usize, attr.length))?;
+        }
+        let known = sys::IBV_REG_MR_MASK_IOVA
+            | sys::IBV_REG_MR_MASK_ADDR
+            | sys::IBV_REG_MR_MASK_FD
+            | sys::IBV_REG_MR_MASK_FD_OFFSET
+            | sys::IBV_REG_MR_MASK_BUF;
+        if attr.comp_mask & !known != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if has(sys::IBV_REG_MR_MASK_FD) {
+            let is_whole = has(sys::IBV_REG_MR_MASK_FD_OFFSET) && has(sys::IBV_REG_MR_MASK_IOVA);
+            return Err(match is_whole && !has(sys::IBV_REG_MR_MASK_ADDR) {
+                true => libc::EOPNOTSUPP,
+                false => libc::EINVAL,
+            });
+        }
+        if of_file || !has(sys::IBV_REG_MR_MASK_ADDR) {
+            return Err(libc::EINVAL);
+        }
+        let iova = match has(sys::IBV_REG_MR_MASK_IOVA) {
+            true => attr.iova,
+            false => attr.addr as u64,
+        };
+        // SAFETY: the caller's promise.
+        let region =
+            unsafe { ibv_reg_mr_iova2(pd, attr.addr, attr.length, iova, attr.access as u32) };
+        match region.is_null() {
+            true => Err(errno()),
+            false => Ok(region),
+        }
+    })
 }
 
 /// `reg_dm_mr` of the context: a region of device memory, addressed from 0.

@@ -236,7 +236,8 @@ pub unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: the caller's promise.
         let attr = unsafe { input(attr) }?;
         let known = sys::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
-            | sys::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+            | sys::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+            | sys::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
         if attr.comp_mask & !known != 0 {
             return Err(libc::EINVAL);
         }

@@ -457,21 +457,3 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut sys::ibv_qp) -> c_int {
         Ok(0)
     })
 }
-
-/// `ibv_query_ece`: there are no enhancements to negotiate.
-///
-/// # Safety
-/// Nothing is followed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(_qp: *mut sys::ibv_qp, _ece: *mut sys::ibv_ece) -> c_int {
-    try_entry(|| Err(libc::EOPNOTSUPP))
-}
-
-/// `ibv_set_ece`: there are no enhancements to negotiate.
-///
-/// # Safety
-/// Nothing is followed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(_qp: *mut sys::ibv_qp, _ece: *mut sys::ibv_ece) -> c_int {
-    try_entry(|| Err(libc::EOPNOTSUPP))
-}

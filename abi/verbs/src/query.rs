@@ -276,6 +276,54 @@ pub unsafe extern "C" fn query_port(
     })
 }
 
+/// `ibv_query_port_speed`: width times speed of the link, in 100 Mb/s.
+///
+/// # Safety
+/// `context` is a live context and `speed` writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut sys::ibv_context,
+    port_num: u32,
+    speed: *mut u64,
+) -> c_int {
+    try_entry(|| {
+        // SAFETY: the caller's promise.
+        let context = unsafe { Context::of(context) }?;
+        let port_num = u8::try_from(port_num).map_err(|_| libc::EINVAL)?;
+        let attr = port_attr(context, port_num)?;
+        let lanes = lanes(attr.active_width);
+        // SAFETY: the caller's promise; NULL is refused.
+        unsafe { output(speed, lanes * lane_speed(attr.active_speed)) }?;
+        Ok(0)
+    })
+}
+
+/// Lanes of a link by the code of its width (IBA 14.2.5.6, LinkWidthActive).
+fn lanes(width: u8) -> u64 {
+    match width {
+        1 => 1,
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 0,
+    }
+}
+
+/// Speed of a lane in 100 Mb/s by the code that verbs have for it: what is signalled, as adapters report it.
+fn lane_speed(speed: u8) -> u64 {
+    match speed {
+        1 => 25,
+        2 => 50,
+        4 | 8 => 100,
+        16 => 140,
+        32 => 250,
+        64 => 500,
+        128 => 1000,
+        _ => 0,
+    }
+}
+
 /// The device's clock, that of completion timestamps: CLOCK_MONOTONIC in nanoseconds.
 fn device_ns() -> u64 {
     let mut now = libc::timespec {

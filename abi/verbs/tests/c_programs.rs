@@ -114,6 +114,11 @@ fn version_nodes_and_providers() {
 }
 
 #[test]
+fn calls_of_newer_releases() {
+    run("newer");
+}
+
+#[test]
 fn extended_reliable_connections() {
     run("xrc");
 }

@@ -42,7 +42,7 @@ const WC_STATUS: [&CStr; 24] = [
 ];
 
 /// Asynchronous events by number (IBA 11.6.3).
-const EVENTS: [&CStr; 20] = [
+const EVENTS: [&CStr; 21] = [
     c"CQ error",
     c"local work queue catastrophic error",
     c"invalid request local work queue error",
@@ -63,6 +63,27 @@ const EVENTS: [&CStr; 20] = [
     c"client reregistration",
     c"GID table change",
     c"WQ fatal",
+    c"device speed change",
+];
+
+/// Operations of send requests by number; 12 and 13 are nobody's.
+const OPERATIONS: [&CStr; 16] = [
+    c"rdma-write",
+    c"rdma-write-with-imm",
+    c"send",
+    c"send-with-imm",
+    c"rdma-read",
+    c"atomic-cmp-and-swp",
+    c"atomic-fetch-and-add",
+    c"local-inv",
+    c"bind-mw",
+    c"send-with-inv",
+    c"tso",
+    c"driver1",
+    UNKNOWN,
+    UNKNOWN,
+    c"flush",
+    c"atomic-write",
 ];
 
 /// Node types from 0; the IBA's are 1 to 3, the rest are Linux's.
@@ -97,6 +118,12 @@ pub extern "C" fn ibv_wc_status_str(status: sys::ibv_wc_status) -> *const c_char
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_event_type_str(event: sys::ibv_event_type) -> *const c_char {
     name(&EVENTS, event.into())
+}
+
+/// `ibv_wr_opcode_str`: the name of an operation.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_wr_opcode_str(opcode: sys::ibv_wr_opcode) -> *const c_char {
+    name(&OPERATIONS, opcode.into())
 }
 
 /// `ibv_node_type_str`: the name of a node type.

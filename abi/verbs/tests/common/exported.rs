@@ -19,6 +19,32 @@ pub fn readelf(library: &Path, option: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// The table of rdma-core's symbols, node by node.
+const TABLE: &str = include_str!("../../../symbols.tsv");
+
+/// What a library must export by the table, as `name@@NODE` or `name@NODE`.
+pub fn listed(library: &str) -> BTreeSet<String> {
+    let rows = TABLE
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter(|fields| fields[0] == library)
+        .map(|fields| format!("{}{}", fields[1], fields[2]))
+        .collect()
+}
+
+/// Fails unless the library exports what the table has for it, each symbol in its nodes, and nothing else.
+pub fn exports_what_is_listed(library: &Path, name: &str) {
+    let wanted = listed(name);
+    assert!(wanted.len() > 30, "the table has {name}");
+    let ours = exported(library);
+    let missing: Vec<_> = wanted.difference(&ours).collect();
+    let surplus: Vec<_> = ours.difference(&wanted).collect();
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "missing {missing:?}, surplus {surplus:?}"
+    );
+}
+
 /// Defined symbols but the version nodes' own, as `name@@NODE` or `name@NODE`.
 pub fn exported(library: &Path) -> BTreeSet<String> {
     let text = readelf(library, "--dyn-syms");
