@@ -188,9 +188,7 @@ fn listed(map: &str, private: &str) -> Vec<(String, String)> {
     let mut is_comment = false;
     for line in map.lines().map(str::trim) {
         let line = line.replace(PRIVATE_NUMBER, private);
-        if line.starts_with("/*") {
-            is_comment = !line.contains("*/");
-        } else if is_comment {
+        if is_comment || line.starts_with("/*") {
             is_comment = !line.contains("*/");
         } else if let Some(name) = line.strip_suffix('{') {
             name.trim().clone_into(&mut node);
@@ -332,12 +330,11 @@ fn write_table(git: &str) -> Outcome {
     write(TABLE, &text)
 }
 
-/// Each symbol in each node of a library: the release that brought it, and whether new programs bind to it there.
-fn history(
-    git: &str,
-    releases: &[Release],
-    library: &Replaced,
-) -> Result<BTreeMap<(String, String), (u32, bool)>, String> {
+/// Each symbol in each node of a library, by name and node: the release that brought it, and whether new programs bind to it there.
+type History = BTreeMap<(String, String), (u32, bool)>;
+
+/// What the releases' maps say of a library.
+fn history(git: &str, releases: &[Release], library: &Replaced) -> Result<History, String> {
     let mut since: BTreeMap<(String, String), u32> = BTreeMap::new();
     for release in releases {
         let map = format!("{}:{}", release.revision, library.map);
