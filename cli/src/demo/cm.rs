@@ -4,6 +4,7 @@
 //! whoever runs the program, PORT a port of this run.
 
 use super::programs::{Job, Report, Sides, words};
+use std::process::Command;
 
 /// A server and a client, each with words of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,14 @@ fn served_by<F>(mut job: Job<F>, program: &'static str) -> Job<F> {
         meeting.server_program = program;
     }
     job
+}
+
+/// True if what a program says of its options contains this; false if it is not installed.
+pub fn usage_has(program: &str, text: &str) -> bool {
+    let usage = Command::new(program).arg("-h").output();
+    usage.is_ok_and(|said| {
+        String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).contains(text)
+    })
 }
 
 /// What runs on one host and between two.
@@ -140,13 +149,7 @@ pub fn all<F>() -> Vec<Job<F>> {
             "-m 239.77.1.2 -b OWN",
             "-m 239.77.1.2 -b OWN -s",
         ),
-        serving_on(job(
-            "cmtime",
-            "-c 200",
-            "rdma_cm: 200 connections in one burst, and their end",
-            "-b ADDRESS -p PORT -c 200",
-            "-s ADDRESS -p PORT -c 200",
-        )),
+        cmtime(),
     ];
     for (program, what) in [
         ("ib_send_lat", "SEND"),
@@ -167,6 +170,27 @@ pub fn all<F>() -> Vec<Job<F>> {
         ));
     }
     jobs
+}
+
+/// cmtime takes other options since a release between rdma-core 56 and 65: its two sides then meet at a controller's address, and both end.
+fn cmtime<F>() -> Job<F> {
+    const PROVES: &str = "rdma_cm: 200 connections in one burst, and their end";
+    match usage_has("cmtime", "controller_address") {
+        true => job(
+            "cmtime",
+            "-c 200",
+            PROVES,
+            "-L -C ADDRESS -b ADDRESS -p PORT -c 200",
+            "-C ADDRESS -b OWN -p PORT -c 200",
+        ),
+        false => serving_on(job(
+            "cmtime",
+            "-c 200",
+            PROVES,
+            "-b ADDRESS -p PORT -c 200",
+            "-s ADDRESS -p PORT -c 200",
+        )),
+    }
 }
 
 /// What needs a loopback address.

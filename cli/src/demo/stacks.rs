@@ -3,7 +3,7 @@
 //!
 //! Owns their words, as [`super::cm`] does. They are run when they are asked for (`--with`), because they are packages of their own.
 
-use super::cm::Meeting;
+use super::cm::{Meeting, usage_has};
 use super::programs::{Figure, Job, Report, Sides, words};
 use crate::args::Stack;
 use crate::netns;
@@ -139,6 +139,7 @@ fn ucx<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
     } else {
         " UCX_NET_DEVICES=ferri0:1"
     };
+    let server = perftest_server();
     for (transport, tests) in [("rc_v", &RELIABLE[..]), ("ud_v", &DATAGRAMS[..])] {
         for (test, proves, report) in tests {
             let (floor, floor_name) = match (*report, *test) {
@@ -154,8 +155,8 @@ fn ucx<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
                 report: *report,
                 sides: Sides::Manager(Meeting {
                     settings: kept(format!("UCX_TLS={transport},self{device}")),
-                    server: "-p PORT",
-                    client: kept(format!("-p PORT -f -n 5000 -w 500 -t {test} ADDRESS")),
+                    server,
+                    client: kept(format!("{server} -f -n 5000 -w 500 -t {test} ADDRESS")),
                     server_program: "ucx_perftest",
                     stays: false,
                 }),
@@ -164,10 +165,18 @@ fn ucx<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
             });
         }
     }
-    ucx_transports(jobs, against);
+    ucx_transports(jobs, against, server);
 }
 
-fn ucx_transports<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
+/// The words of ucx_perftest's server. Where it was built with MPI it would take itself for a rank, because no terminal is its input.
+fn perftest_server() -> &'static str {
+    match usage_has("ucx_perftest", "MPI mode") {
+        true => "-P 0 -p PORT",
+        false => "-p PORT",
+    }
+}
+
+fn ucx_transports<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>, server: &'static str) {
     let device = if against.between {
         netns::DEVICE
     } else {
@@ -186,9 +195,10 @@ fn ucx_transports<F>(jobs: &mut Vec<Job<F>>, against: &Against<F>) {
             report: Report::UcxLatency,
             sides: Sides::Manager(Meeting {
                 settings: "",
-                server: "-p PORT",
+                // since UCX 1.18 or before, the server must be told of its device too
+                server: kept(format!("{server} -d {device}:1 -x {transport}")),
                 client: kept(format!(
-                    "-p PORT -f -n 5000 -w 500 -d {device}:1 {shown} ADDRESS"
+                    "{server} -f -n 5000 -w 500 -d {device}:1 {shown} ADDRESS"
                 )),
                 server_program: "ucx_perftest",
                 stays: false,
