@@ -24,9 +24,9 @@ usage: cargo xtask COMMAND
   bindings [--bindgen PATH] [--check]
         regenerate src/bindings.rs of abi/verbs-sys and abi/rdmacm-sys from the rdma-core headers of this
         system; with --check only compare
-  mpi [--check]
+  mpi [--check | --standard HEADER]
         write mpi.h, the entry points of libmpi_abi.so.1, their symbols and the page about them from ulp/mpi/abi/table; with
-        --check only compare
+        --check only compare; with --standard keep what HEADER, a header of the standard ABI, declares, for tests to compare
   symbols [--check | --library FILE ... | --rdma-core GIT]
         write the part of docs/rdma-core.md that abi/symbols.tsv makes; compare a library of rdma-core with that table; write the
         table anew from the history of rdma-core; symbols --help

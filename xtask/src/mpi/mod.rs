@@ -6,6 +6,11 @@
 mod face;
 mod header;
 mod matrix;
+#[cfg(test)]
+mod sentinel_tests;
+mod standard;
+#[cfg(test)]
+mod standard_tests;
 mod table;
 
 use crate::{Outcome, workspace_root};
@@ -15,13 +20,16 @@ use table::Tables;
 
 const TABLES: &str = "ulp/mpi/abi/table";
 const MATRIX: &str = "docs/matrix.md";
+/// What the standard's header declares.
+const STANDARD: &str = "ulp/mpi/abi/table/standard.tsv";
 
-/// `cargo xtask mpi [--check]`.
+/// `cargo xtask mpi [--check | --standard HEADER]`.
 pub fn run(args: &[String]) -> Outcome {
     let check = match args {
         [] => false,
         [flag] if flag == "--check" => true,
-        _ => return Err("mpi: only --check is known".to_owned()),
+        [flag, header] if flag == "--standard" => return keep_standard(Path::new(header)),
+        _ => return Err("mpi: --check or --standard HEADER, not both".to_owned()),
     };
     let root = workspace_root();
     let tables = Tables::read(&root.join(TABLES))?;
@@ -49,6 +57,16 @@ pub fn run(args: &[String]) -> Outcome {
         "mpi: not what the tables of {TABLES} say (run `cargo xtask mpi`): {}",
         stale.join(", ")
     ))
+}
+
+/// Writes down what the header of the standard ABI that another library has declares.
+fn keep_standard(header: &Path) -> Outcome {
+    let text = std::fs::read_to_string(header)
+        .map_err(|error| format!("mpi: {}: {error}", header.display()))?;
+    let facts =
+        standard::parse(&text).map_err(|error| format!("mpi: {}: {error}", header.display()))?;
+    std::fs::write(workspace_root().join(STANDARD), standard::write(&facts))
+        .map_err(|error| format!("mpi: {STANDARD}: {error}"))
 }
 
 /// Each file that the tables decide, with what it must hold.

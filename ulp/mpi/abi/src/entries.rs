@@ -6147,7 +6147,7 @@ pub unsafe extern "C" fn PMPI_Pready_range(
 pub unsafe extern "C" fn PMPI_Precv_init(
     buf: *mut c_void,
     partitions: c_int,
-    count: c_int,
+    count: i64,
     datatype: Handle,
     dest: c_int,
     tag: c_int,
@@ -6217,7 +6217,7 @@ pub unsafe extern "C" fn PMPI_Probe(
 pub unsafe extern "C" fn PMPI_Psend_init(
     buf: *const c_void,
     partitions: c_int,
-    count: c_int,
+    count: i64,
     datatype: Handle,
     dest: c_int,
     tag: c_int,

@@ -69,6 +69,37 @@ static void ring(int out_parts, int in_parts, int total)
 	}
 }
 
+/* Counts are MPI_Count, in the plain calls, too: what an int cannot hold is not cut. */
+static void wide(void)
+{
+	MPI_Count cut = 5 - ((MPI_Count)1 << 32), many = ((MPI_Count)1 << 33) + 3;
+	int (*psend)(const void *, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request *) = MPI_Psend_init;
+	int (*precv)(void *, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request *) = PMPI_Precv_init;
+	char bytes[8];
+	MPI_Datatype nothing;
+	MPI_Request both[2];
+	MPI_Status statuses[2];
+	CHECK(class_of(MPI_Psend_init(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	CHECK(class_of(psend(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	CHECK(class_of(MPI_Precv_init(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	CHECK(class_of(precv(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	CHECK(class_of(MPI_Psend_init(bytes, 8, (MPI_Count)1 << 61, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) != MPI_SUCCESS);
+	CHECK(class_of(MPI_Precv_init(bytes, 8, (MPI_Count)1 << 61, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) != MPI_SUCCESS);
+	CHECK(class_of(MPI_Psend_init_c(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	CHECK(class_of(MPI_Precv_init_c(bytes, 1, cut, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, both)) == MPI_ERR_COUNT);
+	/* Very many elements of nothing. */
+	MPI_Type_contiguous(0, MPI_INT, &nothing);
+	MPI_Type_commit(&nothing);
+	CHECK(MPI_Psend_init(bytes, 2, many, nothing, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &both[0]) == MPI_SUCCESS);
+	CHECK(MPI_Precv_init(bytes, 1, 2 * many, nothing, rank, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &both[1]) == MPI_SUCCESS);
+	MPI_Startall(2, both);
+	MPI_Pready_range(0, 1, both[0]);
+	CHECK(MPI_Waitall(2, both, statuses) == MPI_SUCCESS);
+	MPI_Request_free(&both[0]);
+	MPI_Request_free(&both[1]);
+	MPI_Type_free(&nothing);
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Request request;
@@ -76,6 +107,7 @@ int main(int argc, char **argv)
 	begin(&argc, &argv);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	wide();
 	ring(1, 1, 1);
 	ring(4, 4, 16);
 	ring(12, 4, 48000);
