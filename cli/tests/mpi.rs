@@ -1,5 +1,7 @@
 //! C programs, compiled by our mpicc, as ranks under `ferriband mpirun`: they check themselves what they receive.
 
+#[path = "mpi/faces.rs"]
+mod faces;
 #[path = "mpi/failures.rs"]
 mod failures;
 #[path = "mpi/launch.rs"]
@@ -149,6 +151,7 @@ fn messages_arrive_whole_and_in_order() {
         "swaps",
         "together",
         "errors",
+        "handlers",
         "profiled",
         "datatypes",
         "derived",
@@ -715,54 +718,4 @@ fn what_cannot_be_run_says_so() {
     );
     let late = run(&["-n", "2", "--timeout", "0.2", "sleep", "600"]);
     assert_eq!(late.status.code(), Some(124));
-}
-
-#[test]
-fn the_header_is_for_old_compilers_too() {
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let source = source.join(format!("mpi_header.{}.c", std::process::id()));
-    std::fs::write(&source, "#include <mpi.h>\nint main(void) { return 0; }\n").expect("a file");
-    let has_cxx = Command::new("g++").arg("--version").output().is_ok();
-    for language in [&["c", "-std=c89"], &["c++", "-std=c++98"]] {
-        if language[0] == "c++" && !has_cxx {
-            continue;
-        }
-        let output = Command::new(library_dir().join("bin/mpicc"))
-            .arg("-x")
-            .args(language)
-            .args(["-pedantic-errors", "-Wall", "-Wextra", "-fsyntax-only"])
-            .arg(&source)
-            .output()
-            .expect("mpicc runs");
-        let complained = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{language:?}: {complained}");
-        assert_eq!(complained, "");
-    }
-    std::fs::remove_file(&source).expect("it is there");
-}
-
-#[test]
-fn the_library_exports_each_function_twice() {
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only", "--format=posix"])
-        .arg(library_dir().join("libmpi_abi.so.1"))
-        .output()
-        .expect("nm runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let kinds = |prefix: &str, kind: &str| {
-        text.lines()
-            .filter(|line| {
-                let mut words = line.split(' ');
-                words.next().is_some_and(|name| name.starts_with(prefix))
-                    && words.next() == Some(kind)
-            })
-            .count()
-    };
-    assert_eq!(
-        kinds("MPI_", "W"),
-        664,
-        "weak, so that a profiling library's own come first"
-    );
-    assert_eq!(kinds("PMPI_", "T"), 664);
-    assert_eq!(text.lines().count(), 2 * 664, "and nothing else");
 }

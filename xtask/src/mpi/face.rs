@@ -305,6 +305,7 @@ fn refuse(tables: &Tables, function: &Function, shown: &[&Parameter]) -> String 
         .iter()
         .find(|parameter| Some(&parameter.name) == function.handler.as_ref());
     let (object, handle) = match owner {
+        None if function.handler.as_deref() == Some("MPI_FILE_NULL") => (3, "0".to_owned()),
         None => (0, "0".to_owned()),
         Some(parameter) => {
             let number = ["Comm", "Win", "File", "Session"]

@@ -19,7 +19,7 @@ pub struct Function {
     pub name: String,
     pub chapter: String,
     pub state: State,
-    /// Name of the parameter whose error handler is asked; none: that of MPI_COMM_SELF.
+    /// Name of the parameter whose error handler is asked, or MPI_FILE_NULL of calls without an open file; none: that of MPI_COMM_SELF.
     pub handler: Option<String>,
     pub returns: String,
     pub parameters: Vec<Parameter>,

@@ -1824,27 +1824,35 @@ pub unsafe extern "C" fn PMPI_Fetch_and_op(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_call_errhandler(fh: Handle, _errorcode: c_int) -> c_int {
-    unsafe { ferriband_mpi_unsupported(3, id(fh), c"MPI_File_call_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_File_call_errhandler(fh: Handle, errorcode: c_int) -> c_int {
+    unsafe { ferriband_mpi_file_call_errhandler(id(fh), errorcode) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(_fh: *mut Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_File_close".as_ptr()) }
+    unsafe { ferriband_mpi_unsupported(3, 0, c"MPI_File_close".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_create_errhandler(
-    _file_errhandler_fn: *const c_void,
+    file_errhandler_fn: *const c_void,
     errhandler: *mut Handle,
 ) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_File_create_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe {
+        ferriband_mpi_file_create_errhandler(
+            file_errhandler_fn,
+            crate::thunks::file_errhandler_function(),
+            errhandler.place(),
+        )
+    };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_delete(_filename: *const c_char, _info: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_File_delete".as_ptr()) }
+    unsafe { ferriband_mpi_unsupported(3, 0, c"MPI_File_delete".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]
@@ -1873,8 +1881,10 @@ pub unsafe extern "C" fn PMPI_File_get_byte_offset(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_errhandler(file: Handle, errhandler: *mut Handle) -> c_int {
-    unsafe { OutHandle::null(errhandler, 0x140) };
-    unsafe { ferriband_mpi_unsupported(3, id(file), c"MPI_File_get_errhandler".as_ptr()) }
+    let mut errhandler = unsafe { OutHandle::empty(errhandler) };
+    let code = unsafe { ferriband_mpi_file_get_errhandler(id(file), errhandler.place()) };
+    unsafe { errhandler.store() };
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -2185,14 +2195,14 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_open(
-    comm: Handle,
+    _comm: Handle,
     _filename: *const c_char,
     _amode: c_int,
     _info: Handle,
     fh: *mut Handle,
 ) -> c_int {
     unsafe { OutHandle::null(fh, 0x118) };
-    unsafe { ferriband_mpi_unsupported(1, id(comm), c"MPI_File_open".as_ptr()) }
+    unsafe { ferriband_mpi_unsupported(3, 0, c"MPI_File_open".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]
@@ -2441,8 +2451,8 @@ pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: Handle, _flag: c_int) -> c_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_File_set_errhandler(file: Handle, _errhandler: Handle) -> c_int {
-    unsafe { ferriband_mpi_unsupported(3, id(file), c"MPI_File_set_errhandler".as_ptr()) }
+pub unsafe extern "C" fn PMPI_File_set_errhandler(file: Handle, errhandler: Handle) -> c_int {
+    unsafe { ferriband_mpi_file_set_errhandler(id(file), id(errhandler)) }
 }
 
 #[unsafe(no_mangle)]
@@ -6779,7 +6789,7 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
     _dtype_file_extent_fn: *const c_void,
     _extra_state: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Register_datarep".as_ptr()) }
+    unsafe { ferriband_mpi_unsupported(3, 0, c"MPI_Register_datarep".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]
@@ -6790,7 +6800,7 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
     _dtype_file_extent_fn: *const c_void,
     _extra_state: *mut c_void,
 ) -> c_int {
-    unsafe { ferriband_mpi_unsupported(0, 0, c"MPI_Register_datarep_c".as_ptr()) }
+    unsafe { ferriband_mpi_unsupported(3, 0, c"MPI_Register_datarep_c".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]

@@ -405,6 +405,14 @@ unsafe extern "C" {
         info: i32,
         request: *mut i32,
     ) -> c_int;
+    pub fn ferriband_mpi_file_call_errhandler(fh: i32, errorcode: c_int) -> c_int;
+    pub fn ferriband_mpi_file_create_errhandler(
+        file_errhandler_fn: *const c_void,
+        file_errhandler_fn_thunk: *const c_void,
+        errhandler: *mut i32,
+    ) -> c_int;
+    pub fn ferriband_mpi_file_get_errhandler(file: i32, errhandler: *mut i32) -> c_int;
+    pub fn ferriband_mpi_file_set_errhandler(file: i32, errhandler: i32) -> c_int;
     pub fn ferriband_mpi_finalize() -> c_int;
     pub fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int;
     pub fn ferriband_mpi_free_mem(base: *mut c_void) -> c_int;

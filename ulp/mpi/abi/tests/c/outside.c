@@ -18,6 +18,8 @@ static void cannot(void)
 	CHECK(class_of(MPI_Barrier(MPI_COMM_WORLD)) == MPI_ERR_OTHER);
 	CHECK(class_of(MPI_Finalize()) == MPI_ERR_OTHER);
 	CHECK(class_of(MPI_Win_free(NULL)) != MPI_SUCCESS);
+	CHECK(class_of(MPI_File_delete("x", MPI_INFO_NULL)) == MPI_ERR_OTHER);
+	CHECK(class_of(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN)) == MPI_ERR_OTHER);
 	/* One that may be made at any time, but not so. */
 	CHECK(class_of(MPI_Add_error_code(999999, &value)) == MPI_ERR_ARG);
 }
@@ -41,7 +43,12 @@ int main(int argc, char **argv)
 	begin(&argc, &argv);
 	CHECK(class_of(MPI_Init(&argc, &argv)) == MPI_ERR_OTHER);
 	CHECK(class_of(MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &provided)) == MPI_ERR_OTHER);
+	/* What the program gives MPI_COMM_SELF goes with the world, although a session is left. */
+	CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+	CHECK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL) == MPI_SUCCESS);
 	CHECK(end("outside") == 0);
+	CHECK(class_of(MPI_Type_size(MPI_DATATYPE_NULL, &flag)) == MPI_ERR_TYPE);
+	CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS);
 	CHECK(class_of(MPI_Init(&argc, &argv)) == MPI_ERR_OTHER);
 	cannot();
 	return 0;

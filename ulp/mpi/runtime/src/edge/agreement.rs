@@ -258,6 +258,11 @@ const _: unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> c_int = ferriband_mpi_exscan_init;
+const _: unsafe extern "C" fn(i32, c_int) -> c_int = ferriband_mpi_file_call_errhandler;
+const _: unsafe extern "C" fn(*const c_void, *const c_void, *mut i32) -> c_int =
+    ferriband_mpi_file_create_errhandler;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = ferriband_mpi_file_get_errhandler;
+const _: unsafe extern "C" fn(i32, i32) -> c_int = ferriband_mpi_file_set_errhandler;
 const _: unsafe extern "C" fn() -> c_int = ferriband_mpi_finalize;
 const _: unsafe extern "C" fn(*mut c_int) -> c_int = ferriband_mpi_finalized;
 const _: unsafe extern "C" fn(*mut c_void) -> c_int = ferriband_mpi_free_mem;

@@ -1,8 +1,8 @@
 //! Communicators: how a program makes them.
 
 use super::attribute::{Object, copy_all};
-use super::raise::{on_comm, on_self};
-use super::state::Guard;
+use super::raise::{decide, on_comm, outside, raise};
+use super::state::{Guard, enter};
 use super::values::{put, rank_of, send_tag, text};
 use crate::attr::Owner;
 use crate::comm::create;
@@ -10,6 +10,8 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::info::Info;
 use crate::process::{Scope, process};
+use crate::runtime::SELF;
+use crate::trace;
 use std::ffi::{c_char, c_int};
 
 /// A place for a handle, which no call makes for nothing.
@@ -286,7 +288,7 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_merge(
     unsafe { make("MPI_Intercomm_merge", comm, newcomm, body) }
 }
 
-/// Makes a communicator without a parent: its error handler is given.
+/// Makes a communicator without a parent: its error handler is given, and is this call's, too.
 unsafe fn make_from_groups(
     function: &str,
     (group, errhandler): (i32, i32),
@@ -295,7 +297,15 @@ unsafe fn make_from_groups(
     place: *mut i32,
     body: impl FnOnce(&mut Guard, &str) -> Outcome<Option<u32>>,
 ) -> c_int {
-    on_self(function, |guard| {
+    let _span = trace::span(function);
+    let Some(mut guard) = enter() else {
+        return outside(function);
+    };
+    let kept = process().retain(errhandler, Some(Scope::Comm));
+    if let Err(error) = kept {
+        return raise(guard, SELF, function, &error);
+    }
+    let make = || {
         check_place(place)?;
         // SAFETY: the program's string.
         let name = unsafe { text(name) }?;
@@ -303,20 +313,27 @@ unsafe fn make_from_groups(
             return Err(MpiError::with(MPI_ERR_ARG, "the string tag is too long"));
         }
         let hints = process().hints(info)?;
-        process().retain(errhandler, Some(Scope::Comm))?;
         let session = guard.session_of(group);
-        let made = body(guard, &name);
-        if let Ok(Some(index)) = made {
+        let made = body(&mut guard, &name)?;
+        if let Some(index) = made {
+            process().retain(errhandler, None)?;
             let comm = &mut guard.comms[index];
             let inherited = std::mem::replace(&mut comm.errhandler, errhandler);
             (comm.info, comm.session) = (hints, session);
             process().release(inherited);
-        } else {
-            process().release(errhandler);
         }
         // SAFETY: the program's pointer.
-        unsafe { give(guard, made?, place) }
-    })
+        unsafe { give(&guard, made, place) }
+    };
+    let code = match make() {
+        Ok(()) => {
+            drop(guard);
+            MPI_SUCCESS
+        }
+        Err(error) => decide(Some(guard), errhandler, "", MPI_COMM_NULL, function, &error),
+    };
+    process().release(errhandler);
+    code
 }
 
 #[unsafe(no_mangle)]

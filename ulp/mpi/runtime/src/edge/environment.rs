@@ -1,13 +1,13 @@
 //! Beginning, end, and what a program asks about its environment.
 
 use super::attribute::{Object, remove_all};
-use super::raise::{abort, at_any_time, decide, on_any, outside};
+use super::raise::{abort, at_any_time, decide, on_any, on_no_file, outside};
 use super::session;
 use super::state::{Phase, enter, phase, retire, set_phase};
 use super::values::{put, put_string};
 use crate::attr::Owner;
 use crate::constants::*;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::MpiError;
 use crate::init;
 use crate::process::process;
 use crate::runtime::SELF;
@@ -98,37 +98,32 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_initialized(flag: *mut c_int) -> c_int {
-    let _span = trace::span("MPI_Initialized");
+    let has_begun = c_int::from(phase() != Phase::Before);
     // SAFETY: the program's pointer.
-    plain(unsafe { put(flag, c_int::from(phase() != Phase::Before)) })
+    at_any_time("MPI_Initialized", || unsafe { put(flag, has_begun) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_finalized(flag: *mut c_int) -> c_int {
-    let _span = trace::span("MPI_Finalized");
+    let is_over = c_int::from(matches!(phase(), Phase::After | Phase::Child));
     // SAFETY: the program's pointer.
-    plain(unsafe {
-        put(
-            flag,
-            c_int::from(matches!(phase(), Phase::After | Phase::Child)),
-        )
-    })
+    at_any_time("MPI_Finalized", || unsafe { put(flag, is_over) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_query_thread(provided: *mut c_int) -> c_int {
-    let _span = trace::span("MPI_Query_thread");
     let level = PROVIDED.load(std::sync::atomic::Ordering::Relaxed);
     // SAFETY: the program's pointer.
-    plain(unsafe { put(provided, level) })
+    at_any_time("MPI_Query_thread", || unsafe { put(provided, level) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int {
-    let _span = trace::span("MPI_Is_thread_main");
     let is_main = MAIN_THREAD.get() == Some(&std::thread::current().id());
     // SAFETY: the program's pointer.
-    plain(unsafe { put(flag, c_int::from(is_main)) })
+    at_any_time("MPI_Is_thread_main", || unsafe {
+        put(flag, c_int::from(is_main))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -144,7 +139,6 @@ pub unsafe extern "C" fn ferriband_mpi_get_processor_name(
     name: *mut c_char,
     length: *mut c_int,
 ) -> c_int {
-    let _span = trace::span("MPI_Get_processor_name");
     let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
     // SAFETY: a local buffer, whose last byte stays 0.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
@@ -154,7 +148,9 @@ pub unsafe extern "C" fn ferriband_mpi_get_processor_name(
         .unwrap_or(host.len());
     let text = String::from_utf8_lossy(&host[..end]);
     // SAFETY: the standard promises room for MPI_MAX_PROCESSOR_NAME characters.
-    plain(unsafe { put_string(&text, name, MPI_MAX_PROCESSOR_NAME, length) })
+    at_any_time("MPI_Get_processor_name", || unsafe {
+        put_string(&text, name, MPI_MAX_PROCESSOR_NAME, length)
+    })
 }
 
 /// Seconds since some time in the past, the same for all ranks of a host.
@@ -182,9 +178,11 @@ pub unsafe extern "C" fn ferriband_mpi_get_version(
     version: *mut c_int,
     subversion: *mut c_int,
 ) -> c_int {
-    let _span = trace::span("MPI_Get_version");
     // SAFETY: the program's pointers.
-    plain(unsafe { put(version, MPI_VERSION).and_then(|()| put(subversion, MPI_SUBVERSION)) })
+    at_any_time("MPI_Get_version", || unsafe {
+        put(version, MPI_VERSION)?;
+        put(subversion, MPI_SUBVERSION)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -192,9 +190,11 @@ pub unsafe extern "C" fn ferriband_mpi_abi_get_version(
     major: *mut c_int,
     minor: *mut c_int,
 ) -> c_int {
-    let _span = trace::span("MPI_Abi_get_version");
     // SAFETY: the program's pointers.
-    plain(unsafe { put(major, MPI_ABI_VERSION).and_then(|()| put(minor, MPI_ABI_SUBVERSION)) })
+    at_any_time("MPI_Abi_get_version", || unsafe {
+        put(major, MPI_ABI_VERSION)?;
+        put(minor, MPI_ABI_SUBVERSION)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -202,14 +202,15 @@ pub unsafe extern "C" fn ferriband_mpi_get_library_version(
     version: *mut c_char,
     length: *mut c_int,
 ) -> c_int {
-    let _span = trace::span("MPI_Get_library_version");
     let text = concat!(
         "Ferriband MPI ",
         env!("CARGO_PKG_VERSION"),
         " (MPI 5.0 standard ABI)"
     );
     // SAFETY: the standard promises room for MPI_MAX_LIBRARY_VERSION_STRING characters.
-    plain(unsafe { put_string(text, version, MPI_MAX_LIBRARY_VERSION_STRING, length) })
+    at_any_time("MPI_Get_library_version", || unsafe {
+        put_string(text, version, MPI_MAX_LIBRARY_VERSION_STRING, length)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -259,14 +260,6 @@ pub unsafe extern "C" fn ferriband_mpi_free_mem(memory: *mut c_void) -> c_int {
     MPI_SUCCESS
 }
 
-/// The code of a call that may be made at any time, even when there is nobody to raise an error.
-fn plain(outcome: Outcome) -> c_int {
-    match outcome {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => error.class,
-    }
-}
-
 /// Raises MPI_ERR_UNSUPPORTED_OPERATION for `function` at the handler of its object: 1 communicator, 2 window, 3 file, 4 session, 0 none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_unsupported(
@@ -276,12 +269,8 @@ pub unsafe extern "C" fn ferriband_mpi_unsupported(
 ) -> c_int {
     // SAFETY: a name that the face has.
     let name = unsafe { std::ffi::CStr::from_ptr(function) }.to_string_lossy();
-    // The handler of files is MPI_ERRORS_RETURN by default, and no file can be there to have another.
     if object == 3 {
-        return MPI_ERR_UNSUPPORTED_OPERATION;
-    }
-    if phase() != Phase::Alive {
-        return outside(&name);
+        return on_no_file(&name, || Err(MpiError::new(MPI_ERR_UNSUPPORTED_OPERATION)));
     }
     on_any(&name, |guard| {
         let index = if object == 1 {

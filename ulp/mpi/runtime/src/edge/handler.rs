@@ -10,7 +10,7 @@ use crate::process::{Scope, process};
 use std::ffi::{c_int, c_void};
 
 /// Makes a handler.
-unsafe fn create(name: &str, scope: Scope, call: Callback, place: *mut i32) -> c_int {
+pub(super) unsafe fn create(name: &str, scope: Scope, call: Callback, place: *mut i32) -> c_int {
     at_any_time(name, || {
         if place.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));

@@ -54,7 +54,13 @@ pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_in
     let Some(comm) = guard.comms.get(index) else {
         return decide(Some(guard), MPI_ERRORS_ARE_FATAL, "", 0, function, error);
     };
-    let (handler, name) = (comm.errhandler, comm.name.clone());
+    let (own, name) = (comm.errhandler, comm.name.clone());
+    // MPI_COMM_SELF is the world's: a session has only what the launch has set.
+    let handler = if index == SELF && phase() != Phase::Alive {
+        initial_errhandler()
+    } else {
+        own
+    };
     let handle = guard.comm_handle(index);
     decide(Some(guard), handler, &name, handle, function, error)
 }
@@ -102,16 +108,43 @@ pub fn at_any_time(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
+/// A call of input and output. No file can be open, so the handler of MPI_FILE_NULL is asked (MPI 5.0, 14.7): the program is given errors unless it has set another.
+pub fn on_no_file(function: &str, body: impl FnOnce() -> Outcome) -> c_int {
+    let _span = trace::span(function);
+    let guard = enter();
+    let outcome = if guard.is_some() {
+        body()
+    } else {
+        Err(not_now())
+    };
+    match outcome {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise_at_files(guard, function, &error),
+    }
+}
+
+/// Hands an error to the handler of MPI_FILE_NULL.
+#[cold]
+pub fn raise_at_files(guard: Option<Guard>, function: &str, error: &MpiError) -> c_int {
+    let handler = process().files;
+    decide(guard, handler, "", MPI_FILE_NULL, function, error)
+}
+
 /// A call when MPI may not be used, and there is no communicator to ask: the initial error handler is.
 #[cold]
 pub fn outside(function: &str) -> c_int {
+    decide(None, initial_errhandler(), "", 0, function, &not_now())
+}
+
+/// MPI may not be used.
+#[cold]
+fn not_now() -> MpiError {
     let when = match phase() {
         Phase::Before => "it was called before MPI_Init",
         Phase::Child => "it was called by a child of a rank, which is none itself",
         _ => "it was called after MPI_Finalize",
     };
-    let error = MpiError::with(MPI_ERR_OTHER, when);
-    decide(None, initial_errhandler(), "", 0, function, &error)
+    MpiError::with(MPI_ERR_OTHER, when)
 }
 
 /// The class's name, its sentence, and what happened.

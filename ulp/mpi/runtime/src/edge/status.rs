@@ -1,42 +1,42 @@
 //! What a status says, and what a program makes it say.
 
+use super::raise::at_any_time;
 use super::values::put;
 use crate::abi::Status;
 use crate::constants::MPI_ERR_ARG;
-use crate::constants::MPI_SUCCESS;
-use crate::trace;
+use crate::errors::MpiError;
 use std::ffi::c_int;
 
-/// These may be called at any time, so there is no handler to ask.
+/// Changes a status; at any time.
 unsafe fn change(function: &str, status: *mut Status, change: impl FnOnce(&mut Status)) -> c_int {
-    let _span = trace::span(function);
-    if status.is_null() {
-        return MPI_ERR_ARG;
-    }
-    // SAFETY: the program's status, which is not null.
-    unsafe {
-        let mut value = status.read();
-        change(&mut value);
-        status.write(value);
-    }
-    MPI_SUCCESS
+    at_any_time(function, || {
+        if status.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
+        // SAFETY: the program's status, which is not null.
+        unsafe {
+            let mut value = status.read();
+            change(&mut value);
+            status.write(value);
+        }
+        Ok(())
+    })
 }
 
+/// Tells what a status says; at any time.
 unsafe fn ask(
     function: &str,
     status: *const Status,
     to: *mut c_int,
     field: impl FnOnce(&Status) -> c_int,
 ) -> c_int {
-    let _span = trace::span(function);
-    if status.is_null() {
-        return MPI_ERR_ARG;
-    }
-    // SAFETY: the program's pointers.
-    match unsafe { put(to, field(&status.read())) } {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => error.class,
-    }
+    at_any_time(function, || {
+        if status.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
+        // SAFETY: the program's pointers.
+        unsafe { put(to, field(&status.read())) }
+    })
 }
 
 macro_rules! fields {
