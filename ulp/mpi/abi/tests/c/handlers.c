@@ -215,6 +215,10 @@ static void objects(void)
 	ASKS(MPI_Comm_set_info(made, (MPI_Info)(uintptr_t)5), MPI_ERR_INFO, made);
 	ASKS(MPI_Comm_split(made, -7, 0, &grid), MPI_ERR_ARG, made);
 	ASKS(MPI_Psend_init(&value, -1, 1, MPI_INT, 0, 0, made, MPI_INFO_NULL, &request), MPI_ERR_ARG, made);
+	ASKS(MPI_Psend_init(&value, 8, (MPI_Count)1 << 61, MPI_BYTE, 0, 0, made, MPI_INFO_NULL, &request), MPI_ERR_COUNT, made);
+	ASKS(MPI_Precv_init(&value, 8, (MPI_Count)1 << 61, MPI_BYTE, 0, 0, made, MPI_INFO_NULL, &request), MPI_ERR_COUNT, made);
+	ASKS(MPI_Psend_init_c(&value, 1, 5 - ((MPI_Count)1 << 32), MPI_BYTE, 0, 0, made, MPI_INFO_NULL, &request), MPI_ERR_COUNT, made);
+	ASKS(MPI_Precv_init_c(&value, 1, 5 - ((MPI_Count)1 << 32), MPI_BYTE, 0, 0, made, MPI_INFO_NULL, &request), MPI_ERR_COUNT, made);
 	ASKS(MPI_Comm_attach_buffer(made, NULL, -1), MPI_ERR_ARG, made);
 	CHECK(MPI_Comm_call_errhandler(made, MPI_ERR_TOPOLOGY) == MPI_SUCCESS && last_comm == made && last == MPI_ERR_TOPOLOGY);
 	/* A request's errors are its communicator's. */

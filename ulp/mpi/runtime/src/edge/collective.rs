@@ -124,6 +124,11 @@ impl Uneven {
         guard: &mut Guard,
         size: usize,
     ) -> Outcome<(Vec<u64>, Vec<Sink>)> {
+        self.counts.check(size)?;
+        self.displacements.check(size)?;
+        if let Types::Each(kinds) = self.types {
+            kinds.check(size)?;
+        }
         let mut lengths = Vec::with_capacity(size);
         let mut blocks = Vec::with_capacity(size);
         for rank in 0..size {
@@ -748,11 +753,12 @@ pub(super) unsafe fn reduce_scatter(
     elements: Elements,
     counts: Array,
 ) -> Outcome<Prepared> {
+    let (rank, size) = shape(guard, comm);
+    counts.check(size)?;
     if inter::has_sides(guard, comm) {
         // SAFETY: the caller's promise.
         return unsafe { inter::reduce_scatter(guard, comm, elements, inter::each(counts)) };
     }
-    let (rank, size) = shape(guard, comm);
     let wrong = |count: i64| MpiError::with(MPI_ERR_COUNT, format!("{count} elements"));
     let (mut lengths, mut total) = (Vec::with_capacity(size), 0_i64);
     for at in 0..size {

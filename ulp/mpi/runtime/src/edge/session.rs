@@ -13,7 +13,6 @@ use crate::init;
 use crate::process::{Scope, process};
 use crate::request::buffered::{self, Owner};
 use crate::runtime::{SELF, WORLD};
-use crate::settings::initial_errhandler;
 use crate::trace;
 use std::ffi::{c_char, c_int};
 
@@ -64,25 +63,21 @@ pub unsafe extern "C" fn ferriband_mpi_session_init(
     if phase() == Phase::Child {
         return outside("MPI_Session_init");
     }
+    let name = "MPI_Session_init";
     let begun_ns = trace::now_ns();
-    let _span = trace::span("MPI_Session_init");
     let kept = process().retain(errhandler, Some(Scope::Session));
-    // The handler that is given is for this call, too, if it is one.
-    let handler = if kept.is_ok() {
-        errhandler
-    } else {
-        initial_errhandler()
-    };
+    if let Err(error) = kept {
+        return at_any_time(name, || Err(error));
+    }
+    let _span = trace::span(name);
     // SAFETY: the program's pointer.
-    let made = kept.and_then(|()| unsafe { make(info, errhandler, session, begun_ns) });
+    let made = unsafe { make(info, errhandler, session, begun_ns) };
     let Err(error) = made else {
         return MPI_SUCCESS;
     };
-    let (name, none) = ("MPI_Session_init", MPI_SESSION_NULL);
-    let code = decide(enter(), handler, "", none, name, &error);
-    if handler == errhandler {
-        process().release(errhandler);
-    }
+    // The handler that is given is for this call, too.
+    let code = decide(enter(), errhandler, "", MPI_SESSION_NULL, name, &error);
+    process().release(errhandler);
     code
 }
 

@@ -295,9 +295,7 @@ pub unsafe fn put_string(text: &str, to: *mut c_char, limit: i32, length: *mut c
 /// # Safety
 /// The array has `length` elements or is null.
 pub unsafe fn list(array: &Array, length: usize) -> Outcome<Vec<i64>> {
-    if array.base.is_null() && length > 0 {
-        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
-    }
+    array.check(length)?;
     // SAFETY: the caller's promise.
     Ok((0..length)
         .map(|index| unsafe { array.count(index) })
@@ -319,6 +317,15 @@ pub unsafe fn longs<T: Copy>(array: *const T, length: usize) -> Outcome<Vec<T>> 
 }
 
 impl Array {
+    /// Whether there is an array at all where elements are to be read.
+    #[inline]
+    pub fn check(&self, length: usize) -> Outcome {
+        if self.base.is_null() && length > 0 {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
+        Ok(())
+    }
+
     /// The handle at `index`.
     ///
     /// # Safety
