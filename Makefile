@@ -49,7 +49,7 @@ build: ## build the program and the drop-in libraries
 	$(need) $(BUILD_PACKAGES)
 	@scripts/need-rust
 	$(CARGO) build --release --package ferriband
-	$(CARGO) xtask libs --release
+	$(CARGO) run --quiet --package xtask --no-default-features -- libs --release
 
 demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)

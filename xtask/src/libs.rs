@@ -13,7 +13,7 @@
 use crate::{Outcome, value, workspace_root};
 use crate::{rdma_core, symbols};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A drop-in library and where its parts are.
 struct Library {
@@ -146,7 +146,7 @@ pub fn run(args: &[String]) -> Outcome {
     };
     for library in LIBRARIES.iter().filter(wanted) {
         let archive = match &tested {
-            Some(said) if !library.bare => named_archive(library, said)?,
+            Some(built) if !library.bare => archive(library, built),
             _ => build_archive(library, &profile)?,
         };
         link(library, &archive, &out)?;
@@ -166,7 +166,7 @@ pub fn target_directory() -> PathBuf {
         .map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }
 
-/// Builds the package alone as a static archive and asks cargo where it lies.
+/// Builds the package alone as a static archive and says where it lies.
 fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
     let profile = match (library.bare, profile) {
         (false, name) => name,
@@ -179,44 +179,31 @@ fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
         true => &["--features", "final"],
         false => &[],
     };
-    let said = cargo(&[package, kind, features].concat(), profile)?;
-    named_archive(library, &said)
+    let built = cargo(&[package, kind, features].concat(), profile)?;
+    Ok(archive(library, &built))
 }
 
-/// Lets cargo build, and gives what it says of it, as JSON.
-fn cargo(args: &[&str], profile: &str) -> Result<String, String> {
+/// Lets cargo build, and gives the directory in which it puts what it builds with this profile.
+fn cargo(args: &[&str], profile: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let status = Command::new(cargo)
         .current_dir(workspace_root())
         .args(args)
         .args(["--profile", profile])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
+        .status()
         .map_err(|error| format!("cargo: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("cargo {}: {}", args.join(" "), output.status)),
+    match status.success() {
+        true => Ok(target_directory().join(match profile {
+            "dev" => "debug",
+            other => other,
+        })),
+        false => Err(format!("cargo {}: {status}", args.join(" "))),
     }
 }
 
-/// The static archive of a library in what cargo said.
-fn named_archive(library: &Library, said: &str) -> Result<PathBuf, String> {
-    let archive_name = format!("lib{}.a", library.package.replace('-', "_"));
-    said.lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter_map(|message| {
-            message
-                .get("filenames")
-                .and_then(|names| names.as_array().cloned())
-        })
-        .flatten()
-        .filter_map(|name| name.as_str().map(PathBuf::from))
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name == archive_name.as_str())
-        })
-        .ok_or_else(|| format!("cargo reported no {archive_name}"))
+/// The static archive of a library, in the directory where cargo put it.
+fn archive(library: &Library, directory: &Path) -> PathBuf {
+    directory.join(format!("lib{}.a", library.package.replace('-', "_")))
 }
 
 /// Copies a file with its mode, in one step for who looks.
