@@ -77,8 +77,35 @@ struct Draft {
 
 enum Data {
     None,
+    /// Elements of the batch.
     Sges(Range<usize>),
+    /// Bytes of the batch, not yet an element.
     Inline(Range<usize>),
+}
+
+impl Draft {
+    /// What the adapter is asked; `sges` are the elements of the batch.
+    fn request<'a>(&'a self, sges: &'a [Sge]) -> hca::SendRequest<'a> {
+        hca::SendRequest {
+            wr_id: self.wr_id,
+            opcode: self.opcode,
+            flags: self.flags,
+            sges: match &self.data {
+                Data::Sges(range) => &sges[range.clone()],
+                Data::None | Data::Inline(_) => &[],
+            },
+            imm_or_key: self.imm_or_key,
+            remote_addr: self.remote_addr,
+            rkey: self.rkey,
+            compare_add: self.compare_add,
+            swap: self.swap,
+            ah: self.ah.as_deref(),
+            remote_qpn: self.remote_qpn,
+            remote_qkey: self.remote_qkey,
+            srqn: self.srqn,
+            bind: self.bind,
+        }
+    }
 }
 
 impl Batch {
@@ -92,6 +119,32 @@ impl Batch {
     /// Remembers the first mistake.
     fn fail(&mut self, errno: i32) {
         self.error.get_or_insert(errno);
+    }
+
+    /// Posts all of it or nothing.
+    fn post(&mut self, queue_pair: &Arc<hca::Qp>) -> Result<(), i32> {
+        let Batch {
+            drafts,
+            sges,
+            inline,
+            ..
+        } = self;
+        for draft in &mut *drafts {
+            if let Data::Inline(range) = &draft.data {
+                // the queue's limit is far below what an element can hold
+                let length = u32::try_from(range.len()).map_err(|_| libc::EINVAL)?;
+                sges.push(Sge {
+                    addr: inline[range.clone()].as_ptr() as u64,
+                    length,
+                    lkey: 0,
+                });
+                draft.flags |= SendFlags::INLINE;
+                draft.data = Data::Sges(sges.len() - 1..sges.len());
+            }
+        }
+        queue_pair
+            .post_batch(drafts.iter().map(|draft| draft.request(sges)))
+            .map_err(|error| error.errno())
     }
 
     /// Applies a setter to the open request; without one it is the program's mistake.
@@ -274,7 +327,7 @@ unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
         let batch = unsafe { &mut *builder.batch.get() };
         let result = match batch.error {
             Some(errno) => Err(errno),
-            None => post(&queue_pair.hca, batch),
+            None => batch.post(&queue_pair.hca),
         };
         batch.clear();
         match result {
@@ -282,76 +335,6 @@ unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
             Err(errno) => c_int::failure(errno),
         }
     })
-}
-
-/// Posts a batch, all or nothing: what the adapter would refuse is found before the first is posted.
-fn post(queue_pair: &Arc<hca::Qp>, batch: &Batch) -> Result<(), i32> {
-    for draft in &batch.drafts {
-        check(queue_pair, draft)?;
-    }
-    queue_pair
-        .has_send_room(batch.drafts.len())
-        .map_err(|error| error.errno())?;
-    for draft in &batch.drafts {
-        let inline;
-        let mut flags = draft.flags;
-        let sges: &[Sge] = match &draft.data {
-            Data::None => &[],
-            Data::Sges(range) => &batch.sges[range.clone()],
-            Data::Inline(range) => {
-                let bytes = &batch.inline[range.clone()];
-                flags |= SendFlags::INLINE;
-                inline = [Sge {
-                    addr: bytes.as_ptr() as u64,
-                    length: bytes.len() as u32,
-                    lkey: 0,
-                }];
-                &inline
-            }
-        };
-        let request = hca::SendRequest {
-            wr_id: draft.wr_id,
-            opcode: draft.opcode,
-            flags,
-            sges,
-            imm_or_key: draft.imm_or_key,
-            remote_addr: draft.remote_addr,
-            rkey: draft.rkey,
-            compare_add: draft.compare_add,
-            swap: draft.swap,
-            ah: draft.ah.as_deref(),
-            remote_qpn: draft.remote_qpn,
-            remote_qkey: draft.remote_qkey,
-            srqn: draft.srqn,
-            bind: draft.bind,
-        };
-        queue_pair
-            .post_send(&request)
-            .map_err(|error| error.errno())?;
-    }
-    Ok(())
-}
-
-/// What makes a request impossible whatever happens to the queue pair meanwhile.
-fn check(queue_pair: &hca::Qp, draft: &Draft) -> Result<(), i32> {
-    use SendOpcode::{RdmaWrite, RdmaWriteImm, Send, SendImm, SendInv};
-    let fits = match &draft.data {
-        Data::None => true,
-        Data::Sges(range) => range.len() as u64 <= u64::from(queue_pair.cap.max_send_sge),
-        Data::Inline(range) => {
-            range.len() as u64 <= u64::from(queue_pair.cap.max_inline_data)
-                && matches!(
-                    draft.opcode,
-                    Send | SendImm | SendInv | RdmaWrite | RdmaWriteImm
-                )
-        }
-    };
-    let has_address = queue_pair.qp_type != QpType::Ud || draft.ah.is_some();
-    if fits && has_address {
-        Ok(())
-    } else {
-        Err(libc::EINVAL)
-    }
 }
 
 /// Builders: open a request and fill what the operation carries.

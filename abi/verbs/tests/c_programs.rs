@@ -36,12 +36,17 @@ fn has_headers() -> bool {
 
 /// Compiles a program of `tests/c` and runs it with our library in front of the system's.
 fn run(name: &str) {
+    run_on(name, "");
+}
+
+/// As [`run`], with what goes from process to process on a wire: "packets", or "" for shared memory.
+fn run_on(name: &str, wire: &str) {
     if !has_headers() {
         eprintln!("skipped: infiniband/verbs.h is not installed (apt install libibverbs-dev)");
         return;
     }
     let library = common::library_dir();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{name}"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{name}{wire}"));
     let status = Command::new("cc")
         .args([
             "-std=gnu11",
@@ -63,6 +68,7 @@ fn run(name: &str) {
 
     let mut child = Command::new(&program)
         .env("LD_LIBRARY_PATH", library)
+        .env("FERRIBAND_WIRE", wire)
         .spawn()
         .expect("the program starts");
     let end = Instant::now() + PATIENCE;
@@ -136,4 +142,14 @@ fn threads_on_one_queue_pair() {
 #[test]
 fn the_hot_path_allocates_nothing() {
     run("hotpath");
+}
+
+#[test]
+fn room_of_queues_in_shared_memory() {
+    run("queues");
+}
+
+#[test]
+fn room_of_queues_in_packets() {
+    run_on("queues", "packets");
 }

@@ -214,7 +214,8 @@ impl Cq {
     }
 
     /// Queues a completion and gives its place, counted from the queue's beginning; raises an event if one is asked for.
-    /// An overrun ends the queue and is reported (I13).
+    /// An overrun ends the queue and is reported (I13). A completion that finds no room is lost: as nobody will take it, its
+    /// request gives its place in the send queue up as if somebody had.
     pub(crate) fn push(&self, completion: Completion) -> u64 {
         let mut stamped = Stamped {
             completion,
@@ -235,7 +236,7 @@ impl Cq {
             // once one is lost none follows it: a program must not take the later for the next (I13)
             if full || self.overrun.load(Ordering::Acquire) {
                 self.overran();
-                return place;
+                return TAKEN_AT_ONCE;
             }
             stamped.place = place;
             ring.pushed += 1;

@@ -4,8 +4,7 @@ use ferriband_transport::types::{Access, Sge};
 
 use crate::context::{AsyncKind, Context, Pd};
 use crate::error::Error;
-use crate::qp::Qp;
-use crate::{keys, lock};
+use crate::keys;
 
 impl Context {
     /// Ends the device after an internal error: every later verb fails, and the program is told.
@@ -33,21 +32,5 @@ impl Pd {
             return Err(Error::Permission("the region does not allow local writes"));
         }
         Ok(())
-    }
-}
-
-impl Qp {
-    /// Checks that `count` more sends fit.
-    ///
-    /// # Errors
-    /// `NoMemory` if they do not.
-    pub fn has_send_room(&self, count: usize) -> Result<(), Error> {
-        let taken = self.send_cq.as_ref().map_or(u64::MAX, |cq| cq.taken());
-        let room = lock(&self.send).sender.room(taken);
-        if count as u64 <= room {
-            Ok(())
-        } else {
-            Err(Error::NoMemory("the send queue has no room for the batch"))
-        }
     }
 }

@@ -193,9 +193,9 @@ impl Qp {
     #[inline]
     pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Error> {
         self.ctx.engine.check_alive()?;
-        if self.srq.is_some() {
+        if self.srq.is_some() || matches!(self.qp_type, QpType::XrcSend | QpType::XrcRecv) {
             return Err(Error::Invalid(
-                "the queue pair receives by its shared receive queue",
+                "the queue pair has no receive queue of its own",
             ));
         }
         match self.state() {

@@ -373,25 +373,53 @@ impl QueuePair {
     /// # Errors
     /// The state, the service or a capacity refuses it; nothing was changed.
     pub fn post_send(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.queue_send(wr)?;
+        self.settle_sends();
+        Ok(())
+    }
+
+    /// Queues one send of several, to be followed by others, by [`settle_sends`](QueuePair::settle_sends) or by
+    /// [`unqueue_sends`](QueuePair::unqueue_sends), and by nothing else.
+    ///
+    /// # Errors
+    /// As for [`post_send`](QueuePair::post_send).
+    pub fn queue_send(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         let state = self.attr.state;
         if matches!(state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(PostError::State(state));
         }
         self.check_opcode(wr)?;
-        let sq = match &mut self.sender {
-            Sender::None => return Err(PostError::Opcode(wr.opcode)),
-            Sender::Reliable(requester) => &mut requester.sq,
-            Sender::Unreliable(sender) => &mut sender.sq,
-        };
-        sq.post(wr)?;
-        if matches!(state, QpState::Err | QpState::Sqe) {
+        match self.send_queue() {
+            None => Err(PostError::Opcode(wr.opcode)),
+            Some(sq) => sq.post(wr),
+        }
+    }
+
+    /// Takes back the last `count` sends that were queued and not settled.
+    #[cold]
+    pub fn unqueue_sends(&mut self, count: u64) {
+        if let Some(sq) = self.send_queue() {
+            sq.unpost(count);
+        }
+    }
+
+    /// Ends what [`queue_send`](QueuePair::queue_send) began: in Error and SQE what is queued completes with a flush error.
+    pub fn settle_sends(&mut self) {
+        if matches!(self.attr.state, QpState::Err | QpState::Sqe) {
             match &mut self.sender {
                 Sender::None => {}
                 Sender::Reliable(requester) => requester.flush(),
                 Sender::Unreliable(sender) => sender.flush(),
             }
         }
-        Ok(())
+    }
+
+    fn send_queue(&mut self) -> Option<&mut SendQueue> {
+        match &mut self.sender {
+            Sender::None => None,
+            Sender::Reliable(requester) => Some(&mut requester.sq),
+            Sender::Unreliable(sender) => Some(&mut sender.sq),
+        }
     }
 
     fn check_opcode(&self, wr: &SendWr<'_>) -> Result<(), PostError> {

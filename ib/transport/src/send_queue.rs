@@ -395,6 +395,13 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Takes back the last `count` requests, none of which has begun.
+    #[cold]
+    pub fn unpost(&mut self, count: u64) {
+        debug_assert!(count <= self.tail - self.done);
+        self.tail -= count;
+    }
+
     /// The oldest unfinished request is finished with `status`.
     pub fn finish(&mut self, status: WcStatus, vendor_err: u32) {
         let done = self.done;
@@ -500,6 +507,24 @@ mod tests {
             .collect();
         let flush = WcStatus::WrFlushErr;
         assert_eq!(seen, [(1, WcStatus::RemAccessErr), (2, flush), (3, flush)]);
+    }
+
+    #[test]
+    fn requests_that_are_taken_back_leave_their_places_to_others() {
+        let mut sq = queue(3);
+        sq.post(&wr(0, SendFlags::SIGNALED)).unwrap();
+        for _ in 0..10 {
+            sq.post(&wr(1, SendFlags::SIGNALED)).unwrap();
+            sq.post(&wr(2, SendFlags::SIGNALED)).unwrap();
+            assert!(sq.post(&wr(3, SendFlags::SIGNALED)).is_err());
+            sq.unpost(2);
+        }
+        sq.post(&wr(4, SendFlags::SIGNALED)).unwrap();
+        sq.flush();
+        let seen: Vec<_> = std::iter::from_fn(|| sq.poll(Qpn(1)))
+            .map(|c| c.wr_id)
+            .collect();
+        assert_eq!(seen, [0, 4]);
     }
 
     #[test]

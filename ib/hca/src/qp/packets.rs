@@ -53,6 +53,8 @@ const REPLY_NS: u64 = 20_000;
 const TRUSTED_REPLIES: u8 = 2;
 const MOST_REPLIES: u8 = 8;
 
+const NOT_READY: Error = Error::Invalid("the queue pair is not ready to send");
+
 /// Why packets are let go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
@@ -443,9 +445,39 @@ impl Qp {
     ) -> Result<(), Error> {
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
-        let side = guard
-            .as_deref_mut()
-            .ok_or(Error::Invalid("the queue pair is not ready to send"))?;
+        let side = guard.as_deref_mut().ok_or(NOT_READY)?;
+        self.enqueue_packets(&mut side.machine, request)?;
+        side.machine.settle_sends();
+        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        Ok(())
+    }
+
+    /// Queues several sends, all or none of them, and lets their packets go.
+    pub(super) fn post_batch_packets<'a>(
+        self: &Arc<Self>,
+        engine: &Engine,
+        requests: impl Iterator<Item = SendRequest<'a>>,
+    ) -> Result<(), Error> {
+        let _handling = crate::roce::handling();
+        let mut guard = lock(&self.packets);
+        let side = guard.as_deref_mut().ok_or(NOT_READY)?;
+        for (count, request) in (0..).zip(requests) {
+            if let Err(error) = self.enqueue_packets(&mut side.machine, &request) {
+                side.machine.unqueue_sends(count);
+                return Err(error);
+            }
+        }
+        side.machine.settle_sends();
+        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        Ok(())
+    }
+
+    /// Queues a send, to be followed by others or by the machine's `settle_sends`.
+    fn enqueue_packets(
+        &self,
+        machine: &mut QueuePair,
+        request: &SendRequest<'_>,
+    ) -> Result<(), Error> {
         let mut small;
         let mut large;
         let payload = if request.flags.contains(SendFlags::INLINE) {
@@ -487,7 +519,7 @@ impl Qp {
             length: bind.length,
             access: bind.access,
         });
-        side.machine.post_send(&SendWr {
+        Ok(machine.queue_send(&SendWr {
             wr_id: request.wr_id,
             opcode: request.opcode,
             flags: request.flags,
@@ -500,9 +532,7 @@ impl Qp {
             datagram,
             xrc_srq: request.srqn,
             bind,
-        })?;
-        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
-        Ok(())
+        })?)
     }
 
     /// True if its receives begin with the network header.

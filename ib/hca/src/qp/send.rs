@@ -66,10 +66,37 @@ impl Qp {
         }
         let mut send = lock(&self.send);
         self.enqueue(engine, &mut send, request)?;
+        send.sender.settle(&mut self.sink(&mut Catch::nobody()));
         self.advance(engine, &mut send, false);
         Ok(())
     }
 
+    /// Queues several sends, all or none of them, and does at once what can be done.
+    ///
+    /// # Errors
+    /// Why the first that cannot be queued cannot; nothing was changed.
+    pub fn post_batch<'a>(
+        self: &Arc<Self>,
+        requests: impl Iterator<Item = SendRequest<'a>>,
+    ) -> Result<(), Error> {
+        let engine = &*self.ctx.engine;
+        engine.check_alive()?;
+        if self.on_packets.load(Ordering::Acquire) {
+            return self.post_batch_packets(engine, requests);
+        }
+        let mut send = lock(&self.send);
+        for (count, request) in (0..).zip(requests) {
+            if let Err(error) = self.enqueue(engine, &mut send, &request) {
+                send.sender.unqueue(count);
+                return Err(error);
+            }
+        }
+        send.sender.settle(&mut self.sink(&mut Catch::nobody()));
+        self.advance(engine, &mut send, false);
+        Ok(())
+    }
+
+    /// Queues a send, to be followed by others or by the sender's `settle`.
     fn enqueue(
         &self,
         engine: &Engine,
@@ -116,7 +143,7 @@ impl Qp {
             }
             route = (engine.lid.0, u16::from(ah.av.sl.0));
             if ah.av.is_global {
-                let length = request.sges.iter().map(|sge| sge.length).sum::<u32>();
+                let length: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
                 grh = Some(ah.grh(length as u16));
             }
             if ah.av.is_global && ah.av.dgid.is_multicast() {
@@ -173,9 +200,8 @@ impl Qp {
             bind,
             fanout: &fanout,
         };
-        Ok(send
-            .sender
-            .post(&posted, &mut self.sink(&mut Catch::nobody()))?)
+        let taken = self.send_cq.as_deref().map_or(u64::MAX, Cq::taken);
+        Ok(send.sender.queue(&posted, taken)?)
     }
 
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.

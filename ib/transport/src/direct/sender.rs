@@ -386,13 +386,13 @@ impl<L: Link> Sender<L> {
         self.tail - self.head
     }
 
-    /// Requests that can be posted. A request keeps its place until the program has taken its completion, or that of a later one
-    /// if it has none (IBA 10.8.2: an unsignaled request is known to be done by a later signaled one).
-    pub fn room(&mut self, taken: u64) -> u64 {
+    /// True if one more request can be posted. A request keeps its place until the program has taken its completion, or that
+    /// of a later one if it has none (IBA 10.8.2: an unsignaled request is known to be done by a later signaled one).
+    fn has_room(&mut self, taken: u64) -> bool {
         if self.tail - self.retired >= self.capacity {
             self.retire(taken);
         }
-        self.capacity - (self.tail - self.retired)
+        self.tail - self.retired < self.capacity
     }
 
     fn retire(&mut self, taken: u64) {
@@ -502,10 +502,36 @@ impl<L: Link> Sender<L> {
         request: &SendRequest<'_, L>,
         sink: &mut impl Sink,
     ) -> Result<(), PostError> {
+        self.queue(request, sink.taken())?;
+        self.settle(sink);
+        Ok(())
+    }
+
+    /// Takes back the last `count` requests that were queued, if [`Sender::settle`] has not been called since.
+    #[cold]
+    pub fn unqueue(&mut self, count: u64) {
+        debug_assert!(count <= self.tail - self.next);
+        for _ in 0..count {
+            self.tail -= 1;
+            let slot = self.slot(self.tail);
+            self.wqes[slot] = Wqe::empty();
+        }
+    }
+
+    /// Ends what [`Sender::queue`] began: in `Flushing` what is queued completes, flushed.
+    #[inline]
+    pub fn settle(&mut self, sink: &mut impl Sink) {
+        if self.state == SendState::Flushing {
+            self.flush(sink);
+        }
+    }
+
+    /// Queues a request, to be followed by others or by [`Sender::settle`]. `taken`: completions that the program has taken.
+    pub fn queue(&mut self, request: &SendRequest<'_, L>, taken: u64) -> Result<(), PostError> {
         if self.state == SendState::Stopped {
             return Err(PostError::State);
         }
-        if self.room(sink.taken()) == 0 {
+        if !self.has_room(taken) {
             return Err(PostError::Full);
         }
         if !offers(self.qp_type, request.opcode) {
@@ -550,15 +576,19 @@ impl<L: Link> Sender<L> {
             wqe.fanout = (!request.fanout.is_empty()).then(|| request.fanout.into());
         }
         self.tail += 1;
-        if self.state == SendState::Flushing {
-            self.flush(sink);
-        }
         Ok(())
     }
 
     /// The message's length, if the queue and the service take it.
     fn check_length(&self, request: &SendRequest<'_, L>) -> Result<u64, PostError> {
         let length = if request.flags.contains(SendFlags::INLINE) {
+            // inline data go out; what an answer brings needs memory of the program
+            if matches!(
+                request.opcode,
+                SendOpcode::RdmaRead | SendOpcode::CmpSwap | SendOpcode::FetchAdd
+            ) {
+                return Err(PostError::Opcode);
+            }
             if request.inline.len() > self.max_inline {
                 return Err(PostError::InlineTooLong);
             }
