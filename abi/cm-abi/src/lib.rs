@@ -140,7 +140,7 @@ functions! {
 
     /// Ends the connection, or answers its end. DISCONNECTED follows on the side that asked.
     ///
-    /// EINVAL (not connected), ENOENT.
+    /// EALREADY (it is over or never came to anything: no event follows), EINVAL (no connection was asked for), ENOENT.
     fn disconnect = ferriband_cm_disconnect(id: u32) -> c_int;
 
     /// An asynchronous event of the identifier's queue pair: `event` is an `ibv_event_type`, COMM_EST or PATH_MIG.

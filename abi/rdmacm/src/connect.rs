@@ -206,8 +206,12 @@ pub fn disconnect(id: &Id) -> Result<(), Errno> {
     }
     qp::to_error(id)?;
     // SAFETY: numbers only.
-    call(|f| unsafe { (f.disconnect)(id.handle()) })?;
-    complete(id)
+    match call(|f| unsafe { (f.disconnect)(id.handle()) }) {
+        // As the kernel has it that is no error; there is nothing to wait for.
+        Err(libc::EALREADY) => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => complete(id),
+    }
 }
 
 /// `rdma_connect`.

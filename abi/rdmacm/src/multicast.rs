@@ -13,7 +13,7 @@ use crate::sys::{
     RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, rdma_cm_id, rdma_cm_join_mc_attr_ex,
 };
 use crate::verbs;
-use ferriband_verbs_sys::{ibv_ah_attr, ibv_gid};
+use ferriband_verbs_sys::{ibv_ah_attr, ibv_gid, ibv_qp};
 use libc::sockaddr;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -74,6 +74,19 @@ pub fn attach(id: &Id, key: u64, path: &ibv_ah_attr) -> Result<(), Errno> {
     }
     // SAFETY: the identifier's queue pair.
     check(unsafe { verbs::ibv_attach_mcast(pair, &raw const gid, path.dlid) })
+}
+
+/// The queue pair goes: what [`attach`] did for it is undone, for one that is attached cannot be destroyed. The memberships stay.
+pub fn detach_all(id: &Id, pair: *mut ibv_qp) {
+    for group in &id.lock().groups {
+        if let Some((gid, lid)) = group.joined
+            && group.flags != RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
+        {
+            // A queue pair that the program detached itself is not attached.
+            // SAFETY: the identifier's queue pair.
+            unsafe { verbs::ibv_detach_mcast(pair, &raw const gid, lid) };
+        }
+    }
 }
 
 /// The identifier goes, and leaves its groups before; waits as [`rdma_leave_multicast`] does.

@@ -3,9 +3,10 @@
 //! What the program does not bring is made and belongs to the identifier: completion queues with their channels go with the
 //! queue pair or the shared receive queue that they were made for.
 
-use crate::boundary::{Errno, object, status};
+use crate::boundary::{Errno, check, object, status};
 use crate::events::supported;
 use crate::id::{Id, get, set};
+use crate::multicast;
 use crate::resolve;
 use crate::sys::{self, rdma_cm_id};
 use crate::verbs;
@@ -176,6 +177,14 @@ pub fn create(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
         attr.xrcd = default_xrcd(id)?;
         attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
     }
+    let srq = match attr.srq.is_null() {
+        true => get!(id.srq),
+        false => attr.srq,
+    };
+    let receives = match srq.is_null() {
+        true => attr.cap.max_recv_wr,
+        false => shared_receives(srq, attr.cap.max_recv_wr)?,
+    };
     let size = |own: *mut ibv_cq, given: *mut ibv_cq, size| {
         if own.is_null() && given.is_null() {
             size
@@ -186,7 +195,7 @@ pub fn create(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     create_cqs(
         id,
         size(send_cq, attr.send_cq, attr.cap.max_send_wr),
-        size(recv_cq, attr.recv_cq, attr.cap.max_recv_wr),
+        size(recv_cq, attr.recv_cq, receives),
     )?;
     if attr.send_cq.is_null() {
         attr.send_cq = get!(id.send_cq);
@@ -194,14 +203,22 @@ pub fn create(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     if attr.recv_cq.is_null() {
         attr.recv_cq = get!(id.recv_cq);
     }
-    if attr.srq.is_null() {
-        attr.srq = get!(id.srq);
-    }
+    attr.srq = srq;
     let pair = create_prepared(id, attr).inspect_err(|_| destroy_cqs(id))?;
     // SAFETY: the queue pair was just made.
     set!(id.pd = unsafe { (*pair).pd });
     set!(id.qp = pair);
     Ok(())
+}
+
+/// Completions of receives for which there is to be room with a shared receive queue: as many as that holds, for what the queue pair
+/// asks for itself means nothing, but no fewer than that either.
+fn shared_receives(srq: *mut ibv_srq, asked: u32) -> Result<u32, Errno> {
+    const MOST: u32 = 1 << 15;
+    let mut attr = ibv_srq_attr::default();
+    // SAFETY: the identifier's or the program's queue; the result's place lives during the call.
+    check(unsafe { verbs::ibv_query_srq(srq, &raw mut attr) })?;
+    Ok(attr.max_wr.max(asked.min(MOST)).max(1))
 }
 
 /// Makes a queue pair and moves it to its first state.
@@ -291,6 +308,7 @@ pub unsafe fn create_plain(
 pub fn destroy(id: &Id) {
     let pair = get!(id.qp);
     if !pair.is_null() {
+        multicast::detach_all(id, pair);
         // SAFETY: the identifier's queue pair.
         unsafe { verbs::ibv_destroy_qp(pair) };
         set!(id.qp = std::ptr::null_mut());

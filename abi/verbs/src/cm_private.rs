@@ -459,7 +459,11 @@ pub unsafe extern "C" fn ferriband_cm_reject(
 /// `ferriband_cm_disconnect`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferriband_cm_disconnect(id: u32) -> c_int {
-    with_engine(|engine| engine.cm().disconnect(engine, id).map_err(errno))
+    with_engine(|engine| match engine.cm().disconnect(engine, id) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(libc::EALREADY),
+        Err(error) => Err(errno(error)),
+    })
 }
 
 /// `ferriband_cm_notify`.
@@ -467,8 +471,7 @@ pub extern "C" fn ferriband_cm_disconnect(id: u32) -> c_int {
 pub extern "C" fn ferriband_cm_notify(id: u32, event: c_int) -> c_int {
     with_engine(|engine| match u32::try_from(event) {
         Ok(sys::IBV_EVENT_COMM_EST) => engine.cm().established(engine, id).map_err(errno),
-        // the machine has no alternate path of its own: there is nothing to tell it
-        Ok(sys::IBV_EVENT_PATH_MIG) => Ok(()),
+        Ok(sys::IBV_EVENT_PATH_MIG) => engine.cm().migrated(engine, id).map_err(errno),
         _ => Err(libc::EINVAL),
     })
 }

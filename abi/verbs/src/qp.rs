@@ -440,7 +440,7 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     })
 }
 
-/// `ibv_destroy_qp`: waits for outstanding acknowledgements.
+/// `ibv_destroy_qp`: EBUSY while it is attached to a multicast group; waits for outstanding acknowledgements.
 ///
 /// # Safety
 /// `qp` is a live queue pair that no other thread uses but to acknowledge events.

@@ -154,7 +154,7 @@ pub unsafe extern "C" fn get_srq_num(srq: *mut sys::ibv_srq, srq_num: *mut u32) 
     })
 }
 
-/// `ibv_modify_srq`: changes the size, arms the limit event, or both.
+/// `ibv_modify_srq`: changes the size, arms the limit event, or both; all of it or, if one is refused, nothing.
 ///
 /// # Safety
 /// `srq` is a live queue and `attr` readable.
@@ -173,18 +173,14 @@ pub unsafe extern "C" fn ibv_modify_srq(
         if mask & !(sys::IBV_SRQ_MAX_WR | sys::IBV_SRQ_LIMIT) != 0 {
             return Err(libc::EINVAL);
         }
-        if mask & sys::IBV_SRQ_MAX_WR != 0 {
-            queue
-                .hca
-                .resize(attr.max_wr)
-                .map_err(|error| error.errno())?;
-        }
-        if mask & sys::IBV_SRQ_LIMIT != 0 {
-            queue
-                .hca
-                .set_limit(attr.srq_limit)
-                .map_err(|error| error.errno())?;
-        }
+        let named = |flag: u32, value: u32| (mask & flag != 0).then_some(value);
+        queue
+            .hca
+            .modify(
+                named(sys::IBV_SRQ_MAX_WR, attr.max_wr),
+                named(sys::IBV_SRQ_LIMIT, attr.srq_limit),
+            )
+            .map_err(|error| error.errno())?;
         Ok(0)
     })
 }

@@ -33,8 +33,8 @@ use crate::lock;
 pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;
-use id::Id;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
+use id::{Id, Stage};
 use outbox::Outbox;
 use route::Place;
 pub(crate) use route::place_of_gid;
@@ -172,7 +172,7 @@ fn path_mtu(place: &Place, way: Option<Way>) -> Mtu {
 
 fn refused(error: CmError) -> Error {
     match error {
-        CmError::NoSuchId => Error::NotFound("no such identifier"),
+        CmError::NoSuchId => Error::Invalid("the connection is over"),
         CmError::InUse => Error::InUse("somebody listens there"),
         CmError::TooMany => Error::NoMemory("too many connections"),
         CmError::Connected => Error::Connected,
@@ -268,7 +268,7 @@ impl Cm {
                 state.machine.destroy(now, comm);
             }
         }
-        if found.listening {
+        if found.is_listening() {
             let _ = state.machine.unlisten(now, UserId(id.into()));
         }
         if let Some(comm) = found.comm {
@@ -281,7 +281,7 @@ impl Cm {
         if let Some(claim) = found.claim.take() {
             engine.registry.service_release(claim);
             // a port that was only bound is nobody's to find
-            if found.listening {
+            if found.is_listening() {
                 engine.services_changed();
             }
         }
@@ -309,7 +309,7 @@ impl Cm {
                 src: found.src,
                 dst: found.dst,
                 native: found.native.then(|| found.service(0).0),
-                routed: found.routed,
+                routed: found.is_routed(),
                 traffic_class: found.tos,
                 packet_life: way.map_or(PACKET_LIFE, |way| way.packet_life).0,
             })
@@ -319,10 +319,24 @@ impl Cm {
     /// Sets an option.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; `Invalid` for one that comes too late, or that the identifier's service has not.
     pub fn set_option(&self, engine: &Engine, id: u32, option: IdOption) -> Result<(), Error> {
         self.with(engine, id, |_, found| {
             let flag = |flags: u32, bit: u32, on: bool| if on { flags | bit } else { flags & !bit };
+            let stage = found.stage;
+            let may = match option {
+                IdOption::Tos(_) => true,
+                IdOption::ReuseAddress(on) => {
+                    stage == Stage::Idle || on && stage != Stage::Listening
+                }
+                IdOption::OneFamily(_) => matches!(stage, Stage::Idle | Stage::Bound),
+                IdOption::AckTimeout(_) => matches!(found.qp_type, QpType::Rc | QpType::XrcSend),
+            };
+            if !may {
+                return Err(Error::Invalid(
+                    "the identifier takes no such option (any more)",
+                ));
+            }
             match option {
                 IdOption::Tos(tos) => found.tos = tos,
                 IdOption::ReuseAddress(on) => found.flags = flag(found.flags, SERVICE_SHARED, on),

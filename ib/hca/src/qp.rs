@@ -148,6 +148,8 @@ pub struct Qp {
     recv: FastMutex<Receiver>,
     rq: FastMutex<RecvQueue>,
     last_wqe: AtomicBool,
+    /// The program waits for SQ_DRAINED. On packets the machine remembers it.
+    tells_drained: AtomicBool,
     /// Multicast groups that it is attached to.
     groups: Mutex<Vec<(Gid, Lid)>>,
     /// Its wire is packets: the machine below has both halves, those of the direct wire rest.
@@ -213,11 +215,16 @@ impl Qp {
     /// Ends the queue pair: nothing of it happens any more.
     ///
     /// # Errors
-    /// `Busy` while a peer is stopped in the middle of an access: peers are refused, and the program may try again.
+    /// `Busy` while it is attached to a multicast group, and then nothing has changed; and while a peer is stopped in the middle of
+    /// an access: peers are refused, and the program may try again.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
-        self.leave_groups();
+        if self.is_attached() {
+            return Err(Error::Busy(
+                "the queue pair is attached to a multicast group: detach it first",
+            ));
+        }
         match &self.target {
             // other processes may go on with it
             Some(target) => {

@@ -43,11 +43,7 @@ pub struct Srq {
 
 impl Srq {
     pub(crate) fn new(pd: Arc<Pd>, init: SrqInit) -> Result<Arc<Self>, Error> {
-        if init.max_wr == 0 || init.max_wr > limits::MAX_SRQ_WR {
-            return Err(Error::Invalid(
-                "a shared receive queue holds between 1 and max_srq_wr receives",
-            ));
-        }
+        check_size(init.max_wr)?;
         if init.max_sge > limits::MAX_SGE {
             return Err(Error::Invalid(
                 "more scatter/gather elements than max_srq_sge",
@@ -94,35 +90,33 @@ impl Srq {
         )
     }
 
-    /// Arms the limit event.
+    /// Changes the number of receives that fit, arms the limit event, or both: everything or nothing.
     ///
     /// # Errors
-    /// `Invalid` if the limit is beyond the queue's size.
-    pub fn set_limit(&self, limit: u32) -> Result<(), Error> {
+    /// `Invalid` if the size is out of range or below what is queued, or a limit, new or armed before, is beyond the size.
+    pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
         self.pd.ctx.engine.check_alive()?;
-        if limit > lock(&self.queue).capacity() {
+        let mut queue = lock(&self.queue);
+        let size = max_wr.unwrap_or_else(|| queue.capacity());
+        if limit.unwrap_or_else(|| self.limit.load(Ordering::Acquire)) > size {
             return Err(Error::Invalid(
                 "the limit is beyond the size of the shared receive queue",
             ));
         }
-        self.limit.store(limit, Ordering::Release);
-        self.check_limit();
+        if let Some(max_wr) = max_wr {
+            self.resize(&mut queue, max_wr)?;
+        }
+        drop(queue);
+        if let Some(limit) = limit {
+            self.limit.store(limit, Ordering::Release);
+            self.check_limit();
+        }
         Ok(())
     }
 
-    /// Changes the number of receives that fit.
-    ///
-    /// # Errors
-    /// `Invalid` if it is out of range or below what is queued.
-    pub fn resize(&self, max_wr: u32) -> Result<(), Error> {
-        self.pd.ctx.engine.check_alive()?;
-        if max_wr == 0 || max_wr > limits::MAX_SRQ_WR {
-            return Err(Error::Invalid(
-                "a shared receive queue holds between 1 and max_srq_wr receives",
-            ));
-        }
+    fn resize(&self, queue: &mut RecvQueue, max_wr: u32) -> Result<(), Error> {
+        check_size(max_wr)?;
         limits::check_room(limits::queue_bytes(max_wr, self.max_sge, 0))?;
-        let mut queue = lock(&self.queue);
         if max_wr < queue.len() {
             return Err(Error::Invalid("more receives are queued than would fit"));
         }
@@ -168,4 +162,13 @@ impl Srq {
         self.pd.release();
         Ok(())
     }
+}
+
+fn check_size(max_wr: u32) -> Result<(), Error> {
+    if max_wr == 0 || max_wr > limits::MAX_SRQ_WR {
+        return Err(Error::Invalid(
+            "a shared receive queue holds between 1 and max_srq_wr receives",
+        ));
+    }
+    Ok(())
 }

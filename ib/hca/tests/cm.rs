@@ -364,14 +364,21 @@ fn nobody_listening_and_a_refusal_are_told_with_their_reasons() {
         (28, &b"no"[..])
     );
     cm.destroy_id(engine, request.id).unwrap();
+    // an identifier asks once
+    let again = cm.connect(engine, sides.active, &wish(0x128, &[]));
+    assert_eq!(again.unwrap_err().errno(), libc::EINVAL);
+    let at = cm.query(engine, sides.listener).unwrap().src.unwrap();
     cm.destroy_id(engine, sides.listener).unwrap();
-    cm.connect(engine, sides.active, &wish(0x128, &[])).unwrap();
+    let other = resolve_many(engine, &sides.here, at.port(), 1)[0];
+    cm.connect(engine, other, &wish(0x128, &[])).unwrap();
     assert_eq!(
         expect(&sides.here, NewsKind::Rejected).status,
         8,
         "no such service"
     );
-    cm.destroy_id(engine, sides.active).unwrap();
+    for id in [sides.active, other] {
+        cm.destroy_id(engine, id).unwrap();
+    }
 }
 
 #[test]

@@ -355,6 +355,10 @@ pub fn modify(
     }
     check_values(new, mask, limits)?;
     apply(attr, new, mask);
+    // a wish of the transition, not an attribute that stays: each one says it anew (IBA 11.2.5.2)
+    if (from, to) != (QpState::Sqd, QpState::Sqd) && !mask.contains(Mask::EN_SQD_ASYNC_NOTIFY) {
+        attr.en_sqd_async_notify = false;
+    }
     Ok((from, to))
 }
 
@@ -516,6 +520,36 @@ mod tests {
         );
         assert!(matches!(result, Err(TransitionError::CurState { .. })));
         assert_eq!(attr, before);
+    }
+
+    #[test]
+    fn each_way_to_sqd_asks_for_its_own_event() {
+        let mut attr = QpAttr {
+            state: QpState::Rts,
+            ..QpAttr::default()
+        };
+        let limits = QpLimits::default();
+        let mut go = |state, notify: bool| {
+            let new = QpAttr {
+                state,
+                en_sqd_async_notify: true,
+                ..QpAttr::default()
+            };
+            let named = match notify {
+                true => Mask::EN_SQD_ASYNC_NOTIFY,
+                false => Mask::empty(),
+            };
+            modify(&mut attr, QpType::Rc, &new, Mask::STATE | named, &limits).map(|_| ())?;
+            Ok::<_, TransitionError>(attr.en_sqd_async_notify)
+        };
+        use QpState::{Rts, Sqd};
+        assert_eq!(go(Sqd, true), Ok(true));
+        assert_eq!(go(Sqd, false), Ok(true), "nothing but attributes changes");
+        assert_eq!(go(Rts, false), Ok(false));
+        assert_eq!(go(Sqd, false), Ok(false), "it was asked for earlier");
+        assert!(go(Sqd, true).is_err(), "it is there already");
+        assert_eq!(go(Rts, false), Ok(false));
+        assert!(go(Rts, true).is_err(), "nothing drains");
     }
 
     #[test]

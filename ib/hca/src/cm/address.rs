@@ -12,7 +12,7 @@ use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Lid, ServiceId};
 
 use super::events::NewsKind;
-use super::id::Id;
+use super::id::{Id, Stage};
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -37,10 +37,11 @@ impl Cm {
         self.with(engine, id, |_, id| bind(engine, id, &address))
     }
 
-    /// Finds device and address for a destination; ADDR_RESOLVED or ADDR_ERROR follows.
+    /// Finds device and address for a destination; ADDR_RESOLVED or ADDR_ERROR follows. After the latter another may be tried, from the
+    /// same address here.
     ///
     /// # Errors
-    /// As [`Cm::bind`] for `from`.
+    /// As [`Cm::bind`] for `from`; `Invalid` once an address is resolved, and for one of another family than the identifier's own.
     pub fn resolve_addr(
         &self,
         engine: &Engine,
@@ -48,16 +49,28 @@ impl Cm {
         from: Option<CmAddress>,
         to: impl Into<CmAddress>,
     ) -> Result<(), Error> {
-        let to = to.into();
+        let mut to = to.into();
+        if to.service.is_none() && to.at.ip().is_unspecified() {
+            // as in the kernel no address is this host's
+            to.at.set_ip(match to.at {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
         engine.open_to_fabric();
         self.with(engine, id, |_, found| {
-            if found.comm.is_some() || found.listening {
-                return Err(Error::Invalid("the identifier is in use"));
+            if !matches!(found.stage, Stage::Idle | Stage::Bound) {
+                return Err(Error::Invalid(
+                    "the identifier has an address to go to, or listens",
+                ));
             }
             if let Some(from) = &from
                 && found.src.is_none()
             {
                 bind(engine, found, &as_asked(*from))?;
+            }
+            if let Some(src) = found.src {
+                check_family((&src, found.native), &to)?;
             }
             let bound = found.src.filter(|src| !src.ip().is_unspecified());
             let resolved = match to.service {
@@ -78,9 +91,15 @@ impl Cm {
                     }
                     // localhost is no device's to bind to, but one stands for it
                     found.place = Some(place);
+                    found.stage = Stage::AddressResolved;
                     0
                 }
-                Err(errno) => -errno,
+                Err(errno) => {
+                    if found.src.is_none() {
+                        bind_unnamed(engine, found, any_like(&to.at), &to)?;
+                    }
+                    -errno
+                }
             };
             let kind = match status {
                 0 => NewsKind::AddrResolved,
@@ -94,25 +113,23 @@ impl Cm {
     /// Finds the path; ROUTE_RESOLVED follows, or ROUTE_ERROR. On a host of a fabric its administration is asked, and asked again while it has no way, for as long as `patience`.
     ///
     /// # Errors
-    /// `Invalid` before an address is resolved, and while the path is looked for.
+    /// `Invalid` unless an address was resolved and nothing was asked for since; after ROUTE_ERROR it may be tried again.
     pub fn resolve_route(
         &self,
         engine: &Arc<Engine>,
         id: u32,
         patience: Duration,
     ) -> Result<(), Error> {
-        let unresolved = Error::Invalid("the address is not resolved");
+        let unresolved = Error::Invalid("no address is resolved, or a path was asked for already");
         let far = self.with(engine, id, |_, found| {
-            let place = found.place.as_ref().filter(|_| found.dst.is_some());
-            let place = place.ok_or(unresolved)?;
-            if found.seeking {
-                return Err(Error::Invalid("the path is looked for already"));
-            }
+            let (Some(place), Stage::AddressResolved) = (&found.place, found.stage) else {
+                return Err(unresolved);
+            };
             let far = place.is_far(found.dgid) && !found.dgid.is_multicast();
-            found.seeking = far;
+            found.stage = Stage::SeeksRoute;
             if !far {
                 found.way = None;
-                found.routed = true;
+                found.stage = Stage::RouteResolved;
                 found.tell(id, NewsKind::RouteResolved, 0);
             }
             Ok(far.then_some(found.dgid))
@@ -126,14 +143,19 @@ impl Cm {
             };
             // who has been destroyed meanwhile is told nothing
             let _ = engine.cm().with(&engine, id, |_, found| {
-                found.seeking = false;
+                if found.stage != Stage::SeeksRoute {
+                    return Ok(());
+                }
                 match way {
                     Ok(way) => {
                         found.way = Some(way);
-                        found.routed = true;
+                        found.stage = Stage::RouteResolved;
                         found.tell(id, NewsKind::RouteResolved, 0);
                     }
-                    Err(errno) => found.tell(id, NewsKind::RouteError, -errno),
+                    Err(errno) => {
+                        found.stage = Stage::AddressResolved;
+                        found.tell(id, NewsKind::RouteError, -errno);
+                    }
                 }
                 Ok(())
             });
@@ -144,7 +166,7 @@ impl Cm {
     /// Listens.
     ///
     /// # Errors
-    /// `InUse`; `Invalid` if the identifier is not bound.
+    /// `InUse`; `Invalid` if the identifier listens already or goes somewhere.
     pub fn listen(&self, engine: &Engine, id: u32, backlog: u32) -> Result<(), Error> {
         // before the table is locked: joining the port takes its time
         let ethernet = crate::device::all()
@@ -156,17 +178,17 @@ impl Cm {
         }
         engine.open_to_fabric();
         self.with(engine, id, |machine, found| {
-            let src = match found.src {
-                Some(src) => src,
-                None => {
-                    let any = SocketAddr::from(([0, 0, 0, 0], 0));
-                    bind(engine, found, &any.into())?;
-                    found.src.unwrap_or(any)
+            let any = SocketAddr::from(([0, 0, 0, 0], 0));
+            match found.stage {
+                Stage::Idle => bind(engine, found, &any.into())?,
+                Stage::Bound => {}
+                _ => {
+                    return Err(Error::Invalid(
+                        "the identifier listens already, or goes somewhere",
+                    ));
                 }
-            };
-            if found.listening {
-                return Err(Error::Invalid("it listens already"));
             }
+            let src = found.src.unwrap_or(any);
             let any = src.ip().is_unspecified();
             // the kernel's rule: all of IPv4 is no IPv6, and all of IPv6 is IPv4 too unless the program says otherwise
             let every_family = any && src.is_ipv6() && found.flags & SERVICE_ONE_FAMILY == 0;
@@ -189,7 +211,7 @@ impl Cm {
                     }
                 }
             }
-            found.listening = true;
+            found.stage = Stage::Listening;
             Ok(())
         })?;
         engine.services_changed();
@@ -212,7 +234,27 @@ fn as_asked(mut address: CmAddress) -> CmAddress {
     address
 }
 
-/// Binds the identifier of somebody who asks without having bound: to the address from which the destination is reached.
+/// Every address of the family of another.
+fn any_like(other: &SocketAddr) -> SocketAddr {
+    match other {
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
+    }
+}
+
+/// An identifier has one family: that of its address here.
+fn check_family(own: (&SocketAddr, bool), to: &CmAddress) -> Result<(), Error> {
+    let (src, native) = own;
+    if native == to.service.is_some() && src.is_ipv4() == to.at.is_ipv4() {
+        Ok(())
+    } else {
+        Err(Error::Invalid(
+            "the address is of another family than the identifier's own",
+        ))
+    }
+}
+
+/// Binds the identifier of somebody who asks without having bound: to the address from which the destination is reached, or to every one if it is not.
 fn bind_unnamed(
     engine: &Engine,
     id: &mut Id,
@@ -236,7 +278,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 
 /// Binds an identifier: claims the port, finds the device.
 fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> {
-    if id.src.is_some() {
+    if id.stage != Stage::Idle {
         return Err(Error::Invalid("the identifier is bound"));
     }
     let at = address.at;
@@ -280,6 +322,7 @@ fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> 
     id.src = Some(with_port(at, port));
     id.native = address.service.is_some();
     id.place = place;
+    id.stage = Stage::Bound;
     Ok(())
 }
 

@@ -1,13 +1,15 @@
 //! Connections of identifiers: asked for, accepted, refused, ended; and what their queue pairs need for it.
 
-use ferriband_cm::{Enhanced, RepParams, ReqParams, SidrParams, SidrReplyParams, UserId};
+use ferriband_cm::{
+    CmError, Enhanced, Machine, RepParams, ReqParams, SidrParams, SidrReplyParams, UserId,
+};
 use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
 use ferriband_wire::cm::{
     Failover, Info, IpCmHeader, IpPair, PrivateData, RejectReason, SidrStatus,
 };
-use ferriband_wire::{PKey, QKey, Qpn};
+use ferriband_wire::{CommId, PKey, QKey, Qpn};
 
-use super::id::{ConnWish, Id};
+use super::id::{ConnWish, Id, Stage};
 use super::{CM_RETRIES, Cm, RESPONSE_TIMEOUT, carry, path_mtu, refused};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -30,11 +32,37 @@ fn private_data<const N: usize>(id: &Id, bytes: &[u8]) -> Result<PrivateData<N>,
     header.before::<N>(bytes).map_err(|_| too_long)
 }
 
+/// Refuses what is before the identifier: REJ, or for a datagram service SIDR_REP.
+fn refuse(
+    machine: &mut Machine,
+    id: &Id,
+    comm: CommId,
+    reason: RejectReason,
+    private_data: &[u8],
+) -> Result<(), CmError> {
+    let now = Engine::now();
+    if !id.is_datagram() {
+        return machine.reject(now, comm, reason, &[], private_data);
+    }
+    machine.sidr_reply(
+        now,
+        comm,
+        &SidrReplyParams {
+            status: SidrStatus::Rejected,
+            qpn: Qpn(0),
+            qkey: QKey(0),
+            info: Info::NONE,
+            enhanced: Enhanced::default(),
+            private_data,
+        },
+    )
+}
+
 impl Cm {
     /// Asks for a connection, or for the queue pair behind a service.
     ///
     /// # Errors
-    /// `Invalid` without a resolved route or with private data that are too long.
+    /// `Invalid` without a resolved route, with private data that are too long, and once it has been asked for, whatever came of that.
     pub fn connect(&self, engine: &Engine, id: u32, wish: &ConnWish<'_>) -> Result<(), Error> {
         engine.check_alive()?;
         let mut state = lock(&self.state);
@@ -45,13 +73,13 @@ impl Cm {
             .ok_or(Error::NotFound("no such identifier"))?;
         let machine = &mut state.machine;
         let asked = {
-            let (Some(dst), Some(place), true) = (found.dst, found.place.as_ref(), found.routed)
+            let (Some(dst), Some(place), Stage::RouteResolved) =
+                (found.dst, found.place.as_ref(), found.stage)
             else {
-                return Err(Error::Invalid("the route is not resolved"));
+                return Err(Error::Invalid(
+                    "the route is not resolved, or a connection was asked for already",
+                ));
             };
-            if found.comm.is_some() {
-                return Err(Error::Connected);
-            }
             let service_id = found.service(dst.port());
             let (to, gone) = ((found.dgid, found.way), &state.gone);
             let remote = carry::route_to(engine, gone, place, to, service_id, &dst);
@@ -102,6 +130,7 @@ impl Cm {
         };
         let (comm, remote) = asked;
         found.comm = Some(comm);
+        found.stage = Stage::Connecting;
         found.ended = false;
         if remote == carry::NOBODY {
             state.unheard.ask(Engine::now(), id);
@@ -113,7 +142,7 @@ impl Cm {
     /// Accepts the request that made the identifier, whose events are for `user` from now on.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound`.
+    /// `Invalid`, `NotFound`. For private data that are too long the request is refused: nobody is left waiting.
     pub fn accept(
         &self,
         engine: &Engine,
@@ -161,6 +190,9 @@ impl Cm {
                     },
                 )
             };
+            if let Err(CmError::Value(_)) = done {
+                let _ = refuse(machine, found, comm, RejectReason::Consumer, &[]);
+            }
             done.map_err(refused)
         })
     }
@@ -191,42 +223,48 @@ impl Cm {
     ) -> Result<(), Error> {
         self.with(engine, id, |machine, found| {
             let comm = found.comm.ok_or(Error::Invalid("nothing to refuse"))?;
-            let now = Engine::now();
-            let done = if found.is_datagram() {
-                machine.sidr_reply(
-                    now,
-                    comm,
-                    &SidrReplyParams {
-                        status: SidrStatus::Rejected,
-                        qpn: Qpn(0),
-                        qkey: QKey(0),
-                        info: Info::NONE,
-                        enhanced: Enhanced::default(),
-                        private_data,
-                    },
-                )
-            } else {
-                let reason = RejectReason::from_code(reason);
-                machine.reject(now, comm, reason, &[], private_data)
-            };
-            done.map_err(refused)
+            let reason = RejectReason::from_code(reason);
+            refuse(machine, found, comm, reason, private_data).map_err(refused)
         })
     }
 
-    /// Ends the connection, or answers its end. The other side may be gone before its end is answered: then there is nothing to do, and the
-    /// kernel says so too.
+    /// Ends the connection, or answers its end. What was asked for and came to nothing, or has not come to anything yet, is over with that: in
+    /// the kernel, too, there is nothing to do then and that is no error. False if no event follows.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound`.
-    pub fn disconnect(&self, engine: &Engine, id: u32) -> Result<(), Error> {
+    /// `Invalid` if no connection was ever asked for; `NotFound`.
+    pub fn disconnect(&self, engine: &Engine, id: u32) -> Result<bool, Error> {
         self.with(engine, id, |machine, found| {
-            let done = match found.comm {
-                Some(comm) => machine
-                    .disconnect(Engine::now(), comm, &[])
-                    .map_err(refused),
-                None => Err(Error::Invalid("not connected")),
+            let has_been = match found.stage {
+                Stage::Connecting | Stage::Over => true,
+                Stage::Listening => found.place.is_some(),
+                _ => false,
             };
-            if found.ended { Ok(()) } else { done }
+            if !has_been {
+                return Err(Error::Invalid("not connected"));
+            }
+            let done = found
+                .comm
+                .is_some_and(|comm| machine.disconnect(Engine::now(), comm, &[]).is_ok());
+            if done {
+                found.stage = Stage::Over;
+            }
+            Ok(done || found.ended)
+        })
+    }
+
+    /// The queue pair has migrated (IBV_EVENT_PATH_MIG): the machine has no alternate path of its own that it could follow to.
+    ///
+    /// # Errors
+    /// `Invalid` unless the connection is established; `NotFound`.
+    pub fn migrated(&self, engine: &Engine, id: u32) -> Result<(), Error> {
+        self.with(engine, id, |machine, found| {
+            found
+                .comm
+                .and_then(|comm| machine.summary(comm))
+                .filter(|connection| connection.state.is_established())
+                .map(|_| ())
+                .ok_or(Error::Invalid("not connected"))
         })
     }
 

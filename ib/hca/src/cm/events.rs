@@ -13,6 +13,7 @@ use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::cm::{ApStatus, Info, IpCmHeader, SidrStatus};
 use ferriband_wire::{CommId, Gid, Lid, ServiceId, Sl};
 
+use super::id::Stage;
 use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, PACKET_LIFE, RATE, State};
 use crate::engine::Engine;
@@ -167,6 +168,12 @@ impl State {
         {
             engine.ends.note(connection.local_qpn.0);
         }
+        if matches!(
+            kind,
+            CmEvent::DisconnectRequest(_) | CmEvent::Disconnected(_) | CmEvent::DeviceGone
+        ) {
+            id.stage = Stage::Over;
+        }
         match kind {
             CmEvent::Established(_) => id.open_record(engine, &self.machine),
             CmEvent::Rejected { .. }
@@ -176,7 +183,7 @@ impl State {
             | CmEvent::DeviceGone => id.close_record(engine),
             _ => {}
         }
-        let mut ud = None;
+        let mut ud = id.no_peer();
         let mut enhanced = Enhanced::default();
         let (kind, status, conn) = match kind {
             CmEvent::Reply(reply) => {
@@ -192,9 +199,8 @@ impl State {
                 };
                 (NewsKind::ConnectResponse, 0, conn)
             }
-            CmEvent::Established(data) => {
-                (NewsKind::Established, 0, ConnParam::with(data.as_bytes()))
-            }
+            // As from the kernel: the bytes of RTU, DREQ and DREP are no consumer's, and rdma_get_cm_event(3) has none in these events.
+            CmEvent::Established(_) => (NewsKind::Established, 0, ConnParam::default()),
             CmEvent::Rejected {
                 reason,
                 private_data,
@@ -230,11 +236,8 @@ impl State {
                     ConnParam::default(),
                 )
             }
-            CmEvent::DisconnectRequest(data) => {
-                (NewsKind::Disconnected, 0, ConnParam::with(data.as_bytes()))
-            }
-            CmEvent::Disconnected(data) => {
-                (NewsKind::Disconnected, 0, ConnParam::with(data.as_bytes()))
+            CmEvent::DisconnectRequest(_) | CmEvent::Disconnected(_) => {
+                (NewsKind::Disconnected, 0, ConnParam::default())
             }
             CmEvent::TimewaitExit => {
                 id.comm = None;
@@ -405,6 +408,11 @@ impl State {
         let Some(at) = self.ids.get(&listener) else {
             return;
         };
+        if at.qp_type != qp_type {
+            // nobody listens for this service: a datagram's request at a listener for connections, or the other way round
+            self.machine.destroy(Engine::now(), comm);
+            return;
+        }
         let number = self.next;
         self.next = self.next.checked_add(1).unwrap_or(1);
         let native = |gid: Gid, port: u16| SocketAddr::new(Ipv6Addr::from(gid.0).into(), port);
@@ -427,7 +435,7 @@ impl State {
             place,
             dgid,
             way,
-            routed: true,
+            stage: Stage::Connecting,
             comm: Some(comm),
             passive: true,
             tos: at.tos,

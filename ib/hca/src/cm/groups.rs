@@ -7,6 +7,7 @@ use ferriband_cm::Enhanced;
 use ferriband_transport::types::AddressVector;
 
 use super::events::{ConnParam, News, NewsKind, UdParam};
+use super::id::Stage;
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -30,7 +31,7 @@ impl Cm {
     /// Joins a multicast group; MULTICAST_JOIN follows with the group's address vector, or MULTICAST_ERROR. On a host of a fabric its administration is waited for.
     ///
     /// # Errors
-    /// `Invalid` without a device or for an address that is no group's.
+    /// `Invalid` for an identifier of connections, without a device, once a path was asked for, and for an address that is no group's.
     pub fn join(
         &self,
         engine: &Engine,
@@ -41,6 +42,13 @@ impl Cm {
         engine.check_alive()?;
         let address: CmAddress = address.into();
         let (mgid, mlid, in_fabric) = self.with(engine, id, |_, found| {
+            if !found.is_datagram()
+                || !matches!(found.stage, Stage::Bound | Stage::AddressResolved)
+            {
+                return Err(Error::Invalid(
+                    "only an identifier of datagrams joins groups, once it has an address and before it asks for a path",
+                ));
+            }
             let place = found.place.as_ref();
             let place = place.ok_or(Error::Invalid("the identifier has no device yet"))?;
             let native = address.service.is_some();

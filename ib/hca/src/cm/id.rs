@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicU32;
 
 use ferriband_cm::Enhanced;
 use ferriband_memory::host::{ConnectionClaim, ServiceClaim};
-use ferriband_transport::types::QpType;
+use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{CommId, Gid, Lid, Mtu, Psn, ServiceId, Sl};
 
-use super::events::{ConnParam, News, NewsKind};
+use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::route::Place;
 use super::{CmChannel, UDP_QKEY};
 use crate::device::Device;
@@ -114,9 +114,31 @@ pub enum IdOption {
     AckTimeout(u8),
 }
 
+/// How far an identifier has come: the states of Linux's rdma_cm, which say what may be asked of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Nothing was asked of it.
+    Idle,
+    /// It has an address here. So it has after an address that could not be resolved.
+    Bound,
+    /// Requests come to it.
+    Listening,
+    /// The address there and the device are known.
+    AddressResolved,
+    /// The path is looked for.
+    SeeksRoute,
+    /// The path is known.
+    RouteResolved,
+    /// A connection or a service was asked for, by it or of it, whatever came of that.
+    Connecting,
+    /// The connection was ended, or the device is gone.
+    Over,
+}
+
 /// An identifier.
 #[derive(Debug)]
 pub(super) struct Id {
+    pub stage: Stage,
     pub channel: Arc<CmChannel>,
     pub user: u64,
     pub space: PortSpace,
@@ -129,11 +151,7 @@ pub(super) struct Id {
     pub dgid: Gid,
     /// Through a fabric: how one gets to the other end.
     pub way: Option<Way>,
-    pub routed: bool,
-    /// Its path is looked for.
-    pub seeking: bool,
     pub claim: Option<ServiceClaim>,
-    pub listening: bool,
     pub comm: Option<CommId>,
     /// It was made by a request.
     pub passive: bool,
@@ -155,6 +173,7 @@ impl Id {
     /// An identifier about which nothing is known yet.
     pub fn new(channel: &Arc<CmChannel>, user: u64, space: PortSpace, qp_type: QpType) -> Self {
         Id {
+            stage: Stage::Idle,
             channel: channel.clone(),
             user,
             space,
@@ -165,10 +184,7 @@ impl Id {
             place: None,
             dgid: Gid::default(),
             way: None,
-            routed: false,
-            seeking: false,
             claim: None,
-            listening: false,
             comm: None,
             passive: false,
             flags: 0,
@@ -191,6 +207,28 @@ impl Id {
         self.qp_type == QpType::Ud
     }
 
+    /// Requests come to it.
+    pub fn is_listening(&self) -> bool {
+        self.stage == Stage::Listening
+    }
+
+    /// Its path is known.
+    pub fn is_routed(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::RouteResolved | Stage::Connecting | Stage::Over
+        )
+    }
+
+    /// The parameters of an event that says nothing about the other side; None of connections.
+    pub fn no_peer(&self) -> Option<UdParam> {
+        self.is_datagram().then(|| UdParam {
+            qp_num: 0,
+            qkey: 0,
+            av: AddressVector::default(),
+        })
+    }
+
     /// An event without parameters.
     pub fn tell(&self, number: u32, kind: NewsKind, status: i32) {
         self.channel.events.push(News {
@@ -202,7 +240,7 @@ impl Id {
             status,
             enhanced: Enhanced::default(),
             conn: ConnParam::default(),
-            ud: None,
+            ud: self.no_peer(),
             reported: self.reported.clone(),
         });
     }

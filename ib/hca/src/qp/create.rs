@@ -86,6 +86,7 @@ impl Qp {
             recv: FastMutex::new(Receiver::new(qpn, init.qp_type, pd_id, recv_pd, recv_sge)),
             rq: FastMutex::new(RecvQueue::new(rq_wr, rq_sge)),
             last_wqe: AtomicBool::new(false),
+            tells_drained: AtomicBool::new(false),
             groups: Mutex::default(),
             on_packets: AtomicBool::new(false),
             packets: FastMutex::new(None),
@@ -103,6 +104,19 @@ impl Qp {
 /// Checks what is asked for; the capacities granted.
 fn check_init(init: &QpInit) -> Result<QpCap, Error> {
     let mut cap = init.cap;
+    // what a queue pair has not is ignored, whatever is asked of it (ibv_create_qp(3)): receives come from a shared queue, a target
+    // of XRC sends nothing
+    if init.srq.is_some() || matches!(init.qp_type, QpType::XrcSend | QpType::XrcRecv) {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+    if init.qp_type == QpType::XrcRecv {
+        cap = QpCap::default();
+    }
+    if init.srq.as_ref().is_some_and(|srq| srq.xrc.is_some()) {
+        return Err(Error::Invalid(
+            "the shared receive queue belongs to an XRC domain, whose packets name it",
+        ));
+    }
     // room for elements is room for bytes: adapters keep both in one place, and programs use it unasked (rdma_xclient does)
     let inline = cap
         .max_send_sge

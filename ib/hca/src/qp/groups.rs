@@ -3,13 +3,16 @@
 use super::*;
 use crate::device::address_of;
 
+/// LIDs of groups (IBA 4.1.3); the one above them is the permissive LID.
+const MULTICAST_LIDS: std::ops::RangeInclusive<u16> = 0xc000..=0xfffe;
+
 impl Qp {
     /// Attaches the queue pair to a multicast group.
     ///
     /// # Errors
-    /// `Invalid` unless it is a datagram queue pair and the GID is a multicast one.
+    /// `Invalid` unless it is a datagram queue pair, the GID is a multicast one and, where there are LIDs, the LID is, too.
     pub fn attach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
-        self.check_group(mgid)?;
+        self.check_group(mgid, mlid)?;
         let mut groups = lock(&self.groups);
         if groups.contains(&(mgid, mlid)) {
             return Ok(());
@@ -34,7 +37,7 @@ impl Qp {
     /// # Errors
     /// `Invalid` if it was not attached.
     pub fn detach_mcast(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
-        self.check_group(mgid)?;
+        self.check_group(mgid, mlid)?;
         let mut groups = lock(&self.groups);
         let at = groups.iter().position(|group| *group == (mgid, mlid));
         groups.swap_remove(at.ok_or(Error::Invalid(
@@ -46,11 +49,9 @@ impl Qp {
         Ok(())
     }
 
-    /// The queue pair goes: it leaves its groups.
-    pub(super) fn leave_groups(&self) {
-        for (mgid, mlid) in lock(&self.groups).drain(..) {
-            self.leave_group(mgid, mlid, true);
-        }
+    /// True while it is attached to a group.
+    pub(super) fn is_attached(&self) -> bool {
+        !lock(&self.groups).is_empty()
     }
 
     fn leave_group(&self, mgid: Gid, mlid: Lid, last: bool) {
@@ -67,7 +68,7 @@ impl Qp {
         self.ctx.device.index_of(address).is_some()
     }
 
-    fn check_group(&self, mgid: Gid) -> Result<(), Error> {
+    fn check_group(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.ctx.engine.check_alive()?;
         if self.qp_type != QpType::Ud {
             return Err(Error::Invalid(
@@ -81,6 +82,9 @@ impl Qp {
         };
         if !is_group {
             return Err(Error::Invalid("the GID is no multicast GID"));
+        }
+        if !self.ctx.device.is_ethernet() && !MULTICAST_LIDS.contains(&mlid.0) {
+            return Err(Error::Invalid("the LID is no multicast LID"));
         }
         Ok(())
     }

@@ -87,12 +87,13 @@ impl Qp {
             (_, QpState::Err) => self.enter_error(),
             (_, QpState::Rtr) => self.become_receiver(&now),
             (QpState::Rtr, QpState::Rts) => self.become_sender(&now),
-            (_, QpState::Rts) => self.resume(&now, mask),
-            (_, QpState::Sqd) => self.drain(&now),
+            (_, QpState::Rts) => self.resume(&now, from),
+            (QpState::Rts, QpState::Sqd) => self.drain(&now),
             _ => {}
         }
         self.state.store(to as u32, Ordering::Release);
-        if to == QpState::Rts && from != QpState::Rtr || mask.contains(QpAttrMask::ACCESS_FLAGS) {
+        let of_receiver = QpAttrMask::ACCESS_FLAGS | QpAttrMask::MIN_RNR_TIMER | QpAttrMask::QKEY;
+        if to == QpState::Rts && from != QpState::Rtr || mask.intersects(of_receiver) {
             self.refresh(&now);
         }
         drop(attr);
@@ -147,9 +148,11 @@ impl Qp {
     }
 
     /// RTS from SQD, SQE or RTS itself.
-    fn resume(&self, attr: &QpAttr, mask: QpAttrMask) {
+    fn resume(&self, attr: &QpAttr, from: QpState) {
         let mut send = lock(&self.send);
-        if mask.intersects(QpAttrMask::TIMEOUT | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY) {
+        self.tells_drained.store(false, Ordering::Release);
+        if from == QpState::Sqd {
+            // time-outs and retries may have been changed there
             let seq = send.sender.attr().seq;
             send.sender.start(SendAttr {
                 seq,
@@ -159,14 +162,12 @@ impl Qp {
         send.sender.set_state(SendState::Running, &mut |_| {});
     }
 
+    /// SQD: what was begun ends. Whoever drives the send half next says that it has, at the latest at the end of the transition.
     fn drain(&self, attr: &QpAttr) {
         let mut send = lock(&self.send);
+        self.tells_drained
+            .store(attr.en_sqd_async_notify, Ordering::Release);
         send.sender.set_state(SendState::Draining, &mut |_| {});
-        let drained = send.sender.drained();
-        drop(send);
-        if attr.en_sqd_async_notify && drained {
-            self.raise(AsyncKind::SqDrained);
-        }
     }
 
     /// Attributes that the receiving side and the peers see.
@@ -229,6 +230,7 @@ impl Qp {
         *rq = RecvQueue::new(rq.capacity(), self.cap.max_recv_sge);
         drop((rq, recv));
         self.last_wqe.store(false, Ordering::Release);
+        self.tells_drained.store(false, Ordering::Release);
         for cq in [&self.send_cq, &self.recv_cq].into_iter().flatten() {
             cq.forget(self.qpn);
         }

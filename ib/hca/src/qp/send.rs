@@ -280,13 +280,8 @@ impl Qp {
 
     #[cold]
     fn send_drained(&self, send: &SendHalf) {
-        // raised once: the attribute is one-shot
-        if send.sender.drained()
-            && let Ok(mut attr) = self.attr.try_lock()
-            && attr.en_sqd_async_notify
-        {
-            attr.en_sqd_async_notify = false;
-            drop(attr);
+        // raised once
+        if send.sender.drained() && self.tells_drained.swap(false, Ordering::AcqRel) {
             self.raise(AsyncKind::SqDrained);
         }
     }
