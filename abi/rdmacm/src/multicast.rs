@@ -13,7 +13,7 @@ use crate::sys::{
     RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, rdma_cm_id, rdma_cm_join_mc_attr_ex,
 };
 use crate::verbs;
-use ferriband_verbs_sys::{ibv_ah_attr, ibv_gid, ibv_qp};
+use ferriband_verbs_sys::{ibv_ah_attr, ibv_gid};
 use libc::sockaddr;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -77,7 +77,8 @@ pub fn attach(id: &Id, key: u64, path: &ibv_ah_attr) -> Result<(), Errno> {
 }
 
 /// The queue pair goes: what [`attach`] did for it is undone, for one that is attached cannot be destroyed. The memberships stay.
-pub fn detach_all(id: &Id, pair: *mut ibv_qp) {
+pub fn detach_all(id: &Id) {
+    let pair = get!(id.qp);
     for group in &id.lock().groups {
         if let Some((gid, lid)) = group.joined
             && group.flags != RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER

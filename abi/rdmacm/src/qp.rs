@@ -308,7 +308,7 @@ pub unsafe fn create_plain(
 pub fn destroy(id: &Id) {
     let pair = get!(id.qp);
     if !pair.is_null() {
-        multicast::detach_all(id, pair);
+        multicast::detach_all(id);
         // SAFETY: the identifier's queue pair.
         unsafe { verbs::ibv_destroy_qp(pair) };
         set!(id.qp = std::ptr::null_mut());

@@ -175,6 +175,16 @@ fn refusals_of_the_adapter() {
     run("refusals");
 }
 
+#[test]
+fn calls_in_every_stage_of_an_identifier() {
+    run_on_both_wires("stages");
+}
+
+#[test]
+fn private_data_of_every_event() {
+    run_on_both_wires("private");
+}
+
 /// A new connection beside three hundred others: correct here; how long it takes with a thousand is for `many` run by hand.
 #[test]
 fn hundreds_of_connections_stand_and_end() {

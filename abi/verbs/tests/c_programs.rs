@@ -153,3 +153,13 @@ fn room_of_queues_in_shared_memory() {
 fn room_of_queues_in_packets() {
     run_on("queues", "packets");
 }
+
+#[test]
+fn rules_of_verbs_in_shared_memory() {
+    run("rules");
+}
+
+#[test]
+fn rules_of_verbs_in_packets() {
+    run_on("rules", "packets");
+}

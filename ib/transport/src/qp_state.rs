@@ -272,6 +272,14 @@ pub fn check_values(
         limits.max_rd_atomic.into(),
     )?;
     check(Mask::ALT_PATH, new.alt_port_num.into(), 1, ports)?;
+    // the path says the port once more
+    let alt_port = u64::from(new.alt_port_num);
+    check(
+        Mask::ALT_PATH,
+        new.alt_av.port_num.into(),
+        alt_port,
+        alt_port,
+    )?;
     check(Mask::ALT_PATH, new.alt_pkey_index.into(), 0, last_pkey)?;
     check(Mask::ALT_PATH, new.alt_timeout.into(), 0, 31)?;
     check(Mask::ALT_PATH, new.alt_av.sl.0.into(), 0, 15)?;
@@ -394,6 +402,10 @@ mod tests {
             sq_psn: Psn::new(3),
             dest_qpn: Qpn(0x12),
             av: AddressVector {
+                port_num: 1,
+                ..AddressVector::default()
+            },
+            alt_av: AddressVector {
                 port_num: 1,
                 ..AddressVector::default()
             },

@@ -271,6 +271,11 @@ impl State {
         if kind == NewsKind::Disconnected && std::mem::replace(&mut id.ended, true) {
             return;
         }
+        // As in the kernel a request that was not accepted yet ends in silence: its end shows when the consumer uses it. An event that nobody
+        // is shown would make the channel look ready for whoever polls it.
+        if id.passive && id.user == 0 && kind != NewsKind::Established {
+            return;
+        }
         id.channel.events.push(News {
             kind,
             user: id.user,
