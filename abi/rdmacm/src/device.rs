@@ -3,10 +3,10 @@
 //! A device stays open for good: programs keep `id->verbs`. Its domains go with the last identifier that is bound to it.
 
 use crate::boundary::{Errno, entry, object};
-use crate::{fork, verbs};
+use crate::verbs;
+use ferriband_fork::PerProcess;
 use ferriband_verbs_sys::{ibv_context, ibv_device, ibv_pd, ibv_xrcd};
 use std::ffi::c_int;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Device {
@@ -29,42 +29,12 @@ pub struct Limits {
     pub initiator_depth: u8,
 }
 
-/// By index in the device list, which is fixed for the process.
-static DEVICES: Mutex<Devices> = Mutex::new(Devices {
-    list: Vec::new(),
-    generation: 0,
-});
+/// By index in the device list, which is fixed for the process. A forked child opens its own.
+static DEVICES: PerProcess<Mutex<Vec<Option<Device>>>> = PerProcess::new(Mutex::default);
 
-struct Devices {
-    list: Vec<Option<Device>>,
-    /// The process that opened them, as forks count.
-    generation: u32,
-}
-
-impl Deref for Devices {
-    type Target = Vec<Option<Device>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.list
-    }
-}
-
-impl DerefMut for Devices {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.list
-    }
-}
-
-fn lock() -> MutexGuard<'static, Devices> {
+fn lock() -> MutexGuard<'static, Vec<Option<Device>>> {
     // Each update leaves the table whole.
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    let generation = fork::generation();
-    if devices.generation != generation {
-        // A forked child opens its own; the parent's stay as they are.
-        devices.generation = generation;
-        devices.list.clear();
-    }
-    devices
+    DEVICES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One use of a device, with its default protection domain if it was asked for.

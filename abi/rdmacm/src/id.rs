@@ -14,12 +14,13 @@ use crate::sys::{
     RDMA_PS_IPOIB, RDMA_PS_UDP, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_port_space,
 };
 use ferriband_cm_abi::fb_ece;
+use ferriband_fork::PerProcess;
 use ferriband_verbs_sys::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_init_attr, ibv_qp_type, ibv_sa_path_rec};
 use libc::sockaddr_storage;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// An identifier.
 pub type Id = Object<rdma_cm_id, Own>;
@@ -96,11 +97,14 @@ pub struct State {
 unsafe impl Send for State {}
 
 /// Identifiers by their number, for events that come before the program's identifier is named in them.
-static BY_HANDLE: LazyLock<Mutex<HashMap<u32, usize>>> = LazyLock::new(Mutex::default);
+static BY_HANDLE: PerProcess<Mutex<HashMap<u32, usize>>> = PerProcess::new(Mutex::default);
 
 fn by_handle() -> MutexGuard<'static, HashMap<u32, usize>> {
     // Each update is one map operation.
-    BY_HANDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    BY_HANDLE
+        .get()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The identifier of this number.

@@ -17,7 +17,6 @@ pub mod connect;
 pub mod device;
 pub mod endpoint;
 pub mod events;
-pub mod fork;
 pub mod id;
 pub mod multicast;
 pub mod object;

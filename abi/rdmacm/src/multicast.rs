@@ -13,12 +13,13 @@ use crate::sys::{
     RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, rdma_cm_id, rdma_cm_join_mc_attr_ex,
 };
 use crate::verbs;
+use ferriband_fork::PerProcess;
 use ferriband_verbs_sys::{ibv_ah_attr, ibv_gid};
 use libc::sockaddr;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A membership.
 pub struct Group {
@@ -37,11 +38,11 @@ pub struct Group {
 }
 
 /// Identifiers by the numbers of their memberships.
-static BY_KEY: LazyLock<Mutex<HashMap<u64, usize>>> = LazyLock::new(Mutex::default);
+static BY_KEY: PerProcess<Mutex<HashMap<u64, usize>>> = PerProcess::new(Mutex::default);
 
 fn by_key() -> MutexGuard<'static, HashMap<u64, usize>> {
     // Each update is one map operation.
-    BY_KEY.lock().unwrap_or_else(PoisonError::into_inner)
+    BY_KEY.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The identifier of a membership.

@@ -5,11 +5,10 @@
 
 use crate::boundary::{Errno, check};
 use ferriband_cm_abi::{CmFunctions, FERRIBAND_CM_VERSION, SYMBOLS};
+use ferriband_fork::Settled;
 use std::ffi::c_void;
-use std::io::Write;
-use std::sync::OnceLock;
 
-static FUNCTIONS: OnceLock<Option<CmFunctions>> = OnceLock::new();
+static FUNCTIONS: Settled<Option<CmFunctions>> = Settled::new();
 
 /// The functions; ENODEV if the process has another libibverbs, which stderr is told once.
 pub fn functions() -> Result<&'static CmFunctions, Errno> {
@@ -17,12 +16,10 @@ pub fn functions() -> Result<&'static CmFunctions, Errno> {
         .get_or_init(|| match find() {
             Ok(functions) => Some(functions),
             Err(why) => {
-                // A program without stderr is told by the errno alone.
-                let _ = writeln!(
-                    std::io::stderr(),
+                ferriband_fork::tell(format_args!(
                     "ferriband: librdmacm.so.1 needs Ferriband's own libibverbs.so.1: {why}; put the directory of both \
                      first in LD_LIBRARY_PATH, or start the program with: ferriband run"
-                );
+                ));
                 None
             }
         })

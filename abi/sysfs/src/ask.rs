@@ -3,11 +3,11 @@
 //! The library is found in the process, or loaded from the directory of this one: most programs that look at files are no RDMA programs.
 
 use crate::{real, working};
+use ferriband_fork::Settled;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a directory of ours consists of.
@@ -287,7 +287,7 @@ type Question = unsafe extern "C" fn(*const c_char, c_int, *mut u8, usize) -> is
 
 /// The private function of `libibverbs.so.1`; None if there is none that has it.
 fn question() -> Option<Question> {
-    static FOUND: OnceLock<Option<Question>> = OnceLock::new();
+    static FOUND: Settled<Option<Question>> = Settled::new();
     *FOUND.get_or_init(|| {
         const NAME: &CStr = c"ferriband_sysfs";
         // SAFETY: the name is a string.

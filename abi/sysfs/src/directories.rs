@@ -6,9 +6,9 @@ use crate::ask::{self, Kind, Last, Node, node, ours_here};
 use crate::files::open_ours;
 use crate::status::inode;
 use crate::{answer, real};
+use ferriband_fork::Table;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What `opendir` gives: the program must not look into it.
 type Dir = c_void;
@@ -22,22 +22,27 @@ struct Stream {
     entry: Box<libc::dirent>,
 }
 
-/// Streams of ours that are open, by the address that the program has.
-static OPEN: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
+/// Streams of ours that are open, by the address that the program has. A forked child goes on with its copies.
+static OPEN: Table<Vec<(usize, Stream)>> = Table::new(Vec::new());
 /// How many there are: 0 needs no look at the list.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn open_streams() -> MutexGuard<'static, Vec<(usize, Stream)>> {
-    // each change leaves the list whole
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+extern "C" fn before_fork() {
+    OPEN.hold();
 }
+
+extern "C" fn after_fork() {
+    OPEN.release(|_| {});
+}
+
+ferriband_fork::at_fork!(Some(before_fork), Some(after_fork), Some(after_fork));
 
 /// Looks at the stream if it is one of ours.
 fn with<T>(dir: *mut Dir, look: impl FnOnce(&mut Stream) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    let mut streams = open_streams();
+    let mut streams = OPEN.lock();
     let (_, stream) = streams
         .iter_mut()
         .find(|(address, _)| *address == dir as usize)?;
@@ -92,7 +97,7 @@ fn stream(path: CString, descriptor: c_int) -> Result<*mut Dir, c_int> {
         next: 0,
         entry,
     };
-    open_streams().push((address, stream));
+    OPEN.lock().push((address, stream));
     COUNT.fetch_add(1, Ordering::Relaxed);
     Ok(address as *mut Dir)
 }
@@ -141,7 +146,7 @@ pub unsafe extern "C" fn fdopendir(descriptor: c_int) -> *mut Dir {
 pub unsafe extern "C" fn closedir(dir: *mut Dir) -> c_int {
     let own = (COUNT.load(Ordering::Relaxed) > 0)
         .then(|| {
-            let mut streams = open_streams();
+            let mut streams = OPEN.lock();
             let place = streams
                 .iter()
                 .position(|(address, _)| *address == dir as usize)?;

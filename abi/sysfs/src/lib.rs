@@ -7,8 +7,8 @@
 //! `getifaddrs` has an interface with that address ([`interfaces`]), and names are those of the fabric's hosts ([`names`]).
 //!
 //! Owns nothing that outlives a descriptor: what is there is asked of `libibverbs.so.1` at each call ([`ask`]), a file that was opened is a memory
-//! file with its text, an open directory one with its path. So there is nothing to clean up, and fork needs no care. It must not
-//! know what the files say.
+//! file with its text, an open directory one with its path. So there is nothing to clean up, and a forked child goes on with its
+//! copies. It must not know what the files say.
 //!
 //! Not seen by it: programs that call the kernel without the C library (Go, static binaries), and what the C library does inside itself (`glob`,
 //! `nftw`; `system` and `popen` start a program in [`working`]'s place).

@@ -5,9 +5,9 @@
 use crate::real;
 use ferriband_attach::ask::{Answer, Ask};
 use ferriband_attach::{HostName, Link, address};
+use ferriband_fork::Settled;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 
 /// Bytes of a name in `struct utsname` (`_UTSNAME_LENGTH`), with the NUL.
 const NODE_BYTES: usize = 65;
@@ -33,7 +33,7 @@ unsafe fn write(name: &str, field: *mut c_char, room: usize) -> bool {
 
 /// What this host is called: the first word of its node's name (`node7 mlx5_0`), if that means no other node; else the whole. None: on no host of a fabric.
 fn own_name() -> Option<&'static str> {
-    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    static NAME: Settled<Option<String>> = Settled::new();
     let find = || {
         let own = HostName::of_environment()?;
         let word = own.host.split(' ').next().unwrap_or_default();

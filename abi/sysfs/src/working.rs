@@ -7,12 +7,12 @@
 
 use crate::ask::{self, Node, directory_path, ours_here, settled};
 use crate::{answer, real};
+use ferriband_fork::Table;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where the kernel has processes whose directory is one of ours.
 const PLACE: &CStr = c"/sys/class";
@@ -26,16 +26,21 @@ const NONE: u8 = 1;
 /// One, in [`PATH`].
 const SOME: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-static PATH: Mutex<Option<CString>> = Mutex::new(None);
+static PATH: Table<Option<CString>> = Table::new(None);
 
-fn path() -> MutexGuard<'static, Option<CString>> {
-    // a change is one assignment
-    PATH.lock().unwrap_or_else(PoisonError::into_inner)
+extern "C" fn before_fork() {
+    PATH.hold();
 }
+
+extern "C" fn after_fork() {
+    PATH.release(|_| {});
+}
+
+ferriband_fork::at_fork!(Some(before_fork), Some(after_fork), Some(after_fork));
 
 fn set(to: Option<CString>) {
     let state = if to.is_some() { SOME } else { NONE };
-    *path() = to;
+    *PATH.lock() = to;
     STATE.store(state, Ordering::Release);
 }
 
@@ -77,7 +82,8 @@ fn look() -> Option<CString> {
     if STATE.load(Ordering::Acquire) == UNKNOWN {
         inherit();
     }
-    let found = path().clone().filter(|_| in_place());
+    let known = PATH.lock().clone();
+    let found = known.filter(|_| in_place());
     crate::set_errno(before);
     found
 }

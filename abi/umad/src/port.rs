@@ -7,6 +7,7 @@ use crate::source::errno_of;
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{HEAD_BYTES, MAD, MadHead};
 use ferriband_attach::{HostName, Link, Piece, receive_piece_on, send_on, wait_on};
+use ferriband_fork::Table;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -41,8 +42,15 @@ struct Coming {
     waits: bool,
 }
 
+/// A port by its descriptor: this process's, or in a forked child the parent's.
+#[derive(Debug)]
+enum Entry {
+    Ours(Arc<Open>),
+    Parents,
+}
+
 /// By descriptor.
-static OPEN: Mutex<BTreeMap<RawFd, Arc<Open>>> = Mutex::new(BTreeMap::new());
+static OPEN: Table<BTreeMap<RawFd, Entry>> = Table::new(BTreeMap::new());
 static DEBUG: AtomicI32 = AtomicI32::new(0);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -50,8 +58,37 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn open_of(fd: c_int) -> Result<Arc<Open>, c_int> {
-    lock(&OPEN).get(&fd).cloned().ok_or(libc::EBADF)
+    match OPEN.lock().get(&fd) {
+        Some(Entry::Ours(open)) => Ok(open.clone()),
+        Some(Entry::Parents) => Err(libc::EIO),
+        None => Err(libc::EBADF),
+    }
 }
+
+extern "C" fn before_fork() {
+    OPEN.hold();
+}
+
+extern "C" fn after_fork_in_parent() {
+    OPEN.release(|_| {});
+}
+
+extern "C" fn after_fork_in_child() {
+    OPEN.release(|open| {
+        for entry in open.values_mut() {
+            // A thread of the parent's may have been in the middle of it.
+            if let Entry::Ours(open) = std::mem::replace(entry, Entry::Parents) {
+                std::mem::forget(open);
+            }
+        }
+    });
+}
+
+ferriband_fork::at_fork!(
+    Some(before_fork),
+    Some(after_fork_in_parent),
+    Some(after_fork_in_child)
+);
 
 /// A descriptor of an open port, borrowed for one call: a program that closes it meanwhile has broken the interface, and gets another's errors.
 fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, c_int> {
@@ -88,7 +125,9 @@ pub unsafe extern "C" fn umad_open_port(ca_name: *const c_char, portnum: c_int) 
             sending: Mutex::default(),
             receiving: Mutex::default(),
         };
-        lock(&OPEN).insert(fd, Arc::new(open));
+        let before = OPEN.lock().insert(fd, Entry::Ours(Arc::new(open)));
+        // of a program that closed the descriptor itself; what goes with it may take other locks
+        drop(before);
         Ok(fd)
     })
 }
@@ -106,8 +145,9 @@ pub unsafe extern "C" fn umad_open_smi_port(ca_name: *const c_char, portnum: c_i
 /// `umad_close_port`.
 #[unsafe(no_mangle)]
 pub extern "C" fn umad_close_port(fd: c_int) -> c_int {
-    if lock(&OPEN).remove(&fd).is_some() {
-        // SAFETY: it is ours, and nobody finds it any more.
+    let entry = OPEN.lock().remove(&fd);
+    if entry.is_some() {
+        // SAFETY: it is ours, or this child's copy of its parent's, and nobody finds it any more.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     0
@@ -560,10 +600,10 @@ pub unsafe extern "C" fn umad_addr_dump(addr: *mut c_void) {
     let mut whole = [0; HEAD];
     whole[ADDRESS..].copy_from_slice(&bytes);
     if let Ok(head) = MadHead::parse(&whole) {
-        eprintln!(
+        ferriband_fork::tell(format_args!(
             "umad address: qpn {} qkey {:#x} lid {} sl {} pkey_index {} grh_present {}",
             head.qpn.0, head.qkey.0, head.lid.0, head.sl.0, head.pkey_index, bytes[GRH_PRESENT]
-        );
+        ));
     }
 }
 
@@ -575,10 +615,10 @@ pub unsafe extern "C" fn umad_addr_dump(addr: *mut c_void) {
 pub unsafe extern "C" fn umad_dump(umad: *mut c_void) {
     // SAFETY: the caller's promise.
     if let Ok(said) = MadHead::parse(unsafe { head(umad) }) {
-        eprintln!(
+        ferriband_fork::tell(format_args!(
             "umad: agent {} status {:#x} timeout {} ms",
             said.agent, said.status, said.timeout_ms
-        );
+        ));
     }
     // SAFETY: as above.
     unsafe { umad_addr_dump(umad_get_mad_addr(umad)) };

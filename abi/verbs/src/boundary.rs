@@ -115,7 +115,9 @@ fn after_panic<R: Failure>(panic: Box<dyn std::any::Any + Send>) -> R {
     // Declaring the device fatal takes locks that the panic may have poisoned: guard it too.
     let announced = catch_unwind(crate::context::declare_fatal);
     if announced.is_err() {
-        eprintln!("ferriband: the device failed, and the failure could not be announced");
+        ferriband_fork::tell(format_args!(
+            "ferriband: the device failed, and the failure could not be announced"
+        ));
     }
     R::failure(libc::EIO)
 }

@@ -8,6 +8,7 @@ use crate::device::{self, Device};
 use crate::handles::Handles;
 use crate::ops;
 use crate::xrcd::identity;
+use ferriband_fork::{PerProcess, generation};
 use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
 use std::cell::UnsafeCell;
@@ -37,6 +38,8 @@ pub struct Shared {
 #[repr(C)]
 pub struct Context {
     c: UnsafeCell<sys::verbs_context>,
+    /// Of the process that opened it, as forks count.
+    generation: u32,
     shared: Arc<Shared>,
     /// Behind `cmd_fd`.
     command_fd: OwnedFd,
@@ -45,7 +48,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context behind a program's pointer; NULL is EINVAL.
+    /// The context behind a program's pointer; NULL is EINVAL, one of the parent's in a forked child EIO.
     ///
     /// # Safety
     /// `pointer` is NULL or a context that this library gave out and that is not closed.
@@ -57,7 +60,11 @@ impl Context {
         // SAFETY: contexts of this library are embedded in a `Context` at this distance.
         let start = unsafe { pointer.byte_sub(offset_of!(sys::verbs_context, context)) };
         // SAFETY: the caller's promise.
-        Ok(unsafe { &*start.cast::<Context>() })
+        let context = unsafe { &*start.cast::<Context>() };
+        if context.generation != generation() {
+            return Err(libc::EIO);
+        }
+        Ok(context)
     }
 
     /// The address that programs hold.
@@ -91,11 +98,11 @@ impl Context {
 }
 
 /// Open contexts of the process, for imports and for the announcement of a failure.
-static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static OPEN: PerProcess<Mutex<Vec<Weak<Shared>>>> = PerProcess::new(Mutex::default);
 
 fn open_contexts() -> MutexGuard<'static, Vec<Weak<Shared>>> {
     // Each update leaves the list whole.
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    OPEN.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the device fatal after an internal error: every open context gets the event, and later verbs fail.
@@ -122,6 +129,7 @@ fn publish(
     c.context.num_comp_vectors = hca::limits::COMP_VECTORS as c_int;
     let context = Box::leak(Box::new(Context {
         c: UnsafeCell::new(c),
+        generation: generation(),
         shared,
         command_fd,
         async_fd,

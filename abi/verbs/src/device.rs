@@ -2,10 +2,10 @@
 
 use crate::boundary::{Failure, entry, try_entry};
 use crate::object::input;
+use ferriband_fork::Settled;
 use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_char, c_int};
-use std::sync::OnceLock;
 
 /// A device as programs see it. Providers that are loaded beside us look right behind the public structure for their own
 /// data to learn whether the device is theirs; zeros say that it is not.
@@ -79,7 +79,7 @@ pub fn store(array: &mut [c_char], text: &str) {
 
 /// All devices. They are made once and never freed, so programs may keep their addresses.
 pub fn all() -> &'static [Device] {
-    static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
+    static DEVICES: Settled<Vec<Device>> = Settled::new();
     DEVICES.get_or_init(|| hca::devices().into_iter().map(Device::new).collect())
 }
 

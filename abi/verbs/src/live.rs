@@ -4,8 +4,9 @@
 //! event that was raised just before its queue was destroyed finds no entry and is dropped, and the
 //! program is never handed the address of a freed object.
 
+use ferriband_fork::PerProcess;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 struct Registry {
@@ -13,11 +14,14 @@ struct Registry {
     objects: HashMap<usize, usize>,
 }
 
-static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
+static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new(Mutex::default);
 
 fn lock() -> MutexGuard<'static, Registry> {
     // Each update is one map operation: a panic elsewhere leaves the map whole.
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    REGISTRY
+        .get()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number that was never given before, and never 0.

@@ -1,5 +1,6 @@
 //! Objects that a C program holds: a C structure that it may read, followed by what only this library sees.
 
+use ferriband_fork::generation;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
 
@@ -9,6 +10,8 @@ use std::ops::Deref;
 #[repr(C)]
 pub struct Object<C, T> {
     c: UnsafeCell<C>,
+    /// Of the process that made it, as forks count.
+    generation: u32,
     own: T,
 }
 
@@ -17,12 +20,14 @@ impl<C, T> Object<C, T> {
     pub fn leak(c: C, own: T) -> *mut C {
         Box::into_raw(Box::new(Object {
             c: UnsafeCell::new(c),
+            generation: generation(),
             own,
         }))
         .cast()
     }
 
-    /// The object behind a pointer that came from the program; NULL is EINVAL.
+    /// The object behind a pointer that came from the program; NULL is EINVAL, one of the parent's in a forked child EIO: one of
+    /// the parent's threads may have held its locks.
     ///
     /// # Safety
     /// `pointer` is NULL or came from [`Object::leak`] of these very types and was not freed; it is not
@@ -30,7 +35,11 @@ impl<C, T> Object<C, T> {
     #[inline(always)]
     pub unsafe fn of<'a>(pointer: *const C) -> Result<&'a Self, i32> {
         // SAFETY: the caller's promise; the object begins with its C structure.
-        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(libc::EINVAL)
+        let object = unsafe { pointer.cast::<Self>().as_ref() }.ok_or(libc::EINVAL)?;
+        if object.generation != generation() {
+            return Err(libc::EIO);
+        }
+        Ok(object)
     }
 
     /// The address that the program holds.

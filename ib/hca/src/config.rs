@@ -10,10 +10,10 @@ pub(crate) fn load() -> Config {
         return Config::default();
     };
     Config::load(&path).unwrap_or_else(|error| {
-        eprintln!(
+        ferriband_fork::tell(format_args!(
             "ferriband: {}: {error}; devices are as without this file",
             path.display()
-        );
+        ));
         Config::default()
     })
 }

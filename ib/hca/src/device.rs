@@ -5,9 +5,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use ferriband_admin::config::{Config, NATIVE, PREFIX, Settings};
+use ferriband_fork::{PerProcess, Settled};
 use ferriband_memory::host::{BlockKind, HostKey};
 use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
@@ -128,7 +129,7 @@ pub struct Device {
     lid: AtomicU32,
     /// What the packets of all its queue pairs have used of its rate.
     pub(crate) pace: SharedPace,
-    face: Mutex<Face>,
+    face: PerProcess<Mutex<Face>>,
 }
 
 /// The devices of this host, as this process sees them. The GUID does not depend on whether a device is open.
@@ -143,7 +144,7 @@ pub fn device_at(index: usize) -> Option<&'static Device> {
 
 /// The devices themselves: found out once, so that a program's list stays as it was.
 pub(crate) fn all() -> &'static [Arc<Device>] {
-    static ALL: OnceLock<Vec<Arc<Device>>> = OnceLock::new();
+    static ALL: Settled<Vec<Arc<Device>>> = Settled::new();
     ALL.get_or_init(|| {
         let Ok(key) = HostKey::current(&crate::fabric::label()) else {
             return Vec::new();
@@ -299,8 +300,8 @@ pub(crate) fn is_of_host(address: IpAddr, scope: Option<u32>) -> bool {
 
 /// Looks at the host's interfaces as they were a moment ago: asking the kernel takes longer than what is done with the answer.
 fn with_interfaces<T>(look: impl FnOnce(&[Netdev]) -> T) -> T {
-    static KNOWN: Mutex<(u64, Vec<Netdev>)> = Mutex::new((0, Vec::new()));
-    let mut known = lock(&KNOWN);
+    static KNOWN: PerProcess<Mutex<(u64, Vec<Netdev>)>> = PerProcess::new(Mutex::default);
+    let mut known = lock(KNOWN.get());
     let now = ferriband_memory::wait::now().0;
     if known.0 == 0 || now - known.0 > FRESH_NS {
         *known = (now, net::netdevs().unwrap_or_default());
@@ -368,7 +369,7 @@ impl Device {
             info,
             lid: AtomicU32::new(0),
             pace: SharedPace::default(),
-            face: Mutex::default(),
+            face: PerProcess::new(Mutex::default),
         }
     }
 
@@ -392,7 +393,7 @@ impl Device {
 
     /// Looks at the interface as it is now.
     fn with_face<T>(&self, look: impl FnOnce(&Face) -> T) -> T {
-        let mut face = lock(&self.face);
+        let mut face = lock(self.face.get());
         let now = ferriband_memory::wait::now().0;
         if self.is_ethernet() && (face.asked_at == 0 || now - face.asked_at > FRESH_NS) {
             face.asked_at = now;

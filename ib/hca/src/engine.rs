@@ -15,8 +15,9 @@ mod yielding;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
+use ferriband_fork::PerProcess;
 use ferriband_memory::Segment;
 use ferriband_memory::host::{BlockKind, Control, HandOver, Host as HostRegistry};
 use ferriband_memory::mapping::SharedMapping;
@@ -197,9 +198,8 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// The current engine, by epoch. The lock is taken over a fork by nobody: a child finds another epoch's engine and
-/// starts afresh.
-static CURRENT: Mutex<Option<(u64, Weak<Engine>)>> = Mutex::new(None);
+/// The current engine. A forked child has none, whatever its parent's threads were doing, and starts afresh.
+static CURRENT: PerProcess<Mutex<Weak<Engine>>> = PerProcess::new(Mutex::default);
 
 /// Versions of peer lists are unique over all engines of the process: 0 is none.
 fn next_version() -> u64 {
@@ -213,18 +213,18 @@ impl Engine {
     /// # Errors
     /// What the host's registry, memory or the thread's start say.
     pub fn get() -> Result<Arc<Self>, Error> {
-        fork::watch();
-        let mut current = lock(&CURRENT);
-        if let Some((epoch, engine)) = &*current
-            && *epoch == fork::epoch()
-            && let Some(engine) = engine.upgrade()
-        {
+        let mut current = lock(CURRENT.get());
+        if let Some(engine) = current.upgrade() {
             return Ok(engine);
         }
         let engine = Self::start()?;
-        static AT_EXIT: Once = Once::new();
-        AT_EXIT.call_once(|| fork::at_exit(take_leave));
-        *current = Some((fork::epoch(), Arc::downgrade(&engine)));
+        // a child has its parent's handlers of exit
+        static AT_EXIT: AtomicBool = AtomicBool::new(false);
+        if !AT_EXIT.load(Ordering::Relaxed) {
+            fork::at_exit(take_leave);
+            AT_EXIT.store(true, Ordering::Relaxed);
+        }
+        *current = Arc::downgrade(&engine);
         Ok(engine)
     }
 
@@ -681,12 +681,9 @@ fn random_below(bound: u32) -> u32 {
 extern "C" fn take_leave() {
     let leave = || {
         // another thread may be in the middle of something that never ends
-        let current = CURRENT.try_lock().ok();
-        let engine = current.as_ref().and_then(|current| current.as_ref());
-        if let Some((epoch, engine)) = engine
-            && *epoch == fork::epoch()
-            && let Some(engine) = engine.upgrade()
-        {
+        let current = CURRENT.get().try_lock().ok();
+        let engine = current.map(|mut current| std::mem::take(&mut *current));
+        if let Some(engine) = engine.and_then(|engine| engine.upgrade()) {
             // what was taken is acknowledged, too: nobody would after this
             engine.settle_debts();
             if let Some(cm) = engine.cm.get() {

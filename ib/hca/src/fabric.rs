@@ -7,11 +7,12 @@ mod group;
 mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferriband_attach::ask::{self, Adapter, AdapterPort, Answer, Ask};
 use ferriband_attach::{HostName, Link, Piece, packet};
+use ferriband_fork::{PerProcess, Settled};
 use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
@@ -36,11 +37,11 @@ const PKEYS: usize = 32;
 static PKEY_TABLE: [AtomicU16; PKEYS] = [const { AtomicU16::new(0) }; PKEYS];
 
 /// This process is attached, and hears of changes of that table.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
+static IS_TOLD: PerProcess<AtomicBool> = PerProcess::new(|| AtomicBool::new(false));
 
 /// The host that this process runs on; None: this machine itself.
 pub(crate) fn host() -> Option<&'static HostName> {
-    static HOST: OnceLock<Option<HostName>> = OnceLock::new();
+    static HOST: Settled<Option<HostName>> = Settled::new();
     HOST.get_or_init(HostName::of_environment).as_ref()
 }
 
@@ -61,9 +62,9 @@ pub fn label() -> String {
 
 /// What the fabric says of the adapter, as it was a moment ago.
 fn adapter() -> Option<Adapter> {
-    static KNOWN: Mutex<(u64, Option<Adapter>)> = Mutex::new((0, None));
+    static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
     let host = host()?;
-    let mut known = lock(&KNOWN);
+    let mut known = lock(KNOWN.get());
     let now = ferriband_memory::wait::now().0;
     if known.0 == 0 || now - known.0 > FRESH_NS {
         let ask = Ask::Adapter {
@@ -106,7 +107,7 @@ pub(crate) fn pkey(index: u16) -> u16 {
 
 /// The same, for who asks what the table is: a process that is not attached has to ask in turn.
 pub(crate) fn pkey_now(index: u16) -> u16 {
-    if host().is_none() || IS_TOLD.load(Ordering::Relaxed) {
+    if host().is_none() || IS_TOLD.get().load(Ordering::Relaxed) {
         return pkey(index);
     }
     let port = port();
@@ -178,7 +179,7 @@ impl Wire {
         // what it is from now on the connection tells
         if let Some(port) = port() {
             keep_pkeys(&port.pkeys);
-            IS_TOLD.store(true, Ordering::Relaxed);
+            IS_TOLD.get().store(true, Ordering::Relaxed);
         }
         if adapter().is_some_and(|adapter| adapter.paced) {
             // with the usual buffer it would wait longer, no more

@@ -4,11 +4,12 @@
 //! program never suffers from it.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ferriband_admin::incident::{self, Event, Incident, RequestFailure};
 use ferriband_admin::{ConnectionFailure, QpReport};
+use ferriband_fork::{PerProcess, Settled};
 use ferriband_transport::types::{Completion, WcOpcode, WcStatus};
 
 use crate::lock;
@@ -59,7 +60,7 @@ pub(crate) fn is_own_user() -> bool {
 
 /// Where to; None in a program that runs with other rights than its user's, whose environment is not to be trusted.
 fn directory() -> Option<&'static PathBuf> {
-    static DIRECTORY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    static DIRECTORY: Settled<Option<PathBuf>> = Settled::new();
     DIRECTORY
         .get_or_init(|| incident::directory().filter(|_| is_own_user()))
         .as_ref()
@@ -67,12 +68,14 @@ fn directory() -> Option<&'static PathBuf> {
 
 #[cold]
 fn write(event: Event) {
-    static BUDGET: Mutex<Budget> = Mutex::new(Budget {
-        since: None,
-        written: 0,
-        left_out: 0,
+    static BUDGET: PerProcess<Mutex<Budget>> = PerProcess::new(|| {
+        Mutex::new(Budget {
+            since: None,
+            written: 0,
+            left_out: 0,
+        })
     });
-    let Some(left_out) = lock(&BUDGET).take(Instant::now()) else {
+    let Some(left_out) = lock(BUDGET.get()).take(Instant::now()) else {
         return;
     };
     let Some(directory) = directory() else { return };

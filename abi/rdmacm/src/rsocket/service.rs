@@ -7,6 +7,7 @@ use crate::boundary::{Errno, errno};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,20 @@ pub struct Service {
     bell: OwnedFd,
     /// When a socket is to be asked whether its peer is still there.
     timers: Mutex<BTreeMap<RawFd, Instant>>,
+}
+
+/// The descriptors of the process's service, for its forked children.
+static OPEN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// In a forked child: the descriptors go, the parent's set stays as it is.
+pub fn abandon() {
+    for fd in &OPEN {
+        let fd = fd.swap(-1, Ordering::Relaxed);
+        if fd >= 0 {
+            // SAFETY: nobody uses them in the child, where the service is not found.
+            unsafe { libc::close(fd) };
+        }
+    }
 }
 
 /// Not a descriptor of a socket: the bell.
@@ -56,7 +71,10 @@ impl Service {
                 .name("rsocket".into())
                 .spawn(move || serving.run())
         })
-        .map_err(|_| libc::EAGAIN)?;
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+        for (place, fd) in OPEN.iter().zip([&service.epoll, &service.bell]) {
+            place.store(fd.as_raw_fd(), Ordering::Relaxed);
+        }
         Ok(service)
     }
 
@@ -108,14 +126,6 @@ impl Service {
 
     fn timers(&self) -> std::sync::MutexGuard<'_, BTreeMap<RawFd, Instant>> {
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// In a forked child: the descriptors go, the parent's set stays as it is.
-    pub fn abandon(&self) {
-        for fd in [self.epoll.as_raw_fd(), self.bell.as_raw_fd()] {
-            // SAFETY: nobody uses them in the child, and the object is forgotten.
-            unsafe { libc::close(fd) };
-        }
     }
 
     fn run(&self) {

@@ -2,7 +2,7 @@
 //!
 //! The administrator's are files in `/etc/rdma/rsocket`, each with one number, as rdma-core has them.
 
-use std::sync::LazyLock;
+use ferriband_fork::Settled;
 use std::time::Duration;
 
 /// The most that the wire's numbers allow in a queue.
@@ -36,7 +36,13 @@ struct Defaults {
     polling: Duration,
 }
 
-static DEFAULTS: LazyLock<Defaults> = LazyLock::new(|| {
+/// What they are, found out when it is first asked for.
+fn defaults() -> &'static Defaults {
+    static DEFAULTS: Settled<Defaults> = Settled::new();
+    DEFAULTS.get_or_init(find)
+}
+
+fn find() -> Defaults {
     let mut settings = Settings {
         send_bytes: 1 << 17,
         receive_bytes: 1 << 17,
@@ -55,7 +61,7 @@ static DEFAULTS: LazyLock<Defaults> = LazyLock::new(|| {
         settings,
         polling: Duration::from_micros(configured("polling_time").unwrap_or(10).into()),
     }
-});
+}
 
 /// The number in a file of the administrator's, if there is one.
 fn configured(name: &str) -> Option<u32> {
@@ -66,12 +72,12 @@ fn configured(name: &str) -> Option<u32> {
 
 /// How long a call polls before it sleeps.
 pub fn polling() -> Duration {
-    DEFAULTS.polling
+    defaults().polling
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        DEFAULTS.settings.clone()
+        defaults().settings.clone()
     }
 }
 

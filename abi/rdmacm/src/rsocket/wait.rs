@@ -47,7 +47,7 @@ pub fn waker() -> Result<Arc<Waker>, Errno> {
         static WAKER: RefCell<Option<(u32, Arc<Waker>)>> = const { RefCell::new(None) };
     }
     let keep = |kept: &RefCell<Option<(u32, Arc<Waker>)>>| {
-        let generation = crate::fork::generation();
+        let generation = ferriband_fork::generation();
         let mut kept = kept.borrow_mut();
         if let Some((made, waker)) = &*kept
             && *made == generation

@@ -60,7 +60,9 @@ pub(super) fn bring_faults(host: &Host) {
                     .map_err(|error| error.to_string())
             });
         if let Err(error) = added {
-            eprintln!("ferriband: {FAULTS_VARIABLE}: the rule '{rule}' does not hold: {error}");
+            ferriband_fork::tell(format_args!(
+                "ferriband: {FAULTS_VARIABLE}: the rule '{rule}' does not hold: {error}"
+            ));
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{self, MadHead};
 use ferriband_attach::{AttachError, Link, address, number_at};
+use ferriband_fork::PerProcess;
 use ferriband_wire::attributes::{PathRecord, PathRecordMask, PortState};
 use ferriband_wire::mad::{
     DEFAULT_PKEY, GSI_QKEY, GSI_QPN, MAD_LEN, MadStatus, ManagementClass, Method,
@@ -74,14 +75,15 @@ pub(crate) fn is_own(ip: IpAddr) -> Option<bool> {
 
 /// GID of the used port of the host that has an address; None if none of this fabric has it.
 pub(crate) fn gid_at(ip: IpAddr) -> Option<Gid> {
-    static KNOWN: Mutex<BTreeMap<Ipv4Addr, (u64, Gid)>> = Mutex::new(BTreeMap::new());
+    static KNOWN: PerProcess<Mutex<BTreeMap<Ipv4Addr, (u64, Gid)>>> =
+        PerProcess::new(Mutex::default);
     /// Addresses that are remembered.
     const MOST: usize = 1024;
     let IpAddr::V4(ip) = ip.to_canonical() else {
         return None;
     };
     number_at(ip)?;
-    let mut known = lock(&KNOWN);
+    let mut known = lock(KNOWN.get());
     let now = ferriband_memory::wait::now().0;
     if let Some((at, gid)) = known.get(&ip)
         && now - at < FRESH_NS
@@ -109,10 +111,11 @@ pub(crate) fn seek_way(
     patience: Duration,
     told: impl FnOnce(Result<Way, i32>) + Send + 'static,
 ) {
-    static SEEKERS: AtomicUsize = AtomicUsize::new(0);
+    static SEEKERS: PerProcess<AtomicUsize> = PerProcess::new(|| AtomicUsize::new(0));
+    let seekers = SEEKERS.get();
     let until = Instant::now() + patience;
-    if SEEKERS.fetch_add(1, Ordering::Relaxed) >= MOST_SEEKERS {
-        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+    if seekers.fetch_add(1, Ordering::Relaxed) >= MOST_SEEKERS {
+        seekers.fetch_sub(1, Ordering::Relaxed);
         return told(way_until(gid, until));
     }
     // a thread that cannot be started drops what it was to run: it lies where it can be taken back
@@ -120,13 +123,13 @@ pub(crate) fn seek_way(
     let theirs = told.clone();
     let started = crate::engine::spawn_silently("ferriband-way", move || {
         let way = way_until(gid, until);
-        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+        seekers.fetch_sub(1, Ordering::Relaxed);
         if let Some(told) = lock(&*theirs).take() {
             told(way);
         }
     });
     if started.is_err() {
-        SEEKERS.fetch_sub(1, Ordering::Relaxed);
+        seekers.fetch_sub(1, Ordering::Relaxed);
         if let Some(told) = lock(&*told).take() {
             told(way_until(gid, until));
         }

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
+use ferriband_fork::PerProcess;
 use ferriband_memory::host::BlockKind;
 use ferriband_transport::Drop as Lost;
 use ferriband_transport::direct::layout::KeyEntry;
@@ -42,7 +43,7 @@ const TURN_PACKETS: usize = 4 * 62;
 const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
 
 /// What all queue pairs of a process may keep behind gaps: a few dozen windows.
-static HOLD: HoldBudget = HoldBudget::new(64 << 20);
+static HOLD: PerProcess<HoldBudget> = PerProcess::new(|| HoldBudget::new(64 << 20));
 
 /// Between two notices of congestion to one peer: DCQCN's 50 us.
 const NOTIFY_NS: u64 = 50_000;
@@ -267,7 +268,7 @@ impl Qp {
             tuning: Tuning {
                 datagram_mtu: self.ctx.device.port().mtu.bytes(),
                 timeout_floor_ns: TIMEOUT_FLOOR_NS,
-                hold: Some(&HOLD),
+                hold: Some(HOLD.get()),
                 list_gaps: true,
                 ..Tuning::default()
             },

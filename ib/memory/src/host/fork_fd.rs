@@ -2,7 +2,7 @@
 //!
 //! Owns: a table of every socket whose lifetime means "this process lives", so that a handler of pthread_atfork can
 //! close them in the child by async-signal-safe calls alone; and the gate that keeps a fork from falling between the
-//! making of such a descriptor and its entry in the table.
+//! making of such a descriptor and its entry in the table. Behind the gate nothing waits, and no lock is taken.
 //!
 //! Must not know: what the descriptors are for.
 
@@ -22,24 +22,28 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static SERIAL: AtomicU32 = AtomicU32::new(1);
 /// 0 open, 1 closed by a maker of a descriptor or by a fork under way.
 static GATE: AtomicU32 = AtomicU32::new(0);
-/// Counts forks as this process sees them from the child's side.
-static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// For the `prepare` handler of pthread_atfork: waits until no thread is between making a descriptor and recording
+ferriband_fork::at_fork!(
+    Some(before_fork),
+    Some(after_fork_in_parent),
+    Some(close_all_after_fork)
+);
+
+/// Before a fork: waits until no thread is between making a descriptor and recording
 /// it, and keeps others from starting. Async-signal-safe.
-pub fn before_fork() {
+pub(super) extern "C" fn before_fork() {
     close_gate();
 }
 
-/// For the `parent` handler of pthread_atfork. Async-signal-safe.
-pub fn after_fork_in_parent() {
+/// After a fork, in the parent. Async-signal-safe.
+pub(super) extern "C" fn after_fork_in_parent() {
     GATE.store(0, Ordering::Release);
 }
 
-/// For the `child` handler of pthread_atfork: closes the listener, the name and the control connections that the
+/// After a fork, in the child: closes the listener, the name and the control connections that the
 /// child inherited, so that it never keeps a dead parent alive for its peers. Objects that were made before the fork
 /// answer [`HostError::Forked`] from then on and their destructors do nothing. Async-signal-safe.
-pub fn close_all_after_fork() {
+pub(super) extern "C" fn close_all_after_fork() {
     for entry in &TABLE[..USED.load(Ordering::Acquire).min(LIMIT)] {
         let value = entry.swap(0, Ordering::AcqRel);
         if value != 0 {
@@ -48,16 +52,10 @@ pub fn close_all_after_fork() {
             drop(unsafe { OwnedFd::from_raw_fd(fd_of(value)) });
         }
     }
-    EPOCH.fetch_add(1, Ordering::AcqRel);
     GATE.store(0, Ordering::Release);
 }
 
-/// Changes in the child of a fork (if its handler ran), never otherwise.
-pub(super) fn epoch() -> u32 {
-    EPOCH.load(Ordering::Acquire)
-}
-
-/// A descriptor that [`close_all_after_fork`] closes: for everything that must not live on in a forked child, because it stands
+/// A descriptor that a forked child closes at once: for everything that must not live on in a forked child, because it stands
 /// for this process (a name, a connection, a socket of a shared port).
 #[derive(Debug)]
 pub struct ForkFd {

@@ -12,8 +12,8 @@
 //! member or joiner notices, and a later owner of the slot inherits nothing. A member that is stopped stays a member.
 //! A program that closes our descriptors behind our back is dead to the others: its next claim says `Expelled`.
 //!
-//! *Fork.* Install [`before_fork`], [`after_fork_in_parent`] and [`close_all_after_fork`] by pthread_atfork; else a child
-//! keeps its parent's names bound. In the child every inherited object answers `Forked`. *Exec.* All is close-on-exec.
+//! *Fork.* A child gives its parent's names and connections up before fork returns in it ([`ForkFd`]), and every inherited object
+//! answers `Forked` there. *Exec.* All is close-on-exec.
 //!
 //! *Trust.* Members share a uid and are trusted to be no attackers; bytes of the segment and of sockets are checked all
 //! the same. Other users can squat on names, which costs slots and nothing else: every connection's uid is checked.
@@ -49,7 +49,7 @@ pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};
 pub use control::{Control, Listener, MESSAGE_BYTES, MESSAGE_FDS};
 pub use counters::{PORT_COUNTERS, PortCount, PortCounters};
 pub use error::HostError;
-pub use fork_fd::{ForkFd, after_fork_in_parent, before_fork, close_all_after_fork};
+pub use fork_fd::ForkFd;
 pub use hand_over::{HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, HandedOver};
 pub use identity::{HostKey, LABEL_BYTES, ProcessIdentity};
 pub use multicast::MulticastMember;
@@ -175,7 +175,7 @@ impl Host {
             nonce,
             listener,
             presence,
-            epoch: fork_fd::epoch(),
+            epoch: ferriband_fork::generation(),
             last_blocks: Default::default(),
         })
     }
@@ -440,7 +440,7 @@ impl Host {
     }
 
     fn check_fork(&self) -> Result<(), HostError> {
-        if fork_fd::epoch() == self.epoch {
+        if ferriband_fork::generation() == self.epoch {
             Ok(())
         } else {
             Err(HostError::Forked)

@@ -5,7 +5,6 @@
 
 use super::admin::{HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, HOOK_PORTS, Hooks};
 use super::control::Control;
-use super::fork_fd;
 use super::identity::HostKey;
 use super::names::Prober;
 use super::registry::{Member, ProcessRef, Registry};
@@ -165,7 +164,7 @@ impl Lookout {
     /// # Errors
     /// `Gone`, `Busy`, `Forked`, `System`, `Full`.
     pub fn connect(&self, peer: ProcessRef) -> Result<Control, HostError> {
-        if self.epoch != fork_fd::epoch() {
+        if self.epoch != ferriband_fork::generation() {
             return Err(HostError::Forked);
         }
         Control::connect(&self.key, &self.registry, (self.me, self.nonce), peer)

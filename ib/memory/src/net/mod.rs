@@ -4,7 +4,7 @@
 //! segmentation both ways, traffic class, groups), and what the kernel says of network interfaces. Works for any port, in any
 //! network namespace, without privilege; with CAP_NET_RAW small datagrams take a shorter way ([`frames`]). Must not know: packets' headers, queue pairs, who the peers are.
 //!
-//! *Fork.* The sockets do not live on in a forked child ([`crate::host::close_all_after_fork`]); the objects that it inherits
+//! *Fork.* The sockets do not live on in a forked child ([`crate::host::ForkFd`]); the objects that it inherits
 //! answer with errors.
 
 mod flow;

@@ -2,9 +2,10 @@
 //!
 //! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`super`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, OnceLock};
 
+use ferriband_fork::Settled;
 use ferriband_memory::AliveWord;
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
 use ferriband_memory::wait::{Epoll, Ready};
@@ -57,7 +58,7 @@ const SOON_UNTAKEN_NS: u64 = 2_000;
 
 /// Cores that the control group grants, found out when the first engine starts.
 fn granted_cores() -> usize {
-    static GRANTED: OnceLock<usize> = OnceLock::new();
+    static GRANTED: Settled<usize> = Settled::new();
     *GRANTED.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

@@ -81,7 +81,6 @@ impl Child {
     pub(crate) fn spawn(body: impl FnOnce(&mut Line)) -> Child {
         // One at a time: another child must not inherit the writing ends, whose closing means this child's end.
         static SPAWN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        install_fork_handlers();
         let _one = SPAWN.lock().unwrap_or_else(|e| e.into_inner());
         let (output, out) = pipe();
         let (input, told) = pipe();
@@ -199,24 +198,6 @@ fn member(options: &JoinOptions) -> Child {
 
 fn process(word: u64) -> ProcessRef {
     ProcessRef::from_word(word).unwrap()
-}
-
-pub(crate) fn install_fork_handlers() {
-    extern "C" fn prepare() {
-        before_fork();
-    }
-    extern "C" fn parent() {
-        after_fork_in_parent();
-    }
-    extern "C" fn child() {
-        close_all_after_fork();
-    }
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handlers are static and make async-signal-safe calls only.
-        let result = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-        assert_eq!(result, 0);
-    });
 }
 
 /// Repeats until true, for at most ten seconds.
