@@ -257,7 +257,8 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: the caller's promise.
         let region = match unsafe { Mr::of(mr) } {
             Ok(region) if region.kind == Kind::Memory => region,
-            _ => return refuse(ERR_INPUT, libc::EINVAL),
+            Ok(_) => return refuse(ERR_INPUT, libc::EINVAL),
+            Err(errno) => return refuse(ERR_INPUT, errno),
         };
         let translates = changes(sys::IBV_REREG_MR_CHANGE_TRANSLATION);
         if flags & !sys::IBV_REREG_MR_FLAGS_SUPPORTED != 0

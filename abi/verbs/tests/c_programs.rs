@@ -135,6 +135,11 @@ fn forked_children() {
 }
 
 #[test]
+fn forked_children_of_busy_threads() {
+    run("busyfork");
+}
+
+#[test]
 fn threads_on_one_queue_pair() {
     run("threads");
 }

@@ -4,10 +4,11 @@
 
 use crate::attr::Callback;
 use crate::constants::*;
+use crate::edge::fresh::Fresh;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::handle::{Kind, Slab};
 use crate::info::Info;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// What an error handler of the program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,14 @@ pub struct Process {
 
 /// Takes the lock.
 pub fn process() -> MutexGuard<'static, Process> {
-    static PROCESS: LazyLock<Mutex<Process>> = LazyLock::new(|| Mutex::new(Process::new()));
-    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+    PROCESS.lock()
+}
+
+static PROCESS: Fresh<Process> = Fresh::new(Process::new);
+
+/// In a forked child: objects and handlers are its parent's.
+pub fn forget() {
+    PROCESS.forget();
 }
 
 fn is_predefined(handler: i32) -> bool {

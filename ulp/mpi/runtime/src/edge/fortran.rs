@@ -1,5 +1,6 @@
 //! What a Fortran face tells of its compiler: kept for whoever asks. The first call settles it; later ones are MPI_ERR_ABI, as the standard has it.
 
+use super::fresh::Fresh;
 use super::info::give as give_info;
 use super::raise::at_any_time;
 use super::values::put;
@@ -8,7 +9,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::info::Info;
 use crate::process::process;
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// What this library takes Fortran's types for: those of a C compiler's neighbour without options. A compiler that has others cannot be served.
 const SIZES: [(&str, &str); 4] = [
@@ -36,11 +37,17 @@ struct Booleans {
 }
 
 fn fortran() -> MutexGuard<'static, Fortran> {
-    static FORTRAN: Mutex<Fortran> = Mutex::new(Fortran {
-        info: None,
-        booleans: None,
-    });
-    FORTRAN.lock().unwrap_or_else(PoisonError::into_inner)
+    FORTRAN.lock()
+}
+
+static FORTRAN: Fresh<Fortran> = Fresh::new(|| Fortran {
+    info: None,
+    booleans: None,
+});
+
+/// In a forked child.
+pub(super) fn forget() {
+    FORTRAN.forget();
 }
 
 /// MPI_INFO_NULL until somebody has said it.

@@ -55,6 +55,12 @@ pub fn unlock() {
     }
 }
 
+/// In a forked child, which has none of the threads that held or wanted the lock.
+pub fn forget() {
+    LOCK.store(0, Ordering::Release);
+    WANTED.store(0, Ordering::Relaxed);
+}
+
 /// Whether somebody wants the lock.
 #[inline]
 pub fn is_wanted() -> bool {

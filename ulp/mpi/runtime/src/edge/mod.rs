@@ -20,6 +20,7 @@ mod error;
 mod exchange;
 mod file;
 mod fortran;
+pub mod fresh;
 mod general;
 mod group;
 mod handler;

@@ -1,12 +1,13 @@
 //! The one runtime of the process, and the lock that threads take.
 
-use super::lock::{is_wanted, lock, step_back, unlock};
+use super::fortran;
+use super::lock::{self, is_wanted, lock, step_back, unlock};
 use crate::host::Layout;
 use crate::runtime::Runtime;
-use crate::trace;
+use crate::{process, trace, wireup};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
-use std::sync::{Arc, Once};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
 /// The same, also when nobody may enter.
@@ -75,23 +76,32 @@ pub fn enter() -> Option<Guard> {
 
 /// Keeps the runtime.
 pub fn install(runtime: Runtime) {
-    watch_forks();
     let runtime = Box::into_raw(Box::new(runtime));
     KEPT.store(runtime, Ordering::Release);
     RUNTIME.store(runtime, Ordering::Release);
     settle();
 }
 
-/// From now on a child of this process that only forks finds no runtime: its parent's messages and its place among the ranks are the parent's alone.
-fn watch_forks() {
-    static ONCE: Once = Once::new();
+/// A child of this process that only forks finds no runtime: its parent's messages and its place among the ranks are the parent's alone. Nor does it meet
+/// a lock that another thread of its parent held. From the moment on when the library is loaded.
+#[used]
+// SAFETY: the loader calls what lies in this section, with arguments that a C function may ignore.
+#[unsafe(link_section = ".init_array")]
+static WATCH_FORKS: extern "C" fn() = watch_forks;
+
+extern "C" fn watch_forks() {
     // SAFETY: a static function that stores to words. Without memory for it children are not told.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-    });
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
 extern "C" fn in_child() {
+    lock::forget();
+    fortran::forget();
+    process::forget();
+    wireup::forget();
+    if KEPT.load(Ordering::Acquire).is_null() {
+        return;
+    }
     RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
     KEPT.store(std::ptr::null_mut(), Ordering::Release);
     ALONE.store(std::ptr::null_mut(), Ordering::Release);

@@ -13,6 +13,7 @@ mod pmi;
 mod pmix;
 
 use crate::constants::MPI_ERR_OTHER;
+use crate::edge::fresh::Fresh;
 use crate::errors::{MpiError, Outcome};
 use crate::host::meet::{self, Meeting};
 use crate::host::{Host, inherit};
@@ -22,7 +23,7 @@ use pmix::Pmix;
 use std::env;
 use std::io::Read;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// Cards come from a neighbour that has them already, or is about to.
@@ -36,10 +37,15 @@ enum Engine {
     Pmix(Box<Pmix>),
 }
 
-static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+static ENGINE: Fresh<Option<Engine>> = Fresh::new(|| None);
 
 fn engine() -> MutexGuard<'static, Option<Engine>> {
-    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+    ENGINE.lock()
+}
+
+/// In a forked child, which no engine has started.
+pub fn forget() {
+    ENGINE.forget();
 }
 
 /// Who this process is, by its engine.
@@ -229,7 +235,7 @@ pub fn leave() {
 /// Has the engine end all ranks. Another thread that talks to it just now is waited for a moment only.
 pub fn abort(code: i32, text: &str) {
     for _ in 0..100 {
-        if let Ok(mut held) = ENGINE.try_lock() {
+        if let Some(mut held) = ENGINE.try_lock() {
             if let Some(engine) = held.as_mut() {
                 engine.abort(code, text);
             }
