@@ -277,6 +277,11 @@ fn ends_of_sockets() {
     run_on_both_wires("ends");
 }
 
+#[test]
+fn forked_children_of_busy_threads() {
+    run_on_both_wires("forks");
+}
+
 /// The system's libibverbs has none of the private functions.
 #[test]
 fn a_foreign_libibverbs_is_no_device_and_is_told_once() {
