@@ -46,19 +46,29 @@ fn prints(program: &str, arguments: &[&str], expected: &str) {
     assert_eq!(text, expected, "{program} {arguments:?}");
 }
 
-#[test]
-fn every_function_answers_as_for_a_file() {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sysfs-files");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/files.c");
+/// Compiles a program of `tests/c`, which prints nothing if all is well.
+fn prints_nothing(name: &str) {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sysfs-{name}"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let status = Command::new("cc")
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
-        .args(["-D_FORTIFY_SOURCE=2", "-o"])
+        .args(["-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
         .arg(&program)
         .arg(source)
         .status()
         .expect("a C compiler, which linking Rust needs anyway");
     assert!(status.success());
     prints(program.to_str().expect("our names are text"), &[], "");
+}
+
+#[test]
+fn every_function_answers_as_for_a_file() {
+    prints_nothing("files");
+}
+
+#[test]
+fn forked_children_of_busy_threads() {
+    prints_nothing("forks");
 }
 
 #[test]

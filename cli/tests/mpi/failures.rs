@@ -35,6 +35,16 @@ fn children_of_ranks_leave_their_parents_job_alone() {
 }
 
 #[test]
+fn children_of_ranks_whose_threads_are_inside_the_library_do_not_hang() {
+    let program = Program::new("busyforks");
+    for (ranks, options) in [(3, &[][..]), (2, &["--same-host", "verbs"][..])] {
+        let said = program.succeeds(ranks, options);
+        assert_eq!(said, format!("busyforks: {ranks} ranks: ok\n"));
+    }
+    program.leaves_nobody();
+}
+
+#[test]
 fn memory_that_cannot_be_reached_fails_its_message_at_both_sides_and_nothing_else() {
     let program = Program::new("unreached");
     let verbs = ["--same-host", "verbs", "--set"];
