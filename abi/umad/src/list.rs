@@ -49,16 +49,18 @@ fn rank(found: &Found, index: usize) -> Option<u8> {
 /// The adapter and the port that are meant: those that are named, else the best.
 ///
 /// # Errors
-/// ENODEV.
+/// ENODEV, and the system's errno while none can be looked for.
 pub fn choose(ca: Option<String>, port: c_int) -> Result<(Found, u8), c_int> {
     let names = match ca {
         Some(ca) => vec![ca],
-        None => source::names(),
+        None => source::names()?,
     };
     let mut best: Option<(u8, Found, u8)> = None;
     for name in names {
-        let Ok(found) = source::find(&name) else {
-            continue;
+        let found = match source::find(&name) {
+            Ok(found) => found,
+            Err(errno) if source::is_scarcity(errno) => return Err(errno),
+            Err(_) => continue,
         };
         for index in 0..found.adapter.ports.len() {
             let number = found.adapter.ports[index].port;
@@ -92,7 +94,7 @@ fn choose_ca(ca: Option<String>) -> Result<Found, c_int> {
 pub unsafe extern "C" fn umad_get_cas_names(cas: *mut [c_char; NAME], max: c_int) -> c_int {
     entry(|| {
         let mut count = 0;
-        for ca in source::names() {
+        for ca in source::names()? {
             if count == max.max(0) || ca.len() >= NAME {
                 break;
             }
@@ -310,7 +312,7 @@ pub unsafe extern "C" fn umad_get_issm_path(
 pub extern "C" fn umad_get_ca_device_list() -> *mut DeviceNode {
     let listed = guard(|| {
         let mut head = null_mut();
-        for ca in source::names().iter().rev() {
+        for ca in source::names()?.iter().rev() {
             // the node, and its name behind it
             let bytes = size_of::<DeviceNode>() + ca.len() + 1;
             // SAFETY: calloc has no conditions.

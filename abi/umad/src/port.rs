@@ -3,7 +3,7 @@
 use crate::boundary::{entry, set_errno};
 use crate::layout::{ADDRESS, FLOW_LABEL, GID, GRH_PRESENT, HEAD, HOP_LIMIT, PKEY_INDEX, RegAttr};
 use crate::list::{choose, given};
-use crate::source::errno_of;
+use crate::source::{errno_of, is_scarcity};
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{HEAD_BYTES, MAD, MadHead};
 use ferriband_attach::{HostName, Link, Piece, receive_piece_on, send_on, wait_on};
@@ -371,8 +371,17 @@ pub unsafe extern "C" fn umad_register(
         };
         register(fd, agent)
             .map(|agent| agent as c_int)
-            .map_err(|_| libc::EPERM)
+            .map_err(refusal)
     })
+}
+
+/// What `umad_register` says of a refusal: EPERM, but for what the system refuses this process.
+fn refusal(errno: c_int) -> c_int {
+    match errno {
+        libc::EIO | libc::EBADF => errno,
+        errno if is_scarcity(errno) => errno,
+        _ => libc::EPERM,
+    }
 }
 
 /// Of OpenIB: what `umad_register` takes for classes that need one.
@@ -406,7 +415,7 @@ pub unsafe extern "C" fn umad_register_oui(
         };
         register(fd, agent)
             .map(|agent| agent as c_int)
-            .map_err(|_| libc::EPERM)
+            .map_err(refusal)
     })
 }
 

@@ -35,16 +35,29 @@ pub fn errno_of(error: &AttachError) -> c_int {
     }
 }
 
-/// Names of the adapters, sorted.
-pub fn names() -> Vec<String> {
+/// True for an errno that says that the system, or this process's share of it, has no more of something just now.
+pub fn is_scarcity(errno: c_int) -> bool {
+    matches!(
+        errno,
+        libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN
+    )
+}
+
+/// Names of the adapters, sorted. The error is the system's errno while they cannot be looked for.
+pub fn names() -> Result<Vec<String>, c_int> {
     match HostName::of_environment() {
-        Some(_) => vec![DEVICE.to_owned()],
+        Some(_) => Ok(vec![DEVICE.to_owned()]),
         None => {
-            let entries = std::fs::read_dir(CLASS).into_iter().flatten().flatten();
+            let listed = std::fs::read_dir(CLASS);
+            let errno = listed.as_ref().err().and_then(std::io::Error::raw_os_error);
+            if let Some(errno) = errno.filter(|errno| is_scarcity(*errno)) {
+                return Err(errno);
+            }
+            let entries = listed.into_iter().flatten().flatten();
             let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
             let mut names: Vec<_> = names.filter(|name| of_sys(name).is_some()).collect();
             names.sort();
-            names
+            Ok(names)
         }
     }
 }

@@ -77,20 +77,30 @@ pub fn store(array: &mut [c_char], text: &str) {
     }
 }
 
-/// All devices. They are made once and never freed, so programs may keep their addresses.
+/// All devices; none while they cannot be found out.
 pub fn all() -> &'static [Device] {
-    static DEVICES: Settled<Vec<Device>> = Settled::new();
-    DEVICES.get_or_init(|| hca::devices().into_iter().map(Device::new).collect())
+    find().unwrap_or_default()
 }
 
-/// `ibv_get_device_list`: a NULL-terminated array, to be freed with `ibv_free_device_list`.
+/// All devices. They are made once and never freed, so programs may keep their addresses. The error is the system's errno.
+fn find() -> Result<&'static [Device], i32> {
+    static DEVICES: Settled<Vec<Device>> = Settled::new();
+    let look = || {
+        let infos = hca::find_devices().map_err(|error| error.errno())?;
+        Ok(infos.into_iter().map(Device::new).collect())
+    };
+    DEVICES.get_or_try_init(look).map(Vec::as_slice)
+}
+
+/// `ibv_get_device_list`: a NULL-terminated array, to be freed with `ibv_free_device_list`. NULL with the system's errno while the
+/// devices cannot be found out.
 ///
 /// # Safety
 /// `num_devices` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut sys::ibv_device {
     try_entry(|| {
-        let devices = all();
+        let devices = find()?;
         // SAFETY: a plain allocation of zeroed memory.
         let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut sys::ibv_device>()) };
         let list: *mut *mut sys::ibv_device = list.cast();

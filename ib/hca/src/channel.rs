@@ -22,9 +22,8 @@ pub struct EventQueue<T> {
 impl<T> EventQueue<T> {
     /// An empty queue.
     pub fn new() -> Result<Self, Error> {
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE).map_err(|_| {
-            Error::NoMemory("no descriptor is left for an event channel (see ulimit -n)")
-        })?;
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
+            .map_err(|error| Error::system("eventfd of an event channel", error.raw_os_error()))?;
         Ok(EventQueue {
             fd,
             queue: Mutex::new(VecDeque::new()),

@@ -78,10 +78,7 @@ impl Context {
     /// # Errors
     /// `NotFound`, or what keeps the process from joining the host.
     pub fn open(index: usize) -> Result<Arc<Self>, Error> {
-        let device = device::all()
-            .get(index)
-            .ok_or(Error::NotFound("no such device"))?
-            .clone();
+        let device = device::at(index)?.clone();
         let engine = Engine::get()?;
         let context = Arc::new(Context {
             engine,
@@ -127,6 +124,7 @@ impl Context {
         if port == 0 || port > limits::PORTS {
             return Err(Error::Invalid("no such port"));
         }
+        self.device.check_known()?;
         let mut port = self.device.port();
         let word = self.engine.registry.port_word(self.device.info.ifindex);
         port.active &= word & PORT_STOPS == 0;

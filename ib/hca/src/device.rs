@@ -14,6 +14,7 @@ use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
 
+use crate::error::Error;
 use crate::qp::packets::pace::SharedPace;
 use crate::{limits, lock};
 
@@ -137,30 +138,57 @@ pub fn devices() -> Vec<DeviceInfo> {
     all().iter().map(|device| device.info.clone()).collect()
 }
 
+/// The same, for who can say why the list cannot be had.
+///
+/// # Errors
+/// What the system says while it has too few descriptors or too little memory, or no /proc.
+pub fn find_devices() -> Result<Vec<DeviceInfo>, Error> {
+    let found = find()?.iter();
+    Ok(found.map(|device| device.info.clone()).collect())
+}
+
 /// A device by its index in the list, whether or not it is open. The InfiniBand device's LID is 0 until a process has joined its host.
 pub fn device_at(index: usize) -> Option<&'static Device> {
     all().get(index).map(|device| &**device)
 }
 
-/// The devices themselves: found out once, so that a program's list stays as it was.
+/// The devices themselves; none while they cannot be found out.
 pub(crate) fn all() -> &'static [Arc<Device>] {
+    find().unwrap_or_default()
+}
+
+/// The devices themselves: found out once, so that a program's list stays as it was.
+fn find() -> Result<&'static [Arc<Device>], Error> {
     static ALL: Settled<Vec<Arc<Device>>> = Settled::new();
-    ALL.get_or_init(|| {
-        let Ok(key) = HostKey::current(&crate::fabric::label()) else {
-            return Vec::new();
-        };
+    let look = || {
+        let key = HostKey::current(&crate::fabric::label())?;
         let named = std::env::var(DEVICES_VARIABLE).ok();
-        plan(
-            &net::netdevs().unwrap_or_default(),
+        crate::fabric::check_reach()?;
+        let infos = plan(
+            &interfaces()?.unwrap_or_default(),
             named.as_deref(),
             crate::fabric::guid().unwrap_or_else(|| key.guid()),
-            &crate::config::load(),
-        )
-        .into_iter()
-        .map(crate::fabric::describe)
-        .map(|info| Arc::new(Device::new(info)))
-        .collect()
-    })
+            &crate::config::load()?,
+        );
+        let infos = infos.into_iter().map(crate::fabric::describe);
+        Ok(infos.map(|info| Arc::new(Device::new(info))).collect())
+    };
+    ALL.get_or_try_init(look).map(Vec::as_slice)
+}
+
+/// A device by its index.
+pub(crate) fn at(index: usize) -> Result<&'static Arc<Device>, Error> {
+    find()?.get(index).ok_or(Error::NotFound("no such device"))
+}
+
+/// The host's interfaces; None where the kernel tells nobody.
+fn interfaces() -> Result<Option<Vec<Netdev>>, Error> {
+    match net::netdevs() {
+        Ok(interfaces) => Ok(Some(interfaces)),
+        // another time, or with a higher limit, there are some
+        Err(error) if ferriband_memory::Error::is_scarcity(error.errno()) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// What a host's interfaces, the file of devices and a choice of names make. Names that nothing answers to are left out.
@@ -304,7 +332,10 @@ fn with_interfaces<T>(look: impl FnOnce(&[Netdev]) -> T) -> T {
     let mut known = lock(KNOWN.get());
     let now = ferriband_memory::wait::now().0;
     if known.0 == 0 || now - known.0 > FRESH_NS {
-        *known = (now, net::netdevs().unwrap_or_default());
+        // what was known stays while the kernel cannot be asked
+        if let Ok(found) = interfaces() {
+            *known = (now, found.unwrap_or_default());
+        }
     }
     look(&known.1)
 }
@@ -391,13 +422,34 @@ impl Device {
         self.info.link_layer == LinkLayer::Ethernet
     }
 
+    /// Err while nothing is known of the interface, because the system has too few descriptors or too little memory to ask.
+    pub(crate) fn check_known(&self) -> Result<(), Error> {
+        self.look_at(|_| ()).1
+    }
+
     /// Looks at the interface as it is now.
     fn with_face<T>(&self, look: impl FnOnce(&Face) -> T) -> T {
+        self.look_at(look).0
+    }
+
+    /// As [`Device::with_face`], and whether anything is known.
+    fn look_at<T>(&self, look: impl FnOnce(&Face) -> T) -> (T, Result<(), Error>) {
         let mut face = lock(self.face.get());
         let now = ferriband_memory::wait::now().0;
         if self.is_ethernet() && (face.asked_at == 0 || now - face.asked_at > FRESH_NS) {
+            let found = match interfaces() {
+                Ok(found) => found.unwrap_or_default(),
+                // what was known stays
+                Err(error) => {
+                    let known = if face.asked_at == 0 {
+                        Err(error)
+                    } else {
+                        Ok(())
+                    };
+                    return (look(&face), known);
+                }
+            };
             face.asked_at = now;
-            let found = net::netdevs().unwrap_or_default();
             match found
                 .iter()
                 .find(|other| other.ifindex == self.info.ifindex)
@@ -419,7 +471,7 @@ impl Device {
                 None => face.up = false,
             }
         }
-        look(&face)
+        (look(&face), Ok(()))
     }
 
     /// The smaller of an MTU and what the file of devices allows.

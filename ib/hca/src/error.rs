@@ -54,6 +54,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// A system call that failed, with its errno.
+    #[cold]
+    pub(crate) fn system(call: &'static str, errno: i32) -> Self {
+        Error::Memory(ferriband_memory::Error::System { call, errno })
+    }
+
     /// The errno that the verb returns.
     pub fn errno(&self) -> i32 {
         match self {

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferriband_attach::ask::{self, Adapter, AdapterPort, Answer, Ask};
-use ferriband_attach::{HostName, Link, Piece, packet};
+use ferriband_attach::{AttachError, HostName, Link, Piece, packet};
 use ferriband_fork::{PerProcess, Settled};
 use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::device::DeviceInfo;
+use crate::error::Error;
 use crate::{LinkLayer, lock};
 pub(crate) use group::{InGroup, join_group};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
@@ -84,6 +85,18 @@ fn adapter() -> Option<Adapter> {
         };
     }
     known.1.clone()
+}
+
+/// Err while this host's fabric cannot be asked, because the system has too few descriptors or too little memory.
+pub(crate) fn check_reach() -> Result<(), Error> {
+    match host().map(|host| Link::dial(&host.fabric)) {
+        Some(Err(AttachError::System { call, errno }))
+            if ferriband_memory::Error::is_scarcity(errno.raw_os_error()) =>
+        {
+            Err(Error::system(call, errno.raw_os_error()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The port; None on this machine itself, and if the fabric never was there.

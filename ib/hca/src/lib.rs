@@ -40,7 +40,7 @@ pub use ah::Ah;
 pub use context::{AsyncEvent, AsyncKind, Context, Pd};
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
 pub use device::{
-    Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices,
+    Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };
 pub use error::Error;
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};

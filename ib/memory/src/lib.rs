@@ -59,6 +59,8 @@ pub enum Error {
         call: &'static str,
         /// Bytes asked for.
         bytes: usize,
+        /// The call's errno: ENOMEM or ENOSPC.
+        errno: i32,
     },
     /// A descriptor that a peer sent is not a memfd whose size is sealed, so it could be truncated under us.
     #[error("the descriptor is not a memfd of sealed size")]
@@ -96,7 +98,7 @@ impl Error {
     pub const fn errno(&self) -> i32 {
         match self {
             Error::System { errno, .. } => *errno,
-            Error::OutOfMemory { .. } => libc::ENOMEM,
+            Error::OutOfMemory { errno, .. } => *errno,
             Error::NotSealed | Error::Invalid { .. } | Error::Misaligned { .. } => libc::EINVAL,
             Error::TooSmall { .. } => libc::ERANGE,
             Error::NoSuchProcess { .. } => libc::ESRCH,
@@ -107,8 +109,22 @@ impl Error {
     #[cold]
     pub(crate) fn from_errno(call: &'static str, errno: i32, bytes: usize) -> Error {
         match errno {
-            libc::ENOMEM | libc::ENOSPC => Error::OutOfMemory { call, bytes },
+            libc::ENOMEM | libc::ENOSPC => Error::OutOfMemory { call, bytes, errno },
             _ => Error::System { call, errno },
         }
+    }
+
+    /// True for an errno that says that the system, or this process's share of it, has no more of something just now: what failed
+    /// may succeed a moment later.
+    pub const fn is_scarcity(errno: i32) -> bool {
+        matches!(
+            errno,
+            libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOBUFS
+                | libc::EAGAIN
+                | libc::ENOSPC
+        )
     }
 }

@@ -23,7 +23,10 @@ pub(crate) fn join_group(mgid: Gid, qkey: u32) -> Result<InGroup, i32> {
         mgid: mgid.0,
         qkey,
     };
-    let link = Link::dial(&host.fabric).map_err(|_| libc::ENETDOWN)?;
+    let link = Link::dial(&host.fabric).map_err(|error| match error {
+        AttachError::System { errno, .. } => errno.raw_os_error(),
+        _ => libc::ENETDOWN,
+    })?;
     match link.ask_plainly(&ask) {
         Ok(Answer::Joined(group)) => Ok(InGroup { _link: link, group }),
         Ok(Answer::Refused { errno, .. }) => Err(errno),

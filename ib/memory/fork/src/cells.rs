@@ -106,6 +106,19 @@ impl<T: Send + Sync> Settled<T> {
         }
     }
 
+    /// The value; found out by `find` if it is not known. An error settles nothing.
+    ///
+    /// # Errors
+    /// Those of `find`.
+    #[inline]
+    pub fn get_or_try_init<E>(&self, find: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        // SAFETY: as above.
+        match unsafe { self.value.load(Ordering::Acquire).as_ref() } {
+            Some(value) => Ok(value),
+            None => Ok(self.settle(find()?)),
+        }
+    }
+
     #[cold]
     fn settle(&self, value: T) -> &T {
         let own = Box::into_raw(Box::new(value));

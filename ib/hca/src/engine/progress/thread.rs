@@ -88,8 +88,10 @@ pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
             }
         });
     restore_signals(mask);
-    let handle =
-        spawned.map_err(|_| Error::NoMemory("the progress thread could not be started"))?;
+    let handle = spawned.map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        Error::system("start of the progress thread", errno)
+    })?;
     let mut result = lock(&started.0);
     while result.is_none() {
         result = started
