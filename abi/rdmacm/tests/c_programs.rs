@@ -282,6 +282,12 @@ fn forked_children_of_busy_threads() {
     run_on_both_wires("forks");
 }
 
+/// Descriptors, threads, memory: what the system says is what the program hears.
+#[test]
+fn what_the_system_refuses_is_told_by_its_own_errno() {
+    run_on_both_wires("scarce");
+}
+
 /// The system's libibverbs has none of the private functions.
 #[test]
 fn a_foreign_libibverbs_is_no_device_and_is_told_once() {

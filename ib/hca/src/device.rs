@@ -164,12 +164,17 @@ fn find() -> Result<&'static [Arc<Device>], Error> {
         let key = HostKey::current(&crate::fabric::label())?;
         let named = std::env::var(DEVICES_VARIABLE).ok();
         crate::fabric::check_reach()?;
+        let interfaces = interfaces()?;
         let infos = plan(
-            &interfaces()?.unwrap_or_default(),
+            interfaces.as_deref().unwrap_or_default(),
             named.as_deref(),
             crate::fabric::guid().unwrap_or_else(|| key.guid()),
             &crate::config::load()?,
         );
+        // a host without interfaces may have no device; one whose kernel tells nobody of them says so
+        if let (true, Err(error)) = (infos.is_empty(), interfaces) {
+            return Err(error);
+        }
         let infos = infos.into_iter().map(crate::fabric::describe);
         Ok(infos.map(|info| Arc::new(Device::new(info))).collect())
     };
@@ -181,13 +186,13 @@ pub(crate) fn at(index: usize) -> Result<&'static Arc<Device>, Error> {
     find()?.get(index).ok_or(Error::NotFound("no such device"))
 }
 
-/// The host's interfaces; None where the kernel tells nobody.
-fn interfaces() -> Result<Option<Vec<Netdev>>, Error> {
+/// The host's interfaces; the error within is that of a kernel which tells nobody.
+fn interfaces() -> Result<Result<Vec<Netdev>, Error>, Error> {
     match net::netdevs() {
-        Ok(interfaces) => Ok(Some(interfaces)),
+        Ok(interfaces) => Ok(Ok(interfaces)),
         // another time, or with a higher limit, there are some
         Err(error) if ferriband_memory::Error::is_scarcity(error.errno()) => Err(error.into()),
-        Err(_) => Ok(None),
+        Err(error) => Ok(Err(error.into())),
     }
 }
 

@@ -106,9 +106,10 @@ static void verbs(void)
 	struct ibv_port_attr port;
 	union ibv_gid gid;
 
-	EQ(ibv_query_port(context, 1, &port), 0);
-	EQ(port.state, IBV_PORT_ACTIVE);
-	EQ(ibv_query_gid(context, 1, 0, &gid), 0);
+	/* An Ethernet port asks the kernel of its interface: with too few descriptors it says so, and not that it has no link. */
+	if (MADE((errno = ibv_query_port(context, 1, &port)) == 0))
+		EQ(port.state, IBV_PORT_ACTIVE);
+	MADE(ibv_query_gid(context, 1, 0, &gid) == 0);
 	verbs_objects(context);
 	EQ(ibv_close_device(context), 0);
 }
@@ -238,6 +239,8 @@ static int first_free(void)
 /* Fewer and fewer refusals, as more descriptors are there. */
 static void few_descriptors(void)
 {
+	const char *wire = getenv("FERRIBAND_WIRE");
+	int keeps = wire && !strcmp(wire, "roce");
 	struct rlimit before;
 
 	EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -253,10 +256,10 @@ static void few_descriptors(void)
 		allowed = 0;
 		limit_to(before.rlim_cur);
 		EQ(life(), 1);
-		/* What the service of sockets closes goes a moment later. */
-		for (int wait = 0; descriptors() > held && wait < 100; wait++)
+		/* What the service of sockets closes goes a moment later; sockets of RoCE's flows are kept for others. */
+		for (int wait = 0; !keeps && descriptors() > held && wait < 100; wait++)
 			usleep(20000);
-		if (descriptors() > held)
+		if (!keeps && descriptors() > held)
 			FAIL("%d descriptors more than before, with %d free", descriptors() - held, more);
 		if (all)
 			break;

@@ -52,7 +52,7 @@ pub(super) fn find(
         match names::dial(key, slot) {
             Ok(Dialled::Member(fd, who)) => {
                 let registry = if by_number {
-                    from_proc(key, me, who.pid, Some(slot))
+                    from_proc(key, me, who.pid, Some(slot))?
                 } else {
                     None
                 };
@@ -63,6 +63,7 @@ pub(super) fn find(
                 asked.push(Asked { slot, fd });
             }
             Ok(Dialled::Nobody | Dialled::Foreign) => {}
+            Err(error) if is_scarcity(&error) => return Err(error),
             Ok(Dialled::Full) | Err(_) => _ = silent.get_or_insert(0),
         }
         if asked.len() == BATCH && batches < BATCHES {
@@ -79,7 +80,7 @@ pub(super) fn find(
     let Some(pid) = silent else {
         return Ok(None);
     };
-    if by_number && let Some(registry) = from_any_process(key, me) {
+    if by_number && let Some(registry) = from_any_process(key, me)? {
         return Ok(Some(registry));
     }
     // Whoever was silent may have died meanwhile: then it is no reason to refuse.
@@ -122,6 +123,8 @@ fn welcomed(
         let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
         for index in (0..asked.len()).rev().filter(|&i| ready[i]) {
             let one = asked.swap_remove(index);
+            // the kernel drops the registry from a welcome for which this process has no descriptor, without a word
+            rustix::io::fcntl_dupfd_cloexec(&one.fd, 0).map_err(|e| HostError::system("dup", e))?;
             if let Some((process, fd)) = control::receive_welcome(&one.fd)
                 && let Ok(registry) = Registry::open(fd, key)
                 && process.slot == one.slot
@@ -136,23 +139,31 @@ fn welcomed(
 
 /// The registry that process `pid` holds, if it is a member (in `slot`, if known) by the registry's own word. A forked child
 /// that still has the descriptor of a domain long gone is no member and does not count.
-fn from_proc(key: &HostKey, me: &ProcessIdentity, pid: u32, slot: Option<u32>) -> Option<Registry> {
+///
+/// # Errors
+/// `System` while this process has no descriptor to look.
+fn from_proc(
+    key: &HostKey,
+    me: &ProcessIdentity,
+    pid: u32,
+    slot: Option<u32>,
+) -> Result<Option<Registry>, HostError> {
     if pid == 0 {
-        return None;
+        return Ok(None);
     }
     let wanted = format!("/memfd:{MEMFD_NAME}");
-    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .ok()?
-        .take(DESCRIPTORS)
-        .flatten()
-    {
+    let Some(listed) = unless_scarce(std::fs::read_dir(format!("/proc/{pid}/fd")))? else {
+        return Ok(None);
+    };
+    for entry in listed.take(DESCRIPTORS).flatten() {
         let path = entry.path();
         let is_registry = std::fs::read_link(&path)
             .is_ok_and(|link| link.to_str().is_some_and(|s| s.starts_with(&wanted)));
         if !is_registry {
             continue;
         }
-        let Ok(file) = std::fs::File::options().read(true).write(true).open(&path) else {
+        let opened = std::fs::File::options().read(true).write(true).open(&path);
+        let Some(file) = unless_scarce(opened)? else {
             continue;
         };
         let Ok(registry) = Registry::open(file.into(), key) else {
@@ -168,18 +179,40 @@ fn from_proc(key: &HostKey, me: &ProcessIdentity, pid: u32, slot: Option<u32>) -
             None => (0..PROCESS_LIMIT).any(is_holder),
         };
         if found {
-            return Some(registry);
+            return Ok(Some(registry));
         }
     }
-    None
+    Ok(None)
+}
+
+/// What was opened; None if it cannot be, for a reason that lies with it.
+fn unless_scarce<T>(opened: std::io::Result<T>) -> Result<Option<T>, HostError> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) => match HostError::io("open in /proc", &error) {
+            error if is_scarcity(&error) => Err(error),
+            _ => Ok(None),
+        },
+    }
+}
+
+fn is_scarcity(error: &HostError) -> bool {
+    matches!(error, HostError::System { errno, .. } if crate::Error::is_scarcity(*errno))
 }
 
 /// The last resort: members that are stopped with a full backlog do not even tell their number.
-fn from_any_process(key: &HostKey, me: &ProcessIdentity) -> Option<Registry> {
-    std::fs::read_dir("/proc")
-        .ok()?
+fn from_any_process(key: &HostKey, me: &ProcessIdentity) -> Result<Option<Registry>, HostError> {
+    let Some(listed) = unless_scarce(std::fs::read_dir("/proc"))? else {
+        return Ok(None);
+    };
+    let pids = listed
         .take(PROCESSES)
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .find_map(|pid| from_proc(key, me, pid, None))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in pids {
+        if let Some(registry) = from_proc(key, me, pid, None)? {
+            return Ok(Some(registry));
+        }
+    }
+    Ok(None)
 }
