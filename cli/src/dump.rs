@@ -12,6 +12,7 @@ pub use output::time_of_day;
 pub use stop::Stop;
 
 use crate::args::DumpArgs;
+use crate::caller;
 use crate::domain::{self, Devices};
 use crate::failure::Failure;
 use crate::launch;
@@ -117,6 +118,7 @@ fn start(args: &DumpArgs) -> Result<Option<Child>, Failure> {
     };
     let mut command = Command::new(program);
     command.args(arguments).envs(launch::settings()?);
+    caller::give_back_signals(&mut command);
     let started = command.spawn();
     started
         .map(Some)

@@ -5,6 +5,7 @@
 //! executed in place of this process, so that its pid, signals and exit status are its own.
 
 use crate::args::{AdapterArgs, HostWire, Sysfs};
+use crate::caller;
 use crate::failure::Failure;
 use crate::fault;
 use crate::text;
@@ -300,7 +301,9 @@ pub fn run(
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }
-    let error = Command::new(program).args(arguments).envs(settings).exec();
+    let mut command = Command::new(program);
+    caller::give_back(&mut command);
+    let error = command.args(arguments).envs(settings).exec();
     Err(explain(program, &error))
 }
 

@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod caller;
 mod demo;
 mod doctor;
 mod domain;
@@ -38,6 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    caller::see_children();
     let cli = Cli::parse_from(words(std::env::args_os()));
     match dispatch(cli.command) {
         Ok(code) => code,

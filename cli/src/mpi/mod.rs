@@ -23,9 +23,10 @@ use apps::Apps;
 use ferriband_attach::DEFAULT_FABRIC;
 use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::variable;
+use input::Input;
 use ranks::{End, Rank, Started};
 use share::Share;
-use signals::Signals;
+use signals::{Signal, Signals};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     let cores = ranks::cores()?;
     ranks::allow_descriptors(count);
     let share = Share::make(count)?;
+    let mut input = Input::new(args.stdin, count)?;
     let signals = Signals::take()?;
     ranks::adopt_orphans();
     let mut job = Job {
@@ -74,7 +76,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     let host_of = |rank: u32| rank as usize % hosts;
     // All of them before the first rank runs, which asks about each.
     for rank in 0..count {
-        share.set_host(rank, host_of(rank) as u32)?;
+        share.set_host(rank, host_of(rank) as u32);
     }
     for rank in 0..count {
         let started = Started {
@@ -84,12 +86,16 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
             cores: &cores,
             netns: netns.get(host_of(rank)),
             mask: job.signals.mask(),
+            is_in_group: input.shares_terminal(rank),
         };
-        match Rank::start(rank, args, &share, &started) {
-            Ok(started) => job.ranks.push(started),
+        match Rank::start(rank, args, &share, &started, input.of_rank(rank)) {
+            Ok((started, pipe)) => {
+                job.ranks.push(started);
+                input.add(pipe);
+            }
             Err(failure) => {
                 job.end(u8::from(failure.exit_status == 0).max(failure.exit_status));
-                job.attend(None)?;
+                job.attend(&mut input, None)?;
                 return Err(failure);
             }
         }
@@ -97,7 +103,8 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     let deadline = args
         .timeout
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    job.attend(deadline)?;
+    job.attend(&mut input, deadline)?;
+    drop(input);
     if let Some(cause) = &job.cause {
         eprintln!("ferriband mpirun: {cause}");
     }
@@ -169,8 +176,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// Looks after the ranks until all have ended and all that they wrote is passed on.
-    fn attend(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
-        let mut input = input::Input::new(&mut self.ranks);
+    fn attend(&mut self, input: &mut Input, deadline: Option<Instant>) -> Result<(), Failure> {
         loop {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) && self.ending.is_none() {
@@ -191,14 +197,14 @@ impl Job<'_> {
                 // Whoever still holds the pipes is killed below.
                 ranks::kill_orphans();
             }
-            self.wait(&mut input, deadline)?;
+            self.wait(input, deadline)?;
         }
         ranks::kill_orphans();
         Ok(())
     }
 
     /// One wait for anything, and what it brought.
-    fn wait(&mut self, input: &mut input::Input, deadline: Option<Instant>) -> Result<(), Failure> {
+    fn wait(&mut self, input: &mut Input, deadline: Option<Instant>) -> Result<(), Failure> {
         let mut list = vec![libc::pollfd {
             fd: self.signals.fd(),
             events: libc::POLLIN,
@@ -207,17 +213,18 @@ impl Job<'_> {
         for rank in &self.ranks {
             rank.poll(&mut list);
         }
-        input.poll(&mut list);
+        let look = input.poll(&mut list);
         let until = self.ending.map(|since| since + GRACE).or(deadline);
         let mut timeout = until.map_or(-1, |until| {
             i32::try_from(until.saturating_duration_since(Instant::now()).as_millis() + 1)
                 .unwrap_or(i32::MAX)
         });
-        if self.ending.is_some() || self.ranks.iter().any(Rank::has_rest) {
+        let is_short = self.ending.is_some() || self.ranks.iter().any(Rank::has_rest);
+        for at_most in is_short.then_some(PATIENCE_MS).into_iter().chain(look) {
             timeout = if timeout < 0 {
-                PATIENCE_MS
+                at_most
             } else {
-                timeout.min(PATIENCE_MS)
+                timeout.min(at_most)
             };
         }
         // SAFETY: a local array, as long as is said.
@@ -245,24 +252,28 @@ impl Job<'_> {
     }
 
     /// A signal has come to this process.
-    fn heard(&mut self, signal: i32) {
-        match signal {
+    fn heard(&mut self, signal: Signal) {
+        let pass_on = |signal| self.ranks.iter().for_each(|rank| rank.pass_on(signal));
+        match signal.number {
             libc::SIGCHLD => (),
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP if self.ending.is_some() => {
                 self.signal(libc::SIGKILL)
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
-                self.signal(signal);
+                pass_on(signal);
                 self.ending = Some(Instant::now());
-                self.note(128 + signal as u8);
+                self.note(128 + signal.number as u8);
             }
             libc::SIGTSTP => {
-                self.signal(libc::SIGSTOP);
+                pass_on(Signal {
+                    number: libc::SIGSTOP,
+                    ..signal
+                });
                 // SAFETY: stops this process, as the terminal asked.
                 unsafe { libc::raise(libc::SIGSTOP) };
                 self.signal(libc::SIGCONT);
             }
-            other => self.signal(other),
+            _ => pass_on(signal),
         }
     }
 
@@ -282,11 +293,10 @@ impl Job<'_> {
             if let Some(cause) = end.is_fatal(life) {
                 if life == Life::Alive && self.goes_on_without(index) {
                     self.lost += 1;
-                    if self.share.tell_death(index as u32, self.lost).is_ok() {
-                        let cause = cause.unwrap_or_default();
-                        eprintln!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
-                        continue;
-                    }
+                    self.share.tell_death(index as u32, self.lost);
+                    let cause = cause.unwrap_or_default();
+                    eprintln!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
+                    continue;
                 }
                 if let Some(cause) = cause {
                     self.cause = Some(format!("rank {index} {cause}; the other ranks are ended"));

@@ -3,10 +3,14 @@
 use super::apps::Apps;
 use super::output::{Stream, To};
 use super::share::Share;
+use super::signals::Signal;
 use crate::args::{Binding, MpirunArgs};
+use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, PROGRAM};
+use ferriband_mpi_proto::segment::{
+    BELLS, CROWDED, HOST_FD, LOCAL_RANK, OTHER_LAUNCHERS, PROGRAM,
+};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -32,7 +36,8 @@ pub struct Rank {
     number: u32,
     out: Stream<ChildStdout>,
     err: Stream<ChildStderr>,
-    input: Option<ChildStdin>,
+    /// It is of this process's group, because it reads the terminal.
+    is_in_group: bool,
 }
 
 /// What ranks are started with, beside what the user has said.
@@ -49,6 +54,8 @@ pub struct Started<'a> {
     pub netns: Option<&'a OwnedFd>,
     /// The rank's signal mask.
     pub mask: libc::sigset_t,
+    /// Whether the rank is of this process's group.
+    pub is_in_group: bool,
 }
 
 /// How a process has ended.
@@ -71,13 +78,14 @@ impl End {
 }
 
 impl Rank {
-    /// Starts rank `number` with the signal mask `mask`.
+    /// Starts rank `number`; and the pipe to its standard input, if that is one.
     pub fn start(
         number: u32,
         args: &MpirunArgs,
         share: &Share,
         started: &Started<'_>,
-    ) -> Result<Self, Failure> {
+        input: Stdio,
+    ) -> Result<(Self, Option<ChildStdin>), Failure> {
         let (cores, mask) = (started.cores, started.mask);
         let (app_number, app) = started.apps.of_rank(number);
         let (program, arguments) = app
@@ -103,11 +111,7 @@ impl Rank {
             .env(CROWDED, if is_crowded { "1" } else { "0" })
             .env(PROGRAM, app_number.to_string())
             .envs(app.env.iter().filter_map(|pair| pair.split_once('=')))
-            .stdin(if args.stdin.takes(number) {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(dir) = &app.wdir {
@@ -126,12 +130,25 @@ impl Rank {
         let parent = std::process::id().cast_signed();
         let host = share.fd();
         let netns = started.netns.map(AsRawFd::as_raw_fd);
+        let (control, is_in_group) = (share.control(), started.is_in_group);
+        let become_it = move || {
+            control.set_started(number);
+            if !is_in_group {
+                // SAFETY: the call takes no memory.
+                unsafe { libc::setpgid(0, 0) };
+            }
+            become_rank(parent, netns, host, &bells, core, &mask)
+        };
         // SAFETY: what is called between fork and exec takes no lock and no memory.
-        unsafe { command.pre_exec(move || become_rank(parent, netns, host, &bells, core, &mask)) };
+        unsafe { command.pre_exec(become_it) };
+        for name in OTHER_LAUNCHERS {
+            command.env_remove(name);
+        }
         let mut child = command
             .spawn()
             .map_err(|error| launch::explain(&seen_from(app.wdir.as_deref(), program), &error))?;
-        Ok(Self {
+        let input = child.stdin.take();
+        let rank = Self {
             pid: child.id().cast_signed(),
             end: None,
             started: Instant::now(),
@@ -140,13 +157,9 @@ impl Rank {
             number,
             out: Stream::new(child.stdout.take(), To::Out),
             err: Stream::new(child.stderr.take(), To::Err),
-            input: child.stdin.take(),
-        })
-    }
-
-    /// The pipe to its standard input.
-    pub fn take_input(&mut self) -> Option<ChildStdin> {
-        self.input.take()
+            is_in_group,
+        };
+        Ok((rank, input))
     }
 
     /// Whether all that it wrote has been read.
@@ -195,11 +208,23 @@ impl Rank {
         Ok(())
     }
 
-    /// Sends a signal to it and its children, unless it has ended.
+    /// Sends a signal to it, and to its children where its group is its own, unless it has ended.
     pub fn signal(&self, signal: i32) {
         if self.end.is_none() {
-            // SAFETY: the call takes no memory. The process has not been waited for, so the number is still its group's.
-            unsafe { libc::kill(-self.pid, signal) };
+            let whom = if self.is_in_group {
+                self.pid
+            } else {
+                -self.pid
+            };
+            // SAFETY: the call takes no memory. The process has not been waited for, so the number is still its own, or its group's.
+            unsafe { libc::kill(whom, signal) };
+        }
+    }
+
+    /// Passes on a signal of this process's: one of the terminal has come to a rank of this process's group by itself.
+    pub fn pass_on(&self, signal: Signal) {
+        if !(signal.is_of_terminal && self.is_in_group) {
+            self.signal(signal.number);
         }
     }
 }
@@ -222,7 +247,7 @@ fn seen_from(dir: Option<&Path>, program: &OsStr) -> OsString {
     }
 }
 
-/// Between fork and exec: a group of its own, dead with its parent, with the descriptors of the job.
+/// Between fork and exec: dead with its parent, with the descriptors of the job and the signals of the caller.
 fn become_rank(
     parent: libc::pid_t,
     netns: Option<RawFd>,
@@ -233,7 +258,6 @@ fn become_rank(
 ) -> io::Result<()> {
     // SAFETY: plain system calls about this process; the sets are the caller's.
     unsafe {
-        libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
             libc::_exit(1);
@@ -254,7 +278,7 @@ fn become_rank(
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
         }
     }
-    Ok(())
+    caller::restore_signals()
 }
 
 /// The network namespaces with these names, or these paths.

@@ -72,7 +72,7 @@ impl Scratch {
     /// An error if a signal has come.
     pub fn stopped(&self) -> Result<(), Failure> {
         if let Some(signal) = self.signals.read().first() {
-            self.stopped.set(Some(*signal));
+            self.stopped.set(Some(signal.number));
         }
         match self.stopped.get() {
             None => Ok(()),

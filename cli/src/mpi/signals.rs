@@ -1,5 +1,6 @@
-//! Signals to this process, as something to wait for.
+//! Signals to this process, as something to wait for. What the caller ignores stays ignored: a job under nohup does not end with its terminal.
 
+use crate::caller;
 use crate::failure::Failure;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -19,6 +20,18 @@ const TAKEN: [libc::c_int; 9] = [
 /// What ends a command that runs other programs.
 pub const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// What the kernel says of a signal that no process has sent.
+const SI_KERNEL: i32 = 0x80;
+
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its number.
+    pub number: i32,
+    /// The kernel has sent it, as for a key of the terminal: all processes of the foreground have it.
+    pub is_of_terminal: bool,
+}
+
 /// Holds those signals back, and reads them.
 pub struct Signals {
     fd: OwnedFd,
@@ -36,10 +49,12 @@ impl Signals {
         // SAFETY: signal sets are plain memory, initialized by the calls.
         let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let is_taken =
+            |signal: &&libc::c_int| **signal == libc::SIGCHLD || !caller::ignores(**signal);
         // SAFETY: local sets.
         let fd = unsafe {
             libc::sigemptyset(&raw mut set);
-            for signal in signals {
+            for signal in signals.iter().filter(is_taken) {
                 libc::sigaddset(&raw mut set, *signal);
             }
             libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
@@ -64,7 +79,7 @@ impl Signals {
     }
 
     /// The signals that have come.
-    pub fn read(&self) -> Vec<i32> {
+    pub fn read(&self) -> Vec<Signal> {
         let mut list = Vec::new();
         loop {
             // SAFETY: plain memory that the kernel fills.
@@ -75,7 +90,10 @@ impl Signals {
             if read != size as isize {
                 return list;
             }
-            list.extend(i32::try_from(info.ssi_signo));
+            list.extend(i32::try_from(info.ssi_signo).map(|number| Signal {
+                number,
+                is_of_terminal: info.ssi_code == SI_KERNEL,
+            }));
         }
     }
 }

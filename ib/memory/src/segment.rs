@@ -330,8 +330,9 @@ impl Segment {
             },
             e => Error::from_errno("memfd_create", e.raw_os_error(), len),
         })?;
-        rustix::fs::ftruncate(&fd, len as u64)
-            .map_err(|e| Error::from_errno("ftruncate", e.raw_os_error(), len))?;
+        crate::limit::set_length(fd.as_fd(), len as u64).map_err(|e| {
+            Error::from_errno("ftruncate", e.raw_os_error().unwrap_or(libc::EIO), len)
+        })?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)
             .map_err(|e| Error::from_errno("fcntl(F_ADD_SEALS)", e.raw_os_error(), 0))?;
         let span = map_shared(fd.as_fd(), len, Access::ReadWrite)?;

@@ -27,6 +27,7 @@
 
 mod error;
 mod inline;
+mod limit;
 mod load;
 mod objects;
 mod types;
@@ -34,6 +35,7 @@ mod wc;
 mod wr;
 
 pub use error::{ErrorKind, PostError, VerbsError};
+pub use limit::{may_be_long, set_length};
 pub use load::{Choice, LoadError, Verbs};
 pub use objects::ah::Ah;
 pub use objects::context::{Context, DeviceLimits, PortInfo};

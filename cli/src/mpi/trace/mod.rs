@@ -9,6 +9,7 @@ mod quantiles;
 mod timeline;
 
 use crate::args::TraceArgs;
+use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
 use crate::text;
@@ -119,20 +120,12 @@ fn run(args: &TraceArgs, dir: &Path) -> Result<ExitStatus, Failure> {
         .envs(launch::library_settings()?)
         .env(variable("trace"), dir)
         .env(variable("trace_events"), args.events.to_string());
-    // SAFETY: ignoring a signal takes no memory; the child gets its default back below.
+    // SAFETY: ignoring a signal takes no memory. The child gets what the caller has left.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    let child = {
-        use std::os::unix::process::CommandExt;
-        let restore = || {
-            // SAFETY: between fork and exec: one system call.
-            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-            Ok(())
-        };
-        // SAFETY: as said.
-        unsafe { command.pre_exec(restore) };
-        command.spawn()
-    };
-    let mut child = child.map_err(|error| launch::explain(program, &error))?;
+    caller::give_back_signals(&mut command);
+    let mut child = command
+        .spawn()
+        .map_err(|error| launch::explain(program, &error))?;
     child
         .wait()
         .map_err(|error| Failure::io("wait for", &program.to_string_lossy(), &error))

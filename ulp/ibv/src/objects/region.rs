@@ -58,10 +58,7 @@ impl Region {
         }
         // SAFETY: the descriptor is new and ours.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        let size = libc::off_t::try_from(length)
-            .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        // SAFETY: an open descriptor.
-        check(unsafe { libc::ftruncate(file.as_raw_fd(), size) })?;
+        crate::limit::set_length(file.as_fd(), length as u64)?;
         // SAFETY: an open descriptor.
         check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
         Region::map(file, 0, length)

@@ -14,8 +14,10 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Environment of a rank: descriptor of the segment.
+/// Environment of a rank: descriptor of the segment, or [`SYSTEM_V`] and the number of one of System V.
 pub const HOST_FD: &str = "FERRIBAND_MPI_HOST_FD";
+/// Before the number of a System V segment: what is used where files may not be long (`ulimit -f`), because a memfd is a file.
+pub const SYSTEM_V: &str = "shm:";
 /// Environment of a rank: descriptors of the eventfds of all ranks of the host, in order, joined by commas.
 pub const BELLS: &str = "FERRIBAND_MPI_BELLS";
 /// Environment of a rank: its place among the ranks of the host.
@@ -26,6 +28,12 @@ pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
 
 /// Environment of a rank: which of the job's programs it runs.
 pub const PROGRAM: &str = "FERRIBAND_MPI_PROGRAM";
+
+/// What makes a process a rank of another launcher. `mpirun` takes it out of its ranks' environment: a rank that has it was started by a launcher within the job.
+pub const OTHER_LAUNCHERS: &[&str] = &["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"];
+
+/// The segment's name as a memfd.
+pub const MEMFD: &str = "ferriband-mpi";
 
 /// What a launcher sets, and no user.
 pub const LAUNCHERS: &[&str] = &[HOST_FD, BELLS, LOCAL_RANK, CROWDED, PROGRAM];
@@ -45,7 +53,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -59,7 +67,7 @@ pub mod area {
     pub const ASLEEP: u64 = 0;
     /// u32: 1 if the rank, before it sleeps, makes all other ranks pass a barrier.
     pub const HAS_BARRIER: u64 = 4;
-    /// u32: process id.
+    /// u32: id of the process that is the rank, which the first to come writes; 0 until then.
     pub const PID: u64 = 64;
     /// u32: one of [`super::Life`].
     pub const LIFE: u64 = 68;
@@ -78,6 +86,8 @@ pub mod area {
     pub const LOSSES: u64 = 96;
     /// u32: 1 while the rank's program waits in MPI, so that it sends what it is asked for at once. A hint.
     pub const WAITS: u64 = 100;
+    /// u32: id of the process that the launcher has started as this rank. It may start another one that becomes the rank.
+    pub const STARTED: u64 = 104;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
     /// u32: 1 if the rank's card lies below.

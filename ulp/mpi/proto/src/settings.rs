@@ -22,7 +22,7 @@ pub fn file(named: Option<&str>, config: Option<&str>, home: Option<&str>) -> Op
         (Some(""), ..) => None,
         (Some(named), ..) => Some(named.to_owned()),
         (None, Some(config), _) if config.starts_with('/') => Some(format!("{config}/{FILE}")),
-        (None, _, Some(home)) => Some(format!("{home}/.config/{FILE}")),
+        (None, _, Some(home)) if home.starts_with('/') => Some(format!("{home}/.config/{FILE}")),
         (None, ..) => None,
     }
 }

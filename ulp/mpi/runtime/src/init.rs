@@ -1,19 +1,17 @@
-//! The beginning and the end: what the launcher has left in the environment, and the last barrier.
+//! The beginning and the end: what the launcher has left, and the last barrier.
 
 use crate::collective::{self, choose};
-use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
+use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
-use crate::errors::{MpiError, Outcome};
-use crate::host::{Bells, Host, Segment, inherit};
+use crate::errors::Outcome;
+use crate::host::inherit;
 use crate::net::{Net, Wanted};
 use crate::runtime::{Runtime, SELF, Settings, WORLD};
 use crate::settings::Chosen;
 use crate::trace;
 use crate::wait::wait_for;
-use crate::wireup::{self, Joined};
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, Life, PROGRAM};
-use std::env;
-use std::os::fd::RawFd;
+use crate::wireup::{self, Found};
+use ferriband_mpi_proto::segment::Life;
 
 /// Rounds of polling before the core is given away: about 20 microseconds.
 const SPINS: u32 = 2000;
@@ -21,13 +19,10 @@ const SPINS: u32 = 2000;
 /// The runtime of this process: a rank if a launcher has left what a rank needs, else alone.
 pub fn start(threads: i32) -> Outcome<Runtime> {
     let chosen = Chosen::read()?;
-    let joined = match env::var(HOST_FD) {
-        Ok(fd) => Some(Joined {
-            host: Some(join(&fd)?),
-            is_crowded: env::var(CROWDED).is_ok_and(|value| value == "1"),
-            program: env::var(PROGRAM).ok().and_then(|value| value.parse().ok()),
-        }),
-        Err(_) => wireup::join(&chosen.engine)?,
+    let (joined, is_kin) = match wireup::join(&chosen.engine)? {
+        Found::Rank(joined) => (Some(joined), false),
+        Found::Kin => (None, true),
+        Found::Alone => (None, false),
     };
     let is_crowded = joined.as_ref().is_some_and(|joined| joined.is_crowded);
     let program = joined.as_ref().and_then(|joined| joined.program);
@@ -42,7 +37,8 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         piece: chosen.piece,
         fast: chosen.fast,
         acks: chosen.acks,
-        stats: chosen.stats,
+        // What is asked of a job is not asked of what its ranks start.
+        stats: chosen.stats && !is_kin,
         spins: if is_crowded { 0 } else { SPINS },
         reads_peers: chosen.reads_peers,
         // Where cores are short a sender that has begun may be kept from going on, and its receiver would wait for it.
@@ -61,10 +57,10 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         runtime.comms[comm].errhandler = chosen.errhandler;
     }
     runtime.note_fatal();
-    if let Some(dir) = &chosen.trace {
+    if let Some(dir) = chosen.trace.as_ref().filter(|_| !is_kin) {
         trace::begin(&runtime, dir, chosen.trace_events)?;
     }
-    if runtime.rank == 0 {
+    if runtime.rank == 0 && !is_kin {
         for stranger in &chosen.strangers {
             eprintln!("ferriband MPI: {stranger}");
         }
@@ -98,50 +94,6 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
         runtime.net = Some(Box::new(net));
     }
     Ok(())
-}
-
-fn join(fd: &str) -> Outcome<Host> {
-    let bad = |name: &str, value: &str| {
-        MpiError::with(
-            MPI_ERR_OTHER,
-            format!("{name} is \"{value}\", which no launcher sets"),
-        )
-    };
-    let number = |name: &str, value: &str| {
-        value
-            .parse::<RawFd>()
-            .ok()
-            .filter(|fd| *fd >= 0)
-            .ok_or_else(|| bad(name, value))
-    };
-    let variable = |name: &str| {
-        env::var(name)
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, format!("{HOST_FD} is set, but not {name}")))
-    };
-    let fd = number(HOST_FD, fd)?;
-    let (bells, rank) = (variable(BELLS)?, variable(LOCAL_RANK)?);
-    let rank = number(LOCAL_RANK, &rank)?.cast_unsigned();
-    let bells = bells
-        .split(',')
-        .map(|bell| number(BELLS, bell))
-        .collect::<Outcome<Vec<RawFd>>>()?;
-    for bell in &bells {
-        inherit::close_on_exec(*bell);
-    }
-    let segment = inherit::take(fd).and_then(Segment::map).map_err(|error| {
-        MpiError::with(
-            MPI_ERR_OTHER,
-            format!("the host segment cannot be used: {error}"),
-        )
-    })?;
-    let ranks = segment.layout().ranks();
-    if rank >= ranks || bells.len() != ranks as usize {
-        return Err(MpiError::with(
-            MPI_ERR_OTHER,
-            "what the launcher has set does not fit its host segment",
-        ));
-    }
-    Ok(Host::new(segment, Bells::new(bells), rank))
 }
 
 /// Waits for all ranks and for what is still to be sent; without sessions this rank may go.

@@ -212,18 +212,41 @@ fn settings_file() -> Outcome<Option<(String, String)>> {
     let Some(path) = settings::file(named.as_deref(), config.as_deref(), home.as_deref()) else {
         return Ok(None);
     };
-    let mut text = String::new();
-    let read = File::open(&path).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text));
-    match read {
-        Ok(_) => Ok(Some((path, text))),
-        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
-        // What the user may not read is not the user's.
-        Err(error) if named.is_none() && error.kind() == ErrorKind::PermissionDenied => Ok(None),
+    match read(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        // A home without one, one that is no directory, one that may not be looked into: none is the user's.
+        Err(error) if named.is_none() && is_absent(&error) => Ok(None),
         Err(error) => Err(MpiError::with(
             MPI_ERR_OTHER,
             format!("the settings file {path} cannot be read: {error}"),
         )),
     }
+}
+
+fn read(path: &str) -> std::io::Result<String> {
+    let mut text = String::new();
+    // One that is longer than it may be is seen by its length.
+    let file = File::open(path)?;
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        let words = format!("it is longer than {LONGEST_FILE} bytes");
+        return Err(std::io::Error::new(ErrorKind::InvalidData, words));
+    }
+    Ok(text)
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENOENT
+                | libc::ENOTDIR
+                | libc::EACCES
+                | libc::EPERM
+                | libc::ELOOP
+                | libc::ENAMETOOLONG
+        )
+    )
 }
 
 #[cfg(test)]

@@ -14,6 +14,17 @@ pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether there is a descriptor `fd` of a file whose name begins so.
+pub fn is_file(fd: RawFd, name: &str) -> bool {
+    name_of(fd).is_some_and(|found| found.starts_with(name))
+}
+
+/// What the kernel calls the file behind a descriptor; none if there is no such descriptor.
+pub fn name_of(fd: RawFd) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    Some(path.to_string_lossy().into_owned())
+}
+
 /// No child of this process gets `fd`.
 pub fn close_on_exec(fd: RawFd) {
     // SAFETY: a flag of a descriptor; where there is none, the call fails and whoever uses it will.

@@ -206,12 +206,14 @@ fn bad(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text.to_owned())
 }
 
-fn own_uid() -> u32 {
+/// The user that this process acts for.
+pub fn own_uid() -> u32 {
     // SAFETY: the call takes no memory.
     unsafe { libc::geteuid() }
 }
 
-fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
+/// The user of the process at the other end.
+pub fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
     // SAFETY: plain memory that the call fills.
     let mut who: libc::ucred = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

@@ -1,17 +1,18 @@
 //! The mapping of the segment. It stays mapped as long as the process lives.
 
 use super::choice;
-use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, area};
+use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, MEMFD, area};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The segment that the ranks of a host share.
 pub struct Segment {
-    fd: OwnedFd,
+    /// None behind one of System V.
+    fd: Option<OwnedFd>,
     base: NonNull<u8>,
     layout: Layout,
     job: u64,
@@ -23,10 +24,11 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// A new segment, sealed, with a header and a job's number that nobody can guess.
     pub(super) fn make(layout: Layout) -> io::Result<OwnedFd> {
+        let name = CString::new(MEMFD)?;
         // SAFETY: a name that ends in zero.
         let fd = unsafe {
             libc::memfd_create(
-                c"ferriband-mpi".as_ptr(),
+                name.as_ptr(),
                 libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
             )
         };
@@ -37,8 +39,8 @@ impl Segment {
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut job = [0; 8];
         File::open("/dev/urandom")?.read_exact(&mut job)?;
-        file.set_len(layout.total())?;
-        file.write_all_at(&layout.header(u64::from_ne_bytes(job)), 0)?;
+        ferriband_ibv::set_length(file.as_fd(), layout.total())?;
+        store_header(&file, &layout.header(u64::from_ne_bytes(job)))?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: our own descriptor.
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
@@ -55,6 +57,36 @@ impl Segment {
         self.word64(own + area::CORES_ALIKE)
             .store(cores.1, Ordering::Relaxed);
         self.word32(own + area::HOST).store(host, Ordering::SeqCst);
+    }
+
+    /// Maps the segment behind an inherited descriptor, which stays as it is.
+    pub fn open(fd: RawFd) -> io::Result<Self> {
+        // SAFETY: the call takes no memory; it fails where there is no such descriptor.
+        let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if own < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor.
+        Self::map(unsafe { OwnedFd::from_raw_fd(own) })
+    }
+
+    /// The process that the launcher has started as `rank`, if it has said so.
+    pub fn started(&self, rank: u32) -> Option<u32> {
+        let at = self.layout.area(rank) + area::STARTED;
+        Some(self.word32(at).load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// Makes this process `rank`, unless another one is; then its id.
+    pub fn claim(&self, rank: u32) -> Result<(), u32> {
+        let me = std::process::id();
+        let at = self.layout.area(rank) + area::PID;
+        let was = self
+            .word32(at)
+            .compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst);
+        match was {
+            Err(other) if other != me => Err(other),
+            _ => Ok(()),
+        }
     }
 
     /// Maps the segment behind `fd`, which must be as long as its header says and sealed at that, so that no access can fail later.
@@ -100,13 +132,48 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| bad("the host segment lies at 0"))?;
-        choice::share(base.addr().get(), base.addr().get() + length);
-        Ok(Self {
+        Ok(Self::at(base, layout, job, Some(fd)))
+    }
+
+    fn at(base: NonNull<u8>, layout: Layout, job: u64, fd: Option<OwnedFd>) -> Self {
+        let first = base.addr().get();
+        choice::share(first, first + layout.total() as usize);
+        Self {
             fd,
             base,
             layout,
             job,
-        })
+        }
+    }
+
+    /// Attaches to a segment of System V, which has one length for ever.
+    pub fn attach(id: i32) -> io::Result<Self> {
+        // SAFETY: a zeroed structure is a valid one, which the call fills.
+        let mut found: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: a local structure.
+        if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut found) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new mapping at a place that the kernel chooses.
+        let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
+        if base.addr() == usize::MAX {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
+        let parsed = (found.shm_segsz >= HEADER_BYTES)
+            // SAFETY: the mapping is so long; the launcher wrote the header before any rank ran.
+            .then(|| unsafe { base.cast::<[u8; HEADER_BYTES]>().read() })
+            .and_then(Layout::parse);
+        match parsed {
+            Some((layout, job)) if found.shm_segsz as u64 >= layout.total() => {
+                Ok(Self::at(base, layout, job, None))
+            }
+            _ => {
+                // SAFETY: the mapping of above, which nobody else knows.
+                unsafe { libc::shmdt(base.as_ptr().cast()) };
+                Err(io::ErrorKind::InvalidData.into())
+            }
+        }
     }
 
     /// What lies where.
@@ -143,15 +210,60 @@ impl Segment {
         unsafe { self.base.add(at as usize) }
     }
 
+    fn populate(&self, at: u64, length: u32) -> libc::c_int {
+        let page = 4096;
+        let first = at / page * page;
+        let bytes = (at + u64::from(length) - first).next_multiple_of(page);
+        // SAFETY: within the mapping, of whole pages; what is there stays.
+        let done = unsafe {
+            libc::madvise(
+                self.base.as_ptr().add(first as usize).cast(),
+                bytes as usize,
+                libc::MADV_POPULATE_WRITE,
+            )
+        };
+        // Before Linux 5.14 pages come when they are touched, as a program's own do.
+        let is_unknown = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+        if is_unknown { 0 } else { done }
+    }
+
     /// Sees to it that there is memory behind a range, so that writing to it cannot fail.
     pub(super) fn allocate(&self, at: u64, length: u32) -> io::Result<()> {
-        // SAFETY: our own descriptor; the range lies within the file.
-        let done =
-            unsafe { libc::fallocate(self.fd.as_raw_fd(), 0, at.cast_signed(), i64::from(length)) };
+        let done = match &self.fd {
+            // SAFETY: our own descriptor; the range lies within the file.
+            Some(fd) => unsafe {
+                libc::fallocate(fd.as_raw_fd(), 0, at.cast_signed(), i64::from(length))
+            },
+            None => self.populate(at, length),
+        };
         if done == 0 {
             Ok(())
         } else {
             Err(io::Error::last_os_error())
         }
     }
+}
+
+/// Stores the header: to write it would be forbidden where files may not be that long.
+fn store_header(file: &File, header: &[u8; HEADER_BYTES]) -> io::Result<()> {
+    // SAFETY: a new mapping at a place that the kernel chooses.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            HEADER_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is so long, and nobody else has the file yet.
+    unsafe {
+        base.cast::<[u8; HEADER_BYTES]>().write(*header);
+        libc::munmap(base, HEADER_BYTES);
+    }
+    Ok(())
 }

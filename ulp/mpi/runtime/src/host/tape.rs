@@ -3,10 +3,10 @@
 use ferriband_mpi_proto::trace::{
     EVENT, EVENTS, Event, Header, MOST_NAMES, NAME, NAMED, NAMES, WRITTEN,
 };
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,6 +41,9 @@ impl Tape {
 
     fn lay_out(file: &File, header: &Header) -> io::Result<Self> {
         let total = header.total();
+        ferriband_ibv::may_be_long(total)?;
+        // Whoever reads it is of this user, whatever files are made like.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         // Blocks, not only a length: where a file system is full, a store into a hole would kill the program.
         // SAFETY: our own descriptor.
         let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, total.cast_signed()) };

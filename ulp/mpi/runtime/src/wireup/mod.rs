@@ -1,14 +1,16 @@
-//! Guest of another launcher: who are the others, which of them share this host, and what do they leave for one another.
+//! What the launcher has left: who are the others, which of them share this host, and what do they leave for one another.
 //!
-//! Owns: the engine that has started this process (PMI-1 and PMI-2 over a socket, PMIx by its library), and how ranks that no `mpirun` of ours has
-//! started come to the segment that they share. Must not know: communicators, messages. Our own `mpirun` needs none of this: it leaves the segment's
-//! descriptor to its children (`init.rs`).
+//! Owns: the engine that has started this process (PMI-1 and PMI-2 over a socket, PMIx by its library), whether this process is the rank that was started or one that the rank has started
+//! ([`claim`]), and how ranks that no `mpirun` of ours has started come to the segment that they share. Must not know: communicators, messages. Our own `mpirun` is
+//! no engine: it leaves the segment's descriptor to its children ([`own`]).
 //!
 //! How a host comes together: each rank asks for the name of the job. The first one to bind an abstract socket of a name made of it makes segment and
 //! bells; the others fetch them there. Then all go through the engine's fence; whoever made the segment serves it until the fence is over. Where
 //! ranks are left that have not come, they are on other hosts: each opens its device, puts its card, and after a second fence the one that made the
 //! segment writes the cards of the far ones into it. Nothing lies in a file system, and the name goes with its process.
 
+mod claim;
+mod own;
 mod pmi;
 mod pmix;
 
@@ -17,7 +19,9 @@ use crate::edge::fresh::Fresh;
 use crate::errors::{MpiError, Outcome};
 use crate::host::meet::{self, Meeting};
 use crate::host::{Host, inherit};
+use claim::Kin;
 use ferriband_mpi_proto::connect::{CARD, Card};
+use ferriband_mpi_proto::pmi::Version;
 use pmi::Pmi;
 use pmix::Pmix;
 use std::env;
@@ -80,11 +84,33 @@ pub struct Wish {
     pub pmix_library: String,
 }
 
-/// Joins the job of the engine that has started this process; none if none has.
-pub fn join(wish: &Wish) -> Outcome<Option<Joined>> {
-    let Some(mut found) = find(wish)? else {
-        return Ok(None);
+/// What this process is to a launcher.
+pub enum Found {
+    /// A rank.
+    Rank(Joined),
+    /// A process that a rank has started, or a fork of one: a job of its own, which has been said.
+    Kin,
+    /// Nothing: a job of its own.
+    Alone,
+}
+
+impl Found {
+    fn kin(kin: Kin, rank: &str) -> Self {
+        eprintln!("ferriband MPI: {}", kin.words(rank));
+        Self::Kin
+    }
+}
+
+/// Joins the job of the launcher that has started this process, if one has. An engine of another launcher goes first: it was started within a job of ours, if there
+/// is one, because our `mpirun` takes what names an engine out of its ranks' environment.
+pub fn join(wish: &Wish) -> Outcome<Found> {
+    let Some(which) = find(wish) else {
+        return own::join();
     };
+    if let Some(kin) = which.kin() {
+        return Ok(Found::kin(kin, "a rank of another launcher"));
+    }
+    let mut found = which.open(wish)?;
     let place = found.place()?;
     let host = if place.ranks > 1 {
         Some(gather(&mut found, &place)?)
@@ -93,25 +119,54 @@ pub fn join(wish: &Wish) -> Outcome<Option<Joined>> {
     };
     let is_crowded = host.as_ref().is_some_and(Host::is_crowded);
     *engine() = Some(found);
-    Ok(Some(Joined {
+    Ok(Found::Rank(Joined {
         host,
         is_crowded,
         program: place.program,
     }))
 }
 
-fn find(wish: &Wish) -> Outcome<Option<Engine>> {
+/// Which engine the environment speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// PMI, in this version if one is asked for.
+    Pmi(Option<Version>),
+    Pmix,
+}
+
+fn find(wish: &Wish) -> Option<Which> {
     let has = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     let has_pmi = has(pmi::FD) || has(pmi::PORT);
-    let pmi = |version| Pmi::open(version).map(|pmi| Some(Engine::Pmi(pmi)));
-    let pmix = || Pmix::open(&wish.pmix_library).map(|pmix| Some(Engine::Pmix(Box::new(pmix))));
     match wish.engine.as_str() {
-        "none" => Ok(None),
-        "pmi1" if has_pmi => pmi(Some(ferriband_mpi_proto::pmi::Version::One)),
-        "pmi2" if has_pmi => pmi(Some(ferriband_mpi_proto::pmi::Version::Two)),
-        "auto" if has_pmi => pmi(None),
-        "pmix" | "auto" if has(pmix::NAMESPACE) => pmix(),
-        _ => Ok(None),
+        "pmi1" if has_pmi => Some(Which::Pmi(Some(Version::One))),
+        "pmi2" if has_pmi => Some(Which::Pmi(Some(Version::Two))),
+        "auto" if has_pmi => Some(Which::Pmi(None)),
+        "pmix" | "auto" if has(pmix::NAMESPACE) => Some(Which::Pmix),
+        _ => None,
+    }
+}
+
+impl Which {
+    /// Why this process is not the rank, if it is not.
+    fn kin(self) -> Option<Kin> {
+        let place = match self {
+            Self::Pmi(_) => pmi::place_of_environment(),
+            Self::Pmix => Some(pmix::place_of_environment()),
+        };
+        let Some(place) = place else {
+            return Some(Kin::Closed);
+        };
+        if claim::is_fork(None) {
+            return Some(Kin::Fork);
+        }
+        (!claim::claim(&place)).then_some(Kin::Later(None))
+    }
+
+    fn open(self, wish: &Wish) -> Outcome<Engine> {
+        match self {
+            Self::Pmi(version) => Pmi::open(version).map(Engine::Pmi),
+            Self::Pmix => Pmix::open(&wish.pmix_library).map(|pmix| Engine::Pmix(Box::new(pmix))),
+        }
     }
 }
 

@@ -295,6 +295,19 @@ impl Pmi {
     }
 }
 
+/// What this process's place with the engine is called; none if the socket that it was left is not there. A number that now names something else is no such socket.
+pub fn place_of_environment() -> Option<String> {
+    let Ok(text) = env::var(FD) else {
+        let variable = |name: &str| env::var(name).unwrap_or_default();
+        return Some(format!("port {} {}", variable(PORT), variable("PMI_ID")));
+    };
+    let Ok(fd) = text.parse::<RawFd>() else {
+        // Nobody's: what is wrong is said by whoever takes it.
+        return Some(text);
+    };
+    inherit::name_of(fd).filter(|name| name.starts_with("socket:"))
+}
+
 fn connect() -> Outcome<File> {
     if let Ok(text) = env::var(FD) {
         let fd = text.parse::<RawFd>().ok().filter(|fd| *fd >= 0);

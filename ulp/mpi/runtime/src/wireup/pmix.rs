@@ -101,6 +101,12 @@ unsafe extern "C" fn answer(status: c_int, fence: *mut c_void) {
     unsafe { libc::write(fence.bell.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
+/// What this process's place with the engine is called.
+pub fn place_of_environment() -> String {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    format!("pmix {} {}", variable(NAMESPACE), variable("PMIX_RANK"))
+}
+
 impl Pmix {
     /// Loads the library, from `file` if that is not empty, and says hello.
     pub fn open(file: &str) -> Outcome<Self> {
