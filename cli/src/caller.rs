@@ -48,11 +48,14 @@ pub fn ignores(signal: libc::c_int) -> bool {
     IGNORED.load(Ordering::Relaxed) & (1 << signal) != 0
 }
 
-/// From here on the ends of children are seen.
-pub fn see_children() {
-    if ignores(libc::SIGCHLD) {
-        // SAFETY: the call takes no memory; no other thread runs yet.
-        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+/// From here on the ends of children are seen, and a file that may not grow (`ulimit -f`) is an error of whoever writes to it.
+pub fn settle() {
+    // SAFETY: the calls take no memory; no other thread runs yet.
+    unsafe {
+        if ignores(libc::SIGCHLD) {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -39,7 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    caller::see_children();
+    caller::settle();
     let cli = Cli::parse_from(words(std::env::args_os()));
     match dispatch(cli.command) {
         Ok(code) => code,

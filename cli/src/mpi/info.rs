@@ -8,7 +8,7 @@ use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
 use serde::Serialize;
 use std::env;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::ExitCode;
 
 /// One row for each function of the standard, checked in with the library that is made from it.
@@ -102,18 +102,17 @@ fn values(set: &[String]) -> Result<(Values, Option<String>), Failure> {
     );
     let mut file = None;
     if let Some(path) = path {
-        let mut text = String::new();
-        match File::open(&path).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text)) {
-            Ok(_) => file = Some((path, text)),
-            Err(error) if named.is_some() => {
-                return Err(Failure::io(
-                    "read",
-                    &format!("the settings file {path}"),
-                    &error,
-                ));
+        match read(&path) {
+            Ok(text) => file = Some((path, text)),
+            // As the library takes it: a home without one, or none that can be looked into.
+            Err(error) if named.is_none() && is_absent(&error) => (),
+            Err(error) => {
+                return Err(
+                    Failure::io("read", &format!("the settings file {path}"), &error)
+                        .remedy(format!("mend it, or name another with {FILE_VARIABLE} (empty: none)"))
+                        .status(2),
+                );
             }
-            // There need not be one.
-            Err(_) => (),
         }
     }
     let variables = env::vars_os()
@@ -132,6 +131,31 @@ fn values(set: &[String]) -> Result<(Values, Option<String>), Failure> {
         values.set(name, value).map_err(wrong)?;
     }
     Ok((values, file.map(|(path, _)| path)))
+}
+
+fn read(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        let words = format!("it is longer than {LONGEST_FILE} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
+    Ok(text)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENOENT
+                | libc::ENOTDIR
+                | libc::EACCES
+                | libc::EPERM
+                | libc::ELOOP
+                | libc::ENAMETOOLONG
+        )
+    )
 }
 
 /// Says which of `set` means nothing, or what else that is set does.

@@ -28,6 +28,7 @@ use ranks::{End, Rank, Started};
 use share::Share;
 use signals::{Signal, Signals};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -237,9 +238,14 @@ impl Job<'_> {
         for rank in &mut self.ranks {
             written = written.and(rank.relay(&is_ready, ready == 0, self.args.tag_output));
         }
-        if written.is_err() && self.ending.is_none() {
-            // Nobody reads what the ranks write: as a program dies that writes to a closed pipe.
-            self.end(128 + libc::SIGPIPE as u8);
+        if let (Err(error), None) = (written, self.ending) {
+            if error.kind() == ErrorKind::BrokenPipe {
+                // Nobody reads what the ranks write: as a program dies that writes to a closed pipe.
+                self.end(128 + libc::SIGPIPE as u8);
+            } else {
+                self.cause = Some(format!("cannot write what the ranks write: {error}"));
+                self.end(1);
+            }
         }
         input.relay(&is_ready);
         if is_ready(self.signals.fd()) {

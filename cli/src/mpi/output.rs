@@ -95,7 +95,11 @@ impl<R: Read + AsRawFd> Stream<R> {
                 let mut out = io::stdout().lock();
                 out.write_all(&text).and_then(|()| out.flush())
             }
-            To::Err => io::stderr().lock().write_all(&text),
+            // What cannot be said there is lost, as it is to a program whose own standard error that is.
+            To::Err => match io::stderr().lock().write_all(&text) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Ok(()),
+                written => written,
+            },
         }
     }
 }

@@ -105,7 +105,7 @@ impl Rank {
                     .map(|(name, value)| (name, value)),
             )
             .envs(started.chosen.iter().map(|(name, value)| (name, value)))
-            .env(HOST_FD, share.fd().to_string())
+            .env(HOST_FD, share.words())
             .env(BELLS, names.join(","))
             .env(LOCAL_RANK, number.to_string())
             .env(CROWDED, if is_crowded { "1" } else { "0" })
@@ -251,7 +251,7 @@ fn seen_from(dir: Option<&Path>, program: &OsStr) -> OsString {
 fn become_rank(
     parent: libc::pid_t,
     netns: Option<RawFd>,
-    host: RawFd,
+    host: Option<RawFd>,
     bells: &[RawFd],
     core: Option<usize>,
     mask: &libc::sigset_t,
@@ -268,9 +268,8 @@ fn become_rank(
         {
             return Err(io::Error::last_os_error());
         }
-        libc::fcntl(host, libc::F_SETFD, 0);
-        for bell in bells {
-            libc::fcntl(*bell, libc::F_SETFD, 0);
+        for fd in bells.iter().chain(&host) {
+            libc::fcntl(*fd, libc::F_SETFD, 0);
         }
         if let Some(core) = core {
             let mut set: libc::cpu_set_t = std::mem::zeroed();

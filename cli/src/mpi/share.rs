@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use ferriband_memory::limit;
-use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, Life, MEMFD, area, slot};
+use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, Life, MEMFD, SYSTEM_V, area, slot};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,10 +12,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The job's segment and one bell for each rank. None is inherited by any process that is not a rank.
 pub struct Share {
-    segment: File,
-    layout: Layout,
+    place: Place,
     control: Control,
     bells: Vec<OwnedFd>,
+}
+
+/// Where the segment is.
+enum Place {
+    Memfd(File),
+    /// Of System V, with this number. It is marked to go when the last process that has it ends.
+    SystemV(i32),
 }
 
 /// The segment's beginning: the header and the ranks' areas, mapped. What is stored here is never written to the file, whose length may be more than files may have
@@ -74,37 +80,20 @@ impl Share {
                 ))
                 .status(2)
         })?;
-        let name = CString::new(MEMFD).expect("a name has no zero in it");
-        // SAFETY: a name that ends in zero.
-        let fd = unsafe {
-            libc::memfd_create(
-                name.as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
-        };
-        if fd < 0 {
-            return Err(Failure::os("make", "the ranks' shared memory"));
-        }
-        // SAFETY: a new descriptor.
-        let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         // What names the job is also what tells its ranks from strangers on a network.
         let mut job = [0; 8];
         File::open("/dev/urandom")
             .and_then(|mut random| random.read_exact(&mut job))
             .map_err(|error| Failure::io("read", "/dev/urandom", &error))?;
-        let job = u64::from_ne_bytes(job);
-        limit::set_length(segment.as_fd(), layout.total())
-            .map_err(|error| too_long(&layout, &error))?;
-        let control = Control::map(&segment, layout)
-            .map_err(|error| Failure::io("map", "the ranks' shared memory", &error))?;
-        let header = layout.header(job);
+        let made = match memfd(layout) {
+            Err(error) if error.raw_os_error() == Some(libc::EFBIG) => system_v(layout),
+            made => made,
+        };
+        let (place, control) =
+            made.map_err(|error| Failure::io("make", "the ranks' shared memory", &error))?;
+        let header = layout.header(u64::from_ne_bytes(job));
         // SAFETY: the mapping is longer than the header, and no other process has the segment yet.
         unsafe { control.base.cast::<[u8; HEADER_BYTES]>().write(header) };
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: our own descriptor.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(Failure::os("seal", "the ranks' shared memory"));
-        }
         let bells = (0..ranks)
             .map(|_| {
                 // SAFETY: the call takes no memory.
@@ -118,8 +107,7 @@ impl Share {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            segment,
-            layout,
+            place,
             control,
             bells,
         })
@@ -130,9 +118,20 @@ impl Share {
         self.control
     }
 
-    /// Descriptor of the segment.
-    pub fn fd(&self) -> RawFd {
-        self.segment.as_raw_fd()
+    /// Descriptor of the segment, if it has one.
+    pub fn fd(&self) -> Option<RawFd> {
+        match &self.place {
+            Place::Memfd(segment) => Some(segment.as_raw_fd()),
+            Place::SystemV(_) => None,
+        }
+    }
+
+    /// What a rank's environment says of the segment.
+    pub fn words(&self) -> String {
+        match &self.place {
+            Place::Memfd(segment) => segment.as_raw_fd().to_string(),
+            Place::SystemV(id) => format!("{SYSTEM_V}{id}"),
+        }
     }
 
     /// Descriptors of the bells, in the order of ranks.
@@ -177,16 +176,51 @@ impl Share {
     }
 }
 
-/// What to say where shared memory of that length cannot be had.
-fn too_long(layout: &Layout, error: &io::Error) -> Failure {
-    let failure = Failure::io("lay out", "the ranks' shared memory", error);
-    if error.raw_os_error() != Some(libc::EFBIG) {
-        return failure;
+fn memfd(layout: Layout) -> io::Result<(Place, Control)> {
+    let name = CString::new(MEMFD)?;
+    // SAFETY: a name that ends in zero.
+    let fd = unsafe {
+        libc::memfd_create(
+            name.as_ptr(),
+            libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
     }
-    failure.remedy(format!(
-        "it takes {} MiB, which is more than a file may have here, and shared memory counts as one: raise the limit (ulimit -f)",
-        layout.total() >> 20
-    ))
+    // SAFETY: a new descriptor.
+    let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    limit::set_length(segment.as_fd(), layout.total())?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: our own descriptor.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let control = Control::map(&segment, layout)?;
+    Ok((Place::Memfd(segment), control))
+}
+
+/// The same of System V's shared memory, for which no limit on files holds.
+fn system_v(layout: Layout) -> io::Result<(Place, Control)> {
+    let length =
+        usize::try_from(layout.total()).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    let flags = libc::IPC_CREAT | libc::IPC_EXCL | libc::SHM_NORESERVE | 0o600;
+    // SAFETY: the calls take no memory of ours.
+    let (id, base) = unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, length, flags);
+        if id < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        (id, libc::shmat(id, std::ptr::null(), 0))
+    };
+    let attached = match NonNull::new(base.cast()).filter(|_| base.addr() != usize::MAX) {
+        Some(base) => Ok((Place::SystemV(id), Control { base, layout })),
+        None => Err(io::Error::last_os_error()),
+    };
+    // Linux lets others attach to it as long as one has it, and it goes with the last.
+    // SAFETY: our own segment.
+    unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+    attached
 }
 
 #[cfg(test)]
@@ -194,11 +228,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn where_files_may_not_be_long_it_is_of_another_kind() {
+        let layout = Layout::new(2, slot(2)).expect("a layout");
+        let (place, control) = system_v(layout).expect("memory");
+        assert!(matches!(place, Place::SystemV(_)));
+        control.set_started(1);
+        let word = control.word(1, area::STARTED).load(Ordering::SeqCst);
+        assert_eq!(word, std::process::id());
+    }
+
+    #[test]
     fn a_job_shares_a_sealed_segment() {
         let share = Share::make(3).expect("memory");
         assert_eq!(share.bells().len(), 3);
         assert_eq!(share.life(2), Life::Unborn);
-        assert!(share.segment.set_len(0).is_err(), "it cannot be cut");
+        let Place::Memfd(segment) = &share.place else {
+            panic!("a memfd may be so long here");
+        };
+        assert!(segment.set_len(0).is_err(), "it cannot be cut");
         assert!(Share::make(0).is_err());
     }
 }
