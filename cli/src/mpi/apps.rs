@@ -49,6 +49,11 @@ impl Apps {
         Ok(Self { list })
     }
 
+    /// The programs.
+    pub fn iter(&self) -> impl Iterator<Item = &AppArgs> {
+        self.list.iter()
+    }
+
     /// Ranks of all together.
     pub fn ranks(&self) -> u32 {
         self.list

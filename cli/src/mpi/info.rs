@@ -109,7 +109,9 @@ fn values(set: &[String]) -> Result<(Values, Option<String>), Failure> {
             Err(error) => {
                 return Err(
                     Failure::io("read", &format!("the settings file {path}"), &error)
-                        .remedy(format!("mend it, or name another with {FILE_VARIABLE} (empty: none)"))
+                        .remedy(format!(
+                            "mend it, or name another with {FILE_VARIABLE} (empty: none)"
+                        ))
                         .status(2),
                 );
             }

@@ -4,6 +4,7 @@
 //! of a job lies in a file system: the segment is a memfd, the bells are eventfds, and the ranks die with this process.
 
 mod apps;
+mod foreign;
 pub mod info;
 mod input;
 mod output;
@@ -23,6 +24,7 @@ use apps::Apps;
 use ferriband_attach::DEFAULT_FABRIC;
 use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::variable;
+use foreign::Watch;
 use input::Input;
 use ranks::{End, Rank, Started};
 use share::Share;
@@ -53,6 +55,9 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     let settings_of_job = settings(args)?;
     let apps = Apps::of(args)?;
     let count = apps.ranks();
+    if !args.allow_foreign {
+        foreign::check(&apps)?;
+    }
     let cores = ranks::cores()?;
     ranks::allow_descriptors(count);
     let share = Share::make(count)?;
@@ -69,6 +74,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         status: 0,
         lost: 0,
         cause: None,
+        watch: Watch::new(args.allow_foreign),
     };
     let netns = ranks::hosts(&args.netns)?;
     let environments = environments(&args.fabric_hosts)?;
@@ -173,6 +179,7 @@ struct Job<'a> {
     lost: u32,
     /// Why the job was ended, for the person at the terminal.
     cause: Option<String>,
+    watch: Watch,
 }
 
 impl Job<'_> {
@@ -201,6 +208,9 @@ impl Job<'_> {
             self.wait(input, deadline)?;
         }
         ranks::kill_orphans();
+        let share = self.share;
+        self.watch
+            .tell(self.ranks.len(), |rank| share.life(rank) == Life::Unborn);
         Ok(())
     }
 
@@ -221,22 +231,30 @@ impl Job<'_> {
                 .unwrap_or(i32::MAX)
         });
         let is_short = self.ending.is_some() || self.ranks.iter().any(Rank::has_rest);
-        for at_most in is_short.then_some(PATIENCE_MS).into_iter().chain(look) {
+        let short = is_short.then_some(PATIENCE_MS);
+        for at_most in [short, look, self.watch.timeout()].into_iter().flatten() {
             timeout = if timeout < 0 {
                 at_most
             } else {
                 timeout.min(at_most)
             };
         }
+        let begun = Instant::now();
         // SAFETY: a local array, as long as is said.
         let ready = unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout) };
         let is_ready = |fd: i32| {
             list.iter()
                 .any(|entry| entry.fd == fd && entry.revents != 0)
         };
+        let is_quiet = ready == 0 && begun.elapsed().as_millis() >= PATIENCE_MS as u128;
+        let has_written = self.ranks.iter().any(|rank| rank.is_first(&is_ready));
+        let share = self.share;
+        self.watch.look(&self.ranks, has_written, |rank| {
+            share.life(rank) == Life::Unborn
+        });
         let mut written = Ok(());
         for rank in &mut self.ranks {
-            written = written.and(rank.relay(&is_ready, ready == 0, self.args.tag_output));
+            written = written.and(rank.relay(&is_ready, is_quiet, self.args.tag_output));
         }
         if let (Err(error), None) = (written, self.ending) {
             if error.kind() == ErrorKind::BrokenPipe {

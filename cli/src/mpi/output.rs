@@ -20,6 +20,7 @@ pub struct Stream<R> {
     from: Option<R>,
     to: To,
     rest: Vec<u8>,
+    has_come: bool,
 }
 
 impl<R: Read + AsRawFd> Stream<R> {
@@ -29,12 +30,18 @@ impl<R: Read + AsRawFd> Stream<R> {
             from,
             to,
             rest: Vec::new(),
+            has_come: false,
         }
     }
 
     /// What is readable when something has come; none after its end.
     pub fn fd(&self) -> Option<RawFd> {
         self.from.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether the first bytes have come.
+    pub fn is_first(&self, is_ready: &impl Fn(RawFd) -> bool) -> bool {
+        !self.has_come && self.fd().is_some_and(is_ready)
     }
 
     /// Whether an unfinished line waits.
@@ -54,6 +61,7 @@ impl<R: Read + AsRawFd> Stream<R> {
                 self.flush(prefix)
             }
             Ok(count) => {
+                self.has_come = true;
                 self.rest.extend_from_slice(&bytes[..count]);
                 let whole = match self.rest.iter().rposition(|byte| *byte == b'\n') {
                     Some(at) => at + 1,

@@ -8,9 +8,7 @@ use crate::args::{Binding, MpirunArgs};
 use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
-use ferriband_mpi_proto::segment::{
-    BELLS, CROWDED, HOST_FD, LOCAL_RANK, OTHER_LAUNCHERS, PROGRAM,
-};
+use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, OTHER_LAUNCHERS, PROGRAM};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -165,6 +163,11 @@ impl Rank {
     /// Whether all that it wrote has been read.
     pub fn is_silent(&self) -> bool {
         self.out.fd().is_none() && self.err.fd().is_none()
+    }
+
+    /// Whether the first that it writes has come.
+    pub fn is_first(&self, is_ready: &impl Fn(RawFd) -> bool) -> bool {
+        self.out.is_first(is_ready) || self.err.is_first(is_ready)
     }
 
     /// Whether an unfinished line waits.

@@ -158,9 +158,7 @@ impl Share {
     /// Says that a rank has died, for the `number`th time in this job, and wakes all others.
     pub fn tell_death(&self, rank: u32, number: u32) {
         let write = |rank, field, word: u32| {
-            self.control
-                .word(rank, field)
-                .store(word, Ordering::SeqCst);
+            self.control.word(rank, field).store(word, Ordering::SeqCst);
         };
         write(rank, area::LIFE, Life::Dead as u32);
         for (other, bell) in (0..).zip(&self.bells) {
@@ -179,12 +177,8 @@ impl Share {
 fn memfd(layout: Layout) -> io::Result<(Place, Control)> {
     let name = CString::new(MEMFD)?;
     // SAFETY: a name that ends in zero.
-    let fd = unsafe {
-        libc::memfd_create(
-            name.as_ptr(),
-            libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-        )
-    };
+    let fd =
+        unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -27,10 +27,7 @@ impl Segment {
         let name = CString::new(MEMFD)?;
         // SAFETY: a name that ends in zero.
         let fd = unsafe {
-            libc::memfd_create(
-                name.as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
+            libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
