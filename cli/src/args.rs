@@ -3,6 +3,7 @@
 mod fabric;
 mod fabric_sim;
 mod mpi;
+mod placing;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::time::Duration;
 pub use fabric::*;
 pub use fabric_sim::*;
 pub use mpi::*;
+pub use placing::*;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
 #[derive(Parser)]
@@ -68,9 +70,11 @@ pub enum Command {
     /// that is not zero (128 and the signal for a rank that was killed). When a rank aborts, is killed or ends without MPI_Finalize, the
     /// others are ended, too. The command is called mpirun and mpiexec as well, where those names lead to this program.
     #[command(
+        version = concat!(env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI)"),
         after_help = "Examples:\n  mpicc hello.c -o hello && ferriband mpirun -n 4 ./hello\n  ferriband mpirun -n 2 --tag-output ./a.out\n  \
         ferriband mpirun -n 1 ./server : -n 3 ./client\n\n\
-        What users of other launchers write is understood: -np, -x NAME=VALUE, -genv NAME VALUE, -bind-to, -wd, --oversubscribe.\n\
+        What users of other launchers write is understood, with one dash or two: -np, -x NAME=VALUE, -genv NAME VALUE, -bind-to, -map-by, -ppn, -wd,\n\
+        --oversubscribe, --mca and more; hosts and files of hosts are, where all of them are this machine.\n\
         The libraries are found as `run` finds them."
     )]
     Mpirun(MpirunArgs),

@@ -1,6 +1,7 @@
 //! The words of `ferriband mpirun`, `mpi-info` and `trace`.
 
 use super::JsonFlag;
+use super::placing::{Binding, Mapping};
 use clap::{Args, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,15 +9,24 @@ use std::path::PathBuf;
 /// What holds for one of a job's programs.
 #[derive(Args, Clone)]
 pub struct AppArgs {
-    /// Number of ranks of the program.
-    #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 1)]
-    pub ranks: u32,
+    /// Number of ranks of the program; without it, as many as --ppn, --map-by ppr:N:UNIT or the hosts say, else 1.
+    #[arg(short = 'n', long = "np", value_name = "N")]
+    pub ranks: Option<u32>,
     /// Set a variable of the ranks' environment. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub env: Vec<String>,
     /// Directory that the ranks begin in.
     #[arg(long, value_name = "DIR")]
     pub wdir: Option<PathBuf>,
+    /// Hosts as users of other launchers write them, NAME[:RANKS],...: each must be this machine. May be repeated.
+    #[arg(long, value_name = "HOST,...")]
+    pub host: Vec<String>,
+    /// A file of such hosts, as of MPICH (NAME:RANKS) or Open MPI (NAME slots=RANKS). May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Vec<String>,
+    /// Which variables ranks inherit: all, none, only:NAME,.. or except:NAME,..
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = inherited)]
+    pub inherit: Inherited,
     /// The program and its arguments. After a word of a colon alone another program of the same job may follow, with -n, --env and --wdir of its own.
     #[arg(
         required = true,
@@ -48,15 +58,21 @@ pub struct MpirunArgs {
     /// Who gets the standard input: none, all, or a rank.
     #[arg(long, value_name = "WHO", default_value = "0", value_parser = stdin_to)]
     pub stdin: StdinTo,
-    /// Where ranks may run; also --bind-to.
-    #[arg(
-        long,
-        alias = "bind-to",
-        value_enum,
-        value_name = "WHERE",
-        default_value = "none"
-    )]
+    /// Where ranks may run: core (each on a CPU of its own, if there are enough; core:N on N), l1cache to l3cache, numa, socket, or none. Also --bind-to.
+    #[arg(long, value_name = "WHERE", default_value = "none", value_parser = super::placing::binding)]
     pub bind: Binding,
+    /// How ranks are dealt to the machine: slot, core, numa, socket and so on in turn, or ppr:N:UNIT, with modifiers as Open MPI's (PE=N, NOOVERSUBSCRIBE).
+    #[arg(long, value_name = "UNIT", value_parser = super::placing::mapping)]
+    pub map_by: Vec<Mapping>,
+    /// Ranks on each machine, of which there is one: so many are started if nothing else says how many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ppn: Option<u32>,
+    /// The same, and more are refused.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub npernode: Option<u32>,
+    /// Refuse more ranks than the hosts have slots, or the machine CPUs.
+    #[arg(long)]
+    pub no_oversubscribe: bool,
     /// Say on standard error which cores each rank may use.
     #[arg(long)]
     pub report_bindings: bool,
@@ -66,14 +82,12 @@ pub struct MpirunArgs {
     /// The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with: mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return.
     #[arg(long, value_name = "HANDLER")]
     pub initial_errhandler: Option<String>,
-    /// Ranks on other machines: this launcher has none.
-    #[arg(
-        long,
-        hide = true,
-        value_name = "HOSTS",
-        aliases = ["host", "hosts", "machinefile", "machine", "ppn", "npernode", "map-by"]
-    )]
-    pub hostfile: Option<String>,
+    /// Options of another launcher that have no effect here.
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub ineffective: Vec<String>,
+    /// Why an option of another launcher cannot be taken.
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub refused: Option<String>,
     /// Write what became of each rank to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -200,14 +214,26 @@ pub enum StdinTo {
     Rank(u32),
 }
 
-/// Where ranks may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Binding {
-    /// Each on a core of its own, if there are enough.
-    #[value(aliases = ["hwthread", "cpu"])]
-    Core,
-    /// Where the system likes.
-    None,
+/// Which variables of the environment ranks inherit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inherited {
+    /// All.
+    All,
+    /// These alone.
+    Only(Vec<String>),
+    /// All but these.
+    Except(Vec<String>),
+}
+
+fn inherited(text: &str) -> Result<Inherited, String> {
+    let list = |names: &str| names.split(',').map(str::to_owned).collect();
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("all", "") => Ok(Inherited::All),
+        ("none", "") => Ok(Inherited::Only(Vec::new())),
+        ("only", names) => Ok(Inherited::Only(list(names))),
+        ("except", names) => Ok(Inherited::Except(list(names))),
+        _ => Err("all, none, only:NAME,.. or except:NAME,..".to_owned()),
+    }
 }
 
 fn stdin_to(text: &str) -> Result<StdinTo, String> {

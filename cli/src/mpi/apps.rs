@@ -1,5 +1,6 @@
 //! A job's programs: one, or several with colons between them.
 
+use super::{hosts, places};
 use crate::args::{AppArgs, MpirunArgs, NextApp};
 use crate::failure::Failure;
 use clap::Parser;
@@ -8,14 +9,15 @@ use clap::Parser;
 pub const COLON: &str = ":";
 
 /// The programs of a job, in the order of their ranks.
-#[derive(Clone)]
 pub struct Apps {
     list: Vec<AppArgs>,
+    /// Ranks of each.
+    counts: Vec<u32>,
 }
 
 impl Apps {
-    /// Takes the command line apart.
-    pub fn of(args: &MpirunArgs) -> Result<Self, Failure> {
+    /// Takes the command line apart, for a machine with these CPUs.
+    pub fn of(args: &MpirunArgs, cpus: &[usize]) -> Result<Self, Failure> {
         let mut parts = args.app.command.split(|word| word == COLON);
         let mut first = args.app.clone();
         first.command = parts.next().unwrap_or_default().to_vec();
@@ -25,7 +27,7 @@ impl Apps {
                 let text = error.render().to_string();
                 let said = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
                 Failure::new(format!("after the colon: {said}"))
-                    .remedy("a program of a job is: [-n N] [--env NAME=VALUE] [--wdir DIR] PROGRAM [ARGUMENT ..]; other options come before the first")
+                    .remedy("a program of a job is: [-n N] [--env NAME=VALUE] [--wdir DIR] [--host HOST,..] PROGRAM [ARGUMENT ..]; other options come before the first")
                     .status(2)
             })?;
             list.push(next.app);
@@ -46,7 +48,8 @@ impl Apps {
                 .remedy("mpirun -n 1 ./server : -n 3 ./client")
                 .status(2));
         }
-        Ok(Self { list })
+        let counts = counts(args, &list, cpus)?;
+        Ok(Self { list, counts })
     }
 
     /// The programs.
@@ -56,22 +59,87 @@ impl Apps {
 
     /// Ranks of all together.
     pub fn ranks(&self) -> u32 {
-        self.list
+        self.counts
             .iter()
-            .fold(0, |sum, app| sum.saturating_add(app.ranks))
+            .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// The program of a rank, and its number.
     pub fn of_rank(&self, rank: u32) -> (u32, &AppArgs) {
         let mut first = 0;
-        for (number, app) in (0..).zip(&self.list) {
-            if rank - first < app.ranks {
+        for (number, (app, count)) in (0..).zip(self.list.iter().zip(&self.counts)) {
+            if rank - first < *count {
                 return (number, app);
             }
-            first += app.ranks;
+            first += count;
         }
         (0, &self.list[0])
     }
+}
+
+/// How many ranks each program has. What is said of machines, hosts and units of this machine is the most that there may be of them where it says so.
+fn counts(args: &MpirunArgs, list: &[AppArgs], cpus: &[usize]) -> Result<Vec<u32>, Failure> {
+    let per_unit = args.map_by.iter().find_map(|mapping| {
+        let units = places::count(cpus, mapping.by);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let words = format!("{} on each {}", mapping.per_unit?, mapping.by);
+        Some((mapping.per_unit?.saturating_mul(units), words))
+    });
+    let per_node = args
+        .npernode
+        .map(|count| (count, format!("{count} on each machine")));
+    let limits: Vec<(u32, String)> = per_unit.into_iter().chain(per_node).collect();
+    let said = limits.iter().map(|(most, _)| *most).min().or(args.ppn);
+    let is_strict = args.no_oversubscribe
+        || args
+            .map_by
+            .iter()
+            .any(|mapping| mapping.oversubscribes == Some(false));
+    let (mut counts, mut slots, mut most) = (Vec::new(), None, None);
+    for app in list {
+        let hosts = hosts::of(app, cpus.len())?;
+        let count = app.ranks.or(said).or(hosts.map(|hosts| hosts.usual));
+        counts.push(count.unwrap_or(1));
+        if let Some(hosts) = hosts {
+            slots = Some(hosts.usual.max(slots.unwrap_or_default()));
+            most = hosts.most.max(most);
+        }
+    }
+    let all = counts
+        .iter()
+        .fold(0, |sum: u32, count| sum.saturating_add(*count));
+    let refuse = |what: &str, limit: u32, remedy: &str| {
+        Err(Failure::new(format!(
+            "{all} ranks, and {what}: this machine, which is the only one here, takes {limit}"
+        ))
+        .remedy(remedy)
+        .status(2))
+    };
+    for (limit, words) in &limits {
+        if all > *limit {
+            return refuse(
+                words,
+                *limit,
+                "leave that out, and all ranks run on this machine",
+            );
+        }
+    }
+    if let Some(limit) = most.filter(|limit| all > *limit) {
+        return refuse(
+            "no more slots than max_slots says",
+            limit,
+            "raise max_slots, or leave the hosts out",
+        );
+    }
+    let slots = slots.unwrap_or(u32::try_from(cpus.len()).unwrap_or(u32::MAX));
+    if is_strict && all > slots {
+        return refuse(
+            "none without a slot",
+            slots,
+            "leave --no-oversubscribe (NOOVERSUBSCRIBE) out, or give the hosts more slots",
+        );
+    }
+    Ok(counts)
 }
 
 #[cfg(test)]
@@ -85,7 +153,7 @@ mod tests {
             .into_iter()
             .chain(super::super::words::own(words));
         match Cli::parse_from(whole).command {
-            Command::Mpirun(args) => Apps::of(&args),
+            Command::Mpirun(args) => Apps::of(&args, &[0, 1]),
             _ => unreachable!("it is mpirun"),
         }
     }
@@ -105,6 +173,34 @@ mod tests {
         assert_eq!(seen[5].0, 2);
         let second = job.of_rank(2).1;
         assert_eq!((second.command.len(), second.env.len()), (3, 0));
+    }
+
+    #[test]
+    fn there_are_as_many_ranks_as_is_said_in_whatever_words() {
+        let ranks = |words| apps(words).map(|job| job.ranks()).ok();
+        for (words, count) in [
+            ("./a", Some(1)),
+            ("-ppn 3 ./a", Some(3)),
+            ("-ppn 3 -n 5 ./a", Some(5)),
+            ("-N 3 ./a", Some(3)),
+            ("-N 3 -n 5 ./a", None),
+            ("-npernode 3 -n 2 ./a", Some(2)),
+            ("--host localhost:4 ./a", Some(4)),
+            ("--host localhost,localhost ./a", Some(2)),
+            ("--host localhost:4 -ppn 2 ./a", Some(2)),
+            ("-host localhost ./a : -host localhost:2 ./b", Some(3)),
+            ("--host localhost:* ./a", Some(2)),
+            ("--host localhost -n 7 ./a", Some(7)),
+            ("--host localhost:2 --nooversubscribe -n 3 ./a", None),
+            ("--map-by slot:NOOVERSUBSCRIBE -n 3 ./a", None),
+            ("--map-by slot:NOOVERSUBSCRIBE -n 2 ./a", Some(2)),
+            ("--map-by ppr:2:hwthread ./a", Some(4)),
+            ("--map-by ppr:2:node ./a", Some(2)),
+            ("--map-by ppr:2:node -n 3 ./a", None),
+            ("--host nowhere.invalid -n 2 ./a", None),
+        ] {
+            assert_eq!(ranks(words), count, "{words}");
+        }
     }
 
     #[test]

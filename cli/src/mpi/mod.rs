@@ -5,9 +5,11 @@
 
 mod apps;
 mod foreign;
+mod hosts;
 pub mod info;
 mod input;
 mod output;
+mod places;
 mod ranks;
 mod report;
 pub mod scratch;
@@ -17,7 +19,7 @@ pub mod trace;
 pub mod tune;
 pub mod words;
 
-use crate::args::{MpirunArgs, StdinTo};
+use crate::args::{Mapping, MpirunArgs, StdinTo, Unit};
 use crate::failure::Failure;
 use crate::launch;
 use apps::Apps;
@@ -26,6 +28,7 @@ use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::variable;
 use foreign::Watch;
 use input::Input;
+use places::Places;
 use ranks::{End, Rank, Started};
 use share::Share;
 use signals::{Signal, Signals};
@@ -43,22 +46,25 @@ const TIMED_OUT: u8 = 124;
 
 /// Runs the job; its status is the first of a rank that is not zero.
 pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
-    if let Some(hosts) = &args.hostfile {
-        return Err(Failure::new(format!(
-            "ranks on other machines ({hosts}): this launcher starts ranks of one machine only"
-        ))
-        .remedy("the same program runs under mpiexec.hydra, prterun, Open MPI's mpirun and srun --mpi=pmi2, which know of hosts")
-        .status(2));
+    if let Some(why) = &args.refused {
+        return Err(Failure::new(why.as_str()).status(2));
     }
     let begun = Instant::now();
     // What means nothing is said here once, and not by each rank.
     let settings_of_job = settings(args)?;
-    let apps = Apps::of(args)?;
+    let cores = ranks::cores()?;
+    let apps = Apps::of(args, &cores)?;
     let count = apps.ranks();
     if !args.allow_foreign {
         foreign::check(&apps)?;
     }
-    let cores = ranks::cores()?;
+    for words in &args.ineffective {
+        eprintln!(
+            "ferriband mpirun: {words} is about another launcher's own parts, and has no effect here"
+        );
+    }
+    let mapping = mapping(&args.map_by);
+    let places = Places::new(&cores, count, args.bind, &mapping);
     ranks::allow_descriptors(count);
     let share = Share::make(count)?;
     let mut input = Input::new(args.stdin, count)?;
@@ -91,6 +97,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
             chosen: &settings_of_job,
             apps: &apps,
             cores: &cores,
+            bound: places.of_rank(rank),
             netns: netns.get(host_of(rank)),
             mask: job.signals.mask(),
             is_in_group: input.shares_terminal(rank),
@@ -119,6 +126,19 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         job.report(path, begun.elapsed())?;
     }
     Ok(ExitCode::from(job.status))
+}
+
+/// All that was said of it together: the last word of each kind holds.
+fn mapping(said: &[Mapping]) -> Mapping {
+    said.iter().fold(Mapping::default(), |whole, next| Mapping {
+        by: match next.by {
+            Unit::Cpu => whole.by,
+            other => other,
+        },
+        per_unit: next.per_unit.or(whole.per_unit),
+        cpus: next.cpus.or(whole.cpus),
+        oversubscribes: next.oversubscribes.or(whole.oversubscribes),
+    })
 }
 
 /// Variables of ranks, with their values.

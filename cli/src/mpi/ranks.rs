@@ -4,7 +4,7 @@ use super::apps::Apps;
 use super::output::{Stream, To};
 use super::share::Share;
 use super::signals::Signal;
-use crate::args::{Binding, MpirunArgs};
+use crate::args::{Inherited, MpirunArgs};
 use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
@@ -48,6 +48,8 @@ pub struct Started<'a> {
     pub apps: &'a Apps,
     /// Cores that ranks may use.
     pub cores: &'a [usize],
+    /// Those that this one is bound to, if it is.
+    pub bound: Option<Vec<usize>>,
     /// The network namespace that the rank enters.
     pub netns: Option<&'a OwnedFd>,
     /// The rank's signal mask.
@@ -93,7 +95,7 @@ impl Rank {
         let bells = share.bells();
         let names: Vec<String> = bells.iter().map(ToString::to_string).collect();
         let is_crowded = started.apps.ranks() as usize > cores.len();
-        let mut command = Command::new(program);
+        let mut command = inheriting(program, &app.inherit);
         command
             .args(arguments)
             .envs(
@@ -116,8 +118,7 @@ impl Rank {
             enterable(dir)?;
             command.current_dir(dir);
         }
-        let core = (args.bind == Binding::Core && !is_crowded).then(|| cores[number as usize]);
-        let allowed = core.map_or_else(|| cores.to_vec(), |core| vec![core]);
+        let allowed = started.bound.clone().unwrap_or_else(|| cores.to_vec());
         if args.report_bindings {
             let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
             eprintln!(
@@ -128,6 +129,7 @@ impl Rank {
         let parent = std::process::id().cast_signed();
         let host = share.fd();
         let netns = started.netns.map(AsRawFd::as_raw_fd);
+        let bound = started.bound.as_deref().map(set_of);
         let (control, is_in_group) = (share.control(), started.is_in_group);
         let become_it = move || {
             control.set_started(number);
@@ -135,7 +137,7 @@ impl Rank {
                 // SAFETY: the call takes no memory.
                 unsafe { libc::setpgid(0, 0) };
             }
-            become_rank(parent, netns, host, &bells, core, &mask)
+            become_rank(parent, netns, host, &bells, bound.as_ref(), &mask)
         };
         // SAFETY: what is called between fork and exec takes no lock and no memory.
         unsafe { command.pre_exec(become_it) };
@@ -232,6 +234,37 @@ impl Rank {
     }
 }
 
+/// What starts a program with the variables that it is to inherit. It is looked for where this process's PATH leads to, whatever the rank's is.
+fn inheriting(program: &OsStr, which: &Inherited) -> Command {
+    let mut command = Command::new(program);
+    if *which == Inherited::All {
+        return command;
+    }
+    if let Some(path) = launch::resolve(program) {
+        command = Command::new(path);
+        command.arg0(program);
+    }
+    let is_kept = |name: &OsStr| match which {
+        Inherited::All => true,
+        Inherited::Only(names) => names.iter().any(|kept| name == kept.as_str()),
+        Inherited::Except(names) => names.iter().all(|left| name != left.as_str()),
+    };
+    command
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    command
+}
+
+fn set_of(cores: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: a set is plain memory.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores {
+        // SAFETY: the numbers are those of another set of the same kind.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    set
+}
+
 /// Whether ranks can begin in this directory: execvp's error would be about their program.
 fn enterable(dir: &Path) -> Result<(), Failure> {
     // A directory's own "." is found by those alone who may enter it.
@@ -256,7 +289,7 @@ fn become_rank(
     netns: Option<RawFd>,
     host: Option<RawFd>,
     bells: &[RawFd],
-    core: Option<usize>,
+    bound: Option<&libc::cpu_set_t>,
     mask: &libc::sigset_t,
 ) -> io::Result<()> {
     // SAFETY: plain system calls about this process; the sets are the caller's.
@@ -274,10 +307,8 @@ fn become_rank(
         for fd in bells.iter().chain(&host) {
             libc::fcntl(*fd, libc::F_SETFD, 0);
         }
-        if let Some(core) = core {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(core, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        if let Some(set) = bound {
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const *set);
         }
     }
     caller::restore_signals()
