@@ -24,12 +24,20 @@ fn pair(ca: &str, port: u8) -> CaPair {
     }
 }
 
-/// The adapters that make a pair: those with a port that has a GUID and with a name that fits.
-fn adapters() -> impl Iterator<Item = Found> {
-    let found = source::names().into_iter().filter(|ca| ca.len() < NAME);
-    found
-        .filter_map(|ca| source::find(&ca).ok())
-        .filter(|found| found.adapter.ports.iter().any(|port| port.guid != 0))
+/// The adapters that make a pair: those with a port that has a GUID and with a name that fits. The error is the system's errno while
+/// they cannot be looked for.
+fn adapters() -> Result<Vec<Found>, c_int> {
+    let mut adapters = Vec::new();
+    for ca in source::names()?.into_iter().filter(|ca| ca.len() < NAME) {
+        match source::find(&ca) {
+            Ok(found) if found.adapter.ports.iter().any(|port| port.guid != 0) => {
+                adapters.push(found);
+            }
+            Err(errno) if source::is_scarcity(errno) => return Err(errno),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(adapters)
 }
 
 /// `umad_get_smi_gsi_pairs`: writes at most `max` pairs, without preferred ports; their number.
@@ -40,7 +48,7 @@ fn adapters() -> impl Iterator<Item = Found> {
 pub unsafe extern "C" fn umad_get_smi_gsi_pairs(pairs: *mut CaPair, max: usize) -> c_int {
     entry(|| {
         let mut count = 0;
-        for found in adapters().take(max) {
+        for found in adapters()?.iter().take(max) {
             // SAFETY: the caller's promise, and fewer than `max` were written.
             unsafe { pairs.add(count).write(pair(&found.name, 0)) };
             count += 1;
@@ -67,10 +75,13 @@ pub unsafe extern "C" fn umad_get_smi_gsi_pair_by_ca_name(
     entry(|| {
         // SAFETY: the caller's promise.
         let wanted = unsafe { given(ca_name) };
-        let of_name = adapters().filter(|found| wanted.as_ref().is_none_or(|ca| *ca == found.name));
+        let adapters = adapters()?;
+        let of_name = adapters
+            .iter()
+            .filter(|found| wanted.as_ref().is_none_or(|ca| *ca == found.name));
         let chosen = of_name
             .filter_map(|found| {
-                let port = preferred(&found, portnum, wanted.is_some())?;
+                let port = preferred(found, portnum, wanted.is_some())?;
                 Some(pair(&found.name, port))
             })
             .next();
