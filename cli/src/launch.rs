@@ -29,6 +29,10 @@ const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 pub const PRELOAD: &str = "LD_PRELOAD";
 /// The library that shows programs the files of our devices under /sys and /dev.
 const SYSFS_LIBRARY: &str = "libferriband_sysfs.so";
+/// Options of AddressSanitizer, in programs that are built with it.
+const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+/// Whether it looks for its own library in the first place.
+const ASAN_LINK_ORDER: &str = "verify_asan_link_order";
 /// The devices that a program finds, in order.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
 /// How peers of the same host are reached.
@@ -122,6 +126,23 @@ fn preload(dir: &Path, libraries: &[&str], inherited: Option<&OsStr>) -> OsStrin
     list
 }
 
+/// The options of AddressSanitizer with which it starts behind a preloaded library: it demands that its own comes first, so that it sees each
+/// allocation, which ours leave to it. None if the user says something of that himself.
+fn asan_options(inherited: Option<OsString>) -> Option<OsString> {
+    let mut list = inherited.unwrap_or_default();
+    let says = |part: &[u8]| part.starts_with(ASAN_LINK_ORDER.as_bytes());
+    let separates = |byte: &u8| matches!(byte, b':' | b',') || byte.is_ascii_whitespace();
+    if list.as_bytes().split(separates).any(says) {
+        return None;
+    }
+    if !list.is_empty() {
+        list.push(":");
+    }
+    list.push(ASAN_LINK_ORDER);
+    list.push("=0");
+    Some(list)
+}
+
 /// The variables that a program needs to find our libraries and the files of our devices, with their values.
 pub fn settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
     settings_with(Sysfs::default(), false)
@@ -167,6 +188,7 @@ fn settings_with(sysfs: Sysfs, bundled: bool) -> Result<Vec<(&'static str, OsStr
     if !preloaded.is_empty() {
         let list = preload(&dir, &preloaded, env::var_os(PRELOAD).as_deref());
         settings.push((PRELOAD, list));
+        settings.extend(asan_options(env::var_os(ASAN_OPTIONS)).map(|list| (ASAN_OPTIONS, list)));
     }
     Ok(settings)
 }
@@ -409,6 +431,18 @@ mod tests {
             preload(Path::new("/our dir"), &both, None),
             "libferriband_sysfs.so:libibverbs.so.1"
         );
+    }
+
+    #[test]
+    fn what_the_user_says_to_address_sanitizer_stays() {
+        let options = |inherited: Option<&str>| asan_options(inherited.map(OsString::from));
+        assert_eq!(options(None), Some("verify_asan_link_order=0".into()));
+        assert_eq!(
+            options(Some("detect_leaks=0")),
+            Some("detect_leaks=0:verify_asan_link_order=0".into())
+        );
+        assert_eq!(options(Some("verify_asan_link_order=1")), None);
+        assert_eq!(options(Some("a=1 verify_asan_link_order=1:b=2")), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! librdmacm's convention: an `int` is 0 or -1 with errno set, an object is NULL with errno set. No Rust panic may cross into
 //! C; one is a bug of ours, and the call that hit it answers EIO.
 
+use ferriband_sanitizer::Inside;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -46,6 +47,7 @@ impl<T> Failure for *mut T {
 
 /// Runs the body of an entry point; an error is stored in errno.
 pub fn entry<R: Failure>(body: impl FnOnce() -> Result<R, Errno>) -> R {
+    let _inside = Inside::enter();
     let errno = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(result)) => return result,
         Ok(Err(errno)) => errno,

@@ -82,6 +82,7 @@ unsafe fn take(raw: &fb_cm_event) -> Option<*mut rdma_cm_event> {
     };
     // SAFETY: the caller's promise.
     let id = unsafe { Id::of(pointer) }.ok()?;
+    id.hand_over();
     let event = new_event(raw, pointer);
     // SAFETY: it was just made, and the program does not have it yet.
     let is_told = unsafe { perform(raw, id, event) };

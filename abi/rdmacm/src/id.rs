@@ -15,6 +15,7 @@ use crate::sys::{
 };
 use ferriband_cm_abi::fb_ece;
 use ferriband_fork::PerProcess;
+use ferriband_sanitizer::{self as sanitizer, Side};
 use ferriband_verbs_sys::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_init_attr, ibv_qp_type, ibv_sa_path_rec};
 use libc::sockaddr_storage;
 use std::collections::HashMap;
@@ -117,7 +118,15 @@ pub fn find(handle: u32) -> Option<*mut rdma_cm_id> {
 impl Own {
     /// The number that libibverbs knows it by; 0 before there is one.
     pub fn handle(&self) -> u32 {
-        self.handle.load(Ordering::Acquire)
+        let handle = self.handle.load(Ordering::Acquire);
+        // every call of a program's on it asks for this before it does anything
+        sanitizer::release(Side::Object, handle);
+        handle
+    }
+
+    /// An event of it comes to a thread: what was done before the calls on it is done.
+    pub fn hand_over(&self) {
+        sanitizer::acquire(Side::Object, self.handle.load(Ordering::Acquire));
     }
 
     /// Its state.
@@ -189,6 +198,7 @@ impl Id {
 
     /// Names the number that libibverbs knows it by.
     pub fn enter(&self, handle: u32) {
+        sanitizer::release(Side::Object, handle);
         self.handle.store(handle, Ordering::Release);
         by_handle().insert(handle, self.c() as usize);
     }

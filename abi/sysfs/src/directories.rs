@@ -7,6 +7,7 @@ use crate::files::open_ours;
 use crate::status::inode;
 use crate::{answer, real};
 use ferriband_fork::Table;
+use ferriband_sanitizer::Inside;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,6 +43,7 @@ fn with<T>(dir: *mut Dir, look: impl FnOnce(&mut Stream) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
+    let _inside = Inside::enter();
     let mut streams = OPEN.lock();
     let (_, stream) = streams
         .iter_mut()
@@ -146,6 +148,7 @@ pub unsafe extern "C" fn fdopendir(descriptor: c_int) -> *mut Dir {
 pub unsafe extern "C" fn closedir(dir: *mut Dir) -> c_int {
     let own = (COUNT.load(Ordering::Relaxed) > 0)
         .then(|| {
+            let _inside = Inside::enter();
             let mut streams = OPEN.lock();
             let place = streams
                 .iter()

@@ -24,6 +24,7 @@ mod real;
 mod status;
 mod working;
 
+use ferriband_sanitizer::Inside;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,6 +43,7 @@ fn errno() -> c_int {
 /// Ends an answer of ours: a failure sets errno and gives `failed`. A success leaves errno as it was, because some programs look at it after calls
 /// that cannot fail (`find`, after the last of a directory's entries). A panic must not reach the program: it is EIO.
 fn answer<T: PartialEq>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
+    let _inside = Inside::enter();
     let before = errno();
     match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(libc::EIO)) {
         // the C library's function failed, and has set it

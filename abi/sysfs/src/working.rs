@@ -8,6 +8,7 @@
 use crate::ask::{self, Node, directory_path, ours_here, settled};
 use crate::{answer, real};
 use ferriband_fork::Table;
+use ferriband_sanitizer::Inside;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -78,6 +79,7 @@ pub fn directory() -> Option<CString> {
 
 #[cold]
 fn look() -> Option<CString> {
+    let _inside = Inside::enter();
     let before = crate::errno();
     if STATE.load(Ordering::Acquire) == UNKNOWN {
         inherit();
@@ -262,6 +264,7 @@ thread_local! {
 /// # Safety
 /// `given` is NULL or an array of strings that ends with NULL.
 unsafe fn environment(given: Strings) -> Strings {
+    let _inside = Inside::enter();
     let directory = directory();
     let mut count = 0;
     // SAFETY: the caller's promise: not beyond the NULL.

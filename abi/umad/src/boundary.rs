@@ -1,5 +1,6 @@
 //! The panic boundary and errno. libibumad's convention: a negative errno, which errno says as well.
 
+use ferriband_sanitizer::Inside;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,6 +17,7 @@ pub fn entry(body: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
 
 /// The same for a body that gives anything; a panic, which is a bug of ours, is EIO.
 pub fn guard<T>(body: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
+    let _inside = Inside::enter();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(panic) => {

@@ -4,6 +4,7 @@
 //! `IBV_EVENT_DEVICE_FATAL`, and the call that hit the bug answers EIO. On the happy path the boundary costs
 //! nothing but an entry in the unwind tables.
 
+use ferriband_sanitizer::Inside;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A C return type that can say "it failed, and this is why".
@@ -93,6 +94,7 @@ impl Failure for NegatedInt {
 /// Runs the body of an entry point; a panic makes the device fatal and the call answer EIO.
 #[inline(always)]
 pub fn entry<R: Failure>(body: impl FnOnce() -> R) -> R {
+    let _inside = Inside::enter();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(panic) => after_panic(panic),

@@ -6,6 +6,7 @@ use crate::cq;
 use crate::live;
 use crate::object::{Object, output};
 use ferriband_hca as hca;
+use ferriband_sanitizer::{self as sanitizer, Side};
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -81,6 +82,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
                 // SAFETY: the queue cannot be freed while the registry is held.
                 let own = unsafe { cq::of(queue) }?;
                 own.completion_acks.delivered();
+                sanitizer::acquire(Side::Object, number as u32);
                 // SAFETY: the C part of a live queue.
                 let context = unsafe { (*own.c()).cq_context };
                 // SAFETY: the caller's promise.

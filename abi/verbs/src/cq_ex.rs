@@ -6,6 +6,7 @@
 
 use crate::boundary::{entry, set_errno, try_entry};
 use crate::context::Context;
+use crate::cq::hands_over;
 use crate::cq::{self, Cq, Wish};
 use crate::object::input;
 use ferriband_hca::cq::Stamped;
@@ -118,6 +119,7 @@ unsafe fn advance(queue: &Cq) -> c_int {
     let Some(stamped) = taken else {
         return libc::ENOENT;
     };
+    hands_over(&stamped.completion);
     // SAFETY: the caller holds the cursor.
     unsafe { queue.cursor.at.get().write(stamped) };
     let c = queue.c();

@@ -12,6 +12,7 @@ use crate::srq;
 use crate::xrcd::Xrcd;
 use crate::{convert, live};
 use ferriband_hca as hca;
+use ferriband_sanitizer as sanitizer;
 use ferriband_transport::types::QpType;
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
@@ -271,6 +272,9 @@ fn publish(
         qp_ex::install(&mut extended, qp_type, operations);
         Builder::default()
     });
+    let shared = queue_pair.srq.as_ref();
+    let shared = shared.map_or(0, |srq| srq.cookie.load(Ordering::Acquire));
+    sanitizer::shares(queue_pair.qpn, shared as u32);
     let number = live::number();
     let own = QpOwn {
         hca: Arc::clone(&queue_pair),
@@ -322,6 +326,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
         let c_attr = unsafe { input(attr) }?;
         let (attr, mask) = convert::qp_attr(c_attr, attr_mask)?;
         let mask = convert::without_missing_half(queue_pair.hca.qp_type, mask);
+        if attr_mask as u32 & sys::IBV_QP_DEST_QPN != 0 {
+            sanitizer::connected(queue_pair.hca.qpn, c_attr.dest_qp_num);
+        }
         queue_pair
             .hca
             .modify(&attr, mask)

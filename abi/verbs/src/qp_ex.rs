@@ -10,6 +10,7 @@ use crate::boundary::{Failure, entry};
 use crate::mw::Mw;
 use crate::qp::Qp;
 use ferriband_hca as hca;
+use ferriband_sanitizer::{self as sanitizer, Side};
 use ferriband_transport::types::{QpType, SendFlags, SendOpcode, Sge};
 use ferriband_verbs_sys as sys;
 use std::cell::UnsafeCell;
@@ -325,6 +326,10 @@ unsafe extern "C" fn wr_complete(qp: *mut sys::ibv_qp_ex) -> c_int {
         let _alone = Alone(builder);
         // SAFETY: the caller is between wr_start and this call.
         let batch = unsafe { &mut *builder.batch.get() };
+        sanitizer::sends(queue_pair.hca.qpn);
+        for draft in batch.drafts.iter().filter(|draft| draft.ah.is_some()) {
+            sanitizer::release(Side::Receive, draft.remote_qpn);
+        }
         let result = match batch.error {
             Some(errno) => Err(errno),
             None => batch.post(&queue_pair.hca),

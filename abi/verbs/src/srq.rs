@@ -23,6 +23,13 @@ pub struct SrqOwn {
     _pd: User,
 }
 
+impl SrqOwn {
+    /// What ThreadSanitizer knows it by.
+    pub fn sanitizer_number(&self) -> u32 {
+        self.number as u32
+    }
+}
+
 /// A shared receive queue.
 pub type Srq = Object<sys::ibv_srq, SrqOwn>;
 

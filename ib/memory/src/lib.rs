@@ -60,8 +60,6 @@ pub enum Error {
         call: &'static str,
         /// Bytes asked for.
         bytes: usize,
-        /// The call's errno: ENOMEM or ENOSPC.
-        errno: i32,
     },
     /// A descriptor that a peer sent is not a memfd whose size is sealed, so it could be truncated under us.
     #[error("the descriptor is not a memfd of sealed size")]
@@ -99,7 +97,7 @@ impl Error {
     pub const fn errno(&self) -> i32 {
         match self {
             Error::System { errno, .. } => *errno,
-            Error::OutOfMemory { errno, .. } => *errno,
+            Error::OutOfMemory { .. } => libc::ENOMEM,
             Error::NotSealed | Error::Invalid { .. } | Error::Misaligned { .. } => libc::EINVAL,
             Error::TooSmall { .. } => libc::ERANGE,
             Error::NoSuchProcess { .. } => libc::ESRCH,
@@ -110,7 +108,9 @@ impl Error {
     #[cold]
     pub(crate) fn from_errno(call: &'static str, errno: i32, bytes: usize) -> Error {
         match errno {
-            libc::ENOMEM | libc::ENOSPC => Error::OutOfMemory { call, bytes, errno },
+            // a file in memory that cannot grow says the second
+            libc::ENOMEM => Error::OutOfMemory { call, bytes },
+            libc::ENOSPC if bytes > 0 => Error::OutOfMemory { call, bytes },
             _ => Error::System { call, errno },
         }
     }

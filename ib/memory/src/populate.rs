@@ -110,7 +110,6 @@ fn explain(errno: i32, start: u64, end: u64, writable: bool) -> Result<(), Error
         libc::ENOMEM => look(start, end, writable).and(Err(Error::OutOfMemory {
             call: "madvise",
             bytes: (end - start) as usize,
-            errno,
         })),
         errno => Err(Error::System {
             call: "madvise",

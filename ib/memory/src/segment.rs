@@ -453,7 +453,6 @@ impl Segment {
                     return Err(Error::OutOfMemory {
                         call: "madvise",
                         bytes: len,
-                        errno: libc::ENOSPC,
                     });
                 }
                 Err(e) => return Err(Error::from_errno("fallocate", e.raw_os_error(), len)),

@@ -4,6 +4,7 @@
 
 use super::table;
 use crate::boundary::{Errno, errno};
+use ferriband_sanitizer::Inside;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
@@ -69,7 +70,10 @@ impl Service {
         without_signals(|| {
             std::thread::Builder::new()
                 .name("rsocket".into())
-                .spawn(move || serving.run())
+                .spawn(move || {
+                    let _inside = Inside::enter();
+                    serving.run();
+                })
         })
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
         for (place, fd) in OPEN.iter().zip([&service.epoll, &service.bell]) {

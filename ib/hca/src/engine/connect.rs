@@ -24,9 +24,12 @@ use super::{
     Engine, MSG_DOORBELL, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY,
     MSG_WELCOME, MapSource,
 };
+use crate::error::Error;
 use crate::lock;
 use crate::peer::{Peer, PeerLink};
 
+/// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
+const CHANNEL_DESCRIPTORS: usize = 3;
 /// Messages taken from one connection before others have their turn.
 const MESSAGES: usize = 64;
 const GREETING_BYTES: usize = 40;
@@ -99,6 +102,32 @@ impl Engine {
         self.registry
             .owner_of_qpn(Qpn(qpn))
             .map(|owner| self.link_to_process(owner))
+    }
+
+    /// Err if this process has too few descriptors left for a channel to the owner of a queue pair number. The channel is made by
+    /// the progress thread, which could tell nobody of it, and requests would wait for descriptors.
+    pub(crate) fn check_descriptors(&self, qpn: Qpn) -> Result<(), Error> {
+        let Some(owner) = self.registry.owner_of_qpn(qpn) else {
+            return Ok(());
+        };
+        let has_channel = |link: &PeerLink| {
+            link.slot() == owner.slot && link.0.generation == owner.generation && link.ready()
+        };
+        let is_own = owner.slot == self.slot && owner.generation == self.generation;
+        if is_own || self.peer_list().iter().any(has_channel) {
+            return Ok(());
+        }
+        let Some(any) = self.own.fd() else {
+            return Ok(());
+        };
+        let mut room = arrayvec::ArrayVec::<OwnedFd, CHANNEL_DESCRIPTORS>::new();
+        while !room.is_full() {
+            let copy = rustix::io::fcntl_dupfd_cloexec(any, 0);
+            room.push(copy.map_err(|error| {
+                Error::system("room for a channel's descriptors", error.raw_os_error())
+            })?);
+        }
+        Ok(())
     }
 
     /// The channel to a process; begun if there is none yet.

@@ -35,6 +35,12 @@ impl Qp {
                 return Err(error);
             }
             self.begin_packets(&old);
+        } else if (from, to) == (QpState::Init, QpState::Rtr)
+            && matches!(self.qp_type, QpType::Rc | QpType::Uc)
+            && let Err(error) = engine.check_descriptors(now.dest_qpn)
+        {
+            *attr = old;
+            return Err(error);
         }
         if (from, to) == (QpState::Init, QpState::Rtr) {
             // what is known of an earlier connection, of a queue pair of this number

@@ -9,6 +9,7 @@ use ferriband_fork::Settled;
 use ferriband_memory::AliveWord;
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD};
 use ferriband_memory::wait::{Epoll, Ready};
+use ferriband_sanitizer::Inside;
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
 use super::ON_THREAD;
@@ -77,6 +78,7 @@ pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
         .name("ferriband".into())
         .stack_size(256 << 10)
         .spawn(move || {
+            let _inside = Inside::enter();
             ON_THREAD.set(true);
             exact_timers();
             let alive = AliveWord::hold(&own, PROC_ALIVE);
@@ -115,7 +117,10 @@ pub(crate) fn spawn_silently(
         .name(name.into())
         .stack_size(256 << 10);
     let mask = block_signals();
-    let spawned = builder.spawn(body);
+    let spawned = builder.spawn(|| {
+        let _inside = Inside::enter();
+        body();
+    });
     restore_signals(mask);
     spawned.map(|_| ())
 }
