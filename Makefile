@@ -39,7 +39,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -67,6 +67,10 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(TESTED) demo --quick --with ucx,libfabric,tcp
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
+
+test-distributions: build ## run the RDMA programs of newer releases of Debian, each beside its own C library (DISTRIBUTIONS='trixie sid'; fetches them by package name)
+	$(need) binutils dpkg util-linux iproute2
+	@FERRIBAND=$(FERRIBAND) scripts/distribution-tests $(DISTRIBUTIONS) || [ $$? -eq 77 ]
 
 test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
 	$(need) python3-dev python3-venv
@@ -127,12 +131,14 @@ interop: build ## run Debian's RDMA programs with the Linux kernel's Soft-RoCE i
 	$(need) $(INTEROP_PACKAGES)
 	$(CARGO) xtask interop --ferriband $(FERRIBAND) $(INTEROP)
 
-lint: ## formatting, clippy, our own gates, licences and advisories of the crates that we use
+lint: ## formatting, clippy, our own gates, documentation, licences and advisories of the crates that we use
+	$(need) $(BUILD_PACKAGES) python3-venv
 	@scripts/need-rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask gates
 	@scripts/deny
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ferriband

@@ -18,7 +18,7 @@ pub struct AppArgs {
     /// Directory that the ranks begin in.
     #[arg(long, value_name = "DIR")]
     pub wdir: Option<PathBuf>,
-    /// Hosts as users of other launchers write them, NAME[:RANKS],...: each must be this machine. May be repeated.
+    /// Hosts as users of other launchers write them, `NAME[:RANKS],...`: each must be this machine. May be repeated.
     #[arg(long, value_name = "HOST,...")]
     pub host: Vec<String>,
     /// A file of such hosts, as of MPICH (NAME:RANKS) or Open MPI (NAME slots=RANKS). May be repeated.

@@ -50,7 +50,7 @@ impl Range {
         Err(AttachError::NoRange)
     }
 
-    /// The number of a host, which says its address ([`address`]), by its place among the hosts of the fabric: less than [`MOST_HOSTS`].
+    /// The number of a host, which says its address ([`crate::address`]), by its place among the hosts of the fabric: less than [`MOST_HOSTS`].
     pub fn number(&self, place: u32) -> u32 {
         self.number << PLACE_BITS | place.min(MOST_HOSTS - 1)
     }

@@ -73,7 +73,7 @@ pub struct Context {
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
 
 impl Context {
-    /// Opens a device by its index in [`devices`].
+    /// Opens a device by its index in [`crate::devices`].
     ///
     /// # Errors
     /// `NotFound`, or what keeps the process from joining the host.

@@ -1,4 +1,4 @@
-//! A packet on an InfiniBand link: LRH [GRH] transport ICRC VCRC. Lengths and CRCs are computed when it is written
+//! A packet on an InfiniBand link: `LRH [GRH] transport ICRC VCRC`. Lengths and CRCs are computed when it is written
 //! and checked when it is read. Knows no routing.
 
 use crate::error::{EmitError, ParseError};

@@ -5,7 +5,7 @@ use super::{FIRST_MULTICAST, LAST_MULTICAST, PortSet, Switch};
 use crate::arbiter::{Arbiter, Tables};
 
 impl Switch {
-    /// The linear forwarding table: by LID, the port, or [`NO_PORT`].
+    /// The linear forwarding table: by LID, the port, or `NO_PORT`.
     pub fn set_linear(&mut self, table: Vec<u8>) {
         self.linear = Forwarding::new(table);
     }

@@ -172,7 +172,7 @@ pub(super) unsafe fn line(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// As [`line`], by four pieces of 16 bytes, which overlap.
+/// As [`line()`], by four pieces of 16 bytes, which overlap.
 ///
 /// # Safety
 /// As for [`long`]; 32 to 64 bytes.
@@ -187,7 +187,7 @@ unsafe fn by_pieces(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// As [`line`].
+/// As [`line()`].
 ///
 /// # Safety
 /// As for [`long`], on a processor that has such registers; 1 to 64 bytes.
