@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -305,6 +305,9 @@ fn proc_mem() -> Finding {
     }
 }
 
+/// Bytes of shared memory that the adapter may make one segment of.
+const USUAL_BYTES: u64 = 64 << 20;
+
 fn memfd() -> Finding {
     let name = "sealed shared memory";
     let broken = |what: &str| {
@@ -325,11 +328,16 @@ fn memfd() -> Finding {
     }
     // SAFETY: the descriptor was just opened and is owned by nobody else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: a descriptor of our own and an integer argument.
-    let rc = unsafe { libc::ftruncate(fd.as_raw_fd(), 4096) };
+    if let Err(error) = ferriband_memory::limit::set_length(fd.as_fd(), USUAL_BYTES) {
+        return Finding::new(name, State::Broken, format!("{USUAL_BYTES} bytes: {error}"))
+            .cost("processes cannot share rings: nothing works between them but MPI on one host")
+            .remedy(
+                "shared memory is a file to the kernel: raise the limit on their size (ulimit -f)",
+            );
+    }
     // SAFETY: a descriptor of our own and an integer argument.
     let sealed = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
-    if rc != 0 || sealed != 0 {
+    if sealed != 0 {
         return broken("sealing a memfd");
     }
     // SAFETY: a descriptor of our own and an integer argument.

@@ -13,6 +13,7 @@ use ferriband_attach::{DEFAULT_FABRIC, is_fabric_name};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -37,6 +38,8 @@ const ASAN_LINK_ORDER: &str = "verify_asan_link_order";
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
 /// How peers of the same host are reached.
 pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
+/// Bytes that a segment of the adapter's shared memory may have.
+const SEGMENT_BYTES: u64 = 64 << 20;
 /// Fault rules that the program brings along, separated by semicolons.
 const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
 
@@ -323,6 +326,7 @@ pub fn run(
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }
+    warn_of_file_limit();
     let mut command = Command::new(program);
     caller::give_back(&mut command);
     let error = command.args(arguments).envs(settings).exec();
@@ -401,6 +405,25 @@ fn warn_of_privilege(path: &Path) {
             "ferriband: {} gains privilege when executed (set-user-ID or file capabilities): the dynamic loader \
              ignores {SEARCH_PATH} there, so it will use the system's libraries.\n  Run a copy of it without that mark.",
             path.display()
+        );
+    }
+}
+
+/// Shared memory is a file to the kernel, and a file may not be longer than `ulimit -f` says: say so, because what a program would see is an adapter that cannot be
+/// opened.
+fn warn_of_file_limit() {
+    // SAFETY: a name that ends in zero.
+    let fd = unsafe { libc::memfd_create(c"ferriband".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return;
+    }
+    // SAFETY: a new descriptor.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    let made = ferriband_memory::limit::set_length(file.as_fd(), SEGMENT_BYTES);
+    if made.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG)) {
+        eprintln!(
+            "ferriband: the limit on the size of files (ulimit -f) is lower than the adapter's shared memory, which is a file to the kernel: \
+             it cannot be opened.\n  Raise the limit."
         );
     }
 }

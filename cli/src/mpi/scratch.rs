@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::RawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the names of such directories begin with; a process id follows.
@@ -41,10 +41,7 @@ impl Scratch {
         let parent = std::env::temp_dir();
         remove_old(&parent);
         let dir = parent.join(format!("{PREFIX}{}", std::process::id()));
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|error| Failure::io("make", &dir.display().to_string(), &error))?;
+        make(&dir)?;
         let signals = Signals::of(&ENDING)?;
         adopt_orphans();
         Ok(Self {
@@ -86,10 +83,7 @@ impl Scratch {
     /// For one program.
     pub fn stay(&self) -> Result<Stay, Failure> {
         let dir = self.dir.join("run");
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|error| Failure::io("make", &dir.display().to_string(), &error))?;
+        make(&dir)?;
         Ok(Stay {
             dir,
             before: shared_names(),
@@ -130,6 +124,18 @@ impl Drop for Stay {
             }
         }
     }
+}
+
+/// Makes a directory of this user's, whatever files are made like.
+fn make(dir: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(dir)
+        .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(0o700)))
+        .map_err(|error| {
+            Failure::io("make", &dir.display().to_string(), &error)
+                .remedy("set TMPDIR to a directory that can be written")
+        })
 }
 
 /// Shared memory of this user that is named as other MPIs name theirs.

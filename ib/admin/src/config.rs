@@ -297,7 +297,13 @@ impl Config {
             what: error.to_string(),
         };
         match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // A home that is no directory has no file either.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(Config::default());
             }
             Err(error) => return Err(whole(error)),

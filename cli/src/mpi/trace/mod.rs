@@ -20,6 +20,7 @@ use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -31,16 +32,27 @@ pub fn command(args: &TraceArgs) -> Result<ExitCode, Failure> {
         show(args, &read_all(dir)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // A long job is not run for a file that cannot be written.
+    for path in [Some(&args.output), args.html.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        try_to_write(path)?;
+    }
     let dir = Scratch::make(args.keep.as_deref())?;
     let status = run(args, &dir.path)?;
     let tapes = read_all(&dir.path)?;
     // Before anything is printed: who reads it may go away, and this process with it.
     drop(dir);
     if tapes.is_empty() {
-        let what =
-            "no rank has written a trace: the program did not call MPI_Init of Ferriband's library";
-        let failure = Failure::new(what)
-            .remedy("compile it with Ferriband's mpicc, or run it with `ferriband mpirun`");
+        let failure = match status.success() {
+            true => Failure::new(
+                "no rank has written a trace: the program did not call MPI_Init of Ferriband's library",
+            )
+            .remedy("compile it with Ferriband's mpicc, or run it with `ferriband mpirun`"),
+            false => Failure::new(format!("no rank has written a trace: the job ended with {status}"))
+                .remedy("what it said stands above"),
+        };
         return Err(failure.status(code(status).max(1)));
     }
     show(args, &tapes)?;
@@ -80,14 +92,50 @@ impl Scratch {
             .into_bytes_with_nul();
         // SAFETY: a string of our own that ends in zero, in which the call puts the name.
         if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
-            return Err(Failure::os("make", "a directory for the ranks' traces"));
+            return Err(Failure::os("make", "a directory for the ranks' traces")
+                .remedy("set TMPDIR to a directory that can be written, or name one with --keep"));
         }
         template.pop();
-        Ok(Self {
-            path: PathBuf::from(OsString::from_vec(template)),
+        let path = PathBuf::from(OsString::from_vec(template));
+        let made = Self {
+            path,
             is_kept: false,
-        })
+        };
+        own_alone(&made.path)?;
+        Ok(made)
     }
+}
+
+/// Whatever files are made like, this user may use the directory, and nobody else.
+fn own_alone(dir: &Path) -> Result<(), Failure> {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+        .map_err(|error| Failure::io("use", &dir.display().to_string(), &error))
+}
+
+/// An error if the file cannot be written; else it is as it was.
+fn try_to_write(path: &Path) -> Result<(), Failure> {
+    let is_new = match fs::metadata(path) {
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Ok(found) if found.is_file() => false,
+        // A pipe or a terminal: to open one may wait for who reads it.
+        Ok(_) => return Ok(()),
+    };
+    let tried = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .and_then(|_| {
+            if is_new {
+                fs::remove_file(path)
+            } else {
+                Ok(())
+            }
+        });
+    tried.map_err(|error| {
+        Failure::io("write", &path.display().to_string(), &error)
+            .remedy("name another file with -o (--html)")
+    })
 }
 
 impl Drop for Scratch {
