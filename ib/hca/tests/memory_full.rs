@@ -1,4 +1,4 @@
-//! A machine without memory: a clear ENOMEM or ENOSPC where something was asked for, no signal, nothing half made.
+//! A machine without memory: a clear ENOMEM where something was asked for, no signal, nothing half made.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -49,21 +49,10 @@ fn fds() -> usize {
 
 #[track_caller]
 fn enomem<T>(result: Result<T, Error>) {
-    refused(result, libc::ENOMEM);
-}
-
-/// What the system says of its shared memory, the program hears.
-#[track_caller]
-fn enospc<T>(result: Result<T, Error>) {
-    refused(result, libc::ENOSPC);
-}
-
-#[track_caller]
-fn refused<T>(result: Result<T, Error>, errno: i32) {
     match result {
         Ok(_) => panic!("it succeeded without memory"),
         Err(error) => {
-            assert_eq!(error.errno(), errno, "{error}");
+            assert_eq!(error.errno(), libc::ENOMEM, "{error}");
             assert!(
                 error.to_string().contains("memory"),
                 "says what is wrong: {error}"
@@ -108,7 +97,7 @@ fn no_shared_memory(channel: Channel) {
     fill_shared_memory();
     let open = fds();
     for _ in 0..20 {
-        enospc(ctx.alloc_dm(1 << 20));
+        enomem(ctx.alloc_dm(1 << 20));
     }
     // the first block of numbers is there; the next one cannot be had
     let mut qps = Vec::new();
@@ -119,8 +108,8 @@ fn no_shared_memory(channel: Channel) {
         }
         assert!(qps.len() < 300);
     };
-    assert_eq!(refused.errno(), libc::ENOSPC, "{refused}");
-    (0..600).for_each(|_| enospc(pd.create_qp(small_qp(&cq))));
+    assert_eq!(refused.errno(), libc::ENOMEM, "{refused}");
+    (0..600).for_each(|_| enomem(pd.create_qp(small_qp(&cq))));
     // the same with the table of keys
     let mut mrs = Vec::new();
     let init = MrInit {
@@ -136,8 +125,8 @@ fn no_shared_memory(channel: Channel) {
         }
         assert!(mrs.len() < 3000);
     };
-    assert_eq!(refused.errno(), libc::ENOSPC, "{refused}");
-    enospc(pd.alloc_mw(MwKind::Type2));
+    assert_eq!(refused.errno(), libc::ENOMEM, "{refused}");
+    enomem(pd.alloc_mw(MwKind::Type2));
     assert_eq!(fds(), open, "no descriptor was lost");
     // what exists works on, and what was given back can be had again
     b.recv(1, 0, 64, None).unwrap();
@@ -157,17 +146,17 @@ fn no_shared_memory(channel: Channel) {
 }
 
 #[test]
-fn a_full_shared_memory_is_enospc_and_leaves_nothing_half_made() {
+fn a_full_shared_memory_is_enomem_and_leaves_nothing_half_made() {
     Child::spawn("no-shared-memory").channel.recv();
 }
 
 /// The device cannot even be opened.
 fn no_device(channel: Channel) {
     fill_shared_memory();
-    enospc(Context::open(0));
+    enomem(Context::open(0));
     let open = fds();
     for _ in 0..100 {
-        enospc(Context::open(0));
+        enomem(Context::open(0));
     }
     assert_eq!(fds(), open, "no descriptor was lost");
     channel.send(&[]);
