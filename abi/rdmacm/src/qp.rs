@@ -319,12 +319,17 @@ pub fn destroy(id: &Id) {
 /// Makes the identifier's shared receive queue.
 fn create_srq(id: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
     let context = get!(id.verbs);
-    if attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 || context.is_null() {
+    // One at a time, and of the identifier's device (rdma_create_srq(3)).
+    if attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 || context.is_null() || !get!(id.srq).is_null()
+    {
         return Err(libc::EINVAL);
     }
     if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.pd = get!(id.pd);
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+    // SAFETY: the program's protection domain.
+    } else if context != unsafe { (*attr.pd).context } {
+        return Err(libc::EINVAL);
     }
     if attr.srq_type == IBV_SRQT_XRC {
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {

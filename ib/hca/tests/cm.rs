@@ -241,6 +241,45 @@ fn native_addresses_need_no_ip() {
     }
 }
 
+/// A request for a datagram service at a listener for connections, and the other way round: nobody listens for that.
+#[test]
+fn a_request_of_another_service_than_the_listeners_is_refused() {
+    const IB: u16 = 0x013f;
+    const SPACE: u64 = 0x013f_0000;
+    let engine = Engine::get().unwrap();
+    let cm = engine.cm();
+    let gid = engine.gid();
+    let at = |port: u16| CmAddress::native(gid, SPACE | u64::from(port), u64::MAX);
+    for (asked, listens) in [(QpType::Ud, QpType::Rc), (QpType::Rc, QpType::Ud)] {
+        let (here, there) = (CmChannel::open().unwrap(), CmChannel::open().unwrap());
+        let listener = cm.create_id(&there, 7, IB, listens).unwrap();
+        cm.bind(&engine, listener, at(0)).unwrap();
+        cm.listen(&engine, listener, 1).unwrap();
+        let port = cm.query(&engine, listener).unwrap().src.unwrap().port();
+        let active = cm.create_id(&here, 9, IB, asked).unwrap();
+        cm.resolve_addr(&engine, active, None, at(port)).unwrap();
+        let resolved = expect(&here, NewsKind::AddrResolved);
+        assert_eq!(resolved.ud.is_some(), asked == QpType::Ud);
+        cm.resolve_route(&engine, active, PATH_PATIENCE).unwrap();
+        expect(&here, NewsKind::RouteResolved);
+        cm.connect(&engine, active, &wish(0x510_000, b"anybody?"))
+            .unwrap();
+        let (kind, status, length) = match asked {
+            QpType::Ud => (NewsKind::Unreachable, 2, 136),
+            _ => (NewsKind::Rejected, 28, 148),
+        };
+        let answer = expect(&here, kind);
+        assert_eq!(
+            (answer.status, answer.conn.private_len, answer.ud.is_some()),
+            (status, length, asked == QpType::Ud)
+        );
+        assert_eq!(pending(&there), None);
+        for id in [active, listener] {
+            cm.destroy_id(&engine, id).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_group_is_joined_by_its_address_without_a_route_to_it() {
     let engine = Engine::get().unwrap();

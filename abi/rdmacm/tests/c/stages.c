@@ -429,11 +429,13 @@ static void shared_receives(void)
 
 	bind_local(id);
 	EQ(rdma_create_srq(id, NULL, &srq), 0);
+	REFUSED(rdma_create_srq(id, NULL, &srq), EINVAL);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct ibv_qp_init_attr attr = attributes(IBV_QPT_RC);
 
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = sizes[i];
 		EQ(rdma_create_qp(id, NULL, &attr), 0);
+		REFUSED(rdma_create_qp(id, NULL, &attr), EINVAL);
 		CHECK(id->recv_cq && id->recv_cq->cqe >= 4);
 		rdma_destroy_qp(id);
 	}

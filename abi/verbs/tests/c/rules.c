@@ -59,7 +59,10 @@ static struct ibv_srq *make_xrc_srq(struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 
 static const uint32_t sizes[] = { 0, 1, 100000, 1u << 24, UINT32_MAX };
 
-/* ibv_create_qp(3): with a shared receive queue max_recv_wr and max_recv_sge are ignored; XRC has no receive queue to size. */
+/*
+ * ibv_create_qp(3): with a shared receive queue, which RC and UD alone can have, max_recv_wr and max_recv_sge are ignored. XRC has
+ * no receive queue to size.
+ */
 static void ignored_sizes(void)
 {
 	struct ibv_cq *cq = make_cq(8);
@@ -71,9 +74,15 @@ static void ignored_sizes(void)
 		for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++) {
 			struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = types[t],
 							 .cap = { 1, sizes[i], 1, sizes[i], 0 } };
-			struct ibv_qp *qp = ibv_create_qp(pd, &init);
 			struct ibv_qp_init_attr back;
 			struct ibv_qp_attr attr;
+
+			if (types[t] == IBV_QPT_UC) {
+				init.cap.max_recv_wr = init.cap.max_recv_sge = 1;
+				REFUSED(ibv_create_qp(pd, &init), EINVAL);
+				continue;
+			}
+			struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
 			CHECK(qp);
 			EQ(init.cap.max_recv_wr, 0);

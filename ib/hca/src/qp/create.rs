@@ -9,9 +9,13 @@ impl Qp {
     pub(crate) fn create(
         ctx: &Arc<Context>,
         pd: Option<Arc<Pd>>,
-        init: QpInit,
+        mut init: QpInit,
         target: Option<Arc<TargetProxy>>,
     ) -> Result<Arc<Self>, Error> {
+        if init.qp_type == QpType::XrcRecv {
+            // packets name the queue of each message
+            init.srq = None;
+        }
         let cap = check_init(&init)?;
         let sends = limits::queue_bytes(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
         limits::check_room(sends + limits::queue_bytes(cap.max_recv_wr, cap.max_recv_sge, 0))?;
@@ -112,10 +116,17 @@ fn check_init(init: &QpInit) -> Result<QpCap, Error> {
     if init.qp_type == QpType::XrcRecv {
         cap = QpCap::default();
     }
-    if init.srq.as_ref().is_some_and(|srq| srq.xrc.is_some()) {
-        return Err(Error::Invalid(
-            "the shared receive queue belongs to an XRC domain, whose packets name it",
-        ));
+    if let Some(srq) = &init.srq {
+        if !matches!(init.qp_type, QpType::Rc | QpType::Ud) {
+            return Err(Error::Invalid(
+                "a shared receive queue serves reliable connections and datagrams (ibv_create_qp(3))",
+            ));
+        }
+        if srq.xrc.is_some() {
+            return Err(Error::Invalid(
+                "the shared receive queue belongs to an XRC domain, whose packets name it",
+            ));
+        }
     }
     // room for elements is room for bytes: adapters keep both in one place, and programs use it unasked (rdma_xclient does)
     let inline = cap
