@@ -414,6 +414,16 @@ impl QueuePair {
         }
     }
 
+    /// Sends so far: those that are over, the last of which is the one whose completion was polled last, and all that were queued. Counted since
+    /// the queue pair was made.
+    pub fn sends(&self) -> (u64, u64) {
+        match &self.sender {
+            Sender::None => (0, 0),
+            Sender::Reliable(requester) => (requester.sq.told(), requester.sq.tail()),
+            Sender::Unreliable(sender) => (sender.sq.told(), sender.sq.tail()),
+        }
+    }
+
     fn send_queue(&mut self) -> Option<&mut SendQueue> {
         match &mut self.sender {
             Sender::None => None,

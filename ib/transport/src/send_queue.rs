@@ -279,6 +279,11 @@ impl SendQueue {
         self.signal_all || self.get(index).flags.contains(SendFlags::SIGNALED)
     }
 
+    /// Position after the newest request whose completion was told, or that had none.
+    pub fn told(&self) -> u64 {
+        self.head
+    }
+
     /// Position of the oldest unfinished request.
     pub fn done(&self) -> u64 {
         self.done

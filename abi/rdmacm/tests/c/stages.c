@@ -376,6 +376,31 @@ static void after_an_error(int listens)
 	EQ(rdma_destroy_id(id), 0);
 }
 
+/* An identifier without a channel waits for what its calls bring, and for nothing where nothing comes. */
+static void synchronous(void)
+{
+	struct rdma_cm_id *l = listener(there, RDMA_PS_TCP, NULL), *id = create(NULL, RDMA_PS_TCP);
+	struct sockaddr_in in = address("127.0.0.1", ntohs(rdma_get_src_port(l)));
+	struct sockaddr_in far = address("203.0.113.9", 7);
+	struct rdma_conn_param param = { .retry_count = 7 };
+
+	EQ(rdma_destroy_id(l), 0);
+	REFUSED(rdma_disconnect(id), EINVAL);
+	EQ(rdma_resolve_addr(id, NULL, (struct sockaddr *)&far, 500), -1);
+	CHECK(errno == ENETUNREACH || errno == EHOSTUNREACH || errno == ENODEV);
+	EQ(rdma_resolve_addr(id, NULL, (struct sockaddr *)&in, 500), 0);
+	REFUSED(rdma_resolve_addr(id, NULL, (struct sockaddr *)&in, 500), EINVAL);
+	EQ(rdma_resolve_route(id, 500), 0);
+	make_qp(id);
+	REFUSED(rdma_connect(id, &param), ECONNREFUSED);
+	REFUSED(rdma_connect(id, &param), EINVAL);
+	EQ(state_of(id->qp), IBV_QPS_ERR);
+	EQ(rdma_disconnect(id), 0);
+	EQ(rdma_disconnect(id), 0);
+	rdma_destroy_qp(id);
+	EQ(rdma_destroy_id(id), 0);
+}
+
 /* No address is localhost. */
 static void no_address_is_this_host(void)
 {
@@ -454,6 +479,7 @@ int main(void)
 	families();
 	after_an_error(0);
 	after_an_error(1);
+	synchronous();
 	no_address_is_this_host();
 	queue_pairs_in_groups();
 	shared_receives();

@@ -109,7 +109,8 @@ pub(crate) struct PacketSide {
     held_until: Option<u64>,
     scratch: Vec<Sge>,
     sums: Vec<u32>,
-    told: Vec<(CompletionTarget, Completion)>,
+    told: Vec<(CompletionTarget, Completion, u64)>,
+    places: post::Places,
 }
 
 impl PacketSide {
@@ -133,6 +134,13 @@ impl PacketSide {
                 false
             }
         }
+    }
+}
+
+/// Takes the machine's completions, each with the number of sends that are over with it.
+fn gather(machine: &mut QueuePair, told: &mut Vec<(CompletionTarget, Completion, u64)>) {
+    while let Some((target, completion)) = machine.poll_completion() {
+        told.push((target, completion, machine.sends().0));
     }
 }
 
@@ -239,9 +247,7 @@ impl Incoming<'_> {
             self.engine.note_unseen();
         }
         loop {
-            while let Some(news) = machine.poll_completion() {
-                told.push(news);
-            }
+            gather(machine, told);
             if !machine.catch_up(&mut env) {
                 return taken;
             }
@@ -293,6 +299,7 @@ impl Qp {
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
             sums: Vec::new(),
             told: Vec::with_capacity(16),
+            places: post::Places::new(self.cap.max_send_wr),
         })
     }
 
@@ -536,9 +543,7 @@ impl Qp {
         if sent == TURN_PACKETS && (!waits || side.machine.answer_due() == AnswerDue::More) {
             engine.schedule(self);
         }
-        while let Some(news) = side.machine.poll_completion() {
-            side.told.push(news);
-        }
+        gather(&mut side.machine, &mut side.told);
         let moved = sent > 0 || !side.told.is_empty();
         self.tell(engine, side, catch);
         while let Some(event) = side.machine.poll_event() {
@@ -734,7 +739,7 @@ impl Qp {
             return;
         }
         for sends in [true, false] {
-            for (target, completion) in &side.told {
+            for (target, completion, over) in &side.told {
                 if (*target == CompletionTarget::Send) != sends {
                     continue;
                 }
@@ -745,7 +750,8 @@ impl Qp {
                             self.packets_failed(side, completion);
                         }
                         if let Some(cq) = &self.send_cq {
-                            cq.push_or_hand(completion, catch);
+                            let place = cq.push_or_hand(completion, catch);
+                            side.places.told(*over, place);
                         }
                     }
                     CompletionTarget::Recv => {

@@ -1,10 +1,55 @@
 //! Requests of the program, one or a batch, into the machine's queue.
 //!
-//! Owns nothing. Must not know what becomes of them.
+//! Owns the count of what fits. Must not know what becomes of requests.
+
+use std::collections::VecDeque;
 
 use super::*;
 
 const NOT_READY: Error = Error::Invalid("the queue pair is not ready to send");
+
+/// Which requests keep their places in the send queue. As on the direct wire one does until the program has taken its completion, or that of
+/// a later one if it has none: so a completion queue as long as the send queue never overruns.
+#[derive(Debug)]
+pub(super) struct Places {
+    capacity: u64,
+    /// Requests that have given their places up.
+    retired: u64,
+    /// Completions that the program may not have taken: how many requests are over with each, and its place in its queue.
+    told: VecDeque<(u64, u64)>,
+}
+
+impl Places {
+    pub(super) fn new(capacity: u32) -> Self {
+        Places {
+            capacity: capacity.into(),
+            retired: 0,
+            told: VecDeque::with_capacity(capacity as usize),
+        }
+    }
+
+    /// A completion went to its queue, where it has this place; `over` requests are over with it.
+    pub(super) fn told(&mut self, over: u64, place: u64) {
+        self.told.push_back((over, place));
+    }
+
+    /// True if one more request fits after `posted`. `taken`: completions that the program has taken.
+    fn has_room(&mut self, posted: u64, taken: u64) -> bool {
+        if posted - self.retired >= self.capacity {
+            self.retire(taken);
+        }
+        posted - self.retired < self.capacity
+    }
+
+    fn retire(&mut self, taken: u64) {
+        while let Some((over, place)) = self.told.front()
+            && (*place < taken || *place == direct::TAKEN_AT_ONCE)
+        {
+            self.retired = *over;
+            self.told.pop_front();
+        }
+    }
+}
 
 impl Qp {
     /// Queues a send and lets its packets go.
@@ -16,7 +61,7 @@ impl Qp {
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
-        self.enqueue_packets(&mut side.machine, request)?;
+        self.enqueue_packets(side, request)?;
         side.machine.settle_sends();
         self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
         Ok(())
@@ -32,7 +77,7 @@ impl Qp {
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         for (count, request) in (0..).zip(requests) {
-            if let Err(error) = self.enqueue_packets(&mut side.machine, &request) {
+            if let Err(error) = self.enqueue_packets(side, &request) {
                 side.machine.unqueue_sends(count);
                 return Err(error);
             }
@@ -45,9 +90,13 @@ impl Qp {
     /// Queues a send, to be followed by others or by the machine's `settle_sends`.
     fn enqueue_packets(
         &self,
-        machine: &mut QueuePair,
+        side: &mut PacketSide,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
+        let taken = self.send_cq.as_deref().map_or(u64::MAX, Cq::taken);
+        if !side.places.has_room(side.machine.sends().1, taken) {
+            return Err(direct::PostError::Full.into());
+        }
         let mut small;
         let mut large;
         let payload = if request.flags.contains(SendFlags::INLINE) {
@@ -89,7 +138,7 @@ impl Qp {
             length: bind.length,
             access: bind.access,
         });
-        Ok(machine.queue_send(&SendWr {
+        Ok(side.machine.queue_send(&SendWr {
             wr_id: request.wr_id,
             opcode: request.opcode,
             flags: request.flags,
