@@ -1,5 +1,7 @@
 //! The working directory: `chdir` into a directory of ours, and what is relative to it.
 //!
+//! And what a program that is executed is told besides ([`environment`]).
+//!
 //! The kernel has no such directory, so the process is in [`PLACE`] as far as the kernel knows, and the path is kept here; a program that is executed
 //! gets it in the environment ([`VARIABLE`]). It counts only while the kernel's directory is [`PLACE`]: so what a child of vfork does, which shares
 //! this memory and has a directory of its own, and who changes directory without the C library, mislead nobody. Calls that this library does not
@@ -248,10 +250,25 @@ fn is_variable(entry: &CStr) -> bool {
         .is_some_and(|rest| rest.first() == Some(&b'='))
 }
 
+/// Options of AddressSanitizer, which refuses to start behind a preloaded library unless it is told that this is well. `ferriband run` tells it; a script that
+/// gives a program options of its own does not know.
+const ASAN: &[u8] = b"ASAN_OPTIONS=";
+const ASAN_LINK_ORDER: &[u8] = b"verify_asan_link_order=";
+
+fn refuses_us(entry: &CStr) -> bool {
+    let says = |options: &[u8]| {
+        let mut windows = options.windows(ASAN_LINK_ORDER.len());
+        windows.any(|part| part == ASAN_LINK_ORDER)
+    };
+    let options = entry.to_bytes().strip_prefix(ASAN);
+    options.is_some_and(|options| !says(options))
+}
+
 /// What an executed program is told, kept for the thread's next one: a child of vfork has its parent's memory, and executes before anybody could free it.
 #[derive(Default)]
 struct Told {
     entry: CString,
+    asan: CString,
     strings: Vec<*const c_char>,
 }
 
@@ -278,8 +295,11 @@ unsafe fn environment(given: Strings) -> Strings {
     };
     // SAFETY: strings of the array.
     let is_other = |entry: &&*const c_char| !is_variable(unsafe { CStr::from_ptr(**entry) });
+    // SAFETY: as above.
+    let asan = |entry: &&*const c_char| refuses_us(unsafe { CStr::from_ptr(**entry) });
+    let asan = given_strings.iter().position(|entry| asan(&entry));
     // mostly: and a child of a program with several threads allocates nothing here
-    if directory.is_none() && given_strings.iter().all(|entry| is_other(&entry)) {
+    if asan.is_none() && directory.is_none() && given_strings.iter().all(|entry| is_other(&entry)) {
         return given;
     }
     let mut strings: Vec<_> = given_strings.iter().filter(is_other).copied().collect();
@@ -290,6 +310,14 @@ unsafe fn environment(given: Strings) -> Strings {
             let entry = [VARIABLE.to_bytes(), b"=", directory.to_bytes()].concat();
             told.entry = CString::new(entry).ok()?;
             strings.push(told.entry.as_ptr());
+        }
+        if let Some(asan) = asan {
+            let given = given_strings[asan];
+            // SAFETY: a string of the array.
+            let options = unsafe { CStr::from_ptr(given) }.to_bytes();
+            told.asan = CString::new([options, b":", ASAN_LINK_ORDER, b"0"].concat()).ok()?;
+            let place = strings.iter_mut().find(|entry| **entry == given)?;
+            *place = told.asan.as_ptr();
         }
         strings.push(std::ptr::null());
         told.strings = strings;
