@@ -1,9 +1,19 @@
 //! C programs, compiled by our mpicc, as ranks under `ferriband mpirun`: they check themselves what they receive.
 
+#[path = "mpi/callers.rs"]
+mod callers;
+#[path = "mpi/children.rs"]
+mod children;
 #[path = "mpi/faces.rs"]
 mod faces;
 #[path = "mpi/failures.rs"]
 mod failures;
+#[path = "mpi/foreign.rs"]
+mod foreign;
+#[path = "mpi/forms.rs"]
+mod forms;
+#[path = "mpi/input.rs"]
+mod input;
 #[path = "mpi/launch.rs"]
 mod launch;
 mod libraries;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn ferriband(arguments: &[&str]) -> Command {
+pub fn ferriband(arguments: &[&str]) -> Command {
     let mut command = Command::new(FERRIBAND);
     command
         .env("FERRIBAND_LIB_DIR", library_dir())
@@ -16,15 +16,15 @@ fn ferriband(arguments: &[&str]) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     ferriband(arguments).output().expect("ferriband runs")
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn complained(output: &Output) -> String {
+pub fn complained(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -114,13 +114,6 @@ fn what_users_of_other_launchers_write_is_understood_or_refused_clearly() {
     assert_eq!(
         said(&output),
         "1 and 2\n1 and 2\n",
-        "{}",
-        complained(&output)
-    );
-    let output = run(&["mpirun", "--hostfile", "there", "-n", "2", "true"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        complained(&output).contains("mpiexec.hydra"),
         "{}",
         complained(&output)
     );
