@@ -3,7 +3,8 @@
 //!
 //! Hosts have addresses of 127.0.0.0/8, which reach each other on this machine without anybody's leave; `ferriband run --host` says which in the environment.
 
-use crate::real;
+use crate::netlink::Socket;
+use crate::{answer, real};
 use ferriband_attach::number_at;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::size_of;
@@ -107,11 +108,13 @@ impl Address {
     }
 }
 
-fn real_bind(socket: c_int, address: *const c_void, length: libc::socklen_t) -> c_int {
+/// The C library's `bind`.
+pub fn real_bind(socket: c_int, address: *const c_void, length: libc::socklen_t) -> c_int {
     real::call!(-1, fn bind(socket => c_int, address => *const c_void, length => libc::socklen_t) -> c_int)
 }
 
-fn real_connect(socket: c_int, address: *const c_void, length: libc::socklen_t) -> c_int {
+/// The C library's `connect`.
+pub fn real_connect(socket: c_int, address: *const c_void, length: libc::socklen_t) -> c_int {
     real::call!(-1, fn connect(socket => c_int, address => *const c_void, length => libc::socklen_t) -> c_int)
 }
 
@@ -145,6 +148,10 @@ pub unsafe extern "C" fn bind(
     address: *const c_void,
     length: libc::socklen_t,
 ) -> c_int {
+    if let Some(netlink) = Socket::of(socket) {
+        // SAFETY: the caller's promise.
+        return answer(-1, || unsafe { netlink.bind(address, length) });
+    }
     let own = host().and_then(|host| {
         // SAFETY: the caller's promise.
         let given = unsafe { Address::read(address, length) }?;
@@ -267,6 +274,10 @@ pub unsafe extern "C" fn connect(
     address: *const c_void,
     length: libc::socklen_t,
 ) -> c_int {
+    if let Some(netlink) = Socket::of(socket) {
+        // SAFETY: the caller's promise.
+        return answer(-1, || unsafe { netlink.connect(address, length) });
+    }
     let way = host().and_then(|host| {
         // SAFETY: the caller's promise.
         let to = unsafe { Address::read(address, length) }?;

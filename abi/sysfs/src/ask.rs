@@ -289,20 +289,22 @@ type Question = unsafe extern "C" fn(*const c_char, c_int, *mut u8, usize) -> is
 fn question() -> Option<Question> {
     static FOUND: Settled<Option<Question>> = Settled::new();
     *FOUND.get_or_init(|| {
-        const NAME: &CStr = c"ferriband_sysfs";
-        // SAFETY: the name is a string.
-        let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()) };
-        if found.is_null() {
-            let handle = load()?;
-            // SAFETY: the handle was just given, the name is a string.
-            found = unsafe { libc::dlsym(handle, NAME.as_ptr()) };
-        }
-        if found.is_null() {
-            return None;
-        }
+        let found = private(c"ferriband_sysfs")?;
         // SAFETY: the function of this name has this type, by agreement with `abi/verbs/src/sysfs.rs`.
         Some(unsafe { std::mem::transmute::<*mut c_void, Question>(found) })
     })
+}
+
+/// A function of `libibverbs.so.1` that is for us alone; None if there is none of this name.
+pub fn private(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is a string.
+    let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if found.is_null() {
+        let handle = load()?;
+        // SAFETY: the handle was just given, the name is a string.
+        found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    }
+    (!found.is_null()).then_some(found)
 }
 
 /// Loads the `libibverbs.so.1` that lies beside this library. A program that has it already gets the same one.

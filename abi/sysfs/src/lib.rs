@@ -3,12 +3,13 @@
 //! Some programs look into `/sys/class/infiniband` or ask whether `/dev/infiniband/uverbs0` is a character device before they call the verbs
 //! library. Preloaded, this library answers the C library's file functions for exactly these paths: `/sys/class/infiniband`,
 //! `/sys/class/infiniband_verbs`, `/sys/class/infiniband_mad` and `/dev/infiniband`. Every other path goes to the C library after a comparison of
-//! its beginning. A working directory may be there, too ([`working`]). And on a host of a live fabric `bind` to any address and `connect` to localhost are to that host's ([`address`]),
+//! its beginning. A working directory may be there, too ([`working`]). A socket of NETLINK_RDMA, by which `rdma` of iproute2 asks the kernel about
+//! devices, is answered, too ([`netlink`], [`sockets`]). And on a host of a live fabric `bind` to any address and `connect` to localhost are to that host's ([`address`]),
 //! `getifaddrs` has an interface with that address ([`interfaces`]), and names are those of the fabric's hosts ([`names`]).
 //!
 //! Owns nothing that outlives a descriptor: what is there is asked of `libibverbs.so.1` at each call ([`ask`]), a file that was opened is a memory
-//! file with its text, an open directory one with its path. So there is nothing to clean up, and a forked child goes on with its
-//! copies. It must not know what the files say.
+//! file with its text, an open directory one with its path, a netlink socket one that is connected to itself. So there is nothing to
+//! clean up, and a forked child goes on with its copies. It must not know what the files say.
 //!
 //! Not seen by it: programs that call the kernel without the C library (Go, static binaries), and what the C library does inside itself (`glob`,
 //! `nftw`; `system` and `popen` start a program in [`working`]'s place).
@@ -20,7 +21,9 @@ mod files;
 mod interfaces;
 mod links;
 mod names;
+mod netlink;
 mod real;
+mod sockets;
 mod status;
 mod working;
 

@@ -26,6 +26,7 @@ pub mod handles;
 pub mod live;
 pub mod mr;
 pub mod mw;
+pub mod netlink;
 pub mod object;
 pub mod ops;
 pub mod pd;

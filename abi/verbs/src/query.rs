@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::mem::offset_of;
 
 /// The device's capabilities as flags.
-const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
+pub const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
     | sys::IBV_DEVICE_UD_AV_PORT_ENFORCE
     | sys::IBV_DEVICE_SYS_IMAGE_GUID
     | sys::IBV_DEVICE_RC_RNR_NAK_GEN
