@@ -24,6 +24,7 @@ pub mod private;
 pub mod qp;
 pub mod resolve;
 pub mod rsocket;
+pub mod system;
 pub mod verbs;
 
 use ferriband_rdmacm_sys as sys;

@@ -266,6 +266,18 @@ fn datagram_sockets() {
     run_on_both_wires("messages");
 }
 
+/// epoll over sockets and descriptors of the system.
+#[test]
+fn sets_of_descriptors() {
+    run_on_both_wires("sets");
+}
+
+/// A socket of a set is heard beside hundreds of idle ones; how long it takes beside a thousand is for `idle` run by hand.
+#[test]
+fn a_set_with_hundreds_of_idle_sockets() {
+    run_on_both_wires("idle");
+}
+
 /// The other side is spoken by hand.
 #[test]
 fn protocol_of_sockets() {

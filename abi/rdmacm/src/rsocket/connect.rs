@@ -165,6 +165,7 @@ impl Stream {
         self.phase = Phase::Connected;
         self.is_readable = true;
         self.is_writable = true;
+        self.edges.both();
         self.process();
     }
 
@@ -494,13 +495,15 @@ impl Socket {
     /// A connection that was answered stands, or will not.
     fn has_come(&self, child: &Arc<Socket>, is_connected: bool) {
         let mut kept = false;
-        if let Ok(stream) = self.stream()
-            && let Some(listening) = &mut lock(stream).listening
-        {
-            listening.coming.retain(|fd| *fd != child.fd);
-            if is_connected {
-                listening.ready.push_back(child.clone());
-                kept = true;
+        if let Ok(stream) = self.stream() {
+            let state = &mut *lock(stream);
+            if let Some(listening) = &mut state.listening {
+                listening.coming.retain(|fd| *fd != child.fd);
+                if is_connected {
+                    listening.ready.push_back(child.clone());
+                    state.edges.to_read();
+                    kept = true;
+                }
             }
         }
         if kept {

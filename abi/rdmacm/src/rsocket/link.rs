@@ -37,6 +37,8 @@ const IS_RECEIVE: u64 = 1 << 63;
 /// What the other side, or the adapter, said since the last look.
 #[derive(Default)]
 pub struct Heard {
+    /// Bytes.
+    pub data: bool,
     /// It neither sends nor takes anything any more, or has heard that of us.
     pub disconnect: bool,
     /// It sends nothing any more.
@@ -598,6 +600,7 @@ impl Link {
                     self.read = self.read.wrapping_add(1);
                 } else {
                     self.messages.push_back(length);
+                    heard.data = true;
                 }
             }
             Word::Credits(last) => self.granted_to_us = last,

@@ -13,11 +13,12 @@
 //! | datagrams | [`dgram`] |
 //! | mapped buffers | [`iomap`] |
 //! | waiting: one socket, many, and descriptors of the system | [`wait`], [`poll`] |
+//! | sets of both (`repoll_create`) | [`repoll`], over [`set`] |
 //! | options | [`options`], sizes in [`settings`] |
 //! | the thread that serves sockets | [`service`] |
 //! | numbers and forks | [`table`] |
 //!
-//! Locks: a socket's state, then its list of waiters; a listening socket's state is never held with another socket's.
+//! Locks: a set's state, a socket's state, its list of waiters, what a set has heard; a listening socket's state is never held with another socket's.
 
 pub mod connect;
 pub mod dgram;
@@ -26,7 +27,9 @@ pub mod link;
 pub mod memory;
 pub mod options;
 pub mod poll;
+pub mod repoll;
 pub mod service;
+pub mod set;
 pub mod settings;
 pub mod stream;
 pub mod table;
@@ -46,7 +49,7 @@ use stream::Stream;
 
 /// Numbers of sockets begin here where the limit of descriptors allows: above what most programs ever open, and in the middle of what
 /// `select` can be asked for.
-const FIRST_NUMBER: RawFd = libc::FD_SETSIZE as RawFd / 2;
+pub const FIRST_NUMBER: RawFd = libc::FD_SETSIZE as RawFd / 2;
 
 /// A socket.
 pub struct Socket {
@@ -93,6 +96,11 @@ impl Socket {
         self.nonblocking.load(Ordering::Relaxed)
     }
 
+    /// It is closed, or about to be.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
     /// Called by the service thread when a descriptor of the socket is readable.
     pub fn serve(self: &Arc<Self>) {
         match &self.inner {
@@ -111,6 +119,7 @@ impl Socket {
         if self.is_closing.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.waiters.tell_closing();
         match &self.inner {
             Inner::Stream(_) => self.close_stream(),
             Inner::Datagram(datagrams) => datagrams.close(),
@@ -145,7 +154,7 @@ impl Socket {
 /// The lowest number that is free from `lowest` on, for the same file.
 ///
 /// EMFILE, EINVAL beyond the limit.
-fn duplicate(fd: RawFd, lowest: RawFd) -> Result<OwnedFd, Errno> {
+pub fn duplicate(fd: RawFd, lowest: RawFd) -> Result<OwnedFd, Errno> {
     // SAFETY: numbers and flags.
     let number = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
     if number < 0 {
@@ -263,7 +272,7 @@ pub extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// `rclose`.
+/// `rclose`: a socket, or a set of [`repoll`].
 #[unsafe(no_mangle)]
 pub extern "C" fn rclose(fd: c_int) -> c_int {
     status(|| match table::find(fd) {
@@ -276,7 +285,7 @@ pub extern "C" fn rclose(fd: c_int) -> c_int {
             table::remove(fd);
             Ok(())
         }
-        Err(error) => Err(error),
+        Err(error) => repoll::close(fd).map_err(|_| error),
     })
 }
 
@@ -622,6 +631,9 @@ unsafe fn give_address(address: &sockaddr_storage, to: *mut sockaddr, length: *m
 #[unsafe(no_mangle)]
 pub extern "C" fn rfcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     entry(|| {
+        if table::is_set(fd) {
+            return repoll::control(fd, command, argument);
+        }
         let socket = table::find(fd)?;
         let flags = argument as c_int;
         let (nonblocking, close_on_exec) = (&socket.nonblocking, &socket.close_on_exec);

@@ -1,43 +1,56 @@
 //! `rpoll` and `rselect`: sockets of ours and descriptors of the system in one call.
 
-use super::link::Link;
-use super::stream::lock;
-use super::wait::{self, Waiting, Waker};
+use super::stream::{Edges, lock};
+use super::wait::{self, Listener, Waiting};
 use super::{Inner, Socket, settings, table};
 use crate::boundary::{Errno, entry};
 use libc::{c_int, fd_set, nfds_t, pollfd, timeval};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Socket {
-    /// What poll(2) would say, looking now.
-    fn readiness(&self, wanted: i16) -> i16 {
+    /// What poll(2) would say, looking now, and how often something came.
+    pub fn readiness(&self, wanted: i16) -> (i16, Edges) {
         match &self.inner {
             Inner::Stream(stream) => {
                 let mut state = lock(stream);
                 state.process();
-                state.readiness(wanted)
+                (state.readiness(wanted), state.edges)
             }
             Inner::Datagram(datagrams) => datagrams.readiness(wanted),
         }
     }
 
-    /// Asks for events at the next completion, and says behind which descriptors.
-    fn arm(&self, fds: &mut Vec<pollfd>) -> Result<(), Errno> {
+    /// Asks for events at the next completion, and tells `each` descriptor behind which they come. The state is locked meanwhile, so that none of
+    /// them is closed.
+    pub fn arm(&self, each: &mut dyn FnMut(RawFd) -> Result<(), Errno>) -> Result<(), Errno> {
         match &self.inner {
             Inner::Stream(stream) => {
-                if let Some(link) = &mut lock(stream).link {
-                    link.arm()?;
-                    fds.push(readable(Link::fd(link)));
-                }
-                Ok(())
+                let Some(link) = &mut lock(stream).link else {
+                    return Ok(());
+                };
+                link.arm()?;
+                each(link.fd())
             }
-            Inner::Datagram(datagrams) => datagrams.arm(fds),
+            Inner::Datagram(datagrams) => datagrams.arm(each),
+        }
+    }
+
+    /// Tells `each` descriptor that [`Socket::arm`] tells, which is not closed meanwhile.
+    pub fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
+        match &self.inner {
+            Inner::Stream(stream) => {
+                if let Some(link) = &lock(stream).link {
+                    each(link.fd());
+                }
+            }
+            Inner::Datagram(datagrams) => datagrams.descriptors(each),
         }
     }
 
     /// Takes the events that came.
-    fn take_events(&self, own: &Arc<Waker>) {
+    pub fn take_events(&self, own: &dyn Listener) {
         match &self.inner {
             Inner::Stream(_) => self.take_event(own),
             Inner::Datagram(datagrams) => datagrams.take_events(&self.waiters, own),
@@ -74,7 +87,7 @@ impl Call<'_> {
         }
         for (index, socket) in &self.sockets {
             let fd = &mut self.fds[*index];
-            fd.revents = socket.readiness(fd.events);
+            (fd.revents, _) = socket.readiness(fd.events);
         }
         Ok(self.fds.iter().filter(|fd| fd.revents != 0).count())
     }
@@ -91,7 +104,10 @@ impl Call<'_> {
             all.clear();
             all.extend_from_slice(&self.others);
             for (_, socket) in &sockets {
-                socket.arm(&mut all)?;
+                socket.arm(&mut |fd| {
+                    all.push(readable(fd));
+                    Ok(())
+                })?;
             }
             let ready = self.look()?;
             if ready != 0 {
@@ -105,7 +121,7 @@ impl Call<'_> {
             if all[self.others.len()..].iter().any(|fd| fd.revents != 0) {
                 sockets
                     .iter()
-                    .for_each(|(_, socket)| socket.take_events(&waker));
+                    .for_each(|(_, socket)| socket.take_events(&*waker));
             }
         }
     }
@@ -122,7 +138,7 @@ fn poll(fds: &mut [pollfd], until: Option<Instant>) -> Result<usize, Errno> {
             }
             // In a forked child; it is nobody's descriptor to be polled.
             Err(libc::EIO) => return Err(libc::EIO),
-            Err(_) => {}
+            Err(_) => table::expose_set(fd.fd),
         }
     }
     if sockets.is_empty() {

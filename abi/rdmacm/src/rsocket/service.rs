@@ -3,10 +3,12 @@
 //! another socket, keeps none of its peers waiting.
 
 use super::table;
-use crate::boundary::{Errno, errno};
+use super::wait::eventfd;
+use crate::boundary::Errno;
+use crate::system;
 use ferriband_sanitizer::Inside;
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,26 +40,14 @@ pub fn abandon() {
 /// Not a descriptor of a socket: the bell.
 const BELL: u64 = u64::MAX;
 
-fn owned(fd: RawFd) -> Result<OwnedFd, Errno> {
-    if fd < 0 {
-        return Err(errno());
-    }
-    // SAFETY: the caller just opened it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 impl Service {
     /// Starts the thread, which takes no signals.
     ///
     /// EMFILE, EAGAIN.
     pub fn start() -> Result<Arc<Self>, Errno> {
-        // SAFETY: numbers only.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: numbers only.
-        let bell = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         let service = Arc::new(Service {
-            epoll,
-            bell,
+            epoll: system::epoll_create(libc::EPOLL_CLOEXEC)?,
+            bell: eventfd()?,
             timers: Mutex::default(),
         });
         service.change(
@@ -83,15 +73,7 @@ impl Service {
     }
 
     fn change(&self, what: i32, fd: RawFd, data: u64, events: i32) -> Result<(), Errno> {
-        let mut event = libc::epoll_event {
-            events: events.cast_unsigned(),
-            u64: data,
-        };
-        // SAFETY: the event lives during the call.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &raw mut event) } {
-            0 => Ok(()),
-            _ => Err(errno()),
-        }
+        system::epoll_set(&self.epoll, what, fd, data, events)
     }
 
     /// Serves `socket` whenever `fd` is readable.
@@ -140,16 +122,10 @@ impl Service {
                 let left = at.saturating_duration_since(Instant::now()).as_millis();
                 i32::try_from(left + 1).unwrap_or(i32::MAX)
             });
+            let (epoll, room) = (self.epoll.as_raw_fd(), events.as_mut_ptr());
             // SAFETY: places with their count.
-            let count = unsafe {
-                libc::epoll_wait(
-                    self.epoll.as_raw_fd(),
-                    events.as_mut_ptr(),
-                    EVENTS as i32,
-                    timeout,
-                )
-            };
-            for event in &events[..usize::try_from(count).unwrap_or(0)] {
+            let count = unsafe { system::epoll_wait(epoll, room, EVENTS as i32, timeout) };
+            for event in &events[..count.unwrap_or(0)] {
                 match RawFd::try_from(event.u64) {
                     Ok(fd) => self.serve(fd),
                     Err(_) => self.hear_bell(),
@@ -196,7 +172,7 @@ impl Service {
 }
 
 /// Runs `start` while the calling thread blocks all signals, which a thread that it starts inherits.
-fn without_signals<R>(start: impl FnOnce() -> R) -> R {
+pub fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: zeros are a set; it is filled before it is used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: the sets live during the calls.

@@ -8,7 +8,7 @@ use super::link::{FIRST_PIECE, Link, MOST_PIECE};
 use super::memory::Vectors;
 use super::options::Options;
 use super::settings::{self, Settings};
-use super::wait::{self, Waker, set_nonblocking};
+use super::wait::{self, Listener, set_nonblocking};
 use super::wire::Control;
 use super::{Inner, Socket, table};
 use crate::boundary::Errno;
@@ -65,6 +65,33 @@ impl Phase {
     }
 }
 
+/// How often something came that a reader or a writer may wait for: an edge, in epoll's words.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Edges {
+    /// Bytes, connections, or the end.
+    pub reading: u32,
+    /// Room, after there was none, or the end.
+    pub writing: u32,
+}
+
+impl Edges {
+    /// One for readers.
+    pub fn to_read(&mut self) {
+        self.reading = self.reading.wrapping_add(1);
+    }
+
+    /// One for writers.
+    pub fn to_write(&mut self) {
+        self.writing = self.writing.wrapping_add(1);
+    }
+
+    /// One for both.
+    pub fn both(&mut self) {
+        self.to_read();
+        self.to_write();
+    }
+}
+
 /// A stream socket's state.
 pub struct Stream {
     /// Queue pair and buffers, from asking or answering on. Dropped before the identifier that they belong to.
@@ -97,6 +124,10 @@ pub struct Stream {
     pub listening: Option<Listening>,
     /// The listening socket that it came from, until it is connected.
     pub parent: Weak<Socket>,
+    /// What came.
+    pub edges: Edges,
+    /// Somebody found no room to send.
+    is_blocked: bool,
 }
 
 impl Stream {
@@ -119,6 +150,8 @@ impl Stream {
             destination: unsafe { std::mem::zeroed() },
             listening: None,
             parent: Weak::new(),
+            edges: Edges::default(),
+            is_blocked: false,
         }
     }
 
@@ -139,9 +172,19 @@ impl Stream {
 
     /// Takes what has completed, and grants what is due.
     pub fn process(&mut self) {
+        self.take_completions();
+        if self.is_blocked && self.is_ready_to_write() {
+            self.edges.to_write();
+        }
+    }
+
+    fn take_completions(&mut self) {
         let Some(link) = &mut self.link else { return };
         let is_open = self.phase == Phase::Connected;
         let heard = link.poll(is_open);
+        if heard.data {
+            self.edges.to_read();
+        }
         if self.phase == Phase::Ending && (heard.disconnect || link.is_flushed()) {
             return self.end(Phase::Closed);
         }
@@ -154,6 +197,7 @@ impl Stream {
         }
         if heard.shutdown {
             self.is_readable = false;
+            self.edges.to_read();
             if !self.is_writable {
                 return self.end(Phase::Closed);
             }
@@ -168,6 +212,7 @@ impl Stream {
         self.phase = phase;
         self.is_readable = false;
         self.is_writable = false;
+        self.edges.both();
     }
 
     /// The connection does not work any more.
@@ -188,7 +233,9 @@ impl Stream {
 
     /// Room to send, or nothing will go.
     fn is_ready_to_write(&mut self) -> bool {
-        !self.is_writable || self.can_send()
+        let is_ready = !self.is_writable || self.can_send();
+        self.is_blocked = !is_ready;
+        is_ready
     }
 
     /// What poll(2) says of a socket like this.
@@ -210,7 +257,7 @@ impl Stream {
                 if self.is_ready_to_read() {
                     ready |= reading;
                 }
-                if self.is_ready_to_write() {
+                if writing != 0 && self.is_ready_to_write() {
                     ready |= writing;
                 }
                 if !self.is_readable {
@@ -318,13 +365,13 @@ impl Socket {
             }));
             wait::sleep(&mut fds, &waker, until)?;
             if fds.first().is_some_and(|fd| fd.revents != 0) {
-                self.take_event(&waker);
+                self.take_event(&*waker);
             }
         }
     }
 
     /// Takes the queue pair's event. Others that slept for it look for themselves.
-    pub fn take_event(&self, own: &Arc<Waker>) {
+    pub fn take_event(&self, own: &dyn Listener) {
         let Inner::Stream(stream) = &self.inner else {
             return;
         };
@@ -483,6 +530,7 @@ impl Socket {
         state.is_readable = reads;
         state.is_writable = writes;
         state.has_shut |= !writes;
+        state.edges.both();
         drop(state);
         self.waiters.wake();
         let was_said = !wrote && reads;
@@ -578,6 +626,7 @@ impl Socket {
         };
         state.phase = Phase::Refused;
         state.error = libc::EINVAL;
+        state.edges.both();
         drop(state);
         for socket in listening.into_sockets() {
             socket.drop_connection();

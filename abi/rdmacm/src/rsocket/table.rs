@@ -1,10 +1,12 @@
-//! The process's sockets by descriptor, and what fork does to them.
+//! The process's sockets and sets of descriptors by number, and what fork does to them.
 //!
-//! A socket's number is a real descriptor's, so nothing else of the process has it. A forked child has the numbers, and none
-//! of the connections: a call on one answers EIO, as on any object of the parent's adapter, and closing it closes the number.
+//! A number is a real descriptor's, so nothing else of the process has it. A forked child has the numbers, and none of the connections: a call
+//! on a socket answers EIO, as on any object of the parent's adapter, and closing it closes the number. Of a set the child has, as with epoll,
+//! the descriptors of the system; parent and child share what is registered of them. The parent's sockets are not in the child's set.
 
 use super::Socket;
 use super::service::{self, Service};
+use super::set::{Inherited, Set};
 use crate::boundary::Errno;
 use ferriband_fork::{PerProcess, Table};
 use std::os::fd::RawFd;
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 enum Entry {
     Ours(Arc<Socket>),
     Parents,
+    Set(Arc<Set>),
+    ParentsSet(Inherited),
 }
 
 /// By descriptor. A forked child finds it, to know the numbers of its parent's sockets.
@@ -32,28 +36,89 @@ pub fn find(fd: RawFd) -> Result<Arc<Socket>, Errno> {
 
 /// Enters a socket under one of its numbers.
 pub fn insert(fd: RawFd, socket: &Arc<Socket>) {
+    enter(fd, Entry::Ours(socket.clone()));
+}
+
+/// Enters a set.
+pub fn insert_set(fd: RawFd, set: &Arc<Set>) {
+    enter(fd, Entry::Set(set.clone()));
+}
+
+fn enter(fd: RawFd, entry: Entry) {
     watch_exit();
     let index = usize::try_from(fd).expect("an open descriptor");
     let mut table = TABLE.lock();
     if table.len() <= index {
         table.resize_with(index + 1, || None);
     }
-    let before = table[index].replace(Entry::Ours(socket.clone()));
+    let before = table[index].replace(entry);
     // what goes with a socket may take other locks
     drop(table);
     drop(before);
 }
 
-/// Takes a socket out. In a forked child the parent's number is closed.
+/// The set of this number. EBADF if the number is not open, EINVAL if it is something else.
+pub fn find_set(fd: RawFd) -> Result<Arc<Set>, Errno> {
+    /// One thread of a forked child at a time makes the parent's set its own.
+    static ADOPTION: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
+    let index = usize::try_from(fd).map_err(|_| libc::EBADF)?;
+    let known = || match TABLE.lock().get(index) {
+        Some(Some(Entry::Set(set))) => Some(Ok(set.clone())),
+        Some(Some(Entry::ParentsSet(inherited))) => Some(Err(*inherited)),
+        _ => None,
+    };
+    match known() {
+        Some(Ok(set)) => return Ok(set),
+        Some(Err(_)) => {}
+        // SAFETY: numbers only.
+        None if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 => return Err(libc::EBADF),
+        None => return Err(libc::EINVAL),
+    }
+    let adoption = ADOPTION.get().lock();
+    let _adoption = adoption.unwrap_or_else(PoisonError::into_inner);
+    match known() {
+        Some(Ok(set)) => Ok(set),
+        Some(Err(inherited)) => {
+            let set = inherited.adopt(fd)?;
+            enter(fd, Entry::Set(set.clone()));
+            Ok(set)
+        }
+        None => Err(libc::EBADF),
+    }
+}
+
+/// The number is a set's.
+pub fn is_set(fd: RawFd) -> bool {
+    usize::try_from(fd).is_ok_and(|index| {
+        matches!(
+            TABLE.lock().get(index),
+            Some(Some(Entry::Set(_) | Entry::ParentsSet(_)))
+        )
+    })
+}
+
+/// A descriptor is waited for by poll(2) or epoll: if it is a set's, the set makes it readable for what it alone knows, too.
+pub fn expose_set(fd: RawFd) {
+    if is_set(fd)
+        && let Ok(set) = find_set(fd)
+    {
+        set.expose();
+    }
+}
+
+/// Takes a socket or a set out. In a forked child the parent's descriptors are closed.
 pub fn remove(fd: RawFd) {
     let Ok(index) = usize::try_from(fd) else {
         return;
     };
     let entry = TABLE.lock().get_mut(index).and_then(Option::take);
-    if matches!(entry, Some(Entry::Parents)) {
-        // SAFETY: the number is this process's copy of a descriptor whose owner is the parent's object.
-        unsafe { libc::close(fd) };
+    match entry {
+        Some(Entry::ParentsSet(inherited)) => inherited.close(),
+        Some(Entry::Parents) => {}
+        _ => return,
     }
+    // SAFETY: the number is this process's copy of a descriptor whose owner is the parent's object.
+    unsafe { libc::close(fd) };
 }
 
 /// All sockets of this process, each once.
@@ -98,8 +163,14 @@ extern "C" fn after_fork_in_child() {
     TABLE.release(|table| {
         for entry in table.iter_mut().flatten() {
             // The object is the parent's, and some thread of the parent's may have been in the middle of it.
-            if let Entry::Ours(socket) = std::mem::replace(entry, Entry::Parents) {
-                std::mem::forget(socket);
+            match std::mem::replace(entry, Entry::Parents) {
+                Entry::Ours(socket) => std::mem::forget(socket),
+                Entry::Set(set) => {
+                    *entry = Entry::ParentsSet(set.inherited());
+                    std::mem::forget(set);
+                }
+                Entry::ParentsSet(inherited) => *entry = Entry::ParentsSet(inherited),
+                Entry::Parents => {}
             }
         }
     });

@@ -1,37 +1,54 @@
 //! Sleeping until something may have changed.
 //!
-//! A thread sleeps in poll(2) over the descriptors of completion channels, of the system's own files, and of its waker.
-//! Whoever takes an event that others may be sleeping for, or changes what they wait for, rings their wakers; then each looks
-//! for itself. So no thread is left asleep because another one was faster.
+//! A thread sleeps in poll(2) over the descriptors of completion channels, of the system's own files, and of its waker; a set of descriptors
+//! ([`super::set`]) has one bell for all who sleep for it. Whoever takes an event that others may be sleeping for, or changes what they wait for, tells them; then each looks for itself. So no thread is left asleep because another one was faster.
 
 use crate::boundary::Errno;
 use libc::{c_int, pollfd};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Whoever is told when a socket's readiness may have changed: a thread that sleeps, or a set of descriptors.
+pub trait Listener: Send + Sync {
+    /// Something may have changed. Called with the socket's state locked or not: it must not look at the socket.
+    fn hear(&self);
+    /// The socket is being closed. Called without any lock.
+    fn closing(&self) {}
+}
+
+/// A bell: a descriptor that becomes readable when it is rung.
+///
+/// EMFILE.
+pub fn eventfd() -> Result<OwnedFd, Errno> {
+    // SAFETY: numbers only.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(crate::boundary::errno());
+    }
+    // SAFETY: the descriptor was just made.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Rings a bell.
+pub fn ring(bell: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: eight bytes that live during the call. A full counter is a bell that rings already.
+    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
+}
 
 /// A thread's bell.
 pub struct Waker(OwnedFd);
 
+impl Listener for Waker {
+    fn hear(&self) {
+        ring(&self.0);
+    }
+}
+
 impl Waker {
-    fn new() -> Result<Self, Errno> {
-        // SAFETY: numbers only.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(crate::boundary::errno());
-        }
-        // SAFETY: the descriptor was just made.
-        Ok(Waker(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    fn ring(&self) {
-        let one = 1u64;
-        // SAFETY: eight bytes that live during the call. A full counter is a bell that rings already.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
     fn silence(&self) {
         let mut count = 0u64;
         // SAFETY: eight bytes that live during the call. It may be silent already.
@@ -54,52 +71,81 @@ pub fn waker() -> Result<Arc<Waker>, Errno> {
         {
             return Ok(waker.clone());
         }
-        let waker = Arc::new(Waker::new()?);
+        let waker = Arc::new(Waker(eventfd()?));
         *kept = Some((generation, waker.clone()));
         Ok(waker)
     };
     // A thread that ends has no place any more to keep one.
     WAKER
         .try_with(keep)
-        .unwrap_or_else(|_| Ok(Arc::new(Waker::new()?)))
+        .unwrap_or_else(|_| Ok(Arc::new(Waker(eventfd()?))))
 }
 
-/// The threads that sleep for a socket.
+/// Who waits for a socket.
 #[derive(Default)]
 pub struct Waiters {
     count: AtomicUsize,
-    list: Mutex<Vec<Arc<Waker>>>,
+    list: Mutex<Vec<Arc<dyn Listener>>>,
 }
 
 impl Waiters {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Listener>>> {
+        // Each update is one operation.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `listener` told until [`Waiters::remove`]. A socket's state must be looked at after this.
+    pub fn add(&self, listener: Arc<dyn Listener>) {
+        let mut list = self.lock();
+        list.push(listener);
+        self.count.store(list.len(), Ordering::SeqCst);
+    }
+
+    /// Has it told no more.
+    pub fn remove(&self, listener: &dyn Listener) {
+        let mut list = self.lock();
+        if let Some(index) = list.iter().position(|other| is_same(&**other, listener)) {
+            list.swap_remove(index);
+        }
+        self.count.store(list.len(), Ordering::SeqCst);
+    }
+
     /// Has the thread rung for until the result is dropped. A socket's state must be looked at after this.
     pub fn enter<'a>(&'a self, waker: &Arc<Waker>) -> Waiting<'a> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.push(waker.clone());
-        self.count.store(list.len(), Ordering::SeqCst);
+        self.add(waker.clone());
         Waiting {
             waiters: self,
             waker: waker.clone(),
         }
     }
 
-    /// Rings for all of them.
+    /// Tells all of them.
     pub fn wake(&self) {
         self.wake_others(None);
     }
 
-    /// Rings for all but the caller, who is awake.
-    pub fn wake_others(&self, own: Option<&Arc<Waker>>) {
+    /// Tells all but the caller, who is awake.
+    pub fn wake_others(&self, own: Option<&dyn Listener>) {
         let nobody = usize::from(own.is_some());
         if self.count.load(Ordering::SeqCst) <= nobody {
             return;
         }
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.lock();
         let others = list
             .iter()
-            .filter(|waker| own.is_none_or(|own| !Arc::ptr_eq(own, waker)));
-        others.for_each(|waker| waker.ring());
+            .filter(|other| own.is_none_or(|own| !is_same(&***other, own)));
+        others.for_each(|other| other.hear());
     }
+
+    /// Tells all of them that the socket is being closed.
+    pub fn tell_closing(&self) {
+        let list = self.lock().clone();
+        list.iter().for_each(|listener| listener.closing());
+    }
+}
+
+fn is_same(one: &dyn Listener, other: &dyn Listener) -> bool {
+    std::ptr::addr_eq(one, other)
 }
 
 /// A thread's place among a socket's waiters.
@@ -110,11 +156,7 @@ pub struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut list = (self.waiters.list.lock()).unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = list.iter().position(|w| Arc::ptr_eq(w, &self.waker)) {
-            list.swap_remove(index);
-        }
-        self.waiters.count.store(list.len(), Ordering::SeqCst);
+        self.waiters.remove(&*self.waker);
     }
 }
 

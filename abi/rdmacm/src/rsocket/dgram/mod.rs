@@ -12,8 +12,8 @@ mod pair;
 use super::memory::Vectors;
 use super::poll::readable;
 use super::settings::{self, LOW_WATER, Settings};
-use super::stream::Patience;
-use super::wait::{self, Waiters, Waker};
+use super::stream::{Edges, Patience};
+use super::wait::{self, Listener, Waiters};
 use super::wire::{Greeting, Sender};
 use super::{Inner, Socket, table};
 use crate::boundary::{Errno, errno};
@@ -21,7 +21,7 @@ use crate::id::get;
 use crate::verbs;
 use address::{from_raw, name_of, to_storage, udp_socket};
 use ferriband_verbs_sys::*;
-use libc::{c_int, c_void, pollfd, sockaddr, sockaddr_storage, socklen_t};
+use libc::{c_int, c_void, sockaddr, sockaddr_storage, socklen_t};
 use pair::{Pair, Remote, find_path};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -59,6 +59,10 @@ struct State {
     connected: Option<SocketAddr>,
     /// Datagrams that nobody has read.
     arrived: VecDeque<Arrived>,
+    /// What came.
+    edges: Edges,
+    /// Somebody found no room to send.
+    is_blocked: bool,
 }
 
 /// A datagram: in a place of a queue pair, or, if it came through the UDP socket, beside.
@@ -103,6 +107,7 @@ impl State {
                     let length = (completion.byte_len as usize).saturating_sub(GRH).min(SLOT);
                     let is_whole = pair.header(slot, length).is_some();
                     if is_whole && self.arrived.len() < most {
+                        self.edges.to_read();
                         self.arrived.push_back(Arrived::InPlace {
                             pair: index,
                             slot,
@@ -117,6 +122,10 @@ impl State {
                     break;
                 }
             }
+        }
+        if self.is_blocked && self.can_send() {
+            self.is_blocked = false;
+            self.edges.to_write();
         }
     }
 
@@ -145,6 +154,8 @@ pub fn open(domain: c_int) -> Result<Arc<Socket>, Errno> {
             pairs: Vec::new(),
             connected: None,
             arrived: VecDeque::new(),
+            edges: Edges::default(),
+            is_blocked: false,
         }),
     };
     Ok(Arc::new(Socket::new(fd, Inner::Datagram(datagrams))))
@@ -302,6 +313,7 @@ impl Datagrams {
             return self.greet(&state.pairs[index], to, &mut source, true);
         }
         if state.pairs[index].free.is_empty() {
+            state.is_blocked = true;
             drop(state);
             state = self.until(patience, waiters, |state| {
                 !state.pairs[index].free.is_empty()
@@ -430,7 +442,10 @@ impl Datagrams {
         let mut fds = Vec::new();
         loop {
             fds.clear();
-            self.arm(&mut fds)?;
+            self.arm(&mut |fd| {
+                fds.push(readable(fd));
+                Ok(())
+            })?;
             if let Some(state) = look() {
                 return Ok(state);
             }
@@ -441,36 +456,44 @@ impl Datagrams {
             };
             wait::sleep(&mut fds, &waker, until)?;
             if fds.iter().any(|fd| fd.revents != 0) {
-                self.take_events(waiters, &waker);
+                self.take_events(waiters, &*waker);
             }
         }
     }
 
-    /// What poll(2) would say.
-    pub fn readiness(&self, wanted: i16) -> i16 {
+    /// What poll(2) would say, and how often something came.
+    pub fn readiness(&self, wanted: i16) -> (i16, Edges) {
         let mut state = self.lock();
         state.process();
         let mut ready = 0;
         if !state.arrived.is_empty() || state.is_shut {
             ready |= wanted & (libc::POLLIN | libc::POLLRDNORM);
         }
+        let writing = wanted & (libc::POLLOUT | libc::POLLWRNORM);
         if state.can_send() {
-            ready |= wanted & (libc::POLLOUT | libc::POLLWRNORM);
+            ready |= writing;
+        } else if writing != 0 {
+            state.is_blocked = true;
         }
-        ready
+        (ready, state.edges)
     }
 
-    /// Asks for events, and says behind which descriptors.
-    pub fn arm(&self, fds: &mut Vec<pollfd>) -> Result<(), Errno> {
+    /// Asks for events, and tells `each` descriptor behind which they come.
+    pub fn arm(&self, each: &mut dyn FnMut(RawFd) -> Result<(), Errno>) -> Result<(), Errno> {
         for pair in &mut self.lock().pairs {
             pair.arm()?;
-            fds.push(readable(pair.fd));
+            each(pair.fd)?;
         }
         Ok(())
     }
 
+    /// Tells `each` descriptor behind which events come.
+    pub fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
+        self.lock().pairs.iter().for_each(|pair| each(pair.fd));
+    }
+
     /// Takes the events that came.
-    pub fn take_events(&self, waiters: &Waiters, own: &Arc<Waker>) {
+    pub fn take_events(&self, waiters: &Waiters, own: &dyn Listener) {
         let mut was_there = false;
         for pair in &mut self.lock().pairs {
             // SAFETY: the pair's channel, which is non-blocking.
@@ -494,6 +517,7 @@ impl Datagrams {
             return Err(libc::ENOTCONN);
         }
         state.is_shut = true;
+        state.edges.both();
         drop(state);
         waiters.wake();
         Ok(())
@@ -580,6 +604,7 @@ impl Datagrams {
             }
         }
         if greeting.has_data && state.arrived.len() < state.settings.receive_work as usize {
+            state.edges.to_read();
             state.arrived.push_back(Arrived::Beside {
                 from,
                 bytes: data.to_vec(),

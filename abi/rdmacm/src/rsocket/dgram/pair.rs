@@ -7,7 +7,7 @@ use crate::id::{get, set};
 use crate::rsocket::connect::OwnedId;
 use crate::rsocket::memory::{Region, Registration, Vectors};
 use crate::rsocket::settings::Settings;
-use crate::rsocket::wait::set_nonblocking;
+use crate::rsocket::wait::{self, set_nonblocking};
 use crate::rsocket::wire::Sender;
 use crate::sys::RDMA_UDP_QKEY;
 use crate::{qp, resolve, verbs};
@@ -15,7 +15,7 @@ use ferriband_verbs_sys::*;
 use libc::c_int;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What finding the path to another socket may take.
 const PATH_TIMEOUT_MS: c_int = 2000;
@@ -237,9 +237,10 @@ impl Pair {
         unsafe { verbs::post_send(self.qp, &mut request) }.inspect_err(|_| self.free.push(slot))
     }
 
-    /// Asks for an event at the next completion.
+    /// Asks for an event at the next completion; again if it has not come, so that the adapter hears that we are about to sleep.
     pub fn arm(&mut self) -> Result<(), Errno> {
-        if !self.is_armed {
+        let mut event = [super::readable(self.fd)];
+        if !self.is_armed || wait::poll(&mut event, Some(Duration::ZERO))? == 0 {
             // SAFETY: the pair's queue.
             unsafe { verbs::request_notification(self.cq) }?;
             self.is_armed = true;
