@@ -17,7 +17,7 @@ mod structs;
 pub use structs::*;
 
 use core::ffi::c_int;
-use ferriband_verbs_sys::ibv_qp_attr;
+use ferriband_verbs_sys::{ibv_gid, ibv_qp_attr};
 use libc::{sockaddr, socklen_t};
 
 /// Version of this interface; `ferriband_cm_version` returns it. The face refuses any other.
@@ -200,6 +200,25 @@ functions! {
         id: u32,
         channel: *mut fb_channel,
         events_reported: *mut u32
+    ) -> c_int;
+
+    /// Puts an event into the identifier's channel: USER with the program's `arg`, ADDRINFO_RESOLVED, ADDRINFO_ERROR. It counts among the
+    /// identifier's events, and goes with it to another channel.
+    ///
+    /// EINVAL (any other kind), ENOENT.
+    fn write_event = ferriband_cm_write_event(id: u32, event: u32, status: c_int, arg: u64) -> c_int;
+
+    /// Asks subnet administration for services, by their name, 64 bytes with zeros behind it, or where that is null by their number. `services` has room for `most`;
+    /// `*count` becomes the number of all of them. `*gid` becomes the own port's. Waits for the answer.
+    ///
+    /// ENOENT, ENETDOWN (no fabric, no link, no manager), ETIMEDOUT.
+    fn find_services = ferriband_cm_find_services(
+        service_id: u64,
+        name: *const u8,
+        gid: *mut ibv_gid,
+        services: *mut fb_service,
+        most: u32,
+        count: *mut u32
     ) -> c_int;
 
     /// Takes the channel's next event; waits for one unless O_NONBLOCK is set on the descriptor. `event->size` says how

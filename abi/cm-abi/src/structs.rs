@@ -78,6 +78,8 @@ pub union fb_event_param {
     pub conn: fb_conn_param,
     /// The same of a datagram service, and MULTICAST_JOIN.
     pub ud: fb_ud_param,
+    /// USER: the program's.
+    pub arg: u64,
 }
 
 /// An event.
@@ -131,6 +133,20 @@ pub struct fb_path {
     pub packet_life_time: u8,
 }
 
+/// A service that has said of itself at subnet administration.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct fb_service {
+    /// Its number, host order.
+    pub service_id: u64,
+    /// Its port.
+    pub gid: ibv_gid,
+    /// Its partition, host order.
+    pub pkey: u16,
+    /// Zero.
+    pub reserved: [u8; 6],
+}
+
 /// What is known of an identifier. Addresses of family 0 are not known yet.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -170,5 +186,6 @@ const _: () = {
     assert!(size_of::<fb_ud_param>() == 304);
     assert!(size_of::<fb_cm_event>() == 336 && offset_of!(fb_cm_event, param) == 32);
     assert!(size_of::<fb_path>() == 48);
+    assert!(size_of::<fb_service>() == 32 && offset_of!(fb_service, gid) == 8);
     assert!(size_of::<fb_cm_info>() == 408 && offset_of!(fb_cm_info, src_addr) == 56);
 };

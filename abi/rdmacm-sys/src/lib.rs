@@ -40,6 +40,21 @@ pub const RDMA_IB_IP_PS_UDP: u64 = 0x0000_0000_0111_0000;
 /// Service IDs of the InfiniBand port space.
 pub const RDMA_IB_PS_IB: u64 = 0x0000_0000_013f_0000;
 
+// What rdma-core's headers have gained since 44, whose text the bindings are of. `rdma_cm_event.param` has a member `arg`, 64 bits, at its beginning.
+
+/// `rdma_resolve_addrinfo` has succeeded.
+pub const RDMA_CM_EVENT_ADDRINFO_RESOLVED: rdma_cm_event_type = 16;
+/// `rdma_resolve_addrinfo` has failed.
+pub const RDMA_CM_EVENT_ADDRINFO_ERROR: rdma_cm_event_type = 17;
+/// The program's own, by `rdma_write_cm_event`.
+pub const RDMA_CM_EVENT_USER: rdma_cm_event_type = 18;
+/// rdma-core's own, which no program is given.
+pub const RDMA_CM_EVENT_INTERNAL: rdma_cm_event_type = 19;
+/// Names of services, by subnet administration.
+pub const RAI_SA: u32 = 0x10;
+/// Names by the system's resolver, as without either flag.
+pub const RAI_DNS: u32 = 0x20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +105,10 @@ mod tests {
         assert_eq!(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
         assert_eq!(RDMA_CM_EVENT_ESTABLISHED, 9);
         assert_eq!(RDMA_CM_EVENT_TIMEWAIT_EXIT, 15);
+        assert_eq!(
+            (RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_USER),
+            (16, 18)
+        );
         assert_eq!((RDMA_PS_IPOIB, RDMA_PS_IB), (2, 0x13f));
         assert_eq!(
             (u64::from(RDMA_PS_TCP) << 16, u64::from(RDMA_PS_UDP) << 16),

@@ -3,15 +3,16 @@
 //! What is returned lies in the C library's heap, because programs take these structures apart.
 
 use crate::address::{self, AF_IB};
-use crate::boundary::{Errno, check, set_errno};
+use crate::boundary::{Errno, check, errno, set_errno};
 use crate::private::functions;
+use crate::services;
 use crate::sys::{
-    RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_IB, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP,
-    rdma_addrinfo, sockaddr_ib,
+    RAI_DNS, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RAI_SA, RDMA_PS_IB, RDMA_PS_IPOIB,
+    RDMA_PS_TCP, RDMA_PS_UDP, rdma_addrinfo, sockaddr_ib,
 };
 use ferriband_verbs_sys::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use libc::{addrinfo, sockaddr, sockaddr_in6, socklen_t};
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PASSIVE: c_int = RAI_PASSIVE as c_int;
@@ -19,9 +20,27 @@ const NUMERIC: c_int = RAI_NUMERICHOST as c_int;
 const FAMILY: c_int = RAI_FAMILY as c_int;
 
 /// A failure: the resolver's own number, or an errno.
-enum Failed {
+pub enum Failed {
+    /// Of getaddrinfo(3).
     Resolver(c_int),
+    /// Anything else.
     Errno(Errno),
+}
+
+impl Failed {
+    /// As an errno.
+    pub fn errno(self) -> Errno {
+        match self {
+            Failed::Errno(errno) => errno,
+            Failed::Resolver(libc::EAI_AGAIN) => libc::EAGAIN,
+            Failed::Resolver(libc::EAI_MEMORY) => libc::ENOMEM,
+            Failed::Resolver(libc::EAI_SYSTEM) => errno(),
+            Failed::Resolver(libc::EAI_FAMILY) => libc::EAFNOSUPPORT,
+            Failed::Resolver(libc::EAI_BADFLAGS | libc::EAI_SOCKTYPE) => libc::EINVAL,
+            // The name, the service, or an address of the name's: there is none.
+            Failed::Resolver(_) => libc::ENOENT,
+        }
+    }
 }
 
 impl From<Errno> for Failed {
@@ -186,6 +205,31 @@ unsafe fn fill(
     Ok(())
 }
 
+/// Looks a name up by the system's resolver. The result is freed by [`rdma_freeaddrinfo`].
+///
+/// # Safety
+/// As for [`rdma_getaddrinfo`].
+pub unsafe fn look_up(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const rdma_addrinfo,
+) -> Result<*mut rdma_addrinfo, Failed> {
+    // SAFETY: the caller's promise.
+    let hints = unsafe { hints.as_ref() };
+    functions()?;
+    // SAFETY: any size may be asked for; zeros are NULL and 0.
+    let out = unsafe { libc::calloc(1, size_of::<rdma_addrinfo>()) }.cast::<rdma_addrinfo>();
+    check(if out.is_null() { libc::ENOMEM } else { 0 })?;
+    // SAFETY: the place is new; the rest is the caller's promise.
+    let filled = unsafe { fill(&mut *out, node, service, hints) };
+    if let Err(failed) = filled {
+        // SAFETY: nobody else knows it.
+        unsafe { rdma_freeaddrinfo(out) };
+        return Err(failed);
+    }
+    Ok(out)
+}
+
 /// # Safety
 /// As for [`rdma_getaddrinfo`].
 unsafe fn get(
@@ -194,29 +238,25 @@ unsafe fn get(
     hints: *const rdma_addrinfo,
     res: *mut *mut rdma_addrinfo,
 ) -> Result<(), Failed> {
-    // SAFETY: the caller's promise.
-    let hints = unsafe { hints.as_ref() };
-    if res.is_null() || (node.is_null() && service.is_null() && hints.is_none()) {
+    if res.is_null() || (node.is_null() && service.is_null() && hints.is_null()) {
         return Err(libc::EINVAL.into());
     }
-    functions()?;
-    // SAFETY: any size may be asked for; zeros are NULL and 0.
-    let out = unsafe { libc::calloc(1, size_of::<rdma_addrinfo>()) }.cast::<rdma_addrinfo>();
-    check(if out.is_null() { libc::ENOMEM } else { 0 })?;
-    // SAFETY: the place is new; the rest is the caller's promise.
-    let filled = unsafe { fill(&mut *out, node, service, hints) };
-    match filled {
-        Ok(()) => {
-            // SAFETY: the caller's promise, and it is not NULL.
-            unsafe { res.write(out) };
-            Ok(())
+    const BY_ADMINISTRATION: c_int = RAI_SA as c_int;
+    // SAFETY: the caller's promise.
+    let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
+    let found = match flags & BY_ADMINISTRATION {
+        // SAFETY: the caller's promise.
+        0 => unsafe { look_up(node, service, hints) }?,
+        _ if !node.is_null() || flags & RAI_DNS as c_int != 0 => {
+            return Err(libc::EOPNOTSUPP.into());
         }
-        Err(failed) => {
-            // SAFETY: nobody else knows it.
-            unsafe { rdma_freeaddrinfo(out) };
-            Err(failed)
-        }
-    }
+        _ if service.is_null() => return Err(libc::EINVAL.into()),
+        // SAFETY: the caller's promise. No port, or none that can be asked, has the service.
+        _ => services::find(unsafe { CStr::from_ptr(service) }).map_err(|_| libc::ENOENT)?,
+    };
+    // SAFETY: the caller's promise, and it is not NULL.
+    unsafe { res.write(found) };
+    Ok(())
 }
 
 /// `rdma_getaddrinfo`: 0, a number of getaddrinfo(3), or -1 with errno.

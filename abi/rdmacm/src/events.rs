@@ -8,6 +8,7 @@
 //! | CONNECT_RESPONSE | with a queue pair: it goes to RTS, the RTU is sent, and the event becomes ESTABLISHED; without: the program does it, by `rdma_establish` |
 //! | REJECTED | the queue pair goes to the error state |
 //! | MULTICAST_JOIN | the queue pair is attached to the group |
+//! | USER | the program's own number is in it |
 
 use crate::boundary::{Errno, check, entry, status};
 use crate::channel;
@@ -69,9 +70,10 @@ unsafe fn take(raw: &fb_cm_event) -> Option<*mut rdma_cm_event> {
     }
     let pointer = if raw.user == 0 {
         // The identifier of a request that was not accepted yet: its end shows when the program uses it. As from the
-        // kernel, only ESTABLISHED is told.
+        // kernel, only ESTABLISHED is told, and what the program has asked for itself.
         let pointer = id::find(raw.id)?;
-        if raw.event != RDMA_CM_EVENT_ESTABLISHED {
+        let is_own = (RDMA_CM_EVENT_ADDRINFO_RESOLVED..=RDMA_CM_EVENT_USER).contains(&raw.event);
+        if raw.event != RDMA_CM_EVENT_ESTABLISHED && !is_own {
             // SAFETY: identifiers in the table live.
             unsafe { Id::of(pointer) }.ok()?.complete_event(None);
             return None;
@@ -117,6 +119,11 @@ fn new_event(raw: &fb_cm_event, pointer: *mut rdma_cm_id) -> *mut rdma_cm_event 
 /// # Safety
 /// `event` is an event that the program does not have yet.
 unsafe fn perform(raw: &fb_cm_event, id: &Id, event: *mut rdma_cm_event) -> bool {
+    if raw.event == RDMA_CM_EVENT_USER {
+        // SAFETY: the caller's promise; a number lies where libibverbs has put one, and the union begins with it.
+        unsafe { (&raw mut (*event).param).cast::<u64>().write(raw.param.arg) };
+        return true;
+    }
     // SAFETY: the caller's promise.
     unsafe { fill_parameters(raw, id.is_datagram(), event) };
     // SAFETY: the caller's promise; nobody else has it.
@@ -383,18 +390,52 @@ pub unsafe fn forget_last(id: &Id) {
     }
 }
 
-/// Waits for the event of a synchronous identifier's call, and judges it; nothing for others.
+/// Waits for the event of a synchronous identifier's call, and judges it; nothing for others. The program's own events stay for the program.
 pub fn complete(id: &Id) -> Result<(), Errno> {
     if !id.lock().is_synchronous {
         return Ok(());
     }
     // SAFETY: a synchronous identifier's event is the library's.
     unsafe { forget_last(id) };
-    // SAFETY: its channel is its own.
-    let event = unsafe { next(get!(id.channel)) }?;
+    let mut others = Vec::new();
+    let event = loop {
+        // SAFETY: its channel is its own.
+        match unsafe { next(get!(id.channel)) } {
+            // SAFETY: the event was just taken.
+            Ok(event) if unsafe { (*event).event } == RDMA_CM_EVENT_USER => others.push(event),
+            event => break event,
+        }
+    };
+    for other in others {
+        // SAFETY: it was taken above, and is not used any more.
+        unsafe { put_back(other) };
+    }
+    let event = event?;
     set!(id.event = event);
     // SAFETY: the event was just taken.
     judge(unsafe { &*event })
+}
+
+/// Puts an event of the program's own into the channel again.
+///
+/// # Safety
+/// `event` is such an event, and was not acknowledged.
+unsafe fn put_back(event: *mut rdma_cm_event) {
+    // SAFETY: the caller's promise; the union begins with the program's number.
+    let (c, arg) = unsafe { (&*event, (&raw const (*event).param).cast::<u64>().read()) };
+    // SAFETY: the identifier lives until the event is acknowledged.
+    if let Ok(id) = unsafe { Id::of(c.id) } {
+        // It is lost with an adapter that has failed.
+        let _ = write(id, c.event, c.status, arg);
+    }
+    // SAFETY: the caller's promise. It is not NULL, so it cannot fail.
+    let _ = unsafe { acknowledge(event) };
+}
+
+/// Puts an event into the identifier's channel.
+pub fn write(id: &Id, event: rdma_cm_event_type, status: c_int, arg: u64) -> Result<(), Errno> {
+    // SAFETY: numbers only.
+    call(|f| unsafe { (f.write_event)(id.handle(), event, status, arg) })
 }
 
 /// What an event says of the call that waited for it.
@@ -446,10 +487,31 @@ pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     status(|| unsafe { acknowledge(event) })
 }
 
+/// `rdma_write_cm_event`: USER alone may be written, any other kind is EINVAL.
+///
+/// # Safety
+/// As the C interface demands.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_write_cm_event(
+    id: *mut rdma_cm_id,
+    event: rdma_cm_event_type,
+    event_status: c_int,
+    arg: u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let id = unsafe { Id::of(id) }?;
+        if event != RDMA_CM_EVENT_USER {
+            return Err(libc::EINVAL);
+        }
+        write(id, event, event_status, arg)
+    })
+}
+
 /// `rdma_event_str`: the name of an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
-    const NAMES: [&std::ffi::CStr; 16] = [
+    const NAMES: [&std::ffi::CStr; 20] = [
         c"RDMA_CM_EVENT_ADDR_RESOLVED",
         c"RDMA_CM_EVENT_ADDR_ERROR",
         c"RDMA_CM_EVENT_ROUTE_RESOLVED",
@@ -466,6 +528,10 @@ pub extern "C" fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
         c"RDMA_CM_EVENT_MULTICAST_ERROR",
         c"RDMA_CM_EVENT_ADDR_CHANGE",
         c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        c"RDMA_CM_EVENT_USER",
+        c"RDMA_CM_EVENT_INTERNAL",
     ];
     let name = NAMES.get(event as usize).unwrap_or(&c"UNKNOWN EVENT");
     entry(|| Ok(name.as_ptr().cast_mut())).cast_const()

@@ -7,6 +7,7 @@
 use crate::boundary::{Errno, status};
 use crate::channel;
 use crate::device::DeviceUse;
+use crate::lookup::Lookup;
 use crate::multicast::{self, Group};
 use crate::object::Object;
 use crate::private::call;
@@ -92,6 +93,8 @@ pub struct State {
     pub local_ece: fb_ece,
     /// Vendor's options there.
     pub remote_ece: fb_ece,
+    /// The name that is looked up, or was.
+    pub lookup: Arc<Mutex<Lookup>>,
 }
 
 // SAFETY: its pointers are libibverbs' objects, which any thread may use, and words of the program's that nobody looks at.

@@ -18,12 +18,14 @@ pub mod device;
 pub mod endpoint;
 pub mod events;
 pub mod id;
+pub mod lookup;
 pub mod multicast;
 pub mod object;
 pub mod private;
 pub mod qp;
 pub mod resolve;
 pub mod rsocket;
+pub mod services;
 pub mod system;
 pub mod verbs;
 

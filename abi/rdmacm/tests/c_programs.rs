@@ -155,6 +155,17 @@ fn refusals() {
     run_with_mock("refusals", &[]);
 }
 
+/// The mock plays subnet administration; this machine alone has none.
+#[test]
+fn names_services_and_own_events() {
+    run_with_mock("names", &["administration"]);
+}
+
+#[test]
+fn names_and_own_events_of_the_adapter() {
+    run("names");
+}
+
 #[test]
 fn connections_of_the_adapter() {
     run("connect");

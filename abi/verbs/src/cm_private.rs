@@ -7,6 +7,7 @@ use crate::convert;
 use ferriband_cm_abi as abi;
 use ferriband_hca::cm::{CmAddress, CmChannel, ConnParam, ConnWish, IdOption, News, NewsKind};
 use ferriband_hca::engine::Engine;
+use ferriband_hca::fabric::{ServiceQuestion, find_services};
 use ferriband_transport::types::{QpState, QpType};
 use ferriband_verbs_sys as sys;
 use libc::{sockaddr, sockaddr_storage, socklen_t};
@@ -38,6 +39,8 @@ const _: abi::CmFunctions = abi::CmFunctions {
     join: ferriband_cm_join,
     leave: ferriband_cm_leave,
     migrate: ferriband_cm_migrate,
+    write_event: ferriband_cm_write_event,
+    find_services: ferriband_cm_find_services,
     get_event: ferriband_cm_get_event,
 };
 
@@ -655,6 +658,61 @@ pub unsafe extern "C" fn ferriband_cm_migrate(
     })
 }
 
+/// `ferriband_cm_write_event`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferriband_cm_write_event(id: u32, event: u32, status: c_int, arg: u64) -> c_int {
+    const OWN: [NewsKind; 3] = [
+        NewsKind::User,
+        NewsKind::AddrinfoResolved,
+        NewsKind::AddrinfoError,
+    ];
+    with_engine(|engine| {
+        let kind = OWN.into_iter().find(|kind| *kind as u32 == event);
+        let kind = kind.ok_or(libc::EINVAL)?;
+        let cm = engine.cm();
+        cm.write_event(engine, id, kind, status, arg).map_err(errno)
+    })
+}
+
+/// `ferriband_cm_find_services`.
+///
+/// # Safety
+/// `name` is NULL or has 64 bytes; `gid` and `count` are writable, `services` for `most`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_cm_find_services(
+    service_id: u64,
+    name: *const u8,
+    gid: *mut sys::ibv_gid,
+    services: *mut abi::fb_service,
+    most: u32,
+    count: *mut u32,
+) -> c_int {
+    let to_c = |gid: ferriband_wire::Gid| sys::ibv_gid { raw: gid.0 };
+    call(|| {
+        let question = match name.is_null() {
+            true => ServiceQuestion::Id(service_id),
+            // SAFETY: the caller's promise.
+            false => ServiceQuestion::Name(unsafe { name.cast::<[u8; 64]>().read() }),
+        };
+        let (own, found) = find_services(&question)?;
+        // SAFETY: the caller's promise.
+        unsafe { put(gid, to_c(own)) }?;
+        // SAFETY: the caller's promise.
+        unsafe { put(count, found.len() as u32) }?;
+        for (index, at) in found.iter().take(most as usize).enumerate() {
+            let service = abi::fb_service {
+                service_id: at.id,
+                gid: to_c(at.gid),
+                pkey: at.pkey,
+                reserved: [0; 6],
+            };
+            // SAFETY: the caller's promise: there is room for so many.
+            unsafe { put(services.add(index), service) }?;
+        }
+        Ok(())
+    })
+}
+
 /// `ferriband_cm_get_event`.
 ///
 /// # Safety
@@ -683,6 +741,13 @@ pub unsafe extern "C" fn ferriband_cm_get_event(
 fn event_to_c(news: &News) -> abi::fb_cm_event {
     let conn = &news.conn;
     let param = match &news.ud {
+        None if news.kind == NewsKind::User => {
+            let mut param = abi::fb_event_param {
+                conn: conn_to_c(conn, news.kind),
+            };
+            param.arg = news.arg;
+            param
+        }
         Some(ud) => abi::fb_event_param {
             ud: abi::fb_ud_param {
                 qp_num: ud.qp_num,

@@ -347,6 +347,24 @@ impl Cm {
         })
     }
 
+    /// Puts an event of the consumer's own, or of his look-up of a name, into the identifier's channel.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn write_event(
+        &self,
+        engine: &Engine,
+        id: u32,
+        kind: NewsKind,
+        status: i32,
+        arg: u64,
+    ) -> Result<(), Error> {
+        self.with(engine, id, |_, found| {
+            found.tell_with(id, kind, status, arg);
+            Ok(())
+        })
+    }
+
     /// Moves an identifier and its waiting events to another channel. Gives the number of its events that were handed out.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
 
 mod group;
+mod services;
 mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -20,6 +21,7 @@ use crate::device::DeviceInfo;
 use crate::error::Error;
 use crate::{LinkLayer, lock};
 pub(crate) use group::{InGroup, join_group};
+pub use services::{ServiceAt, ServiceQuestion, find_services};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 
 /// How old what is known of the port may be.

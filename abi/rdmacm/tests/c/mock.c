@@ -43,6 +43,12 @@ struct event {
 		struct ud ud;
 	} param;
 };
+struct service {
+	uint64_t service_id;
+	union ibv_gid gid;
+	uint16_t pkey;
+	uint8_t reserved[6];
+};
 struct path {
 	union ibv_gid dgid, sgid;
 	uint16_t dlid, slid;
@@ -559,6 +565,34 @@ int ferriband_cm_migrate(uint32_t number, struct channel *to, uint32_t *reported
 	id->channel = to;
 	*reported = id->reported;
 	LEAVE(0);
+}
+
+int ferriband_cm_write_event(uint32_t number, uint32_t event, int status, uint64_t arg)
+{
+	struct event *queued;
+
+	ENTER;
+	if (!at(number))
+		LEAVE(ENOENT);
+	if (event < 16 || event > 18)
+		LEAVE(EINVAL);
+	queued = push(number, number, event, status, 0);
+	if (event == 18)
+		memcpy(&queued->param, &arg, sizeof(arg));
+	LEAVE(0);
+}
+
+/* Two services of one name, and of one number. */
+int ferriband_cm_find_services(uint64_t number, const char *name, union ibv_gid *own, struct service *services,
+			       uint32_t most, uint32_t *count)
+{
+	learn();
+	if (name ? strcmp(name, "a service") : number != 0x1000)
+		return ENOENT;
+	*own = gid;
+	for (*count = 0; *count < 2 && *count < most; ++*count)
+		services[*count] = (struct service){ 0x1000 + *count, gid, 0xffff, { 0 } };
+	return 0;
 }
 
 int ferriband_cm_get_event(struct channel *channel, struct event *event)

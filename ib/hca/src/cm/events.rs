@@ -41,6 +41,9 @@ pub enum NewsKind {
     MulticastError = 13,
     AddrChange = 14,
     TimewaitExit = 15,
+    AddrinfoResolved = 16,
+    AddrinfoError = 17,
+    User = 18,
 }
 
 /// Parameters of a connection in an event, and the other consumer's bytes.
@@ -114,6 +117,8 @@ pub struct News {
     pub conn: ConnParam,
     /// Of datagram services and groups.
     pub ud: Option<UdParam>,
+    /// Of the consumer's own events.
+    pub arg: u64,
     pub(super) reported: Arc<AtomicU32>,
 }
 
@@ -286,6 +291,7 @@ impl State {
             enhanced,
             conn,
             ud,
+            arg: 0,
             reported: id.reported.clone(),
         });
     }
@@ -461,6 +467,7 @@ impl State {
             enhanced,
             conn,
             ud,
+            arg: 0,
             reported: at.reported.clone(),
         });
         self.ids.insert(number, made);

@@ -114,6 +114,7 @@ impl Cm {
                     ..AddressVector::default()
                 },
             }),
+            arg: 0,
             reported: group.reported.clone(),
         });
         groups.insert(number, group);

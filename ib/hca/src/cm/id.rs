@@ -231,6 +231,11 @@ impl Id {
 
     /// An event without parameters.
     pub fn tell(&self, number: u32, kind: NewsKind, status: i32) {
+        self.tell_with(number, kind, status, 0);
+    }
+
+    /// An event of the consumer's own.
+    pub fn tell_with(&self, number: u32, kind: NewsKind, status: i32, arg: u64) {
         self.channel.events.push(News {
             kind,
             user: self.user,
@@ -241,6 +246,7 @@ impl Id {
             enhanced: Enhanced::default(),
             conn: ConnParam::default(),
             ud: self.no_peer(),
+            arg,
             reported: self.reported.clone(),
         });
     }

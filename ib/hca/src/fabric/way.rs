@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ferriband_attach::ask::AdapterPort;
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{self, MadHead};
 use ferriband_attach::{AttachError, Link, address, number_at};
@@ -151,10 +152,7 @@ fn way_until(gid: Gid, until: Instant) -> Result<Way, i32> {
 
 /// The way to a port, asked for once; within `patience` if that is less than [`ANSWER`], but not less than a tenth of it.
 fn way_to(gid: Gid, patience: Duration) -> Result<Way, i32> {
-    let own = port().ok_or(libc::ENETDOWN)?;
-    if own.state != PortState::ACTIVE.0 || own.sm_lid == 0 {
-        return Err(libc::ENETDOWN);
-    }
+    let own = managed_port()?;
     let record = PathRecord {
         dgid: gid,
         sgid: Gid::from_prefix_guid(own.prefix, Guid(own.guid)),
@@ -173,15 +171,8 @@ fn way_to(gid: Gid, patience: Duration) -> Result<Way, i32> {
         ..SaMad::new(Method::GET, attribute::PATH)
     };
     question.set_data(&record).map_err(|_| libc::EINVAL)?;
-    let to = MadHead {
-        qpn: GSI_QPN,
-        qkey: GSI_QKEY,
-        lid: Lid(own.sm_lid),
-        sl: Sl(own.sm_sl & 0xf),
-        timeout_ms: patience.clamp(ANSWER / 10, ANSWER).as_millis() as u32,
-        ..MadHead::default()
-    };
-    let answer = ask(&to, &question)?;
+    let answer = ask(&own, &question, patience, false)?;
+    let answer = SaMad::parse_mad(&answer).map_err(|_| libc::EPROTO)?;
     if answer.status != MadStatus::OK {
         return Err(libc::EHOSTUNREACH);
     }
@@ -195,8 +186,31 @@ fn way_to(gid: Gid, patience: Duration) -> Result<Way, i32> {
     })
 }
 
-/// Asks subnet administration one question, and waits for the answer.
-fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
+/// The used port, while it has a link and a manager; ENETDOWN.
+pub(super) fn managed_port() -> Result<AdapterPort, i32> {
+    let own = port().ok_or(libc::ENETDOWN)?;
+    match own.state == PortState::ACTIVE.0 && own.sm_lid != 0 {
+        true => Ok(own),
+        false => Err(libc::ENETDOWN),
+    }
+}
+
+/// Asks subnet administration one question, and waits for the answer, within `patience` if that is less than [`ANSWER`], but not less than a tenth of it: its packet, or
+/// if it may be long the packets' heads once and all of their data.
+pub(super) fn ask(
+    own: &AdapterPort,
+    question: &SaMad,
+    patience: Duration,
+    may_be_long: bool,
+) -> Result<Vec<u8>, i32> {
+    let to = MadHead {
+        qpn: GSI_QPN,
+        qkey: GSI_QKEY,
+        lid: Lid(own.sm_lid),
+        sl: Sl(own.sm_sl & 0xf),
+        timeout_ms: patience.clamp(ANSWER / 10, ANSWER).as_millis() as u32,
+        ..MadHead::default()
+    };
     let host = host().ok_or(libc::ENETDOWN)?;
     let errno = |error: AttachError| match error {
         AttachError::Late => libc::ETIMEDOUT,
@@ -215,6 +229,7 @@ fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
         agent: Registration {
             class: ManagementClass::SUBN_ADM.0,
             version: SUBN_ADM_VERSION,
+            rmpp: may_be_long,
             ..Registration::default()
         },
     };
@@ -225,7 +240,7 @@ fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
     let mut bytes = [0; MAD_LEN];
     question.emit(&mut bytes).map_err(|_| libc::EINVAL)?;
     let patience = Duration::from_millis(u64::from(to.timeout_ms));
-    link.send(&MadHead { agent, ..*to }.message(&bytes), patience)
+    link.send(&MadHead { agent, ..to }.message(&bytes), patience)
         .map_err(errno)?;
     // what is given up is told by the fabric's process: it alone counts the time
     let patience = patience * 2;
@@ -235,5 +250,5 @@ fn ask(to: &MadHead, question: &SaMad) -> Result<SaMad, i32> {
     if head.status != 0 {
         return Err(i32::try_from(head.status).unwrap_or(libc::EIO));
     }
-    SaMad::parse_mad(bytes).map_err(|_| libc::EPROTO)
+    Ok(bytes.to_vec())
 }
