@@ -4,7 +4,9 @@ mod fabrics;
 mod libraries;
 
 use fabrics::*;
-use std::process::Stdio;
+use libraries::library_dir;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// libfabric takes the addresses of interfaces that are not the loopback, and binds to localhost to see where an address of its own would be.
 #[test]
@@ -170,4 +172,25 @@ print(socket.create_connection((sys.argv[1], 39471)).makefile().read(), socket.g
     other.process.kill().expect("our child");
     other.process.wait().expect("our child");
     eventually("its claim is gone", || !is_claimed());
+}
+
+#[test]
+fn children_and_few_descriptors_beside_management_calls() {
+    let fabric = Fabric::up("ring:3:2", &[]);
+    fabric.wait_for_links();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("umad-forks");
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&program)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/umad_forks.c"))
+        .arg("-L")
+        .arg(library_dir())
+        .args(["-libumad", "-lpthread"])
+        .status()
+        .expect("a C compiler, which linking Rust needs anyway");
+    assert!(status.success());
+    let host = format!("{}/{}", fabric.name, fabric.hosts()[0].name);
+    let path = program.to_str().expect("our names are text");
+    let said = output(&["run", "--host", &host, "--", path]);
+    assert!(said.status.success(), "{said:?}");
 }
