@@ -1,36 +1,34 @@
 //! What callers leave: signals that are ignored or blocked, no home, limits, closed descriptors, masks of files.
 
-use super::launch::{complained, ferriband, said};
+use super::launch::{complained, said};
 use super::{FERRIBAND, Program, library_dir};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// What timeout(1) gives where a command has hung.
 const HUNG: i32 = 124;
 
-/// A command of ours, ended after a minute and a half.
-fn timed(arguments: &[&str]) -> Command {
+/// A command of ours, ended after a minute and a half, and started by env(1) with these options: it may ignore and block signals.
+fn timed_by(options: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
-        .args(["-k", "5", "90", FERRIBAND])
+        .args(["-k", "5", "90", "env"])
+        .args(options)
+        .arg(FERRIBAND)
         .args(arguments)
         .env("FERRIBAND_LIB_DIR", library_dir())
         .stdin(Stdio::null());
     command
 }
 
-/// The command runs while these signals are ignored by its caller.
-fn ignoring(mut command: Command, signals: &'static [libc::c_int]) -> Output {
-    let ignore = move || {
-        for signal in signals {
-            // SAFETY: a system call, between fork and exec.
-            unsafe { libc::signal(*signal, libc::SIG_IGN) };
-        }
-        Ok(())
-    };
-    // SAFETY: as above.
-    unsafe { command.pre_exec(ignore) };
+fn timed(arguments: &[&str]) -> Command {
+    timed_by(&[], arguments)
+}
+
+/// The command runs while its caller ignores these signals.
+fn ignoring(signals: &str, arguments: &[&str]) -> Output {
+    let option = format!("--ignore-signal={signals}");
+    let mut command = timed_by(&[&option], arguments);
     command.output().expect("timeout runs")
 }
 
@@ -79,7 +77,7 @@ fn no_command_that_waits_for_children_needs_their_signal() {
         &["mpi-info"],
     ] {
         let usual = timed(line).output().expect("timeout runs").status.code();
-        let output = ignoring(timed(line), &[libc::SIGCHLD, libc::SIGPIPE, libc::SIGHUP]);
+        let output = ignoring("CHLD,PIPE,HUP", line);
         assert_ne!(output.status.code(), Some(HUNG), "{line:?} hangs");
         assert_eq!(
             output.status.code(),
@@ -90,10 +88,10 @@ fn no_command_that_waits_for_children_needs_their_signal() {
     }
     let _ = std::fs::remove_file(json);
     // Statuses of ranks are seen, too.
-    let failing = timed(&["mpirun", "-n", "2", "sh", "-c", "exit 7"]);
-    assert_eq!(ignoring(failing, &[libc::SIGCHLD]).status.code(), Some(7));
-    let failing = timed(&["trace", "--", "mpirun", "-n", "1", "sh", "-c", "exit 7"]);
-    assert_eq!(ignoring(failing, &[libc::SIGCHLD]).status.code(), Some(7));
+    let rank = ["mpirun", "-n", "2", "sh", "-c", "exit 7"];
+    assert_eq!(ignoring("CHLD", &rank).status.code(), Some(7));
+    let traced = [&["trace", "--"], &rank[..]].concat();
+    assert_eq!(ignoring("CHLD", &traced).status.code(), Some(7));
 }
 
 #[test]
@@ -105,10 +103,7 @@ fn programs_get_signals_as_the_caller_has_left_them() {
         &["mpirun", "-n", "1", FERRIBAND, "run", "--"],
     ] {
         let line = [start, &shown].concat();
-        let ignored = ignoring(
-            timed(&line),
-            &[libc::SIGCHLD, libc::SIGPIPE, libc::SIGINT, libc::SIGTERM],
-        );
+        let ignored = ignoring("CHLD,PIPE,INT,TERM", &line);
         let bits = |output: &Output| {
             let text = said(output);
             let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -116,33 +111,23 @@ fn programs_get_signals_as_the_caller_has_left_them() {
         };
         let of = |signal: libc::c_int| 1_u64 << (signal - 1);
         let all = of(libc::SIGCHLD) | of(libc::SIGPIPE) | of(libc::SIGINT) | of(libc::SIGTERM);
-        // timeout(1) itself resets what it needs
-        let kept = all & !of(libc::SIGTERM) & !of(libc::SIGCHLD);
-        assert_eq!(bits(&ignored) & kept, kept, "{start:?}: {}", said(&ignored));
+        assert_eq!(bits(&ignored) & all, all, "{start:?}: {}", said(&ignored));
         let plain = timed(&line).output().expect("timeout runs");
         assert_eq!(bits(&plain) & all, 0, "{start:?}: {}", said(&plain));
     }
-    // A mask, too: without timeout(1), which changes it.
-    let mut command = ferriband(&["mpirun", "-n", "1", "grep", "SigBlk", "/proc/self/status"]);
-    let block = || {
-        // SAFETY: a local set, between fork and exec.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGUSR1);
-            libc::sigaddset(&raw mut set, libc::SIGCHLD);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
-        }
-        Ok(())
-    };
-    // SAFETY: as above.
-    unsafe { command.pre_exec(block) };
-    let output = command.output().expect("it runs");
-    assert!(
-        said(&output).ends_with("0000000000010200\n"),
-        "{}",
-        said(&output)
-    );
+    for start in [&["mpirun", "-n", "1"][..], &["run", "--"]] {
+        let line = [start, &["grep", "SigBlk", "/proc/self/status"]].concat();
+        let output = timed_by(&["--block-signal=USR1,CHLD"], &line).output();
+        let text = said(&output.expect("timeout runs"));
+        assert!(text.ends_with("0000000000010200\n"), "{start:?}: {text}");
+    }
+    // What is blocked is no hindrance.
+    let all = timed_by(
+        &["--block-signal"],
+        &["mpirun", "-n", "2", "sh", "-c", "exit 7"],
+    )
+    .status();
+    assert_eq!(all.expect("timeout runs").code(), Some(7));
 }
 
 #[test]

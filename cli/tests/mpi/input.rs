@@ -33,6 +33,8 @@ fn shell(script: &str, input: &str, by_pipe: bool) -> Output {
             .stdin(cat.stdout.take().expect("a pipe"))
             .output()
             .expect("sh runs");
+        // The command holds the pipe, and cat waits for who reads it.
+        drop(command);
         cat.wait().expect("cat ends");
         output
     } else {

@@ -99,10 +99,9 @@ pub fn check(apps: &Apps) -> Result<(), Failure> {
 /// The file that would be executed.
 fn file_of(app: &AppArgs) -> Option<PathBuf> {
     let program = app.command.first()?;
-    let path = launch::resolve(program)?;
     match &app.wdir {
-        Some(dir) if program.to_string_lossy().contains('/') => Some(dir.join(path)),
-        _ => Some(path),
+        Some(dir) if program.to_string_lossy().contains('/') => Some(dir.join(program)),
+        _ => launch::resolve(program),
     }
 }
 
