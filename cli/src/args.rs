@@ -77,7 +77,7 @@ pub enum Command {
         --oversubscribe, --mca and more; hosts and files of hosts are, where all of them are this machine.\n\
         The libraries are found as `run` finds them."
     )]
-    Mpirun(MpirunArgs),
+    Mpirun(Box<MpirunArgs>),
     /// Show which MPI this is, what is set and by whom, and which functions it offers
     ///
     /// Settings come from the command line of mpirun (--set), from the environment (FERRIBAND_MPI_NAME), from the settings file
