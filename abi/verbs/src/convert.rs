@@ -52,6 +52,14 @@ pub fn access(bits: u32) -> Result<Access, i32> {
     Access::from_bits(bits & !(OPTIONAL_RANGE & !known_optional)).ok_or(libc::EINVAL)
 }
 
+/// What a queue pair grants its peer. IBV_ACCESS_FLUSH_GLOBAL and IBV_ACCESS_FLUSH_PERSISTENT (rdma-core 45) grant an operation that there
+/// is not: they are dropped, as adapters without it drop them. A memory region with them is refused, which is how programs find out.
+fn peer_access(bits: u32) -> Result<Access, i32> {
+    const FLUSH_GLOBAL: u32 = 1 << 8;
+    const FLUSH_PERSISTENT: u32 = 1 << 9;
+    access(bits & !(FLUSH_GLOBAL | FLUSH_PERSISTENT))
+}
+
 /// The bytes of a GID.
 pub fn gid_from_c(gid: &sys::ibv_gid) -> Gid {
     // SAFETY: every byte pattern of the union is a valid array of bytes.
@@ -135,7 +143,7 @@ pub fn qp_attr(attr: &sys::ibv_qp_attr, mask: i32) -> Result<(QpAttr, QpAttrMask
         out.path_mig_state = mig_state(attr.path_mig_state).ok_or(libc::EINVAL)?;
     }
     if mask.contains(QpAttrMask::ACCESS_FLAGS) {
-        out.access = access(attr.qp_access_flags)?;
+        out.access = peer_access(attr.qp_access_flags)?;
     }
     out.qkey = QKey(attr.qkey);
     out.rq_psn = Psn::new(attr.rq_psn);
@@ -315,6 +323,21 @@ mod tests {
             (back.pkey_index, back.alt_pkey_index, back.rate_limit),
             (10, 11, 19)
         );
+    }
+
+    /// rdma-core's tests ask for them on every queue pair since release 45.
+    #[test]
+    fn the_right_to_flush_is_dropped_on_queue_pairs_and_refused_on_memory() {
+        let mask = sys::IBV_QP_ACCESS_FLAGS as i32;
+        let mut attr = full();
+        for flush in [1 << 8, 1 << 9, 3 << 8] {
+            attr.qp_access_flags = sys::IBV_ACCESS_REMOTE_WRITE | flush;
+            let (ours, _) = qp_attr(&attr, mask).expect("known rights");
+            assert_eq!(ours.access.bits(), sys::IBV_ACCESS_REMOTE_WRITE);
+            assert_eq!(access(attr.qp_access_flags), Err(libc::EINVAL));
+        }
+        attr.qp_access_flags = 1 << 10;
+        assert_eq!(qp_attr(&attr, mask).err(), Some(libc::EINVAL));
     }
 
     #[test]
