@@ -1,4 +1,5 @@
-//! Programs that look at files, under the preloaded library: a C program that tries each function, and what people use in a shell.
+//! Programs that look at files or ask the kernel about devices, under the preloaded library: C programs that try each function, and what people
+//! use in a shell.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,115 @@ fn every_function_answers_as_for_a_file() {
 #[test]
 fn forked_children_of_busy_threads() {
     prints_nothing("forks");
+}
+
+#[test]
+fn every_function_answers_as_for_a_netlink_socket() {
+    prints_nothing("netlink");
+}
+
+/// What a program prints, run on these devices; None where there is no such program.
+fn printed(program: &str, arguments: &[&str], devices: &str) -> Option<String> {
+    if !Path::new(program).exists() {
+        eprintln!("left out: no {program}");
+        return None;
+    }
+    let output = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("FERRIBAND_DEVICES", devices)
+        .output()
+        .expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    Some(String::from_utf8(output.stdout).expect("text"))
+}
+
+#[test]
+fn rdma_of_iproute2_shows_devices_and_links() {
+    let rdma = |arguments: &[&str]| printed("/usr/bin/rdma", arguments, "ferri0,ferri_lo");
+    let Some(links) = rdma(&["link", "show"]) else {
+        return;
+    };
+    let lines: Vec<&str> = links.lines().map(str::trim_end).collect();
+    let [infiniband, ethernet] = lines[..] else {
+        panic!("two links: {links}");
+    };
+    assert!(
+        infiniband.starts_with("link ferri0/1 subnet_prefix fe80:0000:0000:0000 lid "),
+        "{links}"
+    );
+    assert!(
+        infiniband.ends_with("state ACTIVE physical_state LINK_UP"),
+        "{links}"
+    );
+    assert_eq!(
+        ethernet,
+        "link ferri_lo/1 state ACTIVE physical_state LINK_UP netdev lo"
+    );
+    assert_eq!(
+        rdma(&["link", "show", "ferri_lo/1"]).as_deref(),
+        links
+            .lines()
+            .nth(1)
+            .map(|line| format!("{line}\n"))
+            .as_deref()
+    );
+
+    let json = rdma(&["link", "show", "-j"]).expect("as above");
+    for part in [r#""ifname":"ferri_lo","port":1"#, r#""netdev":"lo""#] {
+        assert!(json.contains(part), "{json}");
+    }
+
+    // what the files say
+    let devices = rdma(&["dev", "show", "-d"]).expect("as above");
+    for (index, name) in ["ferri0", "ferri_lo"].into_iter().enumerate() {
+        let of = |file: &str| {
+            let path = format!("/sys/class/infiniband/{name}/{file}");
+            let text = printed("/bin/cat", &[&path], "ferri0,ferri_lo");
+            text.expect("there is a cat").trim_end().to_owned()
+        };
+        for part in [
+            format!("{index}: {name}: node_type ca "),
+            format!(" fw {} ", of("fw_ver")),
+            format!(" node_guid {} ", of("node_guid")),
+            format!(" sys_image_guid {} ", of("sys_image_guid")),
+        ] {
+            assert!(devices.contains(&part), "{part}: {devices}");
+        }
+    }
+    assert!(devices.contains("MEM_WINDOW_TYPE_2B"), "{devices}");
+
+    let system = rdma(&["system", "show"]).expect("as above");
+    assert!(
+        system.contains("netns exclusive") && system.contains("copy-on-fork on"),
+        "{system}"
+    );
+    let counters = rdma(&["statistic", "show"]).expect("as above");
+    assert!(
+        counters.contains("link ferri_lo/1") && counters.contains("duplicate_request"),
+        "{counters}"
+    );
+}
+
+#[test]
+fn rdma_of_iproute2_says_what_cannot_be_done() {
+    if !Path::new("/usr/bin/rdma").exists() {
+        eprintln!("left out: no iproute2");
+        return;
+    }
+    for arguments in [
+        &["link", "add", "rxe0", "type", "rxe", "netdev", "lo"][..],
+        &["resource", "show"],
+        &["dev", "set", "ferri_lo", "name", "other"],
+    ] {
+        let (succeeded, text) = run("/usr/bin/rdma", arguments);
+        assert!(!succeeded, "{arguments:?}: {text}");
+        assert!(
+            text.contains("Operation not supported"),
+            "{arguments:?}: {text}"
+        );
+    }
 }
 
 #[test]
