@@ -110,3 +110,48 @@ fn name(what: &str) -> String {
     (what, crate::host::meet::own_uid(), pids).hash(&mut hasher);
     format!("ferriband-mpi-rank-{:016x}", hasher.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_claimed_once_and_stays_this_process_s_own() {
+        let place = format!("test {}", std::process::id());
+        let name = SocketAddr::from_abstract_name(name(&place)).expect("a name");
+        let other = UnixListener::bind_addr(&name).expect("nobody has it");
+        assert!(!claim(&place), "another process of this user has it");
+        drop(other);
+        assert!(claim(&place) && claim(&place));
+        assert!(UnixListener::bind_addr(&name).is_err(), "it is held");
+    }
+
+    #[test]
+    fn a_process_that_was_executed_is_no_fork_and_a_copy_of_a_living_one_is() {
+        assert!(!is_fork(None));
+        // SAFETY: the child reads files and ends; it takes no lock that another thread of the parent may hold but the allocator's, which fork keeps whole.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let code = i32::from(!is_fork(None));
+            // SAFETY: ends a forked child without running the parent's destructors.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 1;
+        // SAFETY: our own child, and a local word.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert_eq!(status, 0, "the child knows that it is one");
+        assert_eq!(parent_of("self"), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn what_is_said_names_the_process_and_what_it_is() {
+        let words = Kin::Later(Some(7)).words("rank 3");
+        let me = std::process::id();
+        assert!(words.starts_with(&format!(
+            "process {me} was started by rank 3, which is process 7"
+        )));
+        for kin in [Kin::Fork, Kin::Later(None), Kin::Closed] {
+            assert!(kin.words("rank 3").contains("it is a job of its own"));
+        }
+    }
+}
