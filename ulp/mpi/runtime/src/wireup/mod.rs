@@ -25,7 +25,7 @@ use ferriband_mpi_proto::pmi::Version;
 use pmi::Pmi;
 use pmix::Pmix;
 use std::env;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -96,7 +96,9 @@ pub enum Found {
 
 impl Found {
     fn kin(kin: Kin, rank: &str) -> Self {
-        eprintln!("ferriband MPI: {}", kin.words(rank));
+        // At once, because other processes write there, too. Where nobody listens, nothing is lost.
+        let line = format!("ferriband MPI: {}\n", kin.words(rank));
+        let _ = std::io::stderr().write_all(line.as_bytes());
         Self::Kin
     }
 }
