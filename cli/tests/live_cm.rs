@@ -351,3 +351,45 @@ fn datagrams_to_a_group_reach_its_members_alone() {
         groups(&["MCMR"], "MCMember Record dump") == 1
     });
 }
+
+/// What one host has said of itself another one finds: one record, more than a packet carries, and none.
+#[test]
+fn services_are_found_by_name_and_number() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/services.c");
+    if !is_there("cc", "gcc") {
+        return;
+    }
+    if !Path::new("/usr/include/rdma/rdma_cma.h").is_file() {
+        eprintln!("skipped: rdma_cma.h is not installed (apt install librdmacm-dev)");
+        return;
+    }
+    let program = format!(
+        "{}/services-{}",
+        env!("CARGO_TARGET_TMPDIR"),
+        std::process::id()
+    );
+    let library = library_dir();
+    let made = Command::new("cc")
+        .args(["-O1", "-o", &program, source, "-L"])
+        .arg(library)
+        .args(["-lrdmacm", "-libverbs", "-ldl"])
+        .status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let fabric = Fabric::up("ring:3:1", &[]);
+    fabric.wait_for_links();
+    let hosts = fabric.hosts();
+    let (has, asks) = (&hosts[0].name, &hosts[2].name);
+    let find = |service: &str| fabric.run(asks, &[&program, "find", service]);
+    let none = format!("{} {}\n", -libc::ENOENT, libc::ENOENT);
+    assert_eq!(find("store"), none);
+    for number in ["0x7001", "0x7002", "0x7003"] {
+        fabric.run(has, &[&program, "register", "store", number]);
+    }
+    fabric.run(has, &[&program, "register", "another", "0x7004"]);
+    let all = "0x7001 0x7002 0x7003 \n".repeat(2);
+    assert_eq!(find("store"), all);
+    assert_eq!(find("0x7004"), "0x7004 \n".repeat(2));
+    assert_eq!(find("28673"), "0x7001 \n".repeat(2), "in decimal");
+    assert_eq!(find("nobody's"), none);
+    let _ = std::fs::remove_file(&program);
+}
