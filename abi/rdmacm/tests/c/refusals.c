@@ -115,7 +115,7 @@ static void names(void)
 	EQ(strcmp(rdma_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED"), 0);
 	EQ(strcmp(rdma_event_str(RDMA_CM_EVENT_UNREACHABLE), "RDMA_CM_EVENT_UNREACHABLE"), 0);
 	EQ(strcmp(rdma_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT"), 0);
-	EQ(strcmp(rdma_event_str(16), "UNKNOWN EVENT"), 0);
+	EQ(strcmp(rdma_event_str(20), "UNKNOWN EVENT"), 0);
 }
 
 static void sockets(void)
