@@ -154,6 +154,7 @@ impl Qp {
                     .as_ref()
                     .is_none_or(|(qpn, link)| *qpn != request.remote_qpn || link.dead())
                 {
+                    engine.check_descriptors(Qpn(request.remote_qpn))?;
                     send.cache = engine
                         .link_to(request.remote_qpn)
                         .map(|link| (request.remote_qpn, link));
