@@ -229,13 +229,14 @@ impl Id {
         })
     }
 
-    /// An event without parameters.
+    /// An event that says nothing about the other side.
     pub fn tell(&self, number: u32, kind: NewsKind, status: i32) {
         self.tell_with(number, kind, status, 0);
     }
 
-    /// An event of the consumer's own.
+    /// An event that says nothing about the other side; `arg` is for one of the consumer's own.
     pub fn tell_with(&self, number: u32, kind: NewsKind, status: i32, arg: u64) {
+        let is_own = kind == NewsKind::User;
         self.channel.events.push(News {
             kind,
             user: self.user,
@@ -245,7 +246,7 @@ impl Id {
             status,
             enhanced: Enhanced::default(),
             conn: ConnParam::default(),
-            ud: self.no_peer(),
+            ud: self.no_peer().filter(|_| !is_own),
             arg,
             reported: self.reported.clone(),
         });
