@@ -182,9 +182,6 @@ static void withdrawn(enum rdma_port_space ps)
 	EQ(rdma_ack_cm_event(event), 0);
 	drop(active);
 	EQ(poll(&ready, 1, 20), 0);
-	if (!ud)
-		REFUSED(rdma_accept(passive, &param), EINVAL);
-	EQ(poll(&ready, 1, 0), 0);
 	drop(passive);
 	drop(l);
 }
