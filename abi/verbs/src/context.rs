@@ -88,6 +88,11 @@ impl Context {
         &self.shared
     }
 
+    /// For objects that have something to take out of it when they go: some programs close the device before (pyverbs, when the interpreter ends).
+    pub fn shared_weakly(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
+    }
+
     /// A handle for an object that cannot be imported.
     pub fn next_handle(&self) -> u32 {
         self.shared

@@ -1,12 +1,12 @@
 //! Device memory: memory of the adapter that a program reaches by copying, and peers by mapping.
 
 use crate::boundary::{entry, try_entry};
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::object::{Object, input};
 use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Offsets and lengths of copies are multiples of this, as on adapters that have device memory.
 const GRAIN: u64 = 4;
@@ -18,6 +18,8 @@ pub struct DmOwn {
     /// The adapter's memory.
     pub hca: Arc<hca::DeviceMemory>,
     is_import: bool,
+    /// Where its handle is, unless the device is closed.
+    shared: Weak<Shared>,
 }
 
 /// Device memory.
@@ -41,6 +43,7 @@ fn publish(
         DmOwn {
             hca: memory,
             is_import,
+            shared: context.shared_weakly(),
         },
     )
 }
@@ -80,12 +83,10 @@ pub unsafe extern "C" fn free_dm(dm: *mut sys::ibv_dm) -> c_int {
         let memory = unsafe { Dm::of(dm) }?;
         memory.hca.free().map_err(|error| error.errno())?;
         // SAFETY: the C part of live device memory.
-        let c = unsafe { memory.c().read() };
-        // SAFETY: a context outlives its objects, by the API.
-        unsafe { Context::of(c.context) }?
-            .shared()
-            .dms
-            .remove(c.handle);
+        let handle = unsafe { (*memory.c()).handle };
+        if let Some(shared) = memory.shared.upgrade() {
+            shared.dms.remove(handle);
+        }
         // SAFETY: the program gives the memory up.
         unsafe { Dm::free(dm) };
         Ok(0)

@@ -2,7 +2,7 @@
 
 use crate::boundary::{entry, errno, set_errno, try_entry};
 use crate::buf;
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::convert;
 use crate::dm::Dm;
 use crate::object::{Object, input};
@@ -11,7 +11,7 @@ use ferriband_hca as hca;
 use ferriband_transport::types::{Access, Sge};
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What only we see of a memory region.
 pub struct MrOwn {
@@ -20,6 +20,8 @@ pub struct MrOwn {
     kind: Kind,
     /// The domain that it counts against; changes with a re-registration.
     domain: Mutex<User>,
+    /// Where its handle is, unless the device is closed.
+    shared: Weak<Shared>,
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -48,11 +50,9 @@ unsafe fn publish(
 ) -> Result<*mut sys::ibv_mr, i32> {
     // SAFETY: the C part of a live domain.
     let context = unsafe { (*domain.c()).context };
-    // SAFETY: a context outlives its objects, by the API.
-    let handle = unsafe { Context::of(context) }?
-        .shared()
-        .mrs
-        .add(Arc::clone(&region));
+    // SAFETY: the program uses the device, and has not closed it.
+    let opened = unsafe { Context::of(context) }?;
+    let handle = opened.shared().mrs.add(Arc::clone(&region));
     let c = sys::ibv_mr {
         context,
         pd,
@@ -68,6 +68,7 @@ unsafe fn publish(
             hca: region,
             kind,
             domain: Mutex::new(domain.hold()),
+            shared: opened.shared_weakly(),
         },
     ))
 }
@@ -316,9 +317,10 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut sys::ibv_mr) -> c_int {
         let region = unsafe { Mr::of(mr) }?;
         region.hca.deregister().map_err(|error| error.errno())?;
         // SAFETY: the C part of a live region.
-        let (context, handle) = unsafe { ((*region.c()).context, (*region.c()).handle) };
-        // SAFETY: a context outlives its objects, by the API.
-        unsafe { Context::of(context) }?.shared().mrs.remove(handle);
+        let handle = unsafe { (*region.c()).handle };
+        if let Some(shared) = region.shared.upgrade() {
+            shared.mrs.remove(handle);
+        }
         // SAFETY: the program gives the region up.
         unsafe { Mr::free(mr) };
         Ok(0)
@@ -336,12 +338,9 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut sys::ibv_pd, mr_handle: u32) -> 
         let domain = unsafe { Pd::of(pd) }?;
         // SAFETY: the C part of a live domain.
         let context = unsafe { (*domain.c()).context };
-        // SAFETY: a context outlives its objects, by the API.
-        let region = unsafe { Context::of(context) }?
-            .shared()
-            .mrs
-            .get(mr_handle)
-            .ok_or(libc::ENOENT)?;
+        // SAFETY: the program uses the device, and has not closed it.
+        let opened = unsafe { Context::of(context) }?;
+        let region = opened.shared().mrs.get(mr_handle).ok_or(libc::ENOENT)?;
         let c = sys::ibv_mr {
             context,
             pd,
@@ -357,6 +356,7 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut sys::ibv_pd, mr_handle: u32) -> 
                 hca: region,
                 kind: Kind::Imported,
                 domain: Mutex::new(domain.hold()),
+                shared: opened.shared_weakly(),
             },
         ))
     })

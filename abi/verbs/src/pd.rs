@@ -6,13 +6,13 @@
 //! thread; the adapter's locks are uncontended then and cost what the promise would save.
 
 use crate::boundary::{entry, try_entry};
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::object::{Object, input};
 use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Something that must not go while others use it: each holder of a [`User`] counts.
 #[derive(Default)]
@@ -51,6 +51,8 @@ pub struct PdOwn {
     kind: Kind,
     /// Objects of this library that use this very domain and that the adapter does not count.
     users: Users,
+    /// Where its handle is, unless the device is closed.
+    shared: Weak<Shared>,
 }
 
 enum Kind {
@@ -107,6 +109,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut sys::ibv_context) -> *mut sy
                 hca: pd,
                 kind: Kind::Plain,
                 users: Users::default(),
+                shared: context.shared_weakly(),
             },
         ))
     })
@@ -126,11 +129,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut sys::ibv_pd) -> c_int {
         let c = unsafe { domain.c().read() };
         if !matches!(domain.kind, Kind::Parent { .. }) {
             domain.hca.dealloc().map_err(|error| error.errno())?;
-            // SAFETY: a context outlives its objects, by the API.
-            unsafe { Context::of(c.context) }?
-                .shared()
-                .pds
-                .remove(c.handle);
+            if let Some(shared) = domain.shared.upgrade() {
+                shared.pds.remove(c.handle);
+            }
         }
         // SAFETY: the program gives the domain up and nothing uses it.
         unsafe { Pd::free(pd) };
@@ -161,6 +162,7 @@ pub unsafe extern "C" fn ibv_import_pd(
                 hca: pd,
                 kind: Kind::Imported,
                 users: Users::default(),
+                shared: context.shared_weakly(),
             },
         ))
     })
@@ -261,6 +263,7 @@ pub unsafe extern "C" fn alloc_parent_domain(
             hca: Arc::clone(&pd.hca),
             kind,
             users: Users::default(),
+            shared: context.shared_weakly(),
         };
         Ok(Pd::leak(c, own))
     })

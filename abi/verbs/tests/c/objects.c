@@ -396,6 +396,32 @@ static void imports(void)
 	close(null);
 }
 
+/* pyverbs does so when the interpreter ends: what is left is given back after its device. */
+static void closed_before_its_objects(void)
+{
+	static char bytes[64];
+	struct ibv_context *closed = open_first();
+	struct ibv_pd *domain = ibv_alloc_pd(closed);
+
+	CHECK(domain);
+	struct ibv_mr *mr = ibv_reg_mr(domain, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE);
+
+	CHECK(mr);
+	EQ(ibv_close_device(closed), 0);
+	/* what was freed is used for something else */
+	void *others[128];
+
+	for (int other = 0; other < 128; other++) {
+		others[other] = malloc(16 * (other + 1));
+		memset(others[other], 0x55, 16 * (other + 1));
+	}
+	EQ(ibv_dealloc_pd(domain), EBUSY);
+	EQ(ibv_dereg_mr(mr), 0);
+	EQ(ibv_dealloc_pd(domain), 0);
+	for (int other = 0; other < 128; other++)
+		free(others[other]);
+}
+
 int main(void)
 {
 	context = open_first();
@@ -410,6 +436,7 @@ int main(void)
 	queue_pairs();
 	address_handles();
 	imports();
+	closed_before_its_objects();
 	/* Everything was given back: the domain has no users left. */
 	EQ(ibv_dealloc_pd(pd), 0);
 	EQ(ibv_close_device(context), 0);
