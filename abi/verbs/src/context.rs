@@ -67,6 +67,42 @@ impl Context {
         Ok(context)
     }
 
+    /// The context behind a program's pointer; in a forked child, in place of one of the parent's, a context of this process on the same
+    /// device, which the first such call opens. For what a child may do by an inherited context: ask about the device and allocate
+    /// device memory.
+    ///
+    /// # Safety
+    /// As for [`Context::of`].
+    pub unsafe fn of_this_process<'a>(
+        pointer: *const sys::ibv_context,
+    ) -> Result<&'a Context, i32> {
+        /// Devices, and the addresses of the contexts that stand for inherited ones.
+        static OWN: PerProcess<Mutex<Vec<(usize, usize)>>> = PerProcess::new(Mutex::default);
+        // SAFETY: the caller's promise.
+        match unsafe { Context::of(pointer) } {
+            Err(libc::EIO) => {}
+            found => return found,
+        }
+        // SAFETY: the C part of a context of the parent's, which nobody changes.
+        let device = unsafe { (*pointer).device };
+        let mut own = OWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let known = own.iter().find(|(of, _)| *of == device as usize);
+        let context = match known {
+            Some((_, context)) => *context as *mut sys::ibv_context,
+            None => {
+                // SAFETY: a device of this library's, which are never freed.
+                let context = unsafe { ibv_open_device(device) };
+                if context.is_null() {
+                    return Err(errno());
+                }
+                own.push((device as usize, context as usize));
+                context
+            }
+        };
+        // SAFETY: a context that was opened here and is closed with the process.
+        unsafe { Context::of(context) }
+    }
+
     /// The address that programs hold.
     pub fn as_c(&self) -> *mut sys::ibv_context {
         // SAFETY: the pointer is to this very structure; no reference is formed.

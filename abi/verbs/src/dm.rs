@@ -48,7 +48,7 @@ fn publish(
     )
 }
 
-/// `alloc_dm` of the context.
+/// `alloc_dm` of the context. A forked child may call it with an inherited context: the memory is the child's.
 ///
 /// # Safety
 /// `context` is a live context and `attr` readable.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn alloc_dm(
 ) -> *mut sys::ibv_dm {
     try_entry(|| {
         // SAFETY: the caller's promise.
-        let context = unsafe { Context::of(context) }?;
+        let context = unsafe { Context::of_this_process(context) }?;
         // SAFETY: the caller's promise.
         let attr = unsafe { input(attr) }?;
         if attr.comp_mask != 0 || attr.log_align_req > MAX_LOG_ALIGN {

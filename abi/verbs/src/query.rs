@@ -126,7 +126,7 @@ pub unsafe extern "C" fn query_device_ex(
 ) -> c_int {
     try_entry(|| {
         // SAFETY: the caller's promise.
-        let context = unsafe { Context::of(context) }?;
+        let context = unsafe { Context::of_this_process(context) }?;
         // SAFETY: the caller's promise.
         let has_unknown = unsafe { input_attr.as_ref() }.is_some_and(|input| input.comp_mask != 0);
         if has_unknown || attr_size < size_of::<sys::ibv_device_attr>() {
