@@ -67,7 +67,7 @@ pub struct MpirunArgs {
     /// Ranks on each machine, of which there is one: so many are started if nothing else says how many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ppn: Option<u32>,
-    /// The same, and more are refused.
+    /// Ranks on each machine, as with --ppn; a job of more ranks is refused.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub npernode: Option<u32>,
     /// Refuse more ranks than the hosts have slots, or the machine CPUs.

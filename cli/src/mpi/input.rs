@@ -112,7 +112,7 @@ impl Drop for Input {
     }
 }
 
-/// The same file as this process's standard input, with a place of its own in it.
+/// Opens the file of this process's standard input again, with a place of its own in it.
 fn own() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }

@@ -194,7 +194,7 @@ fn memfd(layout: Layout) -> io::Result<(Place, Control)> {
     Ok((Place::Memfd(segment), control))
 }
 
-/// The same of System V's shared memory, for which no limit on files holds.
+/// Makes the segment of System V's shared memory, for which no limit on files holds.
 fn system_v(layout: Layout) -> io::Result<(Place, Control)> {
     let length =
         usize::try_from(layout.total()).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;

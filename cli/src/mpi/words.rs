@@ -158,7 +158,7 @@ fn means(name: &str) -> Option<Means> {
     row.map(|(_, means)| *means)
 }
 
-/// The same words, with those of others translated, as far as the first word of each program.
+/// The words of a command line, with those of others translated, as far as the first word of each program.
 pub fn own(words: Vec<OsString>) -> Vec<OsString> {
     let mut own = Vec::with_capacity(words.len());
     let mut words = words.into_iter();

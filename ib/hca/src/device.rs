@@ -138,7 +138,7 @@ pub fn devices() -> Vec<DeviceInfo> {
     all().iter().map(|device| device.info.clone()).collect()
 }
 
-/// The same, for who can say why the list cannot be had.
+/// Lists the devices, for callers that can say why the list cannot be had.
 ///
 /// # Errors
 /// What the system says while it has too few descriptors or too little memory, or no /proc.
