@@ -79,6 +79,8 @@ pub struct Stamped {
 pub(crate) struct Catch<'a> {
     /// The queue that is polled.
     polled: Option<&'a Cq>,
+    /// Completions that lie in it.
+    queued: Option<&'a AtomicU32>,
     caught: Option<Completion>,
     polls: bool,
 }
@@ -96,10 +98,18 @@ impl<'a> Catch<'a> {
         self.polls
     }
 
+    /// True if another thread has queued a completion for the program that polls.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        self.queued
+            .is_some_and(|count| count.load(Ordering::Acquire) > 0)
+    }
+
     fn for_poll_of(cq: &'a Cq) -> Self {
         Catch {
             // a time of arrival and an event are the queue's to give
             polled: (!cq.timestamps && !cq.wallclock).then_some(cq),
+            queued: Some(&cq.count),
             caught: None,
             polls: true,
         }
@@ -149,6 +159,12 @@ pub struct Cq {
     pub(crate) users: AtomicUsize,
 }
 
+impl Drop for Cq {
+    fn drop(&mut self) {
+        self.ctx.engine.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How to create a completion queue.
 #[derive(Clone, Debug, Default)]
 pub struct CqInit {
@@ -179,6 +195,7 @@ impl Cq {
         if let Some(channel) = &init.channel {
             channel.users.fetch_add(1, Ordering::AcqRel);
         }
+        ctx.engine.queues.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Cq {
             ctx,
             cookie: AtomicUsize::new(0),
@@ -245,6 +262,7 @@ impl Cq {
                 .store(ring.entries.len() as u32, Ordering::Release);
             place
         };
+        self.ctx.engine.wake_resting();
         let Some(channel) = &self.channel else {
             return place;
         };
@@ -311,6 +329,7 @@ impl Cq {
         }
         if let Some(below) = below {
             self.taken.store(below, Ordering::Release);
+            self.ctx.engine.found();
         }
         self.count
             .store(ring.entries.len() as u32, Ordering::Release);

@@ -39,7 +39,7 @@ use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
-use crate::{fork, limits, lock};
+use crate::{FastMutex, fork, limits, lock};
 pub(crate) use progress::after;
 pub(crate) use progress::thread::spawn_silently;
 
@@ -149,7 +149,10 @@ pub struct Engine {
     /// Changes with the list of peers.
     pub(crate) peers_version: AtomicU64,
     pub(crate) self_link: PeerLink,
+    /// Wakes the progress thread.
     pub(crate) waker: Arc<EventFd>,
+    /// Wakes whoever looks for packets and records: a program's thread that sleeps in the library, or the progress thread.
+    pub(crate) bell: Arc<EventFd>,
     /// Queue pairs that need to be driven, and how many.
     work: Mutex<Vec<Arc<Qp>>>,
     /// Where other processes of this host put what is for this one, once anything may come.
@@ -183,6 +186,13 @@ pub struct Engine {
     empty_polls: AtomicU32,
     spin_limit: AtomicU32,
     yield_after: AtomicU32,
+    /// Sleeps left before it is looked again whether the machine is crowded; 0 while it is not known to be.
+    naps: AtomicU32,
+    /// Completion queues.
+    pub(crate) queues: AtomicU32,
+    /// Held by the thread of the program that sleeps in the library, and whether there is one.
+    resting: FastMutex<progress::Resting>,
+    rests: AtomicBool,
     stop: AtomicBool,
     fatal: AtomicBool,
     /// Connections that have not said who they are.
@@ -246,10 +256,11 @@ impl Engine {
             Release,
         );
         let waker = Arc::new(EventFd::new(false)?);
+        let bell = Arc::new(EventFd::new(false)?);
         let pair = Arc::new(Segment::private(
             ferriband_transport::direct::layout::PAIR_LEN,
         )?);
-        let self_link = connect::self_link(me.slot, me.generation, &own, pair, &waker);
+        let self_link = connect::self_link(me.slot, me.generation, &own, pair, &bell);
         let engine = Arc::new(Engine {
             slot: me.slot,
             generation: me.generation,
@@ -276,6 +287,7 @@ impl Engine {
             peers_version: AtomicU64::new(next_version()),
             self_link,
             waker,
+            bell,
             work: Mutex::default(),
             post_box: OnceLock::new(),
             cm: OnceLock::new(),
@@ -299,6 +311,10 @@ impl Engine {
             empty_polls: AtomicU32::new(0),
             spin_limit: AtomicU32::new(0),
             yield_after: AtomicU32::new(0),
+            naps: AtomicU32::new(0),
+            queues: AtomicU32::new(0),
+            resting: FastMutex::new(progress::Resting::default()),
+            rests: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             strangers: Mutex::default(),
@@ -477,7 +493,7 @@ impl Engine {
         }
         self.packets(
             |roce| roce.local().is_some(),
-            |roce| roce.open_local(&self.registry, &self.own, &self.waker),
+            |roce| roce.open_local(&self.registry, &self.own, &self.bell),
         )
     }
 

@@ -108,8 +108,8 @@ pub struct Peer {
     pub(crate) control: Mutex<Option<Arc<Control>>>,
     /// The pair segment of an offer that waits for its welcome.
     pub(crate) offered: Mutex<Option<Arc<Segment>>>,
-    /// For the process itself: what wakes its progress thread.
-    pub(crate) waker: Arc<EventFd>,
+    /// For the process itself: what wakes whoever looks for its records.
+    pub(crate) bell: Arc<EventFd>,
     maps: Box<[MapSlot]>,
     kept_maps: Mutex<Vec<(u32, PeerMapping)>>,
     pub(crate) wanted_maps: Mutex<Vec<u32>>,
@@ -125,7 +125,7 @@ impl Peer {
         slot: u32,
         generation: u32,
         pid: u32,
-        waker: Arc<EventFd>,
+        bell: Arc<EventFd>,
     ) -> Self {
         Peer {
             slot,
@@ -137,7 +137,7 @@ impl Peer {
             dead: AtomicBool::new(false),
             control: Mutex::new(None),
             offered: Mutex::new(None),
-            waker,
+            bell,
             maps: (0..MAX_MAPS).map(|_| MapSlot::default()).collect(),
             kept_maps: Mutex::new(Vec::new()),
             wanted_maps: Mutex::new(Vec::new()),
@@ -305,7 +305,7 @@ impl Peer {
     #[cold]
     fn wake(&self) {
         if self.is_self() {
-            self.waker.signal(1);
+            self.bell.signal(1);
         } else if let Some(control) = lock(&self.control).as_ref() {
             let _ = control.send(&[crate::engine::MSG_DOORBELL], &[]);
         }

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::segment::Span;
 use ferriband_transport::types::Instant;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFlags, Timespec};
 use rustix::thread::futex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -162,6 +162,25 @@ impl Epoll {
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Waits until one of up to 64 descriptors can be read, or has an error, for at most `timeout_ns` (None: without end), or until a signal's handler has run.
+/// Gives the positions of those that are ready as bits; 0 if there are none.
+pub fn any_readable(descriptors: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> u64 {
+    let mut asked: arrayvec::ArrayVec<_, 64> = descriptors
+        .iter()
+        .take(64)
+        .map(|fd| rustix::event::PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let timeout = timeout_ns.map(timespec);
+    match rustix::event::poll(&mut asked, timeout.as_ref()) {
+        Ok(1..) => asked
+            .iter()
+            .enumerate()
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .fold(0, |ready, (at, _)| ready | 1 << at),
+        _ => 0,
     }
 }
 

@@ -88,10 +88,10 @@ pub(super) fn self_link(
     generation: u32,
     own: &Arc<Segment>,
     pair: Arc<Segment>,
-    waker: &Arc<EventFd>,
+    bell: &Arc<EventFd>,
 ) -> PeerLink {
     let pid = std::process::id();
-    let peer = Peer::new(slot, slot, generation, pid, waker.clone());
+    let peer = Peer::new(slot, slot, generation, pid, bell.clone());
     peer.establish(own.clone(), pair, None);
     PeerLink(Arc::new(peer))
 }
@@ -161,7 +161,7 @@ impl Engine {
             self.registry
                 .member(process)
                 .map_or(0, |member| member.identity.pid),
-            self.waker.clone(),
+            self.bell.clone(),
         )));
         let mut list = Vec::clone(&peers);
         // in order of their slots: pending bits are looked up

@@ -1,5 +1,6 @@
 //! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or by the thread ([`thread`]).
 
+mod rest;
 pub(super) mod thread;
 
 use std::cell::Cell;
@@ -16,6 +17,7 @@ use crate::cq::Catch;
 use crate::lock;
 use crate::peer::{Channel, Inbound, Outbound, PeerLink};
 use crate::qp::{Outcome, Qp};
+pub(super) use rest::Resting;
 
 /// Records taken from one ring before others have their turn.
 const DRAIN_BUDGET: usize = 64;
@@ -29,6 +31,8 @@ const COLLECT_BUDGET: usize = 64;
 const TAKE_OVER_AFTER: u32 = 32;
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
+/// Polls between two looks whether the kernel gives this core to others: 25 us of looks at memory in vain.
+const SAMPLE_EVERY: u32 = 1024;
 /// Rounds that a program makes before it waits; the thread makes the others.
 const HAND_OVER_ROUNDS: usize = 16;
 /// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
@@ -67,10 +71,8 @@ impl Engine {
     /// One round by a polling program. No system call while it goes on.
     #[inline]
     pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
-        self.polls.store(
-            self.polls.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(polls, Ordering::Relaxed);
         if self.round(true, catch) {
             self.empty_polls.store(0, Ordering::Relaxed);
             return;
@@ -78,18 +80,34 @@ impl Engine {
         let empty = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
         self.empty_polls.store(empty, Ordering::Relaxed);
         if empty > self.yield_after.load(Ordering::Relaxed) {
-            self.give_way();
+            self.give_way(catch);
+        }
+        if polls.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
+            self.crowd_seen();
         }
         if !self.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
         }
     }
 
-    /// Whoever we wait for may need this core. If nobody took it, the next polls spin again: a program that is bound to a
+    /// A program took a completion that was queued: its polls are not in vain.
+    #[inline]
+    pub(crate) fn found(&self) {
+        self.empty_polls.store(0, Ordering::Relaxed);
+    }
+
+    /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until something comes. Else it yields; if nobody took it, the next polls spin again: a program that is bound to a
     /// core of its own pays for few system calls.
     #[cold]
-    fn give_way(&self) {
-        let alone = !yielding::yield_core();
+    fn give_way(&self, catch: &Catch<'_>) {
+        if self.nap(catch) {
+            return;
+        }
+        let yielded = yielding::yield_core();
+        if yielded.crowded {
+            return self.crowd_seen();
+        }
+        let alone = !yielded.taken;
         let limit = self.spin_limit.load(Ordering::Relaxed);
         self.empty_polls.store(limit, Ordering::Relaxed);
         let spins = if alone { ALONE_POLLS } else { 0 };
@@ -477,8 +495,10 @@ impl Engine {
         } else {
             self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0
         };
-        if wake {
-            self.waker.signal(1);
+        match wake {
+            true if long_transfer => self.waker.signal(1),
+            true => self.bell.signal(1),
+            false => {}
         }
     }
 

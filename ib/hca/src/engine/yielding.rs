@@ -10,6 +10,11 @@ use super::Engine;
 /// A yield that took longer gave the core to somebody, whatever it costs when nobody wants it.
 const MOST_ALONE_NS: u64 = 2_000;
 
+/// The kernel gave the core to somebody else for so long: a computing neighbour's time slice.
+const SLICE_NS: u64 = 500_000;
+/// Two such within this time make a crowded machine; one alone is a disturbance.
+const AGAIN_NS: u64 = 100_000_000;
+
 /// What this thread knows of its yields.
 #[derive(Clone, Copy)]
 struct Known {
@@ -17,6 +22,30 @@ struct Known {
     quickest_ns: u64,
     /// How often the kernel had taken the core away when it was last asked.
     switches: i64,
+    /// When others last had the core for a slice; 0 for never.
+    lost_at: u64,
+    /// Of the last look: when it was, the time that this thread had had a core, and how often it had slept.
+    looked_at: u64,
+    ran_ns: u64,
+    sleeps: i64,
+}
+
+const NOTHING: Known = Known {
+    quickest_ns: 0,
+    switches: -1,
+    lost_at: 0,
+    looked_at: 0,
+    ran_ns: 0,
+    sleeps: -1,
+};
+
+/// What a yield did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Yielded {
+    /// Somebody took the core.
+    pub taken: bool,
+    /// Computing neighbours take it again and again.
+    pub crowded: bool,
 }
 
 impl Known {
@@ -38,36 +67,82 @@ impl Known {
         }
         taken
     }
+
+    /// Others had the core for `lost_ns` up to `now`. True if that is so again and again.
+    fn lose(&mut self, lost_ns: u64, now: u64) -> bool {
+        if lost_ns < SLICE_NS {
+            return false;
+        }
+        let again = self.lost_at != 0 && now - self.lost_at < AGAIN_NS;
+        self.lost_at = now;
+        again
+    }
+
+    /// A look at `now`: what this thread ran and how often it slept by then. True as of [`Known::lose`].
+    fn look(&mut self, now: u64, ran_ns: u64, sleeps: i64) -> bool {
+        // a thread that slept in between may have had no use for the core
+        let awake = self.looked_at != 0 && sleeps == self.sleeps;
+        let lost = (now - self.looked_at).saturating_sub(ran_ns.saturating_sub(self.ran_ns));
+        (self.looked_at, self.ran_ns, self.sleeps) = (now, ran_ns, sleeps);
+        awake && self.lose(lost, now)
+    }
 }
 
 thread_local! {
-    static KNOWN: Cell<Known> = const { Cell::new(Known { quickest_ns: 0, switches: -1 }) };
+    static KNOWN: Cell<Known> = const { Cell::new(NOTHING) };
 }
 
-/// Lets others have the core. True if anybody took it.
-pub(super) fn yield_core() -> bool {
-    let begun = Engine::now().0;
-    std::thread::yield_now();
-    let took = Engine::now().0 - begun;
-    // a thread that ends, in a destructor of the program, knows nothing any more
+/// Changes what this thread knows. None in a thread that ends, in a destructor of the program.
+fn with_known<R>(change: impl FnOnce(&mut Known) -> R) -> Option<R> {
     KNOWN
         .try_with(|known| {
             let mut now = known.get();
-            let taken = now.judge(took, switches_of_thread);
+            let result = change(&mut now);
             known.set(now);
-            taken
+            result
         })
-        .unwrap_or(true)
+        .ok()
 }
 
-/// How often the kernel has given this thread's core to another while it could have run.
-fn switches_of_thread() -> i64 {
+/// Lets others have the core.
+pub(super) fn yield_core() -> Yielded {
+    let begun = Engine::now().0;
+    std::thread::yield_now();
+    let now = Engine::now().0;
+    let took = now - begun;
+    with_known(|known| Yielded {
+        taken: known.judge(took, || switches_of_thread().0),
+        crowded: known.lose(took, now),
+    })
+    .unwrap_or(Yielded {
+        taken: true,
+        crowded: false,
+    })
+}
+
+/// True if computing neighbours have taken this thread's core again and again, without being asked to. A thread whose waits end before
+/// it would yield finds it out so.
+#[cold]
+pub(super) fn core_is_taken() -> bool {
+    let ran = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let ran_ns = ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64;
+    let (_, sleeps) = switches_of_thread();
+    with_known(|known| known.look(Engine::now().0, ran_ns, sleeps)).unwrap_or(false)
+}
+
+/// What was learnt of neighbours is to be learnt anew.
+pub(super) fn forget() {
+    let _ = with_known(|known| known.lost_at = 0);
+}
+
+/// How often the kernel has given this thread's core to another while it could have run, and how often it has slept.
+fn switches_of_thread() -> (i64, i64) {
     // SAFETY: a structure of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a structure of the right kind, which lives.
     match unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } {
-        0 => usage.ru_nivcsw,
-        _ => -1,
+        0 => (usage.ru_nivcsw, usage.ru_nvcsw),
+        _ => (-1, -1),
     }
 }
 
@@ -77,10 +152,7 @@ mod tests {
 
     #[test]
     fn time_tells_where_it_can_and_the_kernel_is_asked_where_it_cannot() {
-        let mut known = Known {
-            quickest_ns: 0,
-            switches: -1,
-        };
+        let mut known = NOTHING;
         let never = || -> i64 { panic!("the kernel is asked in vain") };
         // nothing is known, neither of time nor of switches
         assert!(known.judge(510, || 7));
@@ -123,7 +195,7 @@ mod tests {
                 let (mut taken, mut yields) = (0, 0);
                 while taken < 100 && std::time::Instant::now() < deadline {
                     yields += 1;
-                    taken += u32::from(yield_core());
+                    taken += u32::from(yield_core().taken);
                 }
                 (taken, yields)
             });

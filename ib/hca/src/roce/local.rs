@@ -172,7 +172,7 @@ pub(crate) struct LocalPort {
     /// Slots, modulo 64, for whose room somebody has waited in vain: nobody does again until it takes something.
     stuck: AtomicU64,
     process: Arc<Segment>,
-    waker: Arc<EventFd>,
+    bell: Arc<EventFd>,
     /// On a host of a live fabric: the way there.
     pub fabric: Option<Wire>,
 }
@@ -182,7 +182,7 @@ impl LocalPort {
     ///
     /// # Errors
     /// What the host's registry says.
-    pub fn open(host: &Host, process: Arc<Segment>, waker: Arc<EventFd>) -> Result<Self, Error> {
+    pub fn open(host: &Host, process: Arc<Segment>, bell: Arc<EventFd>) -> Result<Self, Error> {
         Ok(LocalPort {
             post: host.packets_over()?,
             me: host.me(),
@@ -190,7 +190,7 @@ impl LocalPort {
             inbox: Mutex::default(),
             stuck: AtomicU64::new(0),
             process,
-            waker,
+            bell,
             fabric: Wire::open(),
         })
     }
@@ -227,6 +227,11 @@ impl LocalPort {
     /// What the progress thread waits for.
     pub fn socket(&self) -> &HandOver {
         &self.post
+    }
+
+    /// A message was taken from the socket and is not handled yet.
+    pub fn has_more(&self) -> bool {
+        !lock(&self.inbox).messages.is_empty()
     }
 
     /// Takes a message that came into `room`; gives its length and who sent it.
@@ -272,7 +277,7 @@ impl LocalPort {
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.process.load(PROC_ASLEEP, Ordering::Relaxed) != 0 {
-            self.waker.signal(1);
+            self.bell.signal(1);
         }
     }
 

@@ -154,10 +154,10 @@ impl Roce {
         &self,
         host: &Host,
         process: &Arc<Segment>,
-        waker: &Arc<EventFd>,
+        bell: &Arc<EventFd>,
     ) -> Result<(), Error> {
         self.ports.counts.open_native(host);
-        let opened = LocalPort::open(host, process.clone(), waker.clone())?;
+        let opened = LocalPort::open(host, process.clone(), bell.clone())?;
         let _ = self.ports.local.set(Arc::new(opened));
         Ok(())
     }

@@ -23,6 +23,8 @@ use crate::lock;
 const SPIN_POLLS: u32 = 800;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
+/// How long a program that polls may have to wait for a core of a crowded machine.
+const CROWDED_NS: u64 = 4_000_000;
 /// How long the thread watches, when long transfers are posted, whether the program polls: then the program moves them, since
 /// two cores that take turns at one transfer lose their caches to each other.
 const WATCH_POLLS_NS: u64 = 100_000;
@@ -41,6 +43,7 @@ const STREAM_SPIN_NS: u64 = 30_000;
 /// Pauses between two looks, together about 2 us.
 const STREAM_PAUSE: u32 = 48;
 const TOKEN_WAKER: u64 = u64::MAX;
+const TOKEN_BELL: u64 = u64::MAX - 4;
 const TOKEN_LISTENER: u64 = u64::MAX - 1;
 /// The RoCE wire's sockets: there is nothing to do for them but to look.
 const TOKEN_ROCE: u64 = u64::MAX - 2;
@@ -161,6 +164,7 @@ struct Seen {
     /// The sockets of the RoCE wire are among what is waited for, and that of the InfiniBand port.
     armed: bool,
     armed_local: bool,
+    armed_bell: bool,
     /// Which sockets of senders are.
     flows: u32,
     stream: Stream,
@@ -231,8 +235,15 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             }
             engine.empty_post_box(&mut post_room);
         }
+        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) {
+            // what is to be done is its to do
+            engine.bell.signal(1);
+        }
         for event in &ready {
             match event.token {
+                TOKEN_BELL => {
+                    let _ = engine.bell.take();
+                }
                 TOKEN_WAKER => {
                     let _ = engine.waker.take();
                 }
@@ -264,7 +275,15 @@ impl Engine {
         let cores = bound.min(granted_cores());
         let limit = if cores > 1 { SPIN_POLLS } else { 0 };
         self.spin_limit.store(limit, Ordering::Relaxed);
-        self.yield_after.store(limit, Ordering::Relaxed);
+        self.set_patience();
+    }
+
+    /// A program that has not looked for so long does not poll any more.
+    fn patience_ns(&self) -> u64 {
+        match self.naps.load(Ordering::Relaxed) {
+            0 => TICK_NS,
+            _ => CROWDED_NS,
+        }
     }
 
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
@@ -273,17 +292,24 @@ impl Engine {
             self.look_for_packets(seen);
             let busy = self.assist();
             let (polls, now) = (self.polls.load(Ordering::Relaxed), Self::now().0);
-            if polls != seen.polls {
+            let rests = self.rests.load(Ordering::SeqCst);
+            if rests && polls == seen.polls {
+                // for what no packet brings: time-outs, and what the program looks for itself
+                self.bell.signal(1);
+            }
+            if polls != seen.polls || rests {
                 (seen.polls, seen.at) = (polls, now);
             }
             let idle = now.saturating_sub(seen.at);
-            if idle < TICK_NS {
+            let patience = self.patience_ns();
+            if idle < patience {
+                let tick = TICK_NS.min(patience - idle);
                 let watches = busy && !self.polled_for.load(Ordering::Relaxed);
                 let often = self.watch_tails(seen, idle);
                 return Some(match (watches, often) {
                     (true, _) => ASSIST_TICK_NS,
-                    (_, true) => LOOK_NS.min(TICK_NS - idle),
-                    _ => TICK_NS - idle,
+                    (_, true) => LOOK_NS.min(tick),
+                    _ => tick,
                 });
             }
             // nobody polls any more
@@ -336,6 +362,10 @@ impl Engine {
     /// late for what it can see in a completion queue alone (SENDs, responses): it copies what came before, and will poll.
     fn look_for_packets(&self, seen: &mut Seen) {
         let Some(roce) = self.roce.get() else { return };
+        if self.rests.load(Ordering::SeqCst) {
+            // it is woken by them
+            return;
+        }
         let (polls, taken) = (self.polls.load(Ordering::Relaxed), roce.taken());
         if seen.linger == 0 && taken != seen.taken {
             // what came since the last look was taken, and not by the thread
@@ -387,8 +417,19 @@ impl Engine {
 
     /// Waits for packets, too, or leaves them to the program that polls.
     fn arm(&self, epoll: &Epoll, seen: &mut Seen) {
-        let Some(roce) = self.roce.get() else { return };
         let wanted = !self.polling.load(Ordering::Acquire) || seen.linger > 0;
+        if wanted != seen.armed_bell {
+            let done = match wanted {
+                true => epoll.add(&*self.bell, TOKEN_BELL, false),
+                false => epoll.remove(&*self.bell),
+            };
+            seen.armed_bell = if done.is_ok() {
+                wanted
+            } else {
+                seen.armed_bell
+            };
+        }
+        let Some(roce) = self.roce.get() else { return };
         if let Some(local) = roce.local()
             && wanted != seen.armed_local
         {
