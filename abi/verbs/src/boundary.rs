@@ -4,6 +4,7 @@
 //! `IBV_EVENT_DEVICE_FATAL`, and the call that hit the bug answers EIO. On the happy path the boundary costs
 //! nothing but an entry in the unwind tables.
 
+use ferriband_cancel::Sleep;
 use ferriband_sanitizer::Inside;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -91,6 +92,14 @@ impl Failure for NegatedInt {
     }
 }
 
+/// A call that gave no result yet, because it must wait, gives one if it fails.
+impl<R: Failure> Failure for Option<R> {
+    #[cold]
+    fn failure(errno: i32) -> Self {
+        Some(R::failure(errno))
+    }
+}
+
 /// Runs the body of an entry point; a panic makes the device fatal and the call answer EIO.
 #[inline(always)]
 pub fn entry<R: Failure>(body: impl FnOnce() -> R) -> R {
@@ -108,6 +117,15 @@ pub fn try_entry<R: Failure>(body: impl FnOnce() -> Result<R, i32>) -> R {
         Ok(result) => result,
         Err(errno) => R::failure(errno),
     })
+}
+
+/// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long as the body gives None, the thread sleeps on what the body
+/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it sleeps.
+#[inline(always)]
+pub fn waiting_entry<R: Failure + Copy>(
+    mut body: impl FnMut(&mut Sleep) -> Result<Option<R>, i32>,
+) -> R {
+    ferriband_cancel::waiting(|sleep| try_entry(|| body(sleep)))
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! Completion channels: the descriptor on which a program waits for completion events.
 
-use crate::boundary::{MinusOne, try_entry};
+use crate::boundary::{MinusOne, try_entry, waiting_entry};
 use crate::context::Context;
 use crate::cq;
 use crate::live;
@@ -68,32 +68,47 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut sys::ibv_comp_ch
 /// # Safety
 /// `channel` is a live channel; `cq` and `cq_context` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut sys::ibv_comp_channel,
     cq: *mut *mut sys::ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    try_entry(|| {
+    waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
         let channel = unsafe { Channel::of(channel) }?;
-        loop {
-            let number = channel.hca.next_event().map_err(|error| error.errno())?;
-            let delivered = live::with(number, |queue: *mut sys::ibv_cq| {
-                // SAFETY: the queue cannot be freed while the registry is held.
-                let own = unsafe { cq::of(queue) }?;
-                own.completion_acks.delivered();
-                sanitizer::acquire(Side::Object, number as u32);
-                // SAFETY: the C part of a live queue.
-                let context = unsafe { (*own.c()).cq_context };
-                // SAFETY: the caller's promise.
-                unsafe { output(cq, queue) }?;
-                // SAFETY: the caller's promise.
-                unsafe { output(cq_context, context) }
-            });
-            if let Some(result) = delivered {
-                return result.map(|()| MinusOne(0));
+        if sleep.take_count()? {
+            let number = channel.hca.counted_event();
+            // SAFETY: the caller's promise.
+            let delivered = number.map(|number| unsafe { deliver(number, cq, cq_context) });
+            if let Some(result) = delivered.flatten() {
+                return result.map(|()| Some(MinusOne(0)));
             }
         }
+        sleep.on_count(channel.hca.fd().map_err(|error| error.errno())?);
+        Ok(None)
     })
     .0
+}
+
+/// Hands an event of the completion queue of this number to the program; None if there is no such queue any more.
+///
+/// # Safety
+/// `cq` and `cq_context` may be written.
+unsafe fn deliver(
+    number: usize,
+    cq: *mut *mut sys::ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> Option<Result<(), i32>> {
+    live::with(number, |queue: *mut sys::ibv_cq| {
+        // SAFETY: the queue cannot be freed while the registry is held.
+        let own = unsafe { cq::of(queue) }?;
+        own.completion_acks.delivered();
+        sanitizer::acquire(Side::Object, number as u32);
+        // SAFETY: the C part of a live queue.
+        let context = unsafe { (*own.c()).cq_context };
+        // SAFETY: the caller's promise.
+        unsafe { output(cq, queue) }?;
+        // SAFETY: the caller's promise.
+        unsafe { output(cq_context, context) }
+    })
 }

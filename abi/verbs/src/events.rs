@@ -1,10 +1,11 @@
 //! Asynchronous events: the context's descriptor, delivery and acknowledgement.
 
 use crate::acks::Acks;
-use crate::boundary::{MinusOne, entry, try_entry};
+use crate::boundary::{MinusOne, entry, waiting_entry};
 use crate::context::Context;
 use crate::object::output;
 use crate::{cq, live, qp, srq};
+use ferriband_hca as hca;
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
 
@@ -61,44 +62,47 @@ unsafe fn acks(event: &sys::ibv_async_event) -> Option<&Acks> {
 /// # Safety
 /// `context` is a live context and `event` writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(
+pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut sys::ibv_context,
     event: *mut sys::ibv_async_event,
 ) -> c_int {
-    try_entry(|| {
+    waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::of(context) }?;
-        loop {
-            let raised = context
-                .hca()
-                .next_async_event()
-                .map_err(|error| error.errno())?;
-            let event_type = raised.kind as u32;
-            let mut c = sys::ibv_async_event {
-                event_type,
-                ..Default::default()
-            };
-            let delivered = if subject(event_type) == Subject::Port {
-                c.element.port_num = raised.element as c_int;
-                Some(())
-            } else {
-                live::with(raised.element, |object: *mut sys::ibv_qp| {
-                    // The members are pointers of one size: this sets all of them.
-                    c.element.qp = object;
-                    // SAFETY: the object cannot be freed while the registry is held.
-                    if let Some(acks) = unsafe { acks(&c) } {
-                        acks.delivered();
-                    }
-                })
-            };
-            if delivered.is_some() {
-                // SAFETY: the caller's promise.
-                unsafe { output(event, c) }?;
-                return Ok(MinusOne(0));
-            }
+        if sleep.take_count()?
+            && let Some(c) = context.hca().counted_async_event().and_then(deliver)
+        {
+            // SAFETY: the caller's promise.
+            unsafe { output(event, c) }?;
+            return Ok(Some(MinusOne(0)));
         }
+        let ready = context.hca().async_events();
+        sleep.on_count(ready.map_err(|error| error.errno())?);
+        Ok(None)
     })
     .0
+}
+
+/// The event as C has it, counted for the object that it names; None if there is no such object any more.
+fn deliver(raised: hca::AsyncEvent) -> Option<sys::ibv_async_event> {
+    let event_type = raised.kind as u32;
+    let mut c = sys::ibv_async_event {
+        event_type,
+        ..Default::default()
+    };
+    if subject(event_type) == Subject::Port {
+        c.element.port_num = raised.element as c_int;
+        return Some(c);
+    }
+    live::with(raised.element, |object: *mut sys::ibv_qp| {
+        // The members are pointers of one size: this sets all of them.
+        c.element.qp = object;
+        // SAFETY: the object cannot be freed while the registry is held.
+        if let Some(acks) = unsafe { acks(&c) } {
+            acks.delivered();
+        }
+    })?;
+    Some(c)
 }
 
 /// `ibv_ack_async_event`.

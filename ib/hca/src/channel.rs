@@ -69,6 +69,11 @@ impl<T> EventQueue<T> {
         self.drain(gone).len()
     }
 
+    /// Takes the oldest event, for a count that the caller has read from the descriptor; None if the event was taken back meanwhile.
+    pub fn counted(&self) -> Option<T> {
+        lock(&self.queue).pop_front()
+    }
+
     /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking.
     pub fn next(&self) -> Result<T, Error> {
         self.next_counted(|_| {})

@@ -168,6 +168,21 @@ impl Context {
         self.events.fd()
     }
 
+    /// The descriptor of asynchronous events, for one who is about to wait for a count of it.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn async_events(&self) -> Result<RawFd, Error> {
+        // a forked child shares the descriptor: it must not take its parent's events
+        self.engine.check_epoch()?;
+        Ok(self.events.fd())
+    }
+
+    /// The asynchronous event for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    pub fn counted_async_event(&self) -> Option<AsyncEvent> {
+        self.events.counted()
+    }
+
     /// Takes the oldest asynchronous event; blocks unless the descriptor is non-blocking.
     pub fn next_async_event(&self) -> Result<AsyncEvent, Error> {
         // a forked child shares the descriptor: it must not take its parent's events

@@ -3,6 +3,7 @@
 //! Owns the ring of completions and the arming of notification. Must not know who completes.
 
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -37,6 +38,22 @@ impl CompChannel {
             users: AtomicUsize::new(0),
             ctx,
         }))
+    }
+
+    /// The descriptor of events, for one who is about to wait for a count of it.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn fd(&self) -> Result<RawFd, Error> {
+        // a forked child shares the descriptor: it must not take its parent's events
+        self.ctx.engine.check_alive()?;
+        self.ctx.engine.hand_over();
+        Ok(self.events.fd())
+    }
+
+    /// The event, the cookie of a completion queue, for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    pub fn counted_event(&self) -> Option<usize> {
+        self.events.counted()
     }
 
     /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.

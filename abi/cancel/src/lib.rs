@@ -1,0 +1,227 @@
+//! Where a thread that is cancelled (`pthread_cancel`, deferred, which is the default) ends inside the libraries, and where it does not.
+//!
+//! glibc ends a thread by unwinding its stack from within a system call. No Rust frame that has destructors or catches panics may be unwound like that, so:
+//!
+//! * a call that may wait runs its body again and again by [`waiting`], and between two runs the thread sleeps in a frame that owns nothing. This is where it
+//!   ends: at the call's beginning, and while it sleeps. What others must not find any more lies in the [`Sleep`], and is dropped however the sleep ends;
+//! * everywhere else there is no cancellation point.
+//!
+//! Asynchronous cancellation may end a thread between any two instructions: no library that takes locks can bear it, and these do not.
+//!
+//! Owns: the sleep. Must not know: what is waited for. Each library has its own copy.
+
+use ferriband_sanitizer::Inside;
+use libc::{c_int, c_short, c_void, pollfd};
+use std::any::Any;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// What a thread sleeps on, and how it ended. It has no destructor: a cancelled thread's stack is left without running any.
+pub struct Sleep {
+    fds: ManuallyDrop<Vec<pollfd>>,
+    until: Option<Instant>,
+    /// The descriptor that a count is to be read from, or -1.
+    counter: RawFd,
+    /// What was read; 0 for nothing.
+    count: u64,
+    kept: ManuallyDrop<Option<Box<dyn Any>>>,
+    /// An errno, or 0.
+    error: c_int,
+}
+
+impl Sleep {
+    fn new() -> Self {
+        Sleep {
+            fds: ManuallyDrop::new(Vec::new()),
+            until: None,
+            counter: -1,
+            count: 0,
+            kept: ManuallyDrop::new(None),
+            error: 0,
+        }
+    }
+
+    /// The next sleep is for one of these events at `fd`, which is added to those that were named already.
+    pub fn on(&mut self, fd: RawFd, events: c_short) {
+        self.fds.push(pollfd {
+            fd,
+            events,
+            revents: 0,
+        });
+    }
+
+    /// The next sleep lasts no longer than this; without it, as long as nothing happens.
+    pub fn until(&mut self, at: Instant) {
+        self.until = Some(at);
+    }
+
+    /// The next sleep is one readv(2) of a count from an eventfd, as its O_NONBLOCK and the handlers of signals have it. [`Sleep::take_count`] says
+    /// how it ended. A cancelled thread gives the count back.
+    pub fn on_count(&mut self, counter: RawFd) {
+        self.counter = counter;
+    }
+
+    /// True if the last sleep has read a count, which is the caller's from here on; false before it.
+    ///
+    /// # Errors
+    /// What readv(2) said.
+    pub fn take_count(&mut self) -> Result<bool, c_int> {
+        self.take_error()?;
+        Ok(std::mem::take(&mut self.count) != 0)
+    }
+
+    /// Drops `value` when the next sleep is over, however it ends.
+    pub fn keep(&mut self, value: impl Any) {
+        *self.kept = Some(Box::new(value));
+    }
+
+    /// The descriptors of the last sleep, with what happened at them; none before the first one.
+    ///
+    /// # Errors
+    /// What ppoll(2) said.
+    pub fn take_ready(&mut self) -> Result<Vec<pollfd>, c_int> {
+        let ready = std::mem::take(&mut *self.fds);
+        self.take_error()?;
+        Ok(ready)
+    }
+
+    fn take_error(&mut self) -> Result<(), c_int> {
+        match std::mem::take(&mut self.error) {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// Sleeps. Its frame owns nothing: this is where a thread ends.
+    ///
+    /// # Safety
+    /// `own` is a sleep that nobody else has.
+    unsafe fn sleep(own: *mut Self) {
+        let mut buffer = MaybeUninit::uninit();
+        // SAFETY: the buffer lies in this frame until it is taken out below, and what it points to in a frame above.
+        unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), cancelled, own.cast()) };
+        // SAFETY: the caller's promise, as in all of what follows.
+        let result = match unsafe { (*own).counter } {
+            // SAFETY: as above.
+            -1 => unsafe { Self::poll(own) },
+            counter => {
+                let count = libc::iovec {
+                    // SAFETY: as above.
+                    iov_base: unsafe { &raw mut (*own).count }.cast(),
+                    iov_len: size_of::<u64>(),
+                };
+                // SAFETY: eight bytes, which live during the call.
+                unsafe { readv(counter, &raw const count, 1) }
+            }
+        };
+        // SAFETY: the buffer that was put in above.
+        unsafe { _pthread_cleanup_pop(buffer.as_mut_ptr(), 0) };
+        // SAFETY: as above; nobody else looks at it any more.
+        let own = unsafe { &mut *own };
+        if result < 0 {
+            // SAFETY: glibc gives a valid pointer to the calling thread's errno.
+            own.error = unsafe { *libc::__errno_location() };
+        }
+        own.counter = -1;
+        own.until = None;
+        drop_kept(own);
+    }
+
+    /// ppoll(2). Its frame owns nothing.
+    ///
+    /// # Safety
+    /// As for [`Sleep::sleep`].
+    unsafe fn poll(own: *mut Self) -> isize {
+        // SAFETY: the caller's promise.
+        let (fds, until) = unsafe { (&raw mut (*own).fds, (*own).until) };
+        // SAFETY: as above.
+        let (first, count) = unsafe { ((*fds).as_mut_ptr(), (*fds).len()) };
+        let time = until.map(time_left);
+        let timeout = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: descriptions with their count; the time lives during the call.
+        unsafe { ppoll(first, count as libc::nfds_t, timeout, std::ptr::null()) as isize }
+    }
+}
+
+fn time_left(until: Instant) -> libc::timespec {
+    let left = until.saturating_duration_since(Instant::now());
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    }
+}
+
+/// Runs `body` until it gives a result. Whenever it gives none, the thread first sleeps on what `body` has named. `body` ends no other way than by returning: it
+/// has the boundary in it that stops panics. Whoever calls this owns nothing either, up to the C program: `extern "C-unwind"`.
+#[inline(always)]
+pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
+    const { assert!(!std::mem::needs_drop::<F>()) };
+    let mut sleep = Sleep::new();
+    // SAFETY: no arguments. A thread that was cancelled before ends here, although it need not sleep.
+    unsafe { pthread_testcancel() };
+    loop {
+        if let Some(result) = body(&mut sleep) {
+            drop_all(&mut sleep);
+            return result;
+        }
+        // SAFETY: it is this frame's own.
+        unsafe { Sleep::sleep(&raw mut sleep) };
+    }
+}
+
+/// Ends what a sleep of a cancelled thread leaves.
+extern "C" fn cancelled(sleep: *mut c_void) {
+    // SAFETY: `Sleep::sleep` has given its own address, and its frames are there until this returns.
+    let sleep = unsafe { &mut *sleep.cast::<Sleep>() };
+    if sleep.count != 0 {
+        // before glibc 2.41 a thread may end behind the system call, with the count in its hands
+        let count = (&raw const sleep.count).cast();
+        // SAFETY: eight bytes. The counter cannot be full, nor the descriptor closed: another thread waits for both.
+        unsafe { libc::write(sleep.counter, count, size_of::<u64>()) };
+    }
+    drop_all(sleep);
+}
+
+/// A panic here is a bug that nothing can be done about: it ends the process.
+extern "C" fn drop_kept(sleep: &mut Sleep) {
+    if sleep.kept.is_some() {
+        let _inside = Inside::enter();
+        sleep.kept.take();
+    }
+}
+
+extern "C" fn drop_all(sleep: &mut Sleep) {
+    drop_kept(sleep);
+    drop(std::mem::take(&mut *sleep.fds));
+}
+
+/// glibc's record of a handler (`struct _pthread_cleanup_buffer`).
+#[repr(C)]
+struct CleanupBuffer {
+    routine: Option<extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    cancel_type: c_int,
+    previous: *mut CleanupBuffer,
+}
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(
+        buffer: *mut CleanupBuffer,
+        routine: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
+}
+
+// The C library's cancellation points that a thread may end in.
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+    fn ppoll(
+        fds: *mut pollfd,
+        count: libc::nfds_t,
+        timeout: *const libc::timespec,
+        mask: *const libc::sigset_t,
+    ) -> c_int;
+    fn readv(fd: c_int, to: *const libc::iovec, count: c_int) -> isize;
+}
