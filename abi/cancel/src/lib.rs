@@ -144,6 +144,41 @@ impl Sleep {
     }
 }
 
+/// What the program's handlers of signals do to a call that waits (`SA_RESTART`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handlers {
+    /// The call goes on.
+    Restart,
+    /// It ends with EINTR.
+    Interrupt,
+    /// There are some of both kinds.
+    Both,
+}
+
+/// Which handlers the program has. A ppoll(2) ends whatever handler ran, where a read(2) goes on behind some: after the former this says what the latter
+/// would have done.
+pub fn handlers() -> Handlers {
+    let (mut restart, mut interrupt) = (false, false);
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: plain data, which the call fills.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: nothing is set, and the room is of the right kind.
+        let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
+        if known && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+            match action.sa_flags & libc::SA_RESTART {
+                0 => interrupt = true,
+                _ => restart = true,
+            }
+        }
+    }
+    match (restart, interrupt) {
+        (true, true) => Handlers::Both,
+        (true, false) => Handlers::Restart,
+        // with none, the one that ran has taken itself away
+        (false, _) => Handlers::Interrupt,
+    }
+}
+
 fn time_left(until: Instant) -> libc::timespec {
     let left = until.saturating_duration_since(Instant::now());
     libc::timespec {

@@ -9,41 +9,48 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Events of one kind about one object.
 #[derive(Default)]
 pub struct Acks {
-    outstanding: Mutex<u64>,
+    count: Mutex<Count>,
     changed: Condvar,
 }
 
+#[derive(Default)]
+struct Count {
+    outstanding: u64,
+    /// Threads that wait for the last acknowledgement: to wake nobody is a system call, too.
+    waiters: u32,
+}
+
 impl Acks {
-    fn lock(&self) -> MutexGuard<'_, u64> {
+    fn lock(&self) -> MutexGuard<'_, Count> {
         // The count stays right even if a holder panicked: each update is a single store.
-        self.outstanding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An event is handed to the program.
     pub fn delivered(&self) {
-        *self.lock() += 1;
+        self.lock().outstanding += 1;
     }
 
     /// The program acknowledges `count` events. More than were delivered is the program's mistake and
     /// must not make a later event count as acknowledged: the surplus is dropped.
     pub fn acknowledged(&self, count: u32) {
-        let mut outstanding = self.lock();
-        *outstanding = outstanding.saturating_sub(count.into());
-        if *outstanding == 0 {
+        let mut now = self.lock();
+        now.outstanding = now.outstanding.saturating_sub(count.into());
+        if now.outstanding == 0 && now.waiters > 0 {
             self.changed.notify_all();
         }
     }
 
     /// Waits until every delivered event is acknowledged.
     pub fn wait(&self) {
-        let mut outstanding = self.lock();
-        while *outstanding > 0 {
-            outstanding = self
+        let mut now = self.lock();
+        while now.outstanding > 0 {
+            now.waiters += 1;
+            now = self
                 .changed
-                .wait(outstanding)
+                .wait(now)
                 .unwrap_or_else(PoisonError::into_inner);
+            now.waiters -= 1;
         }
     }
 }
@@ -84,7 +91,7 @@ mod tests {
         let acks = Acks::default();
         acks.acknowledged(5);
         acks.delivered();
-        assert_eq!(*acks.lock(), 1);
+        assert_eq!(acks.lock().outstanding, 1);
         acks.acknowledged(1);
         acks.wait();
     }

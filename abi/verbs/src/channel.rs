@@ -5,10 +5,12 @@ use crate::context::Context;
 use crate::cq;
 use crate::live;
 use crate::object::{Object, output};
+use ferriband_cancel::Handlers;
 use ferriband_hca as hca;
 use ferriband_sanitizer::{self as sanitizer, Side};
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// What only we see of a channel.
@@ -73,18 +75,49 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut sys::ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
+    let mut handles_packets = false;
     waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
         let channel = unsafe { Channel::of(channel) }?;
-        if sleep.take_count()? {
-            let number = channel.hca.counted_event();
-            // SAFETY: the caller's promise.
-            let delivered = number.map(|number| unsafe { deliver(number, cq, cq_context) });
-            if let Some(result) = delivered.flatten() {
-                return result.map(|()| Some(MinusOne(0)));
+        let number = if std::mem::take(&mut handles_packets) {
+            match sleep.take_ready() {
+                // the bell stands behind the channel's own descriptor
+                Ok(ready) => {
+                    let rung = ready.get(1).is_some_and(|bell| bell.revents != 0);
+                    channel.hca.take_came(rung)
+                }
+                Err(libc::EINTR) => match ferriband_cancel::handlers() {
+                    Handlers::Restart => None,
+                    Handlers::Interrupt => return Err(libc::EINTR),
+                    Handlers::Both => {
+                        // which of them ran is not to be known here, but to a read(2) it is
+                        channel.hca.wait_by_thread();
+                        return Err(libc::EINTR);
+                    }
+                },
+                Err(errno) => return Err(errno),
             }
+        } else if sleep.take_count()? {
+            channel.hca.counted_event()
+        } else {
+            None
+        };
+        // SAFETY: the caller's promise.
+        let delivered = number.map(|number| unsafe { deliver(number, cq, cq_context) });
+        if let Some(result) = delivered.flatten() {
+            return result.map(|()| Some(MinusOne(0)));
         }
-        sleep.on_count(channel.hca.fd().map_err(|error| error.errno())?);
+        let (fd, waiting) = channel.hca.wait().map_err(|error| error.errno())?;
+        let Some(waiting) = waiting else {
+            sleep.on_count(fd);
+            return Ok(None);
+        };
+        handles_packets = true;
+        sleep.on(fd, libc::POLLIN);
+        for other in waiting.descriptors() {
+            sleep.on(other.as_raw_fd(), libc::POLLIN);
+        }
+        sleep.keep(waiting);
         Ok(None)
     })
     .0

@@ -2,6 +2,7 @@
 //!
 //! Owns the queue and its descriptor. Must not know what an event means.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Mutex;
@@ -17,6 +18,13 @@ use crate::lock;
 pub struct EventQueue<T> {
     fd: OwnedFd,
     queue: Mutex<VecDeque<T>>,
+}
+
+thread_local! {
+    /// The queue whose next event this thread takes itself: it need not be counted.
+    static TAKES: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+    /// An event was queued for it, and not counted.
+    static UNCOUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl<T> EventQueue<T> {
@@ -38,6 +46,10 @@ impl<T> EventQueue<T> {
     /// Adds an event.
     pub fn push(&self, event: T) {
         lock(&self.queue).push_back(event);
+        let taken = TAKES.with(|takes| std::ptr::eq(takes.get(), std::ptr::from_ref(self).cast()));
+        if taken && !UNCOUNTED.replace(true) {
+            return;
+        }
         // a full counter cannot happen: one count per queued event
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
@@ -67,6 +79,27 @@ impl<T> EventQueue<T> {
     /// Takes back the events that `gone` names; gives their number.
     pub fn retract(&self, gone: impl Fn(&T) -> bool) -> usize {
         self.drain(gone).len()
+    }
+
+    /// Takes the oldest event if `look`, in which others may be queued, queues one. That one's count is spared: to write it and to
+    /// read it takes two system calls.
+    pub fn take_from(&self, look: impl FnOnce()) -> Option<T> {
+        TAKES.set(std::ptr::from_ref(self).cast());
+        look();
+        TAKES.set(std::ptr::null());
+        // none can have been taken back that `look` queued: it would be counted less
+        UNCOUNTED.replace(false).then(|| self.counted()).flatten()
+    }
+
+    /// No event waits.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
+    /// The program has set the descriptor non-blocking.
+    pub fn is_nonblocking(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.fd)
+            .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
     }
 
     /// Takes the oldest event, for a count that the caller has read from the descriptor; None if the event was taken back meanwhile.

@@ -12,6 +12,7 @@ use ferriband_transport::types::{Completion, WcStatus};
 
 use crate::channel::EventQueue;
 use crate::context::{AsyncKind, Context};
+use crate::engine::Waiting;
 use crate::error::Error;
 use crate::{FastMutex, limits, lock};
 
@@ -40,15 +41,32 @@ impl CompChannel {
         }))
     }
 
-    /// The descriptor of events, for one who is about to wait for a count of it.
+    /// The descriptor of events, for one who is about to wait for a count of it, and what else to wait for meanwhile: until one of
+    /// those is readable, or the descriptor. None if a count is there, if the program does not want to wait, or if another thread
+    /// handles packets.
     ///
     /// # Errors
     /// `Gone`.
-    pub fn fd(&self) -> Result<RawFd, Error> {
+    pub fn wait(&self) -> Result<(RawFd, Option<Waiting>), Error> {
         // a forked child shares the descriptor: it must not take its parent's events
         self.ctx.engine.check_alive()?;
-        self.ctx.engine.hand_over();
-        Ok(self.events.fd())
+        let fd = self.events.fd();
+        if !self.events.is_empty() || self.events.is_nonblocking() {
+            return Ok((fd, None));
+        }
+        let waiting = self.ctx.engine.wait_inside();
+        Ok((fd, waiting.filter(|_| self.events.is_empty())))
+    }
+
+    /// After such a wait: handles what has come, and takes the oldest event if that made one. `rung` if the first of what was waited
+    /// for was readable.
+    pub fn take_came(&self, rung: bool) -> Option<usize> {
+        self.events.take_from(|| self.ctx.engine.take_came(rung))
+    }
+
+    /// From now on the progress thread handles packets, and whoever waits does so for events alone.
+    pub fn wait_by_thread(&self) {
+        self.ctx.engine.wait_by_thread();
     }
 
     /// The event, the cookie of a completion queue, for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
@@ -99,6 +117,7 @@ pub(crate) struct Catch<'a> {
     /// Completions that lie in it.
     queued: Option<&'a AtomicU32>,
     caught: Option<Completion>,
+    /// A program looks itself.
     polls: bool,
 }
 
@@ -109,7 +128,16 @@ impl<'a> Catch<'a> {
         Catch::default()
     }
 
-    /// True if a program polls: it comes back.
+    /// A program looks that waits for an event: everything is queued, and it comes back.
+    #[inline]
+    pub(crate) fn for_wait() -> Self {
+        Catch {
+            polls: true,
+            ..Catch::default()
+        }
+    }
+
+    /// True if a program looks: it comes back.
     #[inline]
     pub(crate) fn somebody_polls(&self) -> bool {
         self.polls

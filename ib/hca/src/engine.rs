@@ -39,7 +39,8 @@ use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
-use crate::{FastMutex, fork, limits, lock};
+use crate::{fork, limits, lock};
+pub use progress::Waiting;
 pub(crate) use progress::after;
 pub(crate) use progress::thread::spawn_silently;
 
@@ -190,9 +191,14 @@ pub struct Engine {
     naps: AtomicU32,
     /// Completion queues.
     pub(crate) queues: AtomicU32,
-    /// Held by the thread of the program that sleeps in the library, and whether there is one.
-    resting: FastMutex<progress::Resting>,
-    rests: AtomicBool,
+    /// Which kind of thread of the program sleeps in the library.
+    rests: AtomicU32,
+    /// The program waits for events inside the library, and has come back for the next until lately.
+    inside: AtomicBool,
+    /// The progress thread handles packets for all who wait for events, whose number is more than one at times.
+    by_thread: AtomicBool,
+    /// The progress thread looks at each tick who polls or rests.
+    ticks: AtomicBool,
     stop: AtomicBool,
     fatal: AtomicBool,
     /// Connections that have not said who they are.
@@ -313,8 +319,10 @@ impl Engine {
             yield_after: AtomicU32::new(0),
             naps: AtomicU32::new(0),
             queues: AtomicU32::new(0),
-            resting: FastMutex::new(progress::Resting::default()),
-            rests: AtomicBool::new(false),
+            rests: AtomicU32::new(0),
+            inside: AtomicBool::new(false),
+            by_thread: AtomicBool::new(false),
+            ticks: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
             strangers: Mutex::default(),

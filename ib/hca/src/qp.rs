@@ -164,9 +164,15 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// Its state.
-    #[inline]
+    /// The state that a program sees. Whoever completes a request in error holds a lock until the state is set, too.
     pub fn state(&self) -> QpState {
+        drop(lock(&self.send));
+        drop(lock(&self.packets));
+        self.state_now()
+    }
+
+    /// The state, which another thread may be about to change.
+    pub(crate) fn state_now(&self) -> QpState {
         let set = state_of(self.state.load(Ordering::Acquire));
         match &self.target {
             Some(target) => shown_state(&self.ctx.engine, target, set),
@@ -200,7 +206,7 @@ impl Qp {
                 "the queue pair has no receive queue of its own",
             ));
         }
-        match self.state() {
+        match self.state_now() {
             QpState::Reset => return Err(Error::Invalid("the queue pair is in the reset state")),
             QpState::Err => {
                 lock(&self.rq).push(wr_id, sges)?;

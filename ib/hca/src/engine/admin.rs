@@ -135,7 +135,7 @@ impl Engine {
             ..QpAttr::default()
         };
         for qp in qps.iter().flatten() {
-            if Arc::ptr_eq(&qp.ctx, context) && qp.state() != QpState::Reset {
+            if Arc::ptr_eq(&qp.ctx, context) && qp.state_now() != QpState::Reset {
                 // one that a program destroys at this moment needs no flush
                 let _ = qp.modify(&failed, QpAttrMask::STATE);
             }
@@ -163,7 +163,7 @@ impl Engine {
                 let _ = self.packets_of(&qp.ctx.device);
             }
             let up = matches!(
-                qp.state(),
+                qp.state_now(),
                 QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
             );
             match up {

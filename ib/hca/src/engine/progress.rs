@@ -17,7 +17,7 @@ use crate::cq::Catch;
 use crate::lock;
 use crate::peer::{Channel, Inbound, Outbound, PeerLink};
 use crate::qp::{Outcome, Qp};
-pub(super) use rest::Resting;
+pub use rest::Waiting;
 
 /// Records taken from one ring before others have their turn.
 const DRAIN_BUDGET: usize = 64;
@@ -128,6 +128,12 @@ impl Engine {
 
     /// The program is about to wait: the progress thread takes over at once.
     pub(crate) fn hand_over(&self) {
+        let comes_back =
+            self.inside.load(Ordering::Relaxed) && self.polling.load(Ordering::Acquire);
+        if comes_back || self.rests.load(Ordering::SeqCst) != rest::NOBODY {
+            // a thread of the program handles what comes, or does so in a moment; if not, the next tick finds out
+            return;
+        }
         self.idle_polls.store(0, Ordering::Relaxed);
         self.polling.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);

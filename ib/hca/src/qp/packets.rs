@@ -172,7 +172,7 @@ impl Incoming<'_> {
             && !side.marked
             && side.told.is_empty()
             && side.machine.is_quiet()
-            && side.machine.state() == self.qp.state()
+            && side.machine.state() == self.qp.state_now()
             && self.qp.target.is_none()
     }
 
@@ -319,7 +319,7 @@ impl Qp {
             return;
         };
         let receives = matches!(
-            self.state(),
+            self.state_now(),
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
         );
         let mut guard = lock(&self.packets);
@@ -430,7 +430,7 @@ impl Qp {
     pub fn limit_rate(self: &Arc<Self>, kbps: u32) -> Result<(), Error> {
         let engine = &*self.ctx.engine;
         engine.check_alive()?;
-        if !matches!(self.state(), QpState::Rts | QpState::Sqd) {
+        if !matches!(self.state_now(), QpState::Rts | QpState::Sqd) {
             return Err(Error::Invalid("a rate is limited in RTS"));
         }
         let _handling = crate::roce::handling();
@@ -836,7 +836,7 @@ impl Qp {
         {
             target.refuse(engine, true);
         }
-        if state == self.state() || !matches!(state, QpState::Err | QpState::Sqe) {
+        if state == self.state_now() || !matches!(state, QpState::Err | QpState::Sqe) {
             return false;
         }
         self.state.store(state as u32, Ordering::Release);

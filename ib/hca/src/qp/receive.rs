@@ -95,7 +95,7 @@ impl Qp {
     fn target_event(&self, event: TargetEvent) {
         match event {
             TargetEvent::Established => {
-                if self.state() == QpState::Rtr {
+                if self.state_now() == QpState::Rtr {
                     self.raise(AsyncKind::CommEst);
                 }
                 return;

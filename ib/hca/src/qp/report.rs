@@ -48,7 +48,7 @@ impl Qp {
     pub(super) fn basic_report(&self, attr: &QpAttr) -> QpReport {
         let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
         let settled = matches!(
-            self.state(),
+            self.state_now(),
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
         );
         let wire = match (self.is_on_packets(), settled) {
@@ -60,7 +60,7 @@ impl Qp {
         let mut report = QpReport {
             qpn: self.qpn,
             service: service_name(self.qp_type).into(),
-            state: state_name(self.state()).into(),
+            state: state_name(self.state_now()).into(),
             wire: wire.into(),
             device: self.ctx.device.info.name.clone(),
             ..QpReport::default()

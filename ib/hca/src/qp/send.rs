@@ -263,7 +263,7 @@ impl Qp {
     #[cold]
     fn send_failed(self: &Arc<Self>) {
         let unreliable = matches!(self.qp_type, QpType::Uc | QpType::Ud);
-        match self.state() {
+        match self.state_now() {
             QpState::Rts | QpState::Sqd if unreliable => {
                 self.state.store(QpState::Sqe as u32, Ordering::Release);
             }

@@ -331,6 +331,14 @@ impl Roce {
         worked
     }
 
+    /// Nobody looks for a while: what is owed goes now. (Whoever holds the lock looks on, and does it when nothing comes.)
+    pub(crate) fn send_owed(&self, engine: &Engine) {
+        if let Some(mut rx) = self.rx.try_lock() {
+            let _handling = handling();
+            rx.idle(engine);
+        }
+    }
+
     /// Handles all that has arrived by now. A time-out may be judged only after that: to a process that was stopped, or had to wait
     /// for a core, its peers seem silent although their answers lie in its sockets. False if another thread is handling packets,
     /// which had better be asked again soon.

@@ -2,9 +2,11 @@
 //!
 //! Owns: what it waits for, and that one thread at a time does. Must not know: what a packet or a record does.
 //!
-//! On a crowded machine ([`yielding`]) a program that polls in vain sleeps here: a yield gives its core to a neighbour for that one's
-//! whole time slice, although the answer comes after microseconds, while a sleeper is woken by the packet itself. While a thread is
-//! here, the progress thread leaves packets and rings to it.
+//! Two kinds of threads sleep here. One waits for an event of a completion channel: it handles packets itself, with one wake-up where
+//! the progress thread would need a second to wake it. One polls in vain on a crowded machine ([`yielding`]): a yield gives its core to
+//! a neighbour for that one's whole time slice, although the answer comes after microseconds, while a sleeper is woken by the packet.
+//! The progress thread leaves packets and rings to a thread that is here, and keeps the time for it: a timer for each sleep costs as
+//! much as a wake-up.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,33 +19,84 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use super::{Engine, yielding};
+use super::{Engine, TAKE_OVER_AFTER, yielding};
 use crate::cq::Catch;
 use crate::roce::Roce;
 use crate::roce::rx::MOST_FLOWS;
+use ferriband_attach::Link;
 
 /// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which costs a time slice if it is.
 const NAPS: u32 = 4096;
-/// The bell, sockets of both address families, those of senders, the InfiniBand port's, the fabric's link, and one of the caller's.
-const MOST_AWAITED: usize = 6 + MOST_FLOWS;
+/// The bell, sockets of both address families, those of senders, the InfiniBand port's, and the fabric's link.
+pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
+
+/// Nobody sleeps here.
+pub(super) const NOBODY: u32 = 0;
+/// A thread that polls does.
+pub(super) const POLLS: u32 = 1;
+/// A thread that waits for an event does.
+pub(super) const WAITS: u32 = 2;
 
 thread_local! {
     /// This thread sleeps, or is about to.
     static RESTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sockets of senders, as they were when their number was this.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Resting {
-    version: Option<u32>,
+/// What tells of packets and rings, kept open.
+struct Awaited {
     flows: ArrayVec<Arc<RxSocket>, MOST_FLOWS>,
+    link: Option<Arc<Link>>,
 }
 
-impl Resting {
-    fn refresh(&mut self, roce: &Roce) {
-        if self.version != Some(roce.flows_version()) {
-            let (version, flows) = roce.flows();
-            (self.version, self.flows) = (Some(version), flows);
+impl Awaited {
+    fn of(engine: &Engine) -> Self {
+        let roce = engine.roce.get();
+        let local = roce.and_then(Roce::local);
+        Awaited {
+            flows: roce.map_or_else(ArrayVec::new, |roce| roce.flows().1),
+            link: local.and_then(|local| local.fabric.as_ref()?.link()),
+        }
+    }
+
+    /// The engine's bell is the first.
+    fn descriptors<'a>(&'a self, engine: &'a Engine) -> ArrayVec<BorrowedFd<'a>, MOST_AWAITED> {
+        let mut all = ArrayVec::new();
+        all.push(engine.bell.as_fd());
+        if let Some(roce) = engine.roce.get() {
+            all.extend(roce.sockets().map(AsFd::as_fd));
+            all.extend(roce.local().map(|local| local.socket().as_fd()));
+        }
+        all.extend(self.flows.iter().map(|socket| socket.as_fd()));
+        all.extend(self.link.as_ref().map(|link| link.as_fd()));
+        all
+    }
+}
+
+/// A thread of the program that waits for an event, and handles packets meanwhile. Dropped when its sleep is over, by whichever thread.
+pub struct Waiting {
+    engine: Arc<Engine>,
+    awaited: Awaited,
+    polls: u32,
+}
+
+impl Waiting {
+    /// What it sleeps on, beside its channel.
+    pub fn descriptors(&self) -> ArrayVec<BorrowedFd<'_>, MOST_AWAITED> {
+        self.awaited.descriptors(&self.engine)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let engine = &self.engine;
+        if engine.polls.load(Ordering::Relaxed) != self.polls {
+            // another thread polls, and takes what this one was woken for
+            engine.wait_by_thread();
+        }
+        engine.end_rest();
+        if !engine.ticks.swap(true, Ordering::SeqCst) {
+            // it comes back soon, or the progress thread takes over
+            engine.waker.signal(1);
         }
     }
 }
@@ -65,23 +118,28 @@ impl Engine {
         self.yield_after.store(polls, Ordering::Relaxed);
     }
 
-    /// Sleeps for a while in the place of a yield. False if the machine is not known to be crowded.
+    /// Sleeps in the place of a yield, for a tick of the progress thread at most. False if the machine is not known to be crowded, or
+    /// another thread sleeps.
     pub(super) fn nap(&self, catch: &Catch<'_>) -> bool {
         let left = self.naps.load(Ordering::Relaxed);
         if left == 0 {
             return false;
         }
-        if !self.polling.load(Ordering::Acquire) {
+        if !self.polls_on() {
             return true;
         }
-        // another thread sleeps, and handles what comes
-        let Some(mut resting) = self.resting.try_lock() else {
+        let awaited = Awaited::of(self);
+        if !self.begin_rest(POLLS) {
             return false;
-        };
+        }
+        if !self.more_lies() && !catch.has_queued() {
+            let ready = wait::any_readable(&awaited.descriptors(self), None);
+            if ready & 1 != 0 {
+                let _ = self.bell.take();
+            }
+        }
+        self.end_rest();
         self.naps.store(left - 1, Ordering::Relaxed);
-        self.rest(&mut resting, None, catch);
-        drop(resting);
-        self.own.store(PROC_ASLEEP, 0, Ordering::Release);
         self.empty_polls.store(0, Ordering::Relaxed);
         if left == 1 {
             yielding::forget();
@@ -90,26 +148,88 @@ impl Engine {
         true
     }
 
-    /// Sleeps until there is something to do, or for so long. True if something came.
-    fn rest(
-        &self,
-        resting: &mut Resting,
-        other: Option<BorrowedFd<'_>>,
-        catch: &Catch<'_>,
-    ) -> bool {
-        self.rests.store(true, Ordering::SeqCst);
+    /// Whoever is about to wait for an event handles what has come, and says whether it sleeps on that, too. None if the progress
+    /// thread does: for several threads that wait at once, or one that waits beside one that polls.
+    pub(crate) fn wait_inside(self: &Arc<Self>) -> Option<Waiting> {
+        if self.by_thread.load(Ordering::Relaxed) {
+            self.hand_over();
+            return None;
+        }
+        let awaited = Awaited::of(self);
+        let polling = self.polling.swap(true, Ordering::AcqRel);
+        if !self.begin_rest(WAITS) {
+            self.wait_by_thread();
+            self.hand_over();
+            return None;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        let waiting = Waiting {
+            engine: self.clone(),
+            awaited,
+            polls: self.polls.load(Ordering::Relaxed),
+        };
+        if !polling || self.wants_time() && !self.ticks.swap(true, Ordering::SeqCst) {
+            // it leaves packets alone from now on, and keeps the time
+            self.waker.signal(1);
+        }
+        self.send_tails();
+        if let Some(roce) = self.roce.get() {
+            roce.send_owed(self);
+        }
+        while self.more_lies() && self.round(true, &mut Catch::nobody()) {}
+        Some(waiting)
+    }
+
+    /// True if the program polls for longer than one takes to find its queue empty that waits for events.
+    fn polls_on(&self) -> bool {
+        let in_vain = self.empty_polls.load(Ordering::Relaxed);
+        if self.inside.load(Ordering::Relaxed) && in_vain > TAKE_OVER_AFTER {
+            self.inside.store(false, Ordering::Relaxed);
+        }
+        self.polling.load(Ordering::Acquire) && !self.inside.load(Ordering::Relaxed)
+    }
+
+    /// Handles what has come, after a wait that the bell ended or something else.
+    pub(crate) fn take_came(&self, rung: bool) {
+        if rung {
+            let _ = self.bell.take();
+        }
+        // acknowledgements may go with what the program answers now; who finds nothing looks everywhere
+        if !self.round(true, &mut Catch::for_wait()) {
+            self.round(true, &mut Catch::nobody());
+        }
+    }
+
+    /// From now on the progress thread handles packets for all who wait for events.
+    #[cold]
+    pub(crate) fn wait_by_thread(&self) {
+        self.by_thread.store(true, Ordering::Relaxed);
+        self.inside.store(false, Ordering::Relaxed);
+        self.bell.signal(1);
+    }
+
+    /// False if another thread rests.
+    fn begin_rest(&self, kind: u32) -> bool {
+        let begun = self
+            .rests
+            .compare_exchange(NOBODY, kind, Ordering::SeqCst, Ordering::Relaxed);
+        if begun.is_err() {
+            return false;
+        }
+        RESTING.set(true);
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(polls, Ordering::Relaxed);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.send_tails();
-        RESTING.set(true);
-        let came = self.more_lies() || catch.has_queued() || self.await_any(resting, other);
-        self.polls.store(
-            self.polls.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        self.rests.store(false, Ordering::SeqCst);
-        RESTING.set(false);
-        came
+        true
+    }
+
+    fn end_rest(&self) {
+        self.own.store(PROC_ASLEEP, 0, Ordering::Release);
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(polls, Ordering::Relaxed);
+        let _ = RESTING.try_with(|resting| resting.set(false));
+        self.rests.store(NOBODY, Ordering::SeqCst);
     }
 
     /// Something lies where no descriptor tells of it: records, answers, work, packets that were taken from their socket.
@@ -122,44 +242,36 @@ impl Engine {
             .iter()
             .map_while(|slot| slot.get()?.0.channel.get())
             .any(|channel| channel.has_record() || channel.has_answers());
-        pending
-            || in_rings
-            || self
-                .roce
-                .get()
-                .and_then(Roce::local)
-                .is_some_and(|local| local.has_more())
+        let local = self.roce.get().and_then(Roce::local);
+        pending || in_rings || local.is_some_and(|local| local.has_more())
     }
 
-    /// A completion was queued: if a thread of the program sleeps, it is to look.
+    /// A completion was queued: if a thread of the program sleeps for it, that one is to look.
     #[inline]
     pub(crate) fn wake_resting(&self) {
-        if self.rests.load(Ordering::Relaxed) && !RESTING.get() {
+        if self.rests.load(Ordering::Relaxed) == POLLS && !RESTING.get() {
             self.bell.signal(1);
         }
     }
 
-    fn await_any(&self, resting: &mut Resting, other: Option<BorrowedFd<'_>>) -> bool {
-        let roce = self.roce.get();
-        if let Some(roce) = roce {
-            resting.refresh(roce);
+    /// By the progress thread, at each tick while a thread of the program rests: whether it is to be woken. One that polls is, for what
+    /// it may look for elsewhere.
+    pub(super) fn wake_at_tick(&self, kind: u32, same: bool) {
+        let due = self.first_timer() <= Self::now().0;
+        if due || same && kind == POLLS {
+            self.bell.signal(1);
         }
-        let local = roce.and_then(Roce::local);
-        let link = local.and_then(|local| local.fabric.as_ref()?.link());
-        let mut awaited = ArrayVec::<BorrowedFd<'_>, MOST_AWAITED>::new();
-        awaited.push(self.bell.as_fd());
-        awaited.extend(other);
-        if let Some(roce) = roce {
-            awaited.extend(roce.sockets().map(AsFd::as_fd));
-            awaited.extend(resting.flows.iter().map(|socket| socket.as_fd()));
-            awaited.extend(local.map(|local| local.socket().as_fd()));
-            awaited.extend(link.as_ref().map(|link| link.as_fd()));
-        }
-        // a timer for each sleep costs as much as a wake-up: the progress thread keeps the time
-        let ready = wait::any_readable(&awaited, None);
-        if ready & 1 != 0 {
-            let _ = self.bell.take();
-        }
-        ready != 0
+    }
+
+    /// When anything is due; `u64::MAX` for nothing.
+    pub(super) fn first_timer(&self) -> u64 {
+        self.next_timer
+            .load(Ordering::Acquire)
+            .min(self.cm_deadline.load(Ordering::Acquire))
+            .min(self.held_until())
+    }
+
+    pub(super) fn wants_time(&self) -> bool {
+        self.first_timer() != u64::MAX || self.work_count.load(Ordering::Acquire) > 0
     }
 }

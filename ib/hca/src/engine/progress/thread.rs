@@ -12,7 +12,7 @@ use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_sanitizer::Inside;
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
-use super::ON_THREAD;
+use super::{ON_THREAD, rest};
 use crate::cq::Catch;
 use crate::engine::Engine;
 use crate::engine::tails::LOOK_NS;
@@ -23,6 +23,8 @@ use crate::lock;
 const SPIN_POLLS: u32 = 800;
 /// How often the progress thread looks whether the program still polls.
 const TICK_NS: u64 = 1_000_000;
+/// Ticks without an event, after which the thread sleeps as long as the program's thread does.
+const STILL_TICKS: u32 = 8;
 /// How long a program that polls may have to wait for a core of a crowded machine.
 const CROWDED_NS: u64 = 4_000_000;
 /// How long the thread watches, when long transfers are posted, whether the program polls: then the program moves them, since
@@ -170,6 +172,8 @@ struct Seen {
     stream: Stream,
     /// Until when it looks often, since queue pairs keep something back.
     tails: u64,
+    /// Ticks at which a thread of the program rested as at the one before.
+    still: u32,
 }
 
 /// A stream of packets that the thread receives: it looks for the next run a little longer before it sleeps, because a run comes in less
@@ -235,7 +239,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             }
             engine.empty_post_box(&mut post_room);
         }
-        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) {
+        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) != rest::NOBODY {
             // what is to be done is its to do
             engine.bell.signal(1);
         }
@@ -286,6 +290,22 @@ impl Engine {
         }
     }
 
+    /// True if the thread may sleep without a tick: a thread of the program waits for an event, as at these polls.
+    fn stop_ticking(&self, polls: u32) -> bool {
+        if self.rests.load(Ordering::SeqCst) != rest::WAITS || self.wants_time() {
+            return false;
+        }
+        self.ticks.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        // who comes back from its wait from now on wakes this thread
+        let still = self.rests.load(Ordering::SeqCst) == rest::WAITS
+            && self.polls.load(Ordering::SeqCst) == polls;
+        if !still {
+            self.ticks.store(true, Ordering::SeqCst);
+        }
+        still
+    }
+
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
     fn before_sleep(&self, seen: &mut Seen) -> Option<u64> {
         if self.polling.load(Ordering::Acquire) {
@@ -293,11 +313,16 @@ impl Engine {
             let busy = self.assist();
             let (polls, now) = (self.polls.load(Ordering::Relaxed), Self::now().0);
             let rests = self.rests.load(Ordering::SeqCst);
-            if rests && polls == seen.polls {
-                // for what no packet brings: time-outs, and what the program looks for itself
-                self.bell.signal(1);
+            if rests != rest::NOBODY {
+                let still = polls == seen.polls;
+                self.wake_at_tick(rests, still);
+                seen.still = if still { seen.still + 1 } else { 0 };
+                seen.at = now;
+                if seen.still >= STILL_TICKS && !busy && self.stop_ticking(polls) {
+                    return None;
+                }
             }
-            if polls != seen.polls || rests {
+            if polls != seen.polls {
                 (seen.polls, seen.at) = (polls, now);
             }
             let idle = now.saturating_sub(seen.at);
@@ -314,8 +339,10 @@ impl Engine {
             }
             // nobody polls any more
             self.idle_polls.store(0, Ordering::Relaxed);
+            self.inside.store(false, Ordering::Relaxed);
             self.polling.store(false, Ordering::Release);
         }
+        seen.still = 0;
         self.assisting.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         self.tails.leave();
@@ -332,12 +359,7 @@ impl Engine {
             // all of it waits for others, whose answers ring; this is for what nobody rings about
             return Some(BLOCKED_TICK_NS);
         }
-        let first = self
-            .next_timer
-            .load(Ordering::Acquire)
-            .min(self.cm_deadline.load(Ordering::Acquire))
-            .min(self.held_until());
-        match first {
+        match self.first_timer() {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0).max(LATE_TIMER_NS)),
         }
@@ -362,7 +384,7 @@ impl Engine {
     /// late for what it can see in a completion queue alone (SENDs, responses): it copies what came before, and will poll.
     fn look_for_packets(&self, seen: &mut Seen) {
         let Some(roce) = self.roce.get() else { return };
-        if self.rests.load(Ordering::SeqCst) {
+        if self.rests.load(Ordering::SeqCst) != rest::NOBODY {
             // it is woken by them
             return;
         }
