@@ -3,12 +3,14 @@
 //! glibc ends a thread by unwinding its stack from within a system call. No Rust frame that has destructors or catches panics may be unwound like that, so:
 //!
 //! * a call that may wait runs its body again and again by [`waiting`], and between two runs the thread sleeps in a frame that owns nothing. This is where it
-//!   ends: at the call's beginning, and while it sleeps. What others must not find any more lies in the [`Sleep`], and is dropped however the sleep ends;
-//! * everywhere else there is no cancellation point.
+//!   ends: at the call's beginning, and while it sleeps. What the call has done, and what others know of it, is kept in the [`Sleep`], and dropped by a thread that ends;
+//! * everywhere else there is no cancellation point: the C library's are replaced by system calls ([`calls`]), and its functions that have some inside run [`undisturbed`].
 //!
 //! Asynchronous cancellation may end a thread between any two instructions: no library that takes locks can bear it, and these do not.
 //!
 //! Owns: the sleep. Must not know: what is waited for. Each library has its own copy.
+
+mod calls;
 
 use ferriband_sanitizer::Inside;
 use libc::{c_int, c_short, c_void, pollfd};
@@ -71,9 +73,14 @@ impl Sleep {
         Ok(std::mem::take(&mut self.count) != 0)
     }
 
-    /// Drops `value` when the next sleep is over, however it ends.
-    pub fn keep(&mut self, value: impl Any) {
-        *self.kept = Some(Box::new(value));
+    /// Keeps what the call has done so far, and what others know of it, until the body takes it again; a cancelled thread drops it.
+    pub fn keep<T: Any>(&mut self, value: Box<T>) {
+        *self.kept = Some(value);
+    }
+
+    /// What the body kept when it ran before; None when it runs for the first time.
+    pub fn take_kept<T: Any>(&mut self) -> Option<Box<T>> {
+        self.kept.take().and_then(|kept| kept.downcast().ok())
     }
 
     /// The descriptors of the last sleep, with what happened at them; none before the first one.
@@ -125,7 +132,6 @@ impl Sleep {
         }
         own.counter = -1;
         own.until = None;
-        drop_kept(own);
     }
 
     /// ppoll(2). Its frame owns nothing.
@@ -179,7 +185,8 @@ pub fn handlers() -> Handlers {
     }
 }
 
-fn time_left(until: Instant) -> libc::timespec {
+/// How long it is until then, as the kernel has times.
+pub fn time_left(until: Instant) -> libc::timespec {
     let left = until.saturating_duration_since(Instant::now());
     libc::timespec {
         tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -219,17 +226,26 @@ extern "C" fn cancelled(sleep: *mut c_void) {
 }
 
 /// A panic here is a bug that nothing can be done about: it ends the process.
-extern "C" fn drop_kept(sleep: &mut Sleep) {
-    if sleep.kept.is_some() {
+extern "C" fn drop_all(sleep: &mut Sleep) {
+    if sleep.kept.is_some() || sleep.fds.capacity() != 0 {
         let _inside = Inside::enter();
         sleep.kept.take();
+        drop(std::mem::take(&mut *sleep.fds));
     }
 }
 
-extern "C" fn drop_all(sleep: &mut Sleep) {
-    drop_kept(sleep);
-    drop(std::mem::take(&mut *sleep.fds));
+/// Runs `body`, a function of the C library that has cancellation points inside, while the thread cannot be cancelled.
+pub fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
+    let mut before = 0;
+    // SAFETY: a known state, and room for the one before.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let result = body();
+    // SAFETY: as above.
+    unsafe { pthread_setcancelstate(before, &raw mut before) };
+    result
 }
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// glibc's record of a handler (`struct _pthread_cleanup_buffer`).
 #[repr(C)]
@@ -247,6 +263,7 @@ unsafe extern "C" {
         argument: *mut c_void,
     );
     fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
 // The C library's cancellation points that a thread may end in.

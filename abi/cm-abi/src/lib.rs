@@ -21,7 +21,7 @@ use ferriband_verbs_sys::{ibv_gid, ibv_qp_attr};
 use libc::{sockaddr, socklen_t};
 
 /// Version of this interface; `ferriband_cm_version` returns it. The face refuses any other.
-pub const FERRIBAND_CM_VERSION: c_int = 1;
+pub const FERRIBAND_CM_VERSION: c_int = 2;
 
 /// The version node of the symbols.
 pub const VERSION_NODE: &str = "FERRIBAND_PRIVATE_1";
@@ -62,8 +62,9 @@ functions! {
     /// ENOMEM, EMFILE.
     fn channel_open = ferriband_cm_channel_open(channel: *mut *mut fb_channel) -> c_int;
 
-    /// The channel's descriptor, or -1 for no channel: readable while an event waits, and O_NONBLOCK on it decides whether
-    /// `get_event` waits. It goes into `rdma_event_channel.fd`. Closed by `channel_close` only.
+    /// The channel's descriptor, an eventfd that has a count for each event that waits, or -1 for no channel and after the device has failed. Whoever waits for an
+    /// event asks for it before each wait, and reads one count from it: so the face decides how a thread sleeps. It goes into `rdma_event_channel.fd`. Closed by
+    /// `channel_close` only.
     fn channel_fd = ferriband_cm_channel_fd(channel: *mut fb_channel) -> c_int;
 
     /// Closes a channel. Its identifiers must be destroyed or migrated before, as upstream demands; those that are not
@@ -221,10 +222,9 @@ functions! {
         count: *mut u32
     ) -> c_int;
 
-    /// Takes the channel's next event; waits for one unless O_NONBLOCK is set on the descriptor. `event->size` says how
-    /// long the caller's structure is.
+    /// Takes the channel's next event, for a count that the caller has read from its descriptor. `event->size` says how long the caller's structure is.
     ///
-    /// EAGAIN, EINTR, EINVAL (size).
+    /// EAGAIN (the event was taken back meanwhile), EINVAL (size).
     fn get_event = ferriband_cm_get_event(channel: *mut fb_channel, event: *mut fb_cm_event) -> c_int;
 }
 

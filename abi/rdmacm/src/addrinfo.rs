@@ -186,7 +186,8 @@ unsafe fn fill(
         let system = system.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut found = std::ptr::null_mut();
         // SAFETY: the caller's promise; hints and the result's place live during the call.
-        let answer = unsafe { libc::getaddrinfo(node, service, system, &raw mut found) };
+        let ask = || unsafe { libc::getaddrinfo(node, service, system, &raw mut found) };
+        let answer = ferriband_cancel::undisturbed(ask);
         if answer != 0 {
             return Err(Failed::Resolver(answer));
         }

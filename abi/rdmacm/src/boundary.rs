@@ -3,6 +3,7 @@
 //! librdmacm's convention: an `int` is 0 or -1 with errno set, an object is NULL with errno set. No Rust panic may cross into
 //! C; one is a bug of ours, and the call that hit it answers EIO.
 
+use ferriband_cancel::Sleep;
 use ferriband_sanitizer::Inside;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,11 @@ impl<T> Failure for *mut T {
     const FAILED: Self = std::ptr::null_mut();
 }
 
+/// A call that gave no result yet, because it must wait, gives one if it fails.
+impl<R: Failure> Failure for Option<R> {
+    const FAILED: Self = Some(R::FAILED);
+}
+
 /// Runs the body of an entry point; an error is stored in errno.
 pub fn entry<R: Failure>(body: impl FnOnce() -> Result<R, Errno>) -> R {
     let _inside = Inside::enter();
@@ -64,6 +70,19 @@ pub fn entry<R: Failure>(body: impl FnOnce() -> Result<R, Errno>) -> R {
 /// The same for calls that return 0 for success.
 pub fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
     entry(|| body().map(|()| 0))
+}
+
+/// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long as the body gives None, the thread sleeps on what the body
+/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it sleeps.
+pub fn waiting_entry<R: Failure + Copy>(
+    mut body: impl FnMut(&mut Sleep) -> Result<Option<R>, Errno>,
+) -> R {
+    ferriband_cancel::waiting(|sleep| entry(|| body(sleep)))
+}
+
+/// The same for calls that return 0 for success.
+pub fn waiting_status(mut body: impl FnMut(&mut Sleep) -> Result<Option<()>, Errno>) -> c_int {
+    waiting_entry(|sleep| Ok(body(sleep)?.map(|()| 0)))
 }
 
 /// A function's errno as a result: 0 is success.

@@ -1,8 +1,8 @@
 //! Connections: asked for, listened for, accepted, refused, ended.
 
-use crate::boundary::{Errno, check, status};
+use crate::boundary::{Errno, check, status, waiting_status};
 use crate::device::Limits;
-use crate::events::{complete, finish};
+use crate::events::{Asked, finish, synchronous};
 use crate::id::{Id, State, get};
 use crate::private::{call, functions};
 use crate::qp::{self, AUTOMATIC_DEPTH, AUTOMATIC_RESOURCES};
@@ -99,11 +99,11 @@ unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(data.cast(), length.into()) }
 }
 
-/// Asks for a connection; a synchronous identifier waits for the answer.
+/// Asks for a connection.
 ///
 /// # Safety
 /// The private data has the length that it says.
-pub unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
+pub unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<Asked, Errno> {
     functions()?;
     let limits = limits(id)?;
     validate(id, param, limits)?;
@@ -125,14 +125,14 @@ pub unsafe fn connect(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Er
     // SAFETY: the parameters live during the call.
     call(|f| unsafe { (f.connect)(id.handle(), &raw const out, &raw const ece) })?;
     id.lock().connect_data.clear();
-    complete(id)
+    Ok(Asked::Event)
 }
 
-/// Accepts a request; a synchronous identifier waits until the connection stands.
+/// Accepts a request; the event is that the connection stands.
 ///
 /// # Safety
 /// As for [`connect`].
-pub unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Errno> {
+pub unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<Asked, Errno> {
     functions()?;
     if param.is_none() && get!(id.qp).is_null() {
         return Err(libc::EINVAL);
@@ -165,15 +165,15 @@ pub unsafe fn accept(id: &Id, param: Option<&rdma_conn_param>) -> Result<(), Err
     // SAFETY: the parameters live during the call.
     let answered =
         call(|f| unsafe { (f.accept)(id.handle(), id.user(), &raw const out, &raw const ece) });
-    if answered.is_err() {
+    if let Err(error) = answered {
         // The program is told why the answer failed.
         let _ = qp::to_error(id);
-        return answered;
+        return Err(error);
     }
-    if id.is_datagram() {
-        return Ok(());
-    }
-    complete(id)
+    Ok(match id.is_datagram() {
+        true => Asked::Nothing,
+        false => Asked::Event,
+    })
 }
 
 /// Refuses a request.
@@ -200,7 +200,7 @@ pub fn listen(id: &Id, backlog: c_int) -> Result<(), Errno> {
 }
 
 /// Ends the connection; the queue pair goes to the error state.
-pub fn disconnect(id: &Id) -> Result<(), Errno> {
+pub fn disconnect(id: &Id) -> Result<Asked, Errno> {
     if get!(id.verbs).is_null() {
         return Err(libc::EINVAL);
     }
@@ -208,9 +208,9 @@ pub fn disconnect(id: &Id) -> Result<(), Errno> {
     // SAFETY: numbers only.
     match call(|f| unsafe { (f.disconnect)(id.handle()) }) {
         // As the kernel has it that is no error; there is nothing to wait for.
-        Err(libc::EALREADY) => Ok(()),
+        Err(libc::EALREADY) => Ok(Asked::Nothing),
         Err(error) => Err(error),
-        Ok(()) => complete(id),
+        Ok(()) => Ok(Asked::Event),
     }
 }
 
@@ -219,12 +219,14 @@ pub fn disconnect(id: &Id) -> Result<(), Errno> {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_connect(
+pub unsafe extern "C-unwind" fn rdma_connect(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| unsafe { connect(Id::of(id)?, conn_param.as_ref()) })
+    let ask = |id: &Id| unsafe { connect(id, conn_param.as_ref()) };
+    // SAFETY: the caller's promise.
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_listen`.
@@ -242,12 +244,14 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_accept(
+pub unsafe extern "C-unwind" fn rdma_accept(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| unsafe { accept(Id::of(id)?, conn_param.as_ref()) })
+    let ask = |id: &Id| unsafe { accept(id, conn_param.as_ref()) };
+    // SAFETY: the caller's promise.
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_reject`.
@@ -305,9 +309,9 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type)
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| disconnect(unsafe { Id::of(id) }?))
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, disconnect) })
 }
 
 /// `rdma_establish`: the program's own queue pair is ready after a CONNECT_RESPONSE; EINVAL if the identifier has one.

@@ -10,19 +10,21 @@
 //! | MULTICAST_JOIN | the queue pair is attached to the group |
 //! | USER | the program's own number is in it |
 
-use crate::boundary::{Errno, check, entry, status};
+use crate::boundary::{Errno, check, entry, errno, status, waiting_status};
 use crate::channel;
 use crate::id::{self, Id, get, set};
 use crate::multicast;
 use crate::object::Object;
-use crate::private::call;
+use crate::private::{call, functions};
 use crate::qp::{AUTOMATIC_DEPTH, AUTOMATIC_RESOURCES};
 use crate::sys::*;
 use crate::{qp, resolve, verbs};
+use ferriband_cancel::Sleep;
 use ferriband_cm_abi::{FB_MAX_PRIVATE_DATA, fb_cm_event, fb_conn_param, fb_ece, fb_ud_param};
 use ferriband_verbs_sys::ibv_ece;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
 
 /// An event: the program reads the C structure, whose private data lie behind it.
 type Event = Object<rdma_cm_event, EventOwn>;
@@ -35,21 +37,55 @@ struct EventOwn {
     group: Option<u64>,
 }
 
-/// Takes the channel's next event that the program is to see.
+/// The descriptor that a thread reads a count from before it takes an event with [`counted`].
+///
+/// EIO after the device has failed.
+///
+/// # Safety
+/// `channel` is a channel.
+unsafe fn descriptor(channel: *mut rdma_event_channel) -> Result<RawFd, Errno> {
+    // SAFETY: the caller's promise.
+    let raw = unsafe { channel::raw(channel) }?;
+    // SAFETY: the channel is open.
+    match unsafe { (functions()?.channel_fd)(raw) } {
+        -1 => Err(libc::EIO),
+        fd => Ok(fd),
+    }
+}
+
+/// Takes the event for a count that was read; None if there is none that the program is to see.
+///
+/// # Safety
+/// `channel` is a channel.
+unsafe fn counted(channel: *mut rdma_event_channel) -> Result<Option<*mut rdma_cm_event>, Errno> {
+    // SAFETY: the caller's promise.
+    let raw_channel = unsafe { channel::raw(channel) }?;
+    // SAFETY: all of its fields are numbers.
+    let mut raw: fb_cm_event = unsafe { std::mem::zeroed() };
+    raw.size = size_of::<fb_cm_event>() as u32;
+    // SAFETY: the channel is open, and the event's place lives during the call.
+    match call(|f| unsafe { (f.get_event)(raw_channel, &raw mut raw) }) {
+        Err(libc::EAGAIN) => Ok(None),
+        // SAFETY: libibverbs' events name identifiers that live until this event is acknowledged.
+        other => other.map(|()| unsafe { take(&raw) }),
+    }
+}
+
+/// Takes the channel's next event that the program is to see. Waits for it where the descriptor says so, and cannot be cancelled.
 ///
 /// # Safety
 /// `channel` is a channel.
 unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event, Errno> {
-    // SAFETY: the caller's promise.
-    let raw_channel = unsafe { channel::raw(channel) }?;
     loop {
-        // SAFETY: all of its fields are numbers.
-        let mut raw: fb_cm_event = unsafe { std::mem::zeroed() };
-        raw.size = size_of::<fb_cm_event>() as u32;
-        // SAFETY: the channel is open, and the event's place lives during the call.
-        call(|f| unsafe { (f.get_event)(raw_channel, &raw mut raw) })?;
-        // SAFETY: libibverbs' events name identifiers that live until this event is acknowledged.
-        if let Some(event) = unsafe { take(&raw) } {
+        // SAFETY: the caller's promise.
+        let fd = unsafe { descriptor(channel) }?;
+        let mut count = 0u64;
+        // SAFETY: eight bytes that live during the call.
+        if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } < 0 {
+            return Err(errno());
+        }
+        // SAFETY: the caller's promise.
+        if let Some(event) = unsafe { counted(channel) }? {
             return Ok(event);
         }
     }
@@ -390,30 +426,120 @@ pub unsafe fn forget_last(id: &Id) {
     }
 }
 
-/// Waits for the event of a synchronous identifier's call, and judges it; nothing for others. The program's own events stay for the program.
+/// What a call has asked libibverbs for.
+#[must_use]
+pub enum Asked {
+    /// No event follows.
+    Nothing,
+    /// An event follows.
+    Event,
+}
+
+impl Asked {
+    /// The rest of the call, if nobody can cancel the thread, or the channel does not wait.
+    pub fn complete(self, id: &Id) -> Result<(), Errno> {
+        match self {
+            Asked::Nothing => Ok(()),
+            Asked::Event => complete(id),
+        }
+    }
+}
+
+/// Takes the event of a synchronous identifier's call, and judges it; nothing for others.
 pub fn complete(id: &Id) -> Result<(), Errno> {
     if !id.lock().is_synchronous {
         return Ok(());
     }
     // SAFETY: a synchronous identifier's event is the library's.
     unsafe { forget_last(id) };
-    let mut others = Vec::new();
-    let event = loop {
+    let mut wait = Wait::default();
+    loop {
         // SAFETY: its channel is its own.
-        match unsafe { next(get!(id.channel)) } {
+        let event = unsafe { next(get!(id.channel)) }?;
+        // SAFETY: the event was just taken.
+        if let Some(judged) = unsafe { wait.judge(id, event) } {
+            return judged;
+        }
+    }
+}
+
+/// The wait of a synchronous identifier's call for its event.
+#[derive(Default)]
+pub struct Wait {
+    /// The program's own events, which stay for the program: they are put back at the end.
+    others: Vec<*mut rdma_cm_event>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.put_others_back();
+    }
+}
+
+impl Wait {
+    /// What the event says of the call; None if it is one of the program's own.
+    ///
+    /// # Safety
+    /// `event` was taken from the channel of `id`.
+    unsafe fn judge(&mut self, id: &Id, event: *mut rdma_cm_event) -> Option<Result<(), Errno>> {
+        // SAFETY: the caller's promise.
+        let told = unsafe { &*event };
+        if told.event == RDMA_CM_EVENT_USER {
+            self.others.push(event);
+            return None;
+        }
+        self.put_others_back();
+        set!(id.event = event);
+        Some(judge(told))
+    }
+
+    fn put_others_back(&mut self) {
+        for other in self.others.drain(..) {
+            // SAFETY: it was taken by this call, and is not used any more.
+            unsafe { put_back(other) };
+        }
+    }
+
+    /// What the event says of the call; None if the thread must sleep for it.
+    pub fn go_on(&mut self, sleep: &mut Sleep, id: &Id) -> Result<Option<()>, Errno> {
+        // SAFETY: the channel of a synchronous identifier is its own.
+        while let Some(event) = unsafe { await_next(sleep, get!(id.channel)) }? {
             // SAFETY: the event was just taken.
-            Ok(event) if unsafe { (*event).event } == RDMA_CM_EVENT_USER => others.push(event),
-            event => break event,
+            if let Some(judged) = unsafe { self.judge(id, event) } {
+                return judged.map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A call that asks, once, and then, on a synchronous identifier, waits for the event.
+///
+/// # Safety
+/// `id` is NULL or an identifier.
+pub unsafe fn synchronous(
+    sleep: &mut Sleep,
+    id: *mut rdma_cm_id,
+    ask: impl FnOnce(&Id) -> Result<Asked, Errno>,
+) -> Result<Option<()>, Errno> {
+    // SAFETY: the caller's promise.
+    let id = unsafe { Id::of(id) }?;
+    let mut wait = match sleep.take_kept::<Wait>() {
+        Some(wait) => wait,
+        None => {
+            if matches!(ask(id)?, Asked::Nothing) || !id.lock().is_synchronous {
+                return Ok(Some(()));
+            }
+            // SAFETY: a synchronous identifier's event is the library's.
+            unsafe { forget_last(id) };
+            Box::default()
         }
     };
-    for other in others {
-        // SAFETY: it was taken above, and is not used any more.
-        unsafe { put_back(other) };
+    let result = wait.go_on(sleep, id)?;
+    if result.is_none() {
+        sleep.keep(wait);
     }
-    let event = event?;
-    set!(id.event = event);
-    // SAFETY: the event was just taken.
-    judge(unsafe { &*event })
+    Ok(result)
 }
 
 /// Puts an event of the program's own into the channel again.
@@ -447,7 +573,7 @@ pub fn judge(event: &rdma_cm_event) -> Result<(), Errno> {
     }
 }
 
-/// Takes the next event of a synchronous identifier.
+/// Takes the next event of a synchronous identifier; cannot be cancelled.
 ///
 /// # Safety
 /// `id` is synchronous.
@@ -456,24 +582,42 @@ pub unsafe fn next_of(id: &Id) -> Result<*mut rdma_cm_event, Errno> {
     unsafe { next(get!(id.channel)) }
 }
 
+/// Takes the next event; None if the thread must sleep for it.
+///
+/// # Safety
+/// `channel` is a channel.
+pub unsafe fn await_next(
+    sleep: &mut Sleep,
+    channel: *mut rdma_event_channel,
+) -> Result<Option<*mut rdma_cm_event>, Errno> {
+    if sleep.take_count()?
+        // SAFETY: the caller's promise.
+        && let Some(event) = unsafe { counted(channel) }?
+    {
+        return Ok(Some(event));
+    }
+    // SAFETY: the caller's promise.
+    sleep.on_count(unsafe { descriptor(channel) }?);
+    Ok(None)
+}
+
 /// `rdma_get_cm_event`: waits unless the descriptor says O_NONBLOCK; then EAGAIN.
 ///
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_cm_event(
+pub unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    status(|| {
+    waiting_status(|sleep| {
         if event.is_null() {
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller's promise.
-        let taken = unsafe { next(channel) }?;
+        let taken = unsafe { await_next(sleep, channel) }?;
         // SAFETY: the caller's promise, and it is not NULL.
-        unsafe { event.write(taken) };
-        Ok(())
+        Ok(taken.map(|taken| unsafe { event.write(taken) }))
     })
 }
 

@@ -4,8 +4,8 @@
 //! ADDRINFO_RESOLVED or ADDRINFO_ERROR. An identifier has one look-up at a time, from the question until the program has taken the result.
 
 use crate::addrinfo::{Failed, look_up, rdma_freeaddrinfo};
-use crate::boundary::{Errno, check, status};
-use crate::events::complete;
+use crate::boundary::{Errno, check, status, waiting_status};
+use crate::events::{Asked, synchronous};
 use crate::id::{Id, get};
 use crate::private::call;
 use crate::rsocket::service::without_signals;
@@ -196,7 +196,7 @@ unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
-) -> Result<(), Errno> {
+) -> Result<Asked, Errno> {
     // SAFETY: the caller's promise.
     let question = unsafe { Question::copy(node, service, hints) }?;
     if question.asks_administration() {
@@ -216,7 +216,7 @@ unsafe fn resolve(
         lock(&lookup).is_asked = false;
         return Err(libc::EAGAIN);
     }
-    complete(id)
+    Ok(Asked::Event)
 }
 
 /// `rdma_resolve_addrinfo`: ADDRINFO_RESOLVED or ADDRINFO_ERROR follows; a synchronous identifier waits for it.
@@ -224,14 +224,16 @@ unsafe fn resolve(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addrinfo(
+pub unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| unsafe { resolve(Id::of(id)?, node, service, hints) })
+    let ask = |id: &Id| unsafe { resolve(id, node, service, hints) };
+    // SAFETY: the caller's promise.
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_query_addrinfo`: the result, once; the program frees it. ENOENT if there is none.

@@ -3,8 +3,8 @@
 //! libibverbs' events name a membership by the number that this library gave it.
 
 use crate::address;
-use crate::boundary::{Errno, check, status};
-use crate::events::complete;
+use crate::boundary::{Errno, check, status, waiting_status};
+use crate::events::{Asked, synchronous};
 use crate::id::{Id, get};
 use crate::private::call;
 use crate::sys::{
@@ -128,7 +128,7 @@ fn forget(id: &Id, key: u64) {
     by_key().remove(&key);
 }
 
-/// Joins a group; a synchronous identifier waits for it.
+/// Asks to be in a group.
 ///
 /// # Safety
 /// `to` is NULL or an address of its family.
@@ -137,7 +137,7 @@ unsafe fn join(
     to: *const sockaddr,
     flags: u32,
     context: *mut c_void,
-) -> Result<(), Errno> {
+) -> Result<Asked, Errno> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // SAFETY: the caller's promise.
     let length = unsafe { address::required(to) }?;
@@ -168,7 +168,7 @@ unsafe fn join(
     if let Some(group) = id.lock().groups.iter_mut().find(|group| group.key == key) {
         group.handle = handle;
     }
-    complete(id)
+    Ok(Asked::Event)
 }
 
 /// Leaves a group; waits until its events are acknowledged.
@@ -204,13 +204,15 @@ unsafe fn leave(id: &Id, from: *const sockaddr) -> Result<(), Errno> {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast(
+pub unsafe extern "C-unwind" fn rdma_join_multicast(
     id: *mut rdma_cm_id,
     addr: *mut sockaddr,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| unsafe { join(Id::of(id)?, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context) })
+    let ask = |id: &Id| unsafe { join(id, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context) };
+    // SAFETY: the caller's promise.
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_join_multicast_ex`: EOPNOTSUPP for attributes that are not known, EINVAL for missing ones.
@@ -218,12 +220,12 @@ pub unsafe extern "C" fn rdma_join_multicast(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast_ex(
+pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     id: *mut rdma_cm_id,
     mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> c_int {
-    status(|| {
+    waiting_status(|sleep| {
         // SAFETY: the caller's promise.
         let attr = unsafe { mc_join_attr.as_ref() }.ok_or(libc::EINVAL)?;
         let wanted = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
@@ -234,7 +236,9 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller's promise.
-        unsafe { join(Id::of(id)?, attr.addr, attr.join_flags, context) }
+        let ask = |id: &Id| unsafe { join(id, attr.addr, attr.join_flags, context) };
+        // SAFETY: the caller's promise.
+        unsafe { synchronous(sleep, id, ask) }
     })
 }
 

@@ -1,9 +1,9 @@
 //! Addresses, paths, options, and what libibverbs knows of an identifier.
 
 use crate::address;
-use crate::boundary::{Errno, entry, status};
+use crate::boundary::{Errno, entry, status, waiting_status};
 use crate::device::DeviceUse;
-use crate::events::complete;
+use crate::events::{Asked, synchronous};
 use crate::id::{Id, set};
 use crate::private::call;
 use crate::sys::rdma_cm_id;
@@ -130,7 +130,7 @@ pub unsafe fn bind(id: &Id, to: *const sockaddr) -> Result<(), Errno> {
     query(id, What::Addresses)
 }
 
-/// Finds device and address; a synchronous identifier waits for the result.
+/// Asks for device and address.
 ///
 /// # Safety
 /// The addresses are NULL or of their families.
@@ -139,7 +139,7 @@ pub unsafe fn resolve_address(
     from: *const sockaddr,
     to: *const sockaddr,
     timeout_ms: c_int,
-) -> Result<(), Errno> {
+) -> Result<Asked, Errno> {
     // SAFETY: the caller's promise.
     let to_length = unsafe { address::required(to) }?;
     // SAFETY: the caller's promise.
@@ -162,14 +162,14 @@ pub unsafe fn resolve_address(
         unsafe { id.destination().write(before) };
         return Err(error);
     }
-    complete(id)
+    Ok(Asked::Event)
 }
 
-/// Finds the path; a synchronous identifier waits for it.
-pub fn resolve_route(id: &Id, timeout_ms: c_int) -> Result<(), Errno> {
+/// Asks for the path.
+pub fn resolve_route(id: &Id, timeout_ms: c_int) -> Result<Asked, Errno> {
     // SAFETY: numbers only.
     call(|f| unsafe { (f.resolve_route)(id.handle(), timeout_ms) })?;
-    complete(id)
+    Ok(Asked::Event)
 }
 
 /// Sets an option.
@@ -202,14 +202,16 @@ pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addr(
+pub unsafe extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
     src_addr: *mut sockaddr,
     dst_addr: *mut sockaddr,
     timeout_ms: c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    status(|| unsafe { resolve_address(Id::of(id)?, src_addr, dst_addr, timeout_ms) })
+    let ask = |id: &Id| unsafe { resolve_address(id, src_addr, dst_addr, timeout_ms) };
+    // SAFETY: the caller's promise.
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_resolve_route`.
@@ -217,9 +219,13 @@ pub unsafe extern "C" fn rdma_resolve_addr(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    timeout_ms: c_int,
+) -> c_int {
+    let ask = |id: &Id| resolve_route(id, timeout_ms);
     // SAFETY: the caller's promise.
-    status(|| resolve_route(unsafe { Id::of(id) }?, timeout_ms))
+    waiting_status(|sleep| unsafe { synchronous(sleep, id, ask) })
 }
 
 /// `rdma_set_option`: EINVAL, ENOSYS for unknown ones.

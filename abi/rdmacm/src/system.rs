@@ -1,10 +1,10 @@
 //! Calls of the system that must reach the kernel itself.
 //!
 //! A preload of sockets has the C library's names: `epoll_create1` of rdma-core's librspreload calls `repoll_create`, which would call it again.
-//! Through `syscall` nobody comes between.
+//! Through `syscall` nobody comes between, and a thread is not cancelled.
 
 use crate::boundary::{Errno, errno};
-use libc::{c_int, c_long, epoll_event};
+use libc::{c_int, c_long, epoll_event, pollfd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// A system call's result: -1 is errno.
@@ -75,6 +75,27 @@ pub unsafe fn epoll_wait(
         )
     })?;
     usize::try_from(count).map_err(|_| libc::EIO)
+}
+
+/// `poll` that does not wait: how many are ready.
+pub fn poll_now(fds: &mut [pollfd]) -> Result<usize, Errno> {
+    let now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    ppoll(fds, Some(now))
+}
+
+/// `ppoll`: how many are ready.
+pub fn ppoll(fds: &mut [pollfd], mut timeout: Option<libc::timespec>) -> Result<usize, Errno> {
+    let (first, count) = (fds.as_mut_ptr(), fds.len() as libc::nfds_t);
+    let timeout = timeout
+        .as_mut()
+        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let mask: *const libc::sigset_t = std::ptr::null();
+    // SAFETY: descriptions with their count; the time, of which the kernel leaves what is left, lives during the call.
+    let count = unsafe { libc::syscall(libc::SYS_ppoll, first, count, timeout, mask, 0usize) };
+    usize::try_from(result(count)?).map_err(|_| libc::EIO)
 }
 
 /// `dup3`: `fd` under a number that another descriptor of ours has.

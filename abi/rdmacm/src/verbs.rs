@@ -247,7 +247,8 @@ pub unsafe fn request_notification(cq: *mut ibv_cq) -> Result<(), Errno> {
 pub unsafe fn take_cq_event(channel: *mut ibv_comp_channel) -> bool {
     let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: the caller's promise, and the places live during the call.
-    if unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut context) } != 0 {
+    let take = || unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut context) };
+    if ferriband_cancel::undisturbed(take) != 0 {
         return false;
     }
     // SAFETY: the event that was just taken.

@@ -267,7 +267,7 @@ pub unsafe extern "C" fn ferriband_cm_channel_open(to: *mut *mut abi::fb_channel
 pub unsafe extern "C" fn ferriband_cm_channel_fd(pointer: *mut abi::fb_channel) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { channel(pointer) } {
-        Ok(channel) => channel.events.fd(),
+        Ok(channel) => channel.fd().unwrap_or(-1),
         Err(_) => -1,
     }
 }
@@ -732,7 +732,8 @@ pub unsafe extern "C" fn ferriband_cm_get_event(
         if (unsafe { (*event).size } as usize) < size_of::<abi::fb_cm_event>() {
             return Err(libc::EINVAL);
         }
-        let news = channel.next_event().map_err(errno)?;
+        let news = channel.counted_event().map_err(errno)?;
+        let news = news.ok_or(libc::EAGAIN)?;
         // SAFETY: the caller's promise, and its structure is as long as ours.
         unsafe { put(event, event_to_c(&news)) }
     })

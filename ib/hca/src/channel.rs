@@ -88,7 +88,7 @@ impl<T> EventQueue<T> {
         look();
         TAKES.set(std::ptr::null());
         // none can have been taken back that `look` queued: it would be counted less
-        UNCOUNTED.replace(false).then(|| self.counted()).flatten()
+        UNCOUNTED.replace(false).then(|| self.counted(|_| {})).flatten()
     }
 
     /// No event waits.
@@ -102,18 +102,16 @@ impl<T> EventQueue<T> {
             .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
     }
 
-    /// Takes the oldest event, for a count that the caller has read from the descriptor; None if the event was taken back meanwhile.
-    pub fn counted(&self) -> Option<T> {
-        lock(&self.queue).pop_front()
+    /// Takes the oldest event, for a count that the caller has read from the descriptor; None if it was taken back meanwhile. `taken` is called before anybody
+    /// can find that the event is not in the queue any more.
+    pub fn counted(&self, taken: impl Fn(&T)) -> Option<T> {
+        let mut queue = lock(&self.queue);
+        let event = queue.pop_front();
+        event.inspect(taken)
     }
 
-    /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking.
-    pub fn next(&self) -> Result<T, Error> {
-        self.next_counted(|_| {})
-    }
-
-    /// The same; `taken` is called before anybody can find that the event is not in the queue any more.
-    pub fn next_counted(&self, taken: impl Fn(&T)) -> Result<T, Error> {
+    /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking. A C program's thread, which may be cancelled, waits at the C border.
+    pub fn next(&self, taken: impl Fn(&T)) -> Result<T, Error> {
         loop {
             let mut count = [0; 8];
             rustix::io::read(&self.fd, &mut count).map_err(|errno| match errno {
@@ -121,9 +119,7 @@ impl<T> EventQueue<T> {
                 rustix::io::Errno::INTR => Error::Interrupted,
                 _ => Error::Gone("the event channel's descriptor was closed"),
             })?;
-            let mut queue = lock(&self.queue);
-            if let Some(event) = queue.pop_front() {
-                taken(&event);
+            if let Some(event) = self.counted(&taken) {
                 return Ok(event);
             }
         }

@@ -16,6 +16,7 @@ mod route;
 mod unheard;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -79,20 +80,41 @@ impl CmChannel {
         }))
     }
 
+    /// The descriptor of events, for one who is about to wait for a count of it.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn fd(&self) -> Result<RawFd, Error> {
+        self.engine.check_alive()?;
+        self.engine.hand_over();
+        Ok(self.events.fd())
+    }
+
+    /// The event for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn counted_event(&self) -> Result<Option<News>, Error> {
+        self.engine.check_alive()?;
+        let news = self.events.counted(report);
+        Ok(news.inspect(|news| self.engine.cm().told(news)))
+    }
+
     /// Takes the oldest event, waiting for one unless the descriptor is non-blocking.
     ///
     /// # Errors
     /// `WouldBlock`, `Interrupted`, `Gone`.
     pub fn next_event(&self) -> Result<News, Error> {
-        self.engine.check_alive()?;
-        self.engine.hand_over();
-        // whoever destroys or moves the identifier waits for as many acknowledgements as were counted
-        let news = self.events.next_counted(|news| {
-            news.reported.fetch_add(1, Ordering::AcqRel);
-        })?;
+        self.fd()?;
+        let news = self.events.next(report)?;
         self.engine.cm().told(&news);
         Ok(news)
     }
+}
+
+/// Counts an event as reported: whoever destroys or moves its identifier waits for as many acknowledgements as were counted.
+fn report(news: &News) {
+    news.reported.fetch_add(1, Ordering::AcqRel);
 }
 
 #[derive(Debug)]

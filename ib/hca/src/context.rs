@@ -180,14 +180,13 @@ impl Context {
 
     /// The asynchronous event for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
     pub fn counted_async_event(&self) -> Option<AsyncEvent> {
-        self.events.counted()
+        self.events.counted(|_| {})
     }
 
     /// Takes the oldest asynchronous event; blocks unless the descriptor is non-blocking.
     pub fn next_async_event(&self) -> Result<AsyncEvent, Error> {
-        // a forked child shares the descriptor: it must not take its parent's events
-        self.engine.check_epoch()?;
-        self.events.next()
+        self.async_events()?;
+        self.events.next(|_| {})
     }
 
     pub(crate) fn raise(&self, kind: AsyncKind, element: usize) {

@@ -71,15 +71,13 @@ impl CompChannel {
 
     /// The event, the cookie of a completion queue, for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
     pub fn counted_event(&self) -> Option<usize> {
-        self.events.counted()
+        self.events.counted(|_| {})
     }
 
     /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.
     pub fn next_event(&self) -> Result<usize, Error> {
-        // a forked child shares the descriptor: it must not take its parent's events
-        self.ctx.engine.check_alive()?;
-        self.ctx.engine.hand_over();
-        self.events.next()
+        self.fd()?;
+        self.events.next(|_| {})
     }
 
     /// Checks that the channel may go.

@@ -4,8 +4,8 @@
 //! EAGAIN and goes on when the thread of [`super::service`] sees the step's event.
 
 use super::link::Link;
-use super::stream::{Patience, Phase, Stream, lock};
-use super::wait::set_nonblocking;
+use super::stream::{Phase, Stream, lock};
+use super::wait::{Call, Patience, set_nonblocking};
 use super::wire::Offer;
 use super::{Inner, Socket, table};
 use crate::boundary::Errno;
@@ -118,7 +118,8 @@ impl Stream {
         self.phase = Phase::Resolving;
         let to: *const sockaddr_storage = &raw const self.destination;
         // SAFETY: the address is of its family, as was checked when it came.
-        unsafe { resolve::resolve_address(self.id.get(), std::ptr::null(), to.cast(), patience) }
+        unsafe { resolve::resolve_address(self.id.get(), std::ptr::null(), to.cast(), patience) }?
+            .complete(self.id.get())
     }
 
     /// Asks for the path, or names the one that the program chose.
@@ -127,7 +128,7 @@ impl Stream {
         self.tries += 1;
         self.phase = Phase::Routing;
         let Some(route) = self.route.take() else {
-            return resolve::resolve_route(self.id.get(), patience);
+            return resolve::resolve_route(self.id.get(), patience)?.complete(self.id.get());
         };
         let (level, name) = (RDMA_OPTION_IB as c_int, RDMA_OPTION_IB_PATH as c_int);
         let id = self.id.get();
@@ -148,7 +149,7 @@ impl Stream {
         let data = [&[0; IB_HEADER][..header(id)], &offer].concat();
         let param = parameters(&data);
         // SAFETY: the private data have their length.
-        unsafe { connect::connect(id, Some(&param)) }
+        unsafe { connect::connect(id, Some(&param)) }?.complete(id)
     }
 
     /// The other side's answer has come.
@@ -221,7 +222,7 @@ impl Stream {
                 // they have when the adapter has given back every receive.
                 self.is_writable = false;
                 self.phase = Phase::Ending;
-                match connect::disconnect(id) {
+                match connect::disconnect(id).and_then(|asked| asked.complete(id)) {
                     Ok(()) | Err(libc::EAGAIN) => self.process(),
                     Err(_) => self.end(Phase::Closed),
                 }
@@ -317,29 +318,62 @@ impl Socket {
         table::service()?.watch(self.fd, self.fd)
     }
 
-    /// `accept`: a connection that stands.
-    pub fn accept(&self) -> Result<Arc<Socket>, Errno> {
+    /// `accept`: a connection that stands, and its number. Without a number it stays, as the system's do.
+    ///
+    /// EINVAL, EAGAIN, EMFILE, EINTR, ASLEEP.
+    pub fn accept(self: &Arc<Self>, call: &mut Call) -> Result<(Arc<Socket>, RawFd), Errno> {
         let patience = self.patience(0);
         if lock(self.stream()?).phase != Phase::Listening {
             return Err(libc::EINVAL);
         }
-        let mut state = self.until(patience, |state| {
+        let mut state = self.until(call, patience, |state| {
             state.listening.as_ref().is_none_or(Listening::has_some)
         })?;
         let listening = state.listening.as_mut().ok_or(libc::EINVAL)?;
+        let number = listening.ready.front().ok_or(libc::EAGAIN)?.new_number()?;
         let accepted = listening.ready.pop_front().ok_or(libc::EAGAIN)?;
+        drop(state);
         // There is room for one more now.
         table::service()?.watch(self.fd, self.fd)?;
-        Ok(accepted)
+        Ok((accepted, number))
     }
 
     /// `connect` of a stream.
     ///
-    /// EINPROGRESS, EALREADY, EISCONN, and why it could not.
+    /// EINPROGRESS, EALREADY, EISCONN, ASLEEP, and why it could not.
     ///
     /// # Safety
     /// `to` is an address of its family, or NULL.
-    pub unsafe fn connect_stream(&self, to: *const sockaddr, length: usize) -> Result<(), Errno> {
+    pub unsafe fn connect_stream(
+        self: &Arc<Self>,
+        call: &mut Call,
+        to: *const sockaddr,
+        length: usize,
+    ) -> Result<(), Errno> {
+        if call.stage == 0 {
+            // SAFETY: the caller's promise.
+            let waits = unsafe { self.begin_to_connect(to, length) }?;
+            if waits && matches!(self.patience(0), Patience::None) {
+                return Err(libc::EINPROGRESS);
+            }
+            call.stage = 1;
+        }
+        let mut state = self.until(call, Patience::Endless, |state| !state.phase.is_opening())?;
+        state.is_told = true;
+        if state.phase.has_link() {
+            return Ok(());
+        }
+        match state.take_error() {
+            0 => Err(libc::ECONNABORTED),
+            error => Err(error),
+        }
+    }
+
+    /// Takes the first step of a connection. True if there is a result to wait for.
+    ///
+    /// # Safety
+    /// As for [`Socket::connect_stream`].
+    unsafe fn begin_to_connect(&self, to: *const sockaddr, length: usize) -> Result<bool, Errno> {
         let mut state = lock(self.stream()?);
         match state.phase {
             Phase::Fresh => {
@@ -361,20 +395,7 @@ impl Socket {
             phase if phase.has_link() || phase == Phase::Refused => {}
             _ => return Err(libc::EINVAL),
         }
-        let waits = state.phase.is_opening();
-        drop(state);
-        if waits && matches!(self.patience(0), Patience::None) {
-            return Err(libc::EINPROGRESS);
-        }
-        let mut state = self.until(Patience::Endless, |state| !state.phase.is_opening())?;
-        state.is_told = true;
-        if state.phase.has_link() {
-            return Ok(());
-        }
-        match state.take_error() {
-            0 => Err(libc::ECONNABORTED),
-            error => Err(error),
-        }
+        Ok(state.phase.is_opening())
     }
 
     /// The connection manager has something to say.
@@ -463,7 +484,8 @@ impl Socket {
         };
         let param = parameters(&data);
         // SAFETY: the private data have their length.
-        let step = unsafe { connect::accept(child.id.get(), Some(&param)) };
+        let asked = unsafe { connect::accept(child.id.get(), Some(&param)) };
+        let step = asked.and_then(|asked| asked.complete(child.id.get()));
         if step.is_err() && step != Err(libc::EAGAIN) {
             return Err(child);
         }

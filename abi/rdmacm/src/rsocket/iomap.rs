@@ -3,13 +3,15 @@
 //! A mapped buffer is named by an offset. Its entry goes into a table in the other side's memory before the next bytes of the
 //! stream; the other side finds the entry by offset and WRITEs into the buffer, and nobody here is told.
 
-use super::link::{FIRST_PIECE, Link, MOST_PIECE};
+use super::link::{Link, MOST_PIECE};
 use super::memory::{Registration, Vectors};
-use super::stream::{Patience, lock};
+use super::stream::{first_piece, lock};
+use super::wait::{ASLEEP, Call, Patience, on_socket};
 use super::wire::{Mapping, Target};
 use super::{Socket, table};
 use crate::boundary::{Errno, entry, status};
 use libc::{c_int, c_void, off_t};
+use std::sync::Arc;
 
 /// Buffers of this side.
 #[derive(Default)]
@@ -98,7 +100,11 @@ impl Link {
 
 impl Socket {
     /// Tells the other side of buffers that were mapped since the last message.
-    pub fn send_mappings(&self, patience: Patience) -> Result<(), Errno> {
+    pub fn send_mappings(
+        self: &Arc<Self>,
+        call: &mut Call,
+        patience: Patience,
+    ) -> Result<(), Errno> {
         loop {
             let mut state = lock(self.stream()?);
             let link = state.link.as_mut().ok_or(libc::ENOTCONN)?;
@@ -107,7 +113,7 @@ impl Socket {
             }
             if !(state.is_writable && state.link.as_ref().is_some_and(Link::has_room)) {
                 drop(state);
-                state = self.until(patience, |state| {
+                state = self.until(call, patience, |state| {
                     !state.is_writable || state.link.as_ref().is_some_and(Link::has_room)
                 })?;
             }
@@ -137,38 +143,39 @@ impl Socket {
 
     /// Writes into buffers of the other side from `offset` on: how many bytes had a place.
     fn write_mapped(
-        &self,
+        self: &Arc<Self>,
+        call: &mut Call,
         mut source: Vectors<'_>,
-        mut offset: u64,
+        offset: u64,
         flags: c_int,
     ) -> Result<usize, Errno> {
         let patience = self.patience(flags);
-        let mut piece = FIRST_PIECE;
-        let mut total = 0;
+        source.skip(call.done);
+        let mut piece = first_piece(call);
         while source.left() != 0 {
-            let mut state = match self.ready_to_send(patience) {
+            let mut state = match self.ready_to_send(call, patience) {
                 Ok(state) => state,
-                Err(_) if total != 0 => break,
-                Err(error) => return Err(error),
+                Err(error) if call.done == 0 || error == ASLEEP => return Err(error),
+                Err(_) => break,
             };
             let link = state.link.as_mut().ok_or(libc::ENOTCONN)?;
-            let Some((target, room)) = link.find_mapping(offset) else {
+            let Some((target, room)) = link.find_mapping(offset + call.done as u64) else {
                 break;
             };
             let most = usize::try_from(room).unwrap_or(piece).min(piece);
             match link.write_direct(&mut source, most, target.address, target.key) {
-                Ok(part) => {
-                    total += part;
-                    offset += part as u64;
-                }
+                Ok(part) => call.done += part,
                 Err(error) => {
                     state.fail(error);
-                    return if total == 0 { Err(error) } else { Ok(total) };
+                    return match call.done {
+                        0 => Err(error),
+                        done => Ok(done),
+                    };
                 }
             }
             piece = (2 * piece).min(MOST_PIECE);
         }
-        Ok(total)
+        Ok(call.done)
     }
 }
 
@@ -222,18 +229,17 @@ pub extern "C" fn riounmap(fd: c_int, buf: *mut c_void, length: usize) -> c_int 
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn riowrite(
+pub unsafe extern "C-unwind" fn riowrite(
     fd: c_int,
     buf: *const c_void,
     count: usize,
     offset: off_t,
     flags: c_int,
 ) -> usize {
-    entry(|| {
-        let socket = table::find(fd)?;
+    on_socket(fd, |socket, call| {
         let list = super::one(buf, count);
         // SAFETY: the caller's promise.
         let source = unsafe { Vectors::new(&list) }?;
-        socket.write_mapped(source, offset.cast_unsigned(), flags)
+        socket.write_mapped(call, source, offset.cast_unsigned(), flags)
     })
 }

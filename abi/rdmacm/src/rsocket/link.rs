@@ -19,7 +19,6 @@ use ferriband_verbs_sys::*;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
 
 /// Entries of the list of targets.
 const TARGETS: usize = 2;
@@ -277,7 +276,7 @@ impl Link {
     /// to sleep: it leaves the queue to a program that polls, and would look for it after a millisecond only.
     pub fn arm(&mut self) -> Result<(), Errno> {
         let mut event = [super::poll::readable(self.fd)];
-        if !self.is_armed || super::wait::poll(&mut event, Some(Duration::ZERO))? == 0 {
+        if !self.is_armed || crate::system::poll_now(&mut event)? == 0 {
             // SAFETY: the link's queue.
             unsafe { verbs::request_notification(self.cq) }?;
             self.is_armed = true;

@@ -185,6 +185,13 @@ impl<'a> Vectors<'a> {
         self.left
     }
 
+    /// The next `length` bytes count as used; there must be as many left.
+    pub fn skip(&mut self, length: usize) {
+        if length != 0 {
+            self.each(length, |_, _, _| {});
+        }
+    }
+
     /// The next `length` bytes, if they lie in one buffer; they count as used.
     pub fn take_whole(&mut self, length: usize) -> Option<*const u8> {
         self.skip_empty();

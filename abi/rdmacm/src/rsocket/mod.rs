@@ -46,6 +46,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use stream::Stream;
+use wait::{ASLEEP, Call, on_socket, to_its_end};
 
 /// Numbers of sockets begin here where the limit of descriptors allows: above what most programs ever open, and in the middle of what
 /// `select` can be asked for.
@@ -114,15 +115,41 @@ impl Socket {
         self.tick_stream();
     }
 
-    /// Ends the socket. Its memory goes with the last call that uses it.
-    pub fn close(&self) {
-        if self.is_closing.swap(true, Ordering::AcqRel) {
-            return;
+    /// Ends the socket, whatever that takes. Its memory goes with the last call that uses it.
+    pub fn close(self: &Arc<Self>) {
+        // An error ends the wait, and the socket all the same.
+        let _ = to_its_end(|call| self.close_by(call));
+    }
+
+    /// Ends the socket, as soon as what was sent has arrived. A call that ends before ends it, too.
+    ///
+    /// ASLEEP.
+    fn close_by(self: &Arc<Self>, call: &mut Call) -> Result<(), Errno> {
+        if call.closes.is_none() {
+            if self.is_closing.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+            call.closes = Some(self.clone());
+            self.waiters.tell_closing();
+            self.begin_to_close_stream();
         }
-        self.waiters.tell_closing();
+        let waited = match &self.inner {
+            Inner::Stream(_) => self.linger(call),
+            Inner::Datagram(datagrams) => datagrams.linger(self, call),
+        };
+        if waited == Err(ASLEEP) {
+            return waited;
+        }
+        call.closes = None;
+        self.end_close();
+        Ok(())
+    }
+
+    /// What [`Socket::close`] ends with.
+    fn end_close(&self) {
         match &self.inner {
-            Inner::Stream(_) => self.close_stream(),
-            Inner::Datagram(datagrams) => datagrams.close(),
+            Inner::Stream(stream) => self.hang_up(&mut stream::lock(stream)),
+            Inner::Datagram(datagrams) => datagrams.end(),
         }
         if let Ok(service) = table::service() {
             service.forget(self.fd);
@@ -230,10 +257,13 @@ pub extern "C" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn raccept(fd: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    entry(|| {
-        let accepted = table::find(fd)?.accept()?;
-        let number = accepted.new_number().inspect_err(|_| accepted.close())?;
+pub unsafe extern "C-unwind" fn raccept(
+    fd: c_int,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    on_socket(fd, |socket, call| {
+        let (accepted, number) = socket.accept(call)?;
         if !addr.is_null() && !length.is_null() {
             let peer = accepted.peer()?;
             // SAFETY: the caller's promise.
@@ -248,45 +278,55 @@ pub unsafe extern "C" fn raccept(fd: c_int, addr: *mut sockaddr, length: *mut so
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rconnect(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
-    status(|| {
-        let socket = table::find(fd)?;
+pub unsafe extern "C-unwind" fn rconnect(
+    fd: c_int,
+    addr: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
+    on_socket(fd, |socket, call| {
         match &socket.inner {
             // SAFETY: the caller's promise.
-            Inner::Stream(_) => unsafe { socket.connect_stream(addr, length as usize) },
+            Inner::Stream(_) => unsafe { socket.connect_stream(call, addr, length as usize) }?,
             // SAFETY: the caller's promise.
-            Inner::Datagram(datagrams) => unsafe { datagrams.connect(addr, length) },
+            Inner::Datagram(datagrams) => unsafe { datagrams.connect(addr, length) }?,
         }
+        Ok(0)
     })
 }
 
 /// `rshutdown`: waits until what was sent has arrived.
 #[unsafe(no_mangle)]
-pub extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
-    status(|| {
-        let socket = table::find(fd)?;
+pub extern "C-unwind" fn rshutdown(fd: c_int, how: c_int) -> c_int {
+    on_socket(fd, |socket, call| {
         match &socket.inner {
-            Inner::Stream(_) => socket.shut(how),
-            Inner::Datagram(datagrams) => datagrams.shut(how, &socket.waiters),
+            Inner::Stream(_) => socket.shut(call, how)?,
+            Inner::Datagram(datagrams) => datagrams.shut(how, &socket.waiters)?,
         }
+        Ok(0)
     })
 }
 
-/// `rclose`: a socket, or a set of [`repoll`].
+/// `rclose`: a socket, or a set of [`repoll`]. A thread that is cancelled while it waits for what was sent to arrive has closed the socket.
 #[unsafe(no_mangle)]
-pub extern "C" fn rclose(fd: c_int) -> c_int {
-    status(|| match table::find(fd) {
-        Ok(socket) => {
-            socket.close();
-            Ok(())
-        }
+pub extern "C-unwind" fn rclose(fd: c_int) -> c_int {
+    match table::is_socket(fd) {
+        true => on_socket(fd, |socket, call| socket.close_by(call).map(|()| 0)),
+        false => status(|| close_other(fd)),
+    }
+}
+
+/// Closes what is no socket of this process.
+fn close_other(fd: c_int) -> Result<(), Errno> {
+    match table::find(fd) {
+        // Another thread has just made one under this number.
+        Ok(_) => Err(libc::EBADF),
         // A forked child closes its copy of the number.
         Err(libc::EIO) => {
             table::remove(fd);
             Ok(())
         }
         Err(error) => repoll::close(fd).map_err(|_| error),
-    })
+    }
 }
 
 /// Receives into the program's buffers; who sent a datagram.
@@ -294,21 +334,20 @@ pub extern "C" fn rclose(fd: c_int) -> c_int {
 /// # Safety
 /// The buffers are what their lengths say.
 unsafe fn receive(
-    fd: c_int,
+    socket: &Arc<Socket>,
+    call: &mut Call,
     list: &[iovec],
     flags: c_int,
 ) -> Result<(usize, Option<sockaddr_storage>), Errno> {
     // SAFETY: the caller's promise.
     let sink = unsafe { Vectors::new(list) }?;
-    let socket = table::find(fd)?;
     if flags & libc::MSG_OOB != 0 {
         return Err(libc::EOPNOTSUPP);
     }
     match &socket.inner {
-        Inner::Stream(_) => socket.receive(sink, flags).map(|count| (count, None)),
+        Inner::Stream(_) => Ok((socket.receive(call, sink, flags)?, None)),
         Inner::Datagram(datagrams) => {
-            let patience = socket.patience(flags);
-            let (count, from) = datagrams.receive(sink, flags, patience, &socket.waiters)?;
+            let (count, from) = datagrams.receive(socket, call, sink, flags)?;
             Ok((count, Some(from)))
         }
     }
@@ -319,7 +358,8 @@ unsafe fn receive(
 /// # Safety
 /// The buffers are what their lengths say; `to` is NULL or an address of `length` bytes.
 unsafe fn send(
-    fd: c_int,
+    socket: &Arc<Socket>,
+    call: &mut Call,
     list: &[iovec],
     flags: c_int,
     to: *const sockaddr,
@@ -327,17 +367,16 @@ unsafe fn send(
 ) -> Result<isize, Errno> {
     // SAFETY: the caller's promise.
     let source = unsafe { Vectors::new(list) }?;
-    let socket = table::find(fd)?;
     if flags & libc::MSG_OOB != 0 {
         return Err(libc::EOPNOTSUPP);
     }
     let count = match &socket.inner {
         Inner::Stream(_) if !to.is_null() || length != 0 => return Err(libc::EISCONN),
-        Inner::Stream(_) => socket.send(source, flags)?,
+        Inner::Stream(_) => socket.send(call, source, flags)?,
         Inner::Datagram(datagrams) => {
-            let patience = socket.patience(flags);
+            let to = (to, length);
             // SAFETY: the caller's promise.
-            unsafe { datagrams.send(source, to, length, patience, &socket.waiters) }?
+            unsafe { datagrams.send(socket, call, source, to, flags) }?
         }
     };
     Ok(count.cast_signed())
@@ -372,9 +411,17 @@ unsafe fn many<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec], Errn
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecv(fd: c_int, buf: *mut c_void, length: usize, flags: c_int) -> isize {
-    // SAFETY: the caller's promise.
-    entry(|| unsafe { receive(fd, &one(buf, length), flags) }.map(|got| got.0.cast_signed()))
+pub unsafe extern "C-unwind" fn rrecv(
+    fd: c_int,
+    buf: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
+    on_socket(fd, |socket, call| {
+        // SAFETY: the caller's promise.
+        let (count, _) = unsafe { receive(socket, call, &one(buf, length), flags) }?;
+        Ok(count.cast_signed())
+    })
 }
 
 /// `rrecvfrom`.
@@ -382,7 +429,7 @@ pub unsafe extern "C" fn rrecv(fd: c_int, buf: *mut c_void, length: usize, flags
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecvfrom(
+pub unsafe extern "C-unwind" fn rrecvfrom(
     fd: c_int,
     buf: *mut c_void,
     length: usize,
@@ -390,13 +437,13 @@ pub unsafe extern "C" fn rrecvfrom(
     addr: *mut sockaddr,
     addr_length: *mut socklen_t,
 ) -> isize {
-    entry(|| {
+    on_socket(fd, |socket, call| {
         // SAFETY: the caller's promise.
-        let (count, from) = unsafe { receive(fd, &one(buf, length), flags) }?;
+        let (count, from) = unsafe { receive(socket, call, &one(buf, length), flags) }?;
         if !addr.is_null() && !addr_length.is_null() {
             let from = match from {
                 Some(from) => from,
-                None => table::find(fd)?.peer()?,
+                None => socket.peer()?,
             };
             // SAFETY: the caller's promise.
             unsafe { give_address(&from, addr, addr_length) };
@@ -410,14 +457,14 @@ pub unsafe extern "C" fn rrecvfrom(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> isize {
-    entry(|| {
+pub unsafe extern "C-unwind" fn rrecvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> isize {
+    on_socket(fd, |socket, call| {
         // SAFETY: the caller's promise.
         let message = unsafe { msg.as_mut() }.ok_or(libc::EFAULT)?;
         // SAFETY: the caller's promise.
         let list = unsafe { many(message.msg_iov, message.msg_iovlen) }?;
         // SAFETY: the caller's promise.
-        let (count, from) = unsafe { receive(fd, list, flags) }?;
+        let (count, from) = unsafe { receive(socket, call, list, flags) }?;
         match from {
             Some(from) if !message.msg_name.is_null() => {
                 let place = &raw mut message.msg_namelen;
@@ -437,7 +484,7 @@ pub unsafe extern "C" fn rrecvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> 
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rread(fd: c_int, buf: *mut c_void, count: usize) -> isize {
+pub unsafe extern "C-unwind" fn rread(fd: c_int, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: the caller's promise.
     unsafe { rrecv(fd, buf, count, 0) }
 }
@@ -447,13 +494,13 @@ pub unsafe extern "C" fn rread(fd: c_int, buf: *mut c_void, count: usize) -> isi
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rreadv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
-    entry(|| {
+pub unsafe extern "C-unwind" fn rreadv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
+    on_socket(fd, |socket, call| {
         let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller's promise.
         let list = unsafe { many(iov, count) }.map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller's promise.
-        unsafe { receive(fd, list, 0) }.map(|got| got.0.cast_signed())
+        unsafe { receive(socket, call, list, 0) }.map(|got| got.0.cast_signed())
     })
 }
 
@@ -462,14 +509,17 @@ pub unsafe extern "C" fn rreadv(fd: c_int, iov: *const iovec, count: c_int) -> i
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsend(
+pub unsafe extern "C-unwind" fn rsend(
     fd: c_int,
     buf: *const c_void,
     length: usize,
     flags: c_int,
 ) -> isize {
+    let (list, none) = (one(buf, length), std::ptr::null());
     // SAFETY: the caller's promise.
-    entry(|| unsafe { send(fd, &one(buf, length), flags, std::ptr::null(), 0) })
+    on_socket(fd, |socket, call| unsafe {
+        send(socket, call, &list, flags, none, 0)
+    })
 }
 
 /// `rsendto`.
@@ -477,7 +527,7 @@ pub unsafe extern "C" fn rsend(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsendto(
+pub unsafe extern "C-unwind" fn rsendto(
     fd: c_int,
     buf: *const c_void,
     length: usize,
@@ -485,8 +535,11 @@ pub unsafe extern "C" fn rsendto(
     addr: *const sockaddr,
     addr_length: socklen_t,
 ) -> isize {
-    // SAFETY: the caller's promise.
-    entry(|| unsafe { send(fd, &one(buf, length), flags, addr, addr_length) })
+    let list = one(buf, length);
+    on_socket(fd, |socket, call| {
+        // SAFETY: the caller's promise.
+        unsafe { send(socket, call, &list, flags, addr, addr_length) }
+    })
 }
 
 /// `rsendmsg`: ENOTSUP with ancillary data.
@@ -494,8 +547,8 @@ pub unsafe extern "C" fn rsendto(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> isize {
-    entry(|| {
+pub unsafe extern "C-unwind" fn rsendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> isize {
+    on_socket(fd, |socket, call| {
         // SAFETY: the caller's promise.
         let message = unsafe { msg.as_ref() }.ok_or(libc::EFAULT)?;
         if !message.msg_control.is_null() && message.msg_controllen != 0 {
@@ -505,7 +558,7 @@ pub unsafe extern "C" fn rsendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -
         // SAFETY: the caller's promise.
         let list = unsafe { many(message.msg_iov, message.msg_iovlen) }?;
         // SAFETY: the caller's promise.
-        unsafe { send(fd, list, flags, name, message.msg_namelen) }
+        unsafe { send(socket, call, list, flags, name, message.msg_namelen) }
     })
 }
 
@@ -514,7 +567,7 @@ pub unsafe extern "C" fn rsendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rwrite(fd: c_int, buf: *const c_void, count: usize) -> isize {
+pub unsafe extern "C-unwind" fn rwrite(fd: c_int, buf: *const c_void, count: usize) -> isize {
     // SAFETY: the caller's promise.
     unsafe { rsend(fd, buf, count, 0) }
 }
@@ -524,13 +577,13 @@ pub unsafe extern "C" fn rwrite(fd: c_int, buf: *const c_void, count: usize) -> 
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rwritev(fd: c_int, iov: *const iovec, count: c_int) -> isize {
-    entry(|| {
+pub unsafe extern "C-unwind" fn rwritev(fd: c_int, iov: *const iovec, count: c_int) -> isize {
+    on_socket(fd, |socket, call| {
         let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller's promise.
         let list = unsafe { many(iov, count) }.map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller's promise.
-        unsafe { send(fd, list, 0, std::ptr::null(), 0) }
+        unsafe { send(socket, call, list, 0, std::ptr::null(), 0) }
     })
 }
 

@@ -1,9 +1,11 @@
 //! `rpoll` and `rselect`: sockets of ours and descriptors of the system in one call.
 
 use super::stream::{Edges, lock};
-use super::wait::{self, Listener, Waiting};
+use super::wait::{self, Listener, Waiters, Waiting, Waker};
 use super::{Inner, Socket, settings, table};
-use crate::boundary::{Errno, entry};
+use crate::boundary::{Errno, waiting_entry};
+use crate::system;
+use ferriband_cancel::Sleep;
 use libc::{c_int, fd_set, nfds_t, pollfd, timeval};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -67,100 +69,152 @@ pub fn readable(fd: c_int) -> pollfd {
     }
 }
 
-/// One call's descriptors.
-struct Call<'a> {
-    fds: &'a mut [pollfd],
-    /// Ours, by place in `fds`.
+/// One call's descriptors, other than in the program's own list.
+struct Descriptors {
+    /// Ours, by place in the list.
     sockets: Vec<(usize, Arc<Socket>)>,
     /// The system's, with -1 in the place of ours, which poll(2) skips.
     others: Vec<pollfd>,
+    /// The thread's place among the waiters of each socket, once it has slept.
+    waiting: Vec<Waiting>,
+    waker: Option<Arc<Waker>>,
 }
 
-impl Call<'_> {
-    /// Looks at all of them now: how many are ready.
-    fn look(&mut self) -> Result<usize, Errno> {
-        if self.sockets.len() != self.fds.len() {
-            wait::poll(&mut self.others, Some(Duration::ZERO))?;
+impl Descriptors {
+    fn of(fds: &[pollfd]) -> Result<Self, Errno> {
+        let mut sockets = Vec::new();
+        let mut others = fds.to_vec();
+        for (index, fd) in fds.iter().enumerate() {
+            match table::find(fd.fd) {
+                Ok(socket) => {
+                    sockets.push((index, socket));
+                    others[index].fd = -1;
+                }
+                // In a forked child; it is nobody's descriptor to be polled.
+                Err(libc::EIO) => return Err(libc::EIO),
+                Err(_) => table::expose_set(fd.fd),
+            }
         }
-        for (fd, other) in self.fds.iter_mut().zip(&self.others) {
+        Ok(Descriptors {
+            sockets,
+            others,
+            waiting: Vec::new(),
+            waker: None,
+        })
+    }
+
+    /// Looks at all of them now: how many are ready.
+    fn look(&mut self, fds: &mut [pollfd]) -> Result<usize, Errno> {
+        if self.sockets.len() != fds.len() {
+            system::poll_now(&mut self.others)?;
+        }
+        for (fd, other) in fds.iter_mut().zip(&self.others) {
             fd.revents = if other.fd < 0 { 0 } else { other.revents };
         }
         for (index, socket) in &self.sockets {
-            let fd = &mut self.fds[*index];
+            let fd = &mut fds[*index];
             (fd.revents, _) = socket.readiness(fd.events);
         }
-        Ok(self.fds.iter().filter(|fd| fd.revents != 0).count())
+        Ok(fds.iter().filter(|fd| fd.revents != 0).count())
     }
 
-    fn sleep_until_some(&mut self, until: Option<Instant>) -> Result<usize, Errno> {
-        let waker = wait::waker()?;
-        let sockets = self.sockets.clone();
-        let _waiting: Vec<Waiting<'_>> = sockets
-            .iter()
-            .map(|(_, socket)| socket.waiters.enter(&waker))
-            .collect();
-        let mut all = Vec::with_capacity(self.fds.len() + 1);
+    /// Looks again and again, as long as a call does before it sleeps; None if nothing is ready.
+    fn spin(&mut self, fds: &mut [pollfd], until: Option<Instant>) -> Result<Option<usize>, Errno> {
+        let begin = Instant::now();
         loop {
-            all.clear();
-            all.extend_from_slice(&self.others);
-            for (_, socket) in &sockets {
-                socket.arm(&mut |fd| {
-                    all.push(readable(fd));
-                    Ok(())
-                })?;
+            let ready = self.look(fds)?;
+            if ready != 0 || until.is_some_and(|at| at <= begin) {
+                return Ok(Some(ready));
             }
-            let ready = self.look()?;
-            if ready != 0 {
-                return Ok(ready);
+            if self.sockets.is_empty() || begin.elapsed() >= settings::polling() {
+                return Ok(None);
             }
-            if until.is_some_and(|at| at <= Instant::now()) {
-                return Ok(0);
-            }
-            wait::sleep(&mut all, &waker, until)?;
-            // Cheaper than finding out whose event it was: one that has none is not asked twice.
-            if all[self.others.len()..].iter().any(|fd| fd.revents != 0) {
-                sockets
-                    .iter()
-                    .for_each(|(_, socket)| socket.take_events(&*waker));
-            }
+        }
+    }
+
+    /// Looks after each socket was asked for its next event; None if the thread must sleep.
+    fn wait(
+        &mut self,
+        sleep: &mut Sleep,
+        fds: &mut [pollfd],
+        until: Option<Instant>,
+    ) -> Result<Option<usize>, Errno> {
+        if self.waker.is_none() && !self.sockets.is_empty() {
+            let waker = wait::waker()?;
+            let sockets = self.sockets.iter();
+            self.waiting = sockets
+                .map(|(_, socket)| Waiters::enter(socket, &waker))
+                .collect();
+            self.waker = Some(waker);
+        }
+        let mut of_sockets = Vec::with_capacity(self.sockets.len());
+        for (_, socket) in &self.sockets {
+            socket.arm(&mut |fd| {
+                of_sockets.push(fd);
+                Ok(())
+            })?;
+        }
+        let ready = self.look(fds)?;
+        if ready != 0 || until.is_some_and(|at| at <= Instant::now()) {
+            return Ok(Some(ready));
+        }
+        self.others.iter().for_each(|fd| sleep.on(fd.fd, fd.events));
+        of_sockets.iter().for_each(|fd| sleep.on(*fd, libc::POLLIN));
+        if let Some(waker) = &self.waker {
+            sleep.on(waker.fd(), libc::POLLIN);
+        }
+        if let Some(until) = until {
+            sleep.until(until);
+        }
+        Ok(None)
+    }
+
+    /// The sleep is over: takes the events that came.
+    fn wake(&self, ready: &[pollfd]) {
+        let Some((waker, (bell, of_sockets))) = self.waker.as_ref().zip(
+            ready
+                .get(self.others.len()..)
+                .and_then(<[pollfd]>::split_last),
+        ) else {
+            return;
+        };
+        if bell.revents != 0 {
+            waker.silence();
+        }
+        // Cheaper than finding out whose event it was: one that has none is not asked twice.
+        if of_sockets.iter().any(|fd| fd.revents != 0) {
+            self.sockets
+                .iter()
+                .for_each(|(_, socket)| socket.take_events(&**waker));
         }
     }
 }
 
-fn poll(fds: &mut [pollfd], until: Option<Instant>) -> Result<usize, Errno> {
-    let mut sockets = Vec::new();
-    let mut others = fds.to_vec();
-    for (index, fd) in fds.iter().enumerate() {
-        match table::find(fd.fd) {
-            Ok(socket) => {
-                sockets.push((index, socket));
-                others[index].fd = -1;
+/// How many descriptors are ready; None if the thread must sleep.
+fn poll(
+    sleep: &mut Sleep,
+    fds: &mut [pollfd],
+    until: Option<Instant>,
+) -> Result<Option<usize>, Errno> {
+    let mut call = match sleep.take_kept::<Descriptors>() {
+        Some(call) => {
+            call.wake(&sleep.take_ready()?);
+            call
+        }
+        None => {
+            let mut call = Descriptors::of(fds)?;
+            let ready = call.spin(fds, until)?;
+            if ready.is_some() {
+                return Ok(ready);
             }
-            // In a forked child; it is nobody's descriptor to be polled.
-            Err(libc::EIO) => return Err(libc::EIO),
-            Err(_) => table::expose_set(fd.fd),
+            Box::new(call)
         }
-    }
-    if sockets.is_empty() {
-        let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
-        return wait::poll(fds, timeout);
-    }
-    let mut call = Call {
-        fds,
-        sockets,
-        others,
     };
-    let begin = Instant::now();
-    loop {
-        let ready = call.look()?;
-        if ready != 0 || until.is_some_and(|at| at <= begin) {
-            return Ok(ready);
-        }
-        if begin.elapsed() >= settings::polling() {
-            break;
-        }
+    let ready = call.wait(sleep, fds, until)?;
+    if ready.is_none() {
+        sleep.keep(call);
     }
-    call.sleep_until_some(until)
+    Ok(ready)
 }
 
 /// `rpoll`.
@@ -168,8 +222,10 @@ fn poll(fds: &mut [pollfd], until: Option<Instant>) -> Result<usize, Errno> {
 /// # Safety
 /// As for poll(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
-    entry(|| {
+pub unsafe extern "C-unwind" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
+    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    waiting_entry(|sleep| {
         let count = usize::try_from(nfds).map_err(|_| libc::EINVAL)?;
         let fds = match count {
             0 => &mut [],
@@ -177,8 +233,7 @@ pub unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts_mut(fds, count) },
         };
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        poll(fds, timeout.map(|timeout| Instant::now() + timeout)).map(|ready| ready as c_int)
+        Ok(poll(sleep, fds, until)?.map(|ready| ready as c_int))
     })
 }
 
@@ -205,6 +260,20 @@ impl Sets {
             }
         }
         wanted
+    }
+
+    /// What is wanted of each descriptor below `nfds`.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn list(&self, nfds: c_int) -> Vec<pollfd> {
+        let wanted = (0..nfds).map(|fd| pollfd {
+            fd,
+            // SAFETY: the caller's promise.
+            events: unsafe { self.wanted(fd) },
+            revents: 0,
+        });
+        wanted.filter(|fd| fd.events != 0).collect()
     }
 
     /// Leaves what is ready: how many bits.
@@ -236,14 +305,15 @@ impl Sets {
 /// # Safety
 /// As for select(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rselect(
+pub unsafe extern "C-unwind" fn rselect(
     nfds: c_int,
     readfds: *mut fd_set,
     writefds: *mut fd_set,
     exceptfds: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    entry(|| {
+    let begin = Instant::now();
+    waiting_entry(|sleep| {
         if !(0..=libc::FD_SETSIZE as c_int).contains(&nfds) {
             return Err(libc::EINVAL);
         }
@@ -254,27 +324,19 @@ pub unsafe extern "C" fn rselect(
                 let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
                 let micros = u64::try_from(time.tv_usec).map_err(|_| libc::EINVAL)?;
                 let whole = Duration::from_secs(seconds) + Duration::from_micros(micros);
-                Instant::now().checked_add(whole)
+                begin.checked_add(whole)
             }
         };
         let sets = Sets([readfds, writefds, exceptfds]);
-        let mut fds = Vec::new();
-        for fd in 0..nfds {
-            // SAFETY: the caller's promise.
-            let events = unsafe { sets.wanted(fd) };
-            if events != 0 {
-                fds.push(pollfd {
-                    fd,
-                    events,
-                    revents: 0,
-                });
-            }
+        // SAFETY: the caller's promise.
+        let mut fds = unsafe { sets.list(nfds) };
+        if poll(sleep, &mut fds, until)?.is_none() {
+            return Ok(None);
         }
-        poll(&mut fds, until)?;
         if fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return Err(libc::EBADF);
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { sets.keep(&fds) })
+        Ok(Some(unsafe { sets.keep(&fds) }))
     })
 }

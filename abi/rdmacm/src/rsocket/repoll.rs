@@ -2,9 +2,9 @@
 //!
 //! Entry points only: they say what epoll_create1(2), epoll_ctl(2) and epoll_wait(2) say, with -1 and errno, and hand over to [`super::set`].
 
-use super::set::{Out, Set};
+use super::set::{Out, Set, Sleeper};
 use super::table;
-use crate::boundary::{Errno, entry, errno, status};
+use crate::boundary::{Errno, entry, errno, status, waiting_entry};
 use libc::{c_int, c_long, epoll_event};
 use std::time::{Duration, Instant};
 
@@ -109,13 +109,15 @@ pub unsafe extern "C" fn repoll_ctl(
 /// # Safety
 /// `events` has room for `most`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn repoll_wait(
+pub unsafe extern "C-unwind" fn repoll_wait(
     epfd: c_int,
     events: *mut epoll_event,
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    entry(|| {
+    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    waiting_entry(|sleep| {
         let most = usize::try_from(most).map_err(|_| libc::EINVAL)?;
         if !(1..=MOST_EVENTS).contains(&most) {
             return Err(libc::EINVAL);
@@ -123,11 +125,15 @@ pub unsafe extern "C" fn repoll_wait(
         if events.is_null() {
             return Err(libc::EFAULT);
         }
-        let set = table::find_set(epfd)?;
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let slept = sleep.take_kept::<Sleeper>();
+        let set = match &slept {
+            Some(slept) => slept.0.clone(),
+            None => table::find_set(epfd)?,
+        };
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(events, most) };
-        set.wait(out, until).map(|count| count as c_int)
+        Ok(set
+            .wait(sleep, slept, out, until)?
+            .map(|count| count as c_int))
     })
 }

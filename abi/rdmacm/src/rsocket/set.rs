@@ -14,6 +14,7 @@ use super::wait::{Listener, eventfd, ring};
 use super::{FIRST_NUMBER, Socket, duplicate};
 use crate::boundary::Errno;
 use crate::system;
+use ferriband_cancel::Sleep;
 use libc::{
     EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, c_int,
     epoll_event,
@@ -129,6 +130,15 @@ impl Heard {
     }
 }
 
+/// A thread that sleeps for the set. One that is cancelled does no more.
+pub struct Sleeper(pub Arc<Set>);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.heard.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Listener for Watch {
     fn hear(&self) {
         if !self.is_heard.swap(true, Ordering::AcqRel) {
@@ -227,6 +237,18 @@ impl State {
         let token = *self.by_number.get(&number)?;
         let entry = self.entries.get_mut(&token)?;
         Arc::ptr_eq(&entry.socket, socket).then_some(entry)
+    }
+
+    /// How much of a call's room is kept for the system's descriptors, which have their turn, too.
+    fn room_for_system(&mut self, most: usize) -> usize {
+        match (self.has_system, most) {
+            (false, _) => 0,
+            (true, 1) => {
+                self.is_systems_turn = !self.is_systems_turn;
+                self.is_systems_turn.into()
+            }
+            _ => 1,
+        }
     }
 
     /// Looks at a socket, and asks for its next event if it is not ready: what is to be told of it, and what had come by then.
@@ -435,39 +457,44 @@ impl Set {
         }
     }
 
-    /// Waits until something is ready, or until then: how many events there are.
+    /// Waits until something is ready, or until then: how many events there are; None if the thread must sleep, until this runs again.
     ///
     /// EINTR, and EBADF when the set is closed meanwhile.
-    pub fn wait(&self, mut out: Out, until: Option<Instant>) -> Result<usize, Errno> {
-        let mut told = Vec::new();
-        loop {
-            let mut is_told = false;
-            let mut state = self.lock();
+    pub fn wait(
+        self: &Arc<Self>,
+        sleep: &mut Sleep,
+        slept: Option<Box<Sleeper>>,
+        mut out: Out,
+        until: Option<Instant>,
+    ) -> Result<Option<usize>, Errno> {
+        let (mut told, mut is_told) = (Vec::new(), false);
+        let mut state = self.lock();
+        let is_first = slept.is_none();
+        if is_first {
             self.absorb(&mut state);
-            // The system's descriptors have their turn, too.
-            let kept = match (state.has_system, out.most) {
-                (false, _) => 0,
-                (true, 1) => {
-                    state.is_systems_turn = !state.is_systems_turn;
-                    state.is_systems_turn.into()
-                }
-                _ => 1,
-            };
+            let kept = state.room_for_system(out.most);
             self.collect(&mut state, &mut out, kept, &mut told, &mut is_told);
-            let timeout = if out.count == 0 { left(until) } else { 0 };
-            if timeout != 0 && !is_told {
-                state.tell_of_sleep();
-            }
-            let happened = self.sleep(state, timeout)?;
-            let mut state = self.lock();
-            let taken = self.take(&mut state, &happened, &mut out);
+        }
+        let is_last = out.count != 0 || left(until) == 0;
+        let mut taken = Ok(());
+        // A sleep that is not to be ends at once: until then there is no need to ask what has happened.
+        if is_last || !is_first {
+            drop(state);
+            let happened = self.happened(sleep, slept)?;
+            state = self.lock();
+            taken = self.take(&mut state, &happened, &mut out);
             self.absorb(&mut state);
             self.collect(&mut state, &mut out, 0, &mut told, &mut is_told);
-            if out.count != 0 || timeout == 0 || taken.is_err() {
-                self.leave(state, &told);
-                return taken.map(|()| out.count);
-            }
         }
+        if out.count != 0 || is_last || taken.is_err() {
+            self.leave(state, &told);
+            return taken.map(|()| Some(out.count));
+        }
+        if !is_told {
+            state.tell_of_sleep();
+        }
+        self.prepare_sleep(state, sleep, until);
+        Ok(None)
     }
 
     /// The end of a call that tells of `told`: they are candidates again, for this thread's next call, and for others that sleep.
@@ -536,31 +563,19 @@ impl Set {
         }
     }
 
-    /// Sleeps in the outer epoll: what happened.
-    fn sleep(
+    /// What has happened by now, told by the outer epoll.
+    fn happened(
         &self,
-        state: MutexGuard<'_, State>,
-        timeout_ms: c_int,
+        sleep: &mut Sleep,
+        slept: Option<Box<Sleeper>>,
     ) -> Result<Vec<epoll_event>, Errno> {
         let heard = &*self.heard;
-        let mut timeout_ms = timeout_ms;
-        if timeout_ms != 0 {
-            heard.sleepers.fetch_add(1, Ordering::SeqCst);
-        }
-        let is_sleeper = timeout_ms != 0;
-        // Whoever tells us something after this finds a sleeper.
-        let is_closed = heard.is_closed.load(Ordering::SeqCst);
-        if is_closed || !heard.tokens().is_empty() {
-            timeout_ms = 0;
-        }
-        drop(state);
+        let interrupted = sleep.take_ready().err();
         let mut events = Vec::with_capacity(TOLD);
         let (epoll, room) = (self.outer.as_raw_fd(), events.as_mut_ptr());
         // SAFETY: there is this room.
-        let count = unsafe { system::epoll_wait(epoll, room, TOLD as c_int, timeout_ms) };
-        if is_sleeper {
-            heard.sleepers.fetch_sub(1, Ordering::SeqCst);
-        }
+        let count = unsafe { system::epoll_wait(epoll, room, TOLD as c_int, 0) };
+        drop(slept);
         if heard.is_closed.load(Ordering::SeqCst) {
             // The others that sleep are to see it, too.
             heard.ring();
@@ -568,7 +583,32 @@ impl Set {
         }
         // SAFETY: the kernel has written so many.
         unsafe { events.set_len(count?) };
-        Ok(events)
+        match interrupted {
+            Some(error) if events.is_empty() => Err(error),
+            _ => Ok(events),
+        }
+    }
+
+    /// The next sleep is for whatever the outer epoll has to tell.
+    fn prepare_sleep(
+        self: &Arc<Self>,
+        state: MutexGuard<'_, State>,
+        sleep: &mut Sleep,
+        until: Option<Instant>,
+    ) {
+        let heard = &self.heard;
+        heard.sleepers.fetch_add(1, Ordering::SeqCst);
+        sleep.keep(Box::new(Sleeper(self.clone())));
+        // Whoever tells us something after this finds a sleeper.
+        let is_closed = heard.is_closed.load(Ordering::SeqCst);
+        let sleeps = !is_closed && heard.tokens().is_empty();
+        drop(state);
+        sleep.on(self.outer.as_raw_fd(), libc::POLLIN);
+        match until {
+            _ if !sleeps => sleep.until(Instant::now()),
+            Some(until) => sleep.until(until),
+            None => {}
+        }
     }
 
     /// Takes what happened: events of sockets, and the system's events, which go out.

@@ -7,13 +7,13 @@ use super::connect::{Listening, OwnedId};
 use super::link::{FIRST_PIECE, Link, MOST_PIECE};
 use super::memory::Vectors;
 use super::options::Options;
-use super::settings::{self, Settings};
-use super::wait::{self, Listener, set_nonblocking};
+use super::settings::Settings;
+use super::wait::{ASLEEP, Call, Listener, Patience, set_nonblocking, to_its_end};
 use super::wire::Control;
 use super::{Inner, Socket, table};
 use crate::boundary::Errno;
 use crate::connect as cm;
-use libc::{c_int, pollfd, sockaddr_storage};
+use libc::{c_int, sockaddr_storage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -282,17 +282,6 @@ pub fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When a wait ends without what was waited for.
-#[derive(Clone, Copy)]
-pub enum Patience {
-    /// At once.
-    None,
-    /// Then.
-    Until(Instant),
-    /// Never.
-    Endless,
-}
-
 impl Socket {
     /// The state of a stream socket; EOPNOTSUPP for datagrams.
     pub fn stream(&self) -> Result<&Mutex<Stream>, Errno> {
@@ -313,61 +302,19 @@ impl Socket {
 
     /// Waits until `test` is true of the state, which is returned locked.
     ///
-    /// EAGAIN when patience is at its end, EINTR.
+    /// EAGAIN when patience is at its end, EINTR, ASLEEP.
     pub fn until(
-        &self,
+        self: &Arc<Self>,
+        call: &mut Call,
         patience: Patience,
         mut test: impl FnMut(&mut Stream) -> bool,
     ) -> Result<MutexGuard<'_, Stream>, Errno> {
         let stream = self.stream()?;
-        let mut look = || {
+        call.until(self, patience, || {
             let mut state = lock(stream);
             state.process();
             test(&mut state).then_some(state)
-        };
-        if let Some(state) = look() {
-            return Ok(state);
-        }
-        if matches!(patience, Patience::None) {
-            return Err(libc::EAGAIN);
-        }
-        let begin = Instant::now();
-        while begin.elapsed() < settings::polling() {
-            std::hint::spin_loop();
-            if let Some(state) = look() {
-                return Ok(state);
-            }
-        }
-        let waker = wait::waker()?;
-        let _waiting = self.waiters.enter(&waker);
-        let mut fds = Vec::with_capacity(2);
-        loop {
-            let mut state = lock(stream);
-            if let Some(link) = &mut state.link {
-                link.arm()?;
-            }
-            state.process();
-            if test(&mut state) {
-                return Ok(state);
-            }
-            let fd = state.link.as_ref().map(Link::fd);
-            drop(state);
-            let until = match patience {
-                Patience::Until(at) if at <= Instant::now() => return Err(libc::EAGAIN),
-                Patience::Until(at) => Some(at),
-                _ => None,
-            };
-            fds.clear();
-            fds.extend(fd.map(|fd| pollfd {
-                fd,
-                events: libc::POLLIN,
-                revents: 0,
-            }));
-            wait::sleep(&mut fds, &waker, until)?;
-            if fds.first().is_some_and(|fd| fd.revents != 0) {
-                self.take_event(&*waker);
-            }
-        }
+        })
     }
 
     /// Takes the queue pair's event. Others that slept for it look for themselves.
@@ -384,7 +331,11 @@ impl Socket {
     }
 
     /// A connection that is on its way is waited for; ENOTCONN if there is none.
-    fn must_be_connected(&self, patience: Patience) -> Result<(), Errno> {
+    fn must_be_connected(
+        self: &Arc<Self>,
+        call: &mut Call,
+        patience: Patience,
+    ) -> Result<(), Errno> {
         let state = lock(self.stream()?);
         match state.phase {
             phase if phase.has_link() => return Ok(()),
@@ -392,7 +343,7 @@ impl Socket {
             _ => {}
         }
         drop(state);
-        let mut state = self.until(patience, |state| !state.phase.is_opening())?;
+        let mut state = self.until(call, patience, |state| !state.phase.is_opening())?;
         if state.phase.has_link() {
             return Ok(());
         }
@@ -404,27 +355,39 @@ impl Socket {
 
     /// Receives into `sink`: how many bytes; 0 at the end of the stream.
     ///
-    /// EAGAIN, ECONNRESET, ENOTCONN, EINTR, and what broke the connection.
-    pub fn receive(&self, mut sink: Vectors<'_>, flags: c_int) -> Result<usize, Errno> {
+    /// EAGAIN, ECONNRESET, ENOTCONN, EINTR, ASLEEP, and what broke the connection.
+    pub fn receive(
+        self: &Arc<Self>,
+        call: &mut Call,
+        mut sink: Vectors<'_>,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
         let patience = self.patience(flags);
         if sink.left() == 0 {
-            return self.must_be_connected(patience).map(|()| 0);
+            return self.must_be_connected(call, patience).map(|()| 0);
         }
+        sink.skip(call.done);
         let peeks = flags & libc::MSG_PEEK != 0;
         let waits_for_all = flags & libc::MSG_WAITALL != 0 && !peeks;
-        let mut total = 0;
         loop {
-            let mut state = match self.ready_to_receive(patience) {
+            let mut state = match self.ready_to_receive(call, patience) {
                 Ok(state) => state,
-                Err(_) if total != 0 => return Ok(total),
-                Err(error) => return Err(error),
+                Err(error) if call.done == 0 || error == ASLEEP => return Err(error),
+                Err(_) => return Ok(call.done),
             };
             let link = state.link.as_mut().ok_or(libc::ENOTCONN)?;
             let part = link.receive(&mut sink, peeks);
-            total += part;
+            call.done += part;
             if part == 0 {
-                let error = if total == 0 { state.take_error() } else { 0 };
-                return if error == 0 { Ok(total) } else { Err(error) };
+                let error = match call.done {
+                    0 => state.take_error(),
+                    _ => 0,
+                };
+                return if error == 0 {
+                    Ok(call.done)
+                } else {
+                    Err(error)
+                };
             }
             if state.phase == Phase::Connected
                 && let Some(link) = &mut state.link
@@ -433,66 +396,79 @@ impl Socket {
                 state.fail(error);
             }
             if sink.left() == 0 || !waits_for_all {
-                return Ok(total);
+                return Ok(call.done);
             }
         }
     }
 
     /// Waits until something can be read, or nothing will come.
-    fn ready_to_receive(&self, patience: Patience) -> Result<MutexGuard<'_, Stream>, Errno> {
+    fn ready_to_receive(
+        self: &Arc<Self>,
+        call: &mut Call,
+        patience: Patience,
+    ) -> Result<MutexGuard<'_, Stream>, Errno> {
         let state = lock(self.stream()?);
         if state.has_data() {
             return Ok(state);
         }
         drop(state);
-        self.must_be_connected(patience)?;
-        self.until(patience, |state| state.is_ready_to_read())
+        self.must_be_connected(call, patience)?;
+        self.until(call, patience, |state| state.is_ready_to_read())
     }
 
     /// Sends what `source` has, all of it unless the call does not wait.
     ///
-    /// EAGAIN, EPIPE after this side has shut down, ECONNRESET, ENOTCONN, EINTR.
-    pub fn send(&self, mut source: Vectors<'_>, flags: c_int) -> Result<usize, Errno> {
+    /// EAGAIN, EPIPE after this side has shut down, ECONNRESET, ENOTCONN, EINTR, ASLEEP.
+    pub fn send(
+        self: &Arc<Self>,
+        call: &mut Call,
+        mut source: Vectors<'_>,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
         let patience = self.patience(flags);
         if source.left() == 0 {
-            return self.must_be_connected(patience).map(|()| 0);
+            return self.must_be_connected(call, patience).map(|()| 0);
         }
-        let mut piece = FIRST_PIECE;
-        let mut total = 0;
+        source.skip(call.done);
+        let mut piece = first_piece(call);
         loop {
-            let mut state = match self.ready_to_send(patience) {
+            let mut state = match self.ready_to_send(call, patience) {
                 Ok(state) => state,
-                Err(_) if total != 0 => return Ok(total),
-                Err(error) => return Err(error),
+                Err(error) if call.done == 0 || error == ASLEEP => return Err(error),
+                Err(_) => return Ok(call.done),
             };
             let link = state.link.as_mut().ok_or(libc::ENOTCONN)?;
             match link.send(&mut source, piece) {
-                Ok(part) => total += part,
+                Ok(part) => call.done += part,
                 Err(error) => {
                     state.fail(error);
-                    if total == 0 {
-                        return Err(state.take_error());
-                    }
-                    return Ok(total);
+                    return match call.done {
+                        0 => Err(state.take_error()),
+                        done => Ok(done),
+                    };
                 }
             }
             if source.left() == 0 {
-                return Ok(total);
+                return Ok(call.done);
             }
             piece = (2 * piece).min(MOST_PIECE);
         }
     }
 
     /// Waits until something can be sent, and what must go before it has gone.
-    pub fn ready_to_send(&self, patience: Patience) -> Result<MutexGuard<'_, Stream>, Errno> {
+    pub fn ready_to_send(
+        self: &Arc<Self>,
+        call: &mut Call,
+        patience: Patience,
+    ) -> Result<MutexGuard<'_, Stream>, Errno> {
         // Completions are taken when there is no room, or now and then by whoever reads.
         let mut state = lock(self.stream()?);
         let is_ready = !state.has_untold() && state.can_send();
         if !is_ready {
             drop(state);
-            self.must_be_connected(patience)?;
-            self.send_mappings(patience)?;
-            state = self.until(patience, Stream::is_ready_to_write)?;
+            self.must_be_connected(call, patience)?;
+            self.send_mappings(call, patience)?;
+            state = self.until(call, patience, Stream::is_ready_to_write)?;
         }
         if state.is_writable {
             return Ok(state);
@@ -506,13 +482,25 @@ impl Socket {
 
     /// `shutdown`: says what ends, and waits until what was sent has arrived.
     ///
-    /// ENOTCONN, EINVAL.
-    pub fn shut(&self, how: c_int) -> Result<(), Errno> {
+    /// ENOTCONN, EINVAL, ASLEEP.
+    pub fn shut(self: &Arc<Self>, call: &mut Call, how: c_int) -> Result<(), Errno> {
+        if call.stage == 0 && !self.begin_to_shut(how)? {
+            return Ok(());
+        }
+        let last = match lock(self.stream()?).is_readable {
+            true => Control::Shutdown,
+            false => Control::Disconnect,
+        };
+        self.tell_end(call, last, LINGER)
+    }
+
+    /// Ends what a program wants ended. True if the other side is to be told.
+    fn begin_to_shut(&self, how: c_int) -> Result<bool, Errno> {
         let mut state = lock(self.stream()?);
         if state.phase == Phase::Listening {
             drop(state);
             self.stop_listening();
-            return Ok(());
+            return Ok(false);
         }
         if !state.phase.has_link() {
             return Err(libc::ENOTCONN);
@@ -524,7 +512,7 @@ impl Socket {
             _ => return Err(libc::EINVAL),
         };
         if state.phase != Phase::Connected {
-            return Ok(());
+            return Ok(false);
         }
         let wrote = state.is_writable;
         state.is_readable = reads;
@@ -534,32 +522,35 @@ impl Socket {
         drop(state);
         self.waiters.wake();
         let was_said = !wrote && reads;
-        if writes || was_said {
-            return Ok(());
-        }
-        let last = if reads {
-            Control::Shutdown
-        } else {
-            Control::Disconnect
-        };
-        self.tell_end(last, LINGER)
+        Ok(!writes && !was_said)
     }
 
-    /// Sends a last word, and waits until all that was sent has arrived.
-    fn tell_end(&self, last: Control, patience: Duration) -> Result<(), Errno> {
-        let patience = Patience::Until(Instant::now() + patience);
+    /// Sends a last word, and waits until all that was sent has arrived. The stages of the call are: begun, said.
+    fn tell_end(
+        self: &Arc<Self>,
+        call: &mut Call,
+        last: Control,
+        patience: Duration,
+    ) -> Result<(), Errno> {
+        const BEGUN: u32 = 1;
+        const SAID: u32 = 2;
+        call.stage = call.stage.max(BEGUN);
+        let end = *call.end.get_or_insert_with(|| Instant::now() + patience);
+        let patience = Patience::Until(end);
         let over = |state: &Stream| state.phase != Phase::Connected;
-        let mut state = self.until(patience, |state| {
-            over(state) || state.link.as_ref().is_some_and(Link::can_control)
-        })?;
-        if !over(&state)
-            && let Some(link) = &mut state.link
-            && let Err(error) = link.control(last)
-        {
-            state.fail(error);
+        if call.stage < SAID {
+            let mut state = self.until(call, patience, |state| {
+                over(state) || state.link.as_ref().is_some_and(Link::can_control)
+            })?;
+            if !over(&state)
+                && let Some(link) = &mut state.link
+                && let Err(error) = link.control(last)
+            {
+                state.fail(error);
+            }
+            call.stage = SAID;
         }
-        drop(state);
-        let state = self.until(patience, |state| {
+        let state = self.until(call, patience, |state| {
             over(state) || state.link.as_ref().is_some_and(Link::is_drained)
         })?;
         drop(state);
@@ -567,22 +558,28 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends a stream socket: what was sent arrives first, unless the program said that it need not.
-    pub fn close_stream(&self) {
-        let Ok(stream) = self.stream() else { return };
+    /// Begins to close a stream socket: it takes and gives nothing any more.
+    pub fn begin_to_close_stream(&self) {
         self.stop_listening();
+        let Ok(stream) = self.stream() else { return };
         let mut state = lock(stream);
-        let linger = state.options.linger.unwrap_or(LINGER);
         state.is_readable = false;
         state.is_writable = false;
         state.has_shut = true;
+    }
+
+    /// Waits until what was sent has arrived, unless the program said that it need not. It ends here whether the other side has heard of it or not.
+    ///
+    /// ASLEEP.
+    pub fn linger(self: &Arc<Self>, call: &mut Call) -> Result<(), Errno> {
+        let state = lock(self.stream()?);
+        let linger = state.options.linger.unwrap_or(LINGER);
         let is_connected = state.phase == Phase::Connected;
         drop(state);
-        if is_connected && !linger.is_zero() {
-            // It ends here whether the other side has heard of it or not.
-            let _ = self.tell_end(Control::Disconnect, linger);
+        if !is_connected || linger.is_zero() {
+            return Ok(());
         }
-        self.hang_up(&mut lock(stream));
+        self.tell_end(call, Control::Disconnect, linger)
     }
 
     /// Ends the connection for the connection manager, too.
@@ -590,13 +587,14 @@ impl Socket {
         if state.link.is_some() {
             state.end(Phase::Closed);
             // The other side may have ended it before.
-            let _ = cm::disconnect(state.id.get());
+            let id = state.id.get();
+            let _ = cm::disconnect(id).and_then(|asked| asked.complete(id));
         }
         self.waiters.wake();
     }
 
     /// The process ends, with this socket open: what was sent arrives until `end`, and the other side hears of it.
-    pub fn abort(&self, end: Instant) {
+    pub fn abort(self: &Arc<Self>, end: Instant) {
         let Inner::Stream(stream) = &self.inner else {
             return;
         };
@@ -610,7 +608,7 @@ impl Socket {
         let left = end.saturating_duration_since(Instant::now());
         if is_connected && !left.is_zero() {
             // It ends here whether the other side has heard of it or not.
-            let _ = self.tell_end(Control::Disconnect, left);
+            let _ = to_its_end(|call| self.tell_end(call, Control::Disconnect, left));
         }
         if let Ok(mut state) = stream.try_lock() {
             self.hang_up(&mut state);
@@ -635,7 +633,7 @@ impl Socket {
     }
 
     /// Ends a connection that the program never had, without waiting for anything.
-    pub fn drop_connection(&self) {
+    pub fn drop_connection(self: &Arc<Self>) {
         if let Ok(stream) = self.stream() {
             self.hang_up(&mut lock(stream));
         }
@@ -669,6 +667,11 @@ impl Socket {
         drop(state);
         self.waiters.wake();
     }
+}
+
+/// How much a call sends in its next piece: twice as much as in the one before.
+pub fn first_piece(call: &Call) -> usize {
+    call.done.clamp(FIRST_PIECE, MOST_PIECE)
 }
 
 /// A new stream socket.

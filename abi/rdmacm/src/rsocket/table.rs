@@ -87,6 +87,12 @@ pub fn find_set(fd: RawFd) -> Result<Arc<Set>, Errno> {
     }
 }
 
+/// The number is a socket's, of this process.
+pub fn is_socket(fd: RawFd) -> bool {
+    usize::try_from(fd)
+        .is_ok_and(|index| matches!(TABLE.lock().get(index), Some(Some(Entry::Ours(_)))))
+}
+
 /// The number is a set's.
 pub fn is_set(fd: RawFd) -> bool {
     usize::try_from(fd).is_ok_and(|index| {

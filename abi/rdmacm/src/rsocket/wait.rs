@@ -2,14 +2,21 @@
 //!
 //! A thread sleeps in poll(2) over the descriptors of completion channels, of the system's own files, and of its waker; a set of descriptors
 //! ([`super::set`]) has one bell for all who sleep for it. Whoever takes an event that others may be sleeping for, or changes what they wait for, tells them; then each looks for itself. So no thread is left asleep because another one was faster.
+//!
+//! A thread that sleeps may be cancelled, so nothing on its stack may matter: what must wait answers [`ASLEEP`], which goes up as an error does to the entry point.
+//! That sleeps there and begins again; the [`Call`] says how far it had come. So between the beginning and the sleep a call does nothing twice.
 
-use crate::boundary::Errno;
+use super::poll::readable;
+use super::{Socket, settings, table};
+use crate::boundary::{Errno, Failure, waiting_entry};
+use crate::system;
+use ferriband_cancel::{Sleep, time_left};
 use libc::{c_int, pollfd};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Whoever is told when a socket's readiness may have changed: a thread that sleeps, or a set of descriptors.
 pub trait Listener: Send + Sync {
@@ -49,7 +56,13 @@ impl Listener for Waker {
 }
 
 impl Waker {
-    fn silence(&self) {
+    /// Readable while it rings.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// It rings no more.
+    pub fn silence(&self) {
         let mut count = 0u64;
         // SAFETY: eight bytes that live during the call. It may be silent already.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
@@ -110,11 +123,11 @@ impl Waiters {
         self.count.store(list.len(), Ordering::SeqCst);
     }
 
-    /// Has the thread rung for until the result is dropped. A socket's state must be looked at after this.
-    pub fn enter<'a>(&'a self, waker: &Arc<Waker>) -> Waiting<'a> {
-        self.add(waker.clone());
+    /// Has the thread rung for until the result is dropped. The socket's state must be looked at after this.
+    pub fn enter(socket: &Arc<Socket>, waker: &Arc<Waker>) -> Waiting {
+        socket.waiters.add(waker.clone());
         Waiting {
-            waiters: self,
+            socket: socket.clone(),
             waker: waker.clone(),
         }
     }
@@ -148,57 +161,195 @@ fn is_same(one: &dyn Listener, other: &dyn Listener) -> bool {
     std::ptr::addr_eq(one, other)
 }
 
+/// What a call answers to its entry point when it must wait: no errno.
+pub const ASLEEP: Errno = -1;
+
+/// When a wait ends without what was waited for.
+#[derive(Clone, Copy)]
+pub enum Patience {
+    /// At once.
+    None,
+    /// Then.
+    Until(Instant),
+    /// Never.
+    Endless,
+}
+
+/// What a call on a socket has done, and what it sleeps for, between the runs of its body.
+#[derive(Default)]
+pub struct Call {
+    /// Steps of the call that are done.
+    pub stage: u32,
+    /// Bytes that have come or gone.
+    pub done: usize,
+    /// When its patience ends, once that was settled.
+    pub end: Option<Instant>,
+    /// It has polled for as long as a call does before it sleeps.
+    has_polled: bool,
+    /// The socket that it waits for, and the bell.
+    waiting: Option<Waiting>,
+    /// What it sleeps on, and until when.
+    fds: Vec<pollfd>,
+    until: Option<Instant>,
+    /// The last sleep has failed.
+    error: Option<Errno>,
+    /// The socket is being closed, which has to come to its end.
+    pub closes: Option<Arc<Socket>>,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.waiting = None;
+        if let Some(socket) = self.closes.take() {
+            socket.end_close();
+        }
+    }
+}
+
+impl Call {
+    /// Waits until `look` has found what it looks for; it is called without any lock.
+    ///
+    /// EAGAIN when patience is at its end, EINTR, ASLEEP.
+    pub fn until<S>(
+        &mut self,
+        socket: &Arc<Socket>,
+        patience: Patience,
+        mut look: impl FnMut() -> Option<S>,
+    ) -> Result<S, Errno> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        if matches!(patience, Patience::None) {
+            return Err(libc::EAGAIN);
+        }
+        let begin = Instant::now();
+        while !self.has_polled && begin.elapsed() < settings::polling() {
+            std::hint::spin_loop();
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+        }
+        self.has_polled = true;
+        if self.waiting.is_none() {
+            self.waiting = Some(Waiters::enter(socket, &waker()?));
+        }
+        self.fds.clear();
+        let fds = &mut self.fds;
+        socket.arm(&mut |fd| {
+            fds.push(readable(fd));
+            Ok(())
+        })?;
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        self.until = match patience {
+            Patience::Until(at) if at <= Instant::now() => return Err(libc::EAGAIN),
+            Patience::Until(at) => Some(at),
+            _ => None,
+        };
+        Err(ASLEEP)
+    }
+
+    /// The next sleep is for what the call waits for.
+    fn prepare(&mut self, sleep: &mut Sleep) {
+        self.fds.iter().for_each(|fd| sleep.on(fd.fd, fd.events));
+        if let Some(waiting) = &self.waiting {
+            sleep.on(waiting.waker.fd(), libc::POLLIN);
+        }
+        if let Some(until) = self.until {
+            sleep.until(until);
+        }
+    }
+
+    /// The sleep is over: takes the events that came.
+    fn wake(&mut self, ready: Result<Vec<pollfd>, Errno>) {
+        let Some(Waiting { socket, waker }) = &self.waiting else {
+            return;
+        };
+        match ready {
+            Err(error) => self.error = Some(error),
+            Ok(ready) => {
+                let is_ready = |fd: &pollfd| fd.revents != 0;
+                if ready.last().is_some_and(is_ready) {
+                    waker.silence();
+                }
+                if ready.iter().rev().skip(1).any(is_ready) {
+                    socket.take_events(&**waker);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a call on a socket that may wait: the body of an `extern "C-unwind"` function. The body runs from the beginning after each sleep.
+pub fn on_socket<R: Failure + Copy>(
+    fd: RawFd,
+    mut body: impl FnMut(&Arc<Socket>, &mut Call) -> Result<R, Errno>,
+) -> R {
+    waiting_entry(|sleep| {
+        let mut kept = match sleep.take_kept::<(Arc<Socket>, Call)>() {
+            Some(mut kept) => {
+                kept.1.wake(sleep.take_ready());
+                kept
+            }
+            None => {
+                // what need not sleep allocates nothing
+                let (socket, mut call) = (table::find(fd)?, Call::default());
+                match body(&socket, &mut call) {
+                    Err(ASLEEP) => {
+                        call.prepare(sleep);
+                        sleep.keep(Box::new((socket, call)));
+                        return Ok(None);
+                    }
+                    result => return result.map(Some),
+                }
+            }
+        };
+        let (socket, call) = &mut *kept;
+        match body(socket, call) {
+            Err(ASLEEP) => {
+                call.prepare(sleep);
+                sleep.keep(kept);
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    })
+}
+
+/// Runs a call on a socket to its end, however long it waits: in a thread that nobody cancels, or where a call must not end before.
+pub fn to_its_end<R>(mut body: impl FnMut(&mut Call) -> Result<R, Errno>) -> Result<R, Errno> {
+    let mut call = Call::default();
+    loop {
+        match body(&mut call) {
+            Err(ASLEEP) => {}
+            result => return result,
+        }
+        let mut fds = call.fds.clone();
+        fds.extend(
+            call.waiting
+                .iter()
+                .map(|waiting| readable(waiting.waker.fd())),
+        );
+        let left = call.until.map(time_left);
+        let slept = system::ppoll(&mut fds, left);
+        call.wake(slept.map(|_| fds));
+    }
+}
+
 /// A thread's place among a socket's waiters.
-pub struct Waiting<'a> {
-    waiters: &'a Waiters,
+pub struct Waiting {
+    socket: Arc<Socket>,
     waker: Arc<Waker>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.waiters.remove(&*self.waker);
+        self.socket.waiters.remove(&*self.waker);
     }
-}
-
-/// Sleeps until a descriptor is ready, the bell rings, or it is `until`. The bell is silent after this.
-///
-/// EINTR.
-pub fn sleep(fds: &mut Vec<pollfd>, waker: &Waker, until: Option<Instant>) -> Result<(), Errno> {
-    fds.push(pollfd {
-        fd: waker.0.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let count = poll(
-        fds,
-        until.map(|at| at.saturating_duration_since(Instant::now())),
-    );
-    let bell = fds.pop().expect("the bell was pushed");
-    if bell.revents != 0 {
-        waker.silence();
-    }
-    count.map(|_| ())
-}
-
-/// `poll`: how many are ready.
-pub fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
-    let timeout = timeout.map(|left| libc::timespec {
-        tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: left.subsec_nanos().into(),
-    });
-    let timeout = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: descriptions with their count; the time lives during the call.
-    let count = unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            timeout,
-            std::ptr::null(),
-        )
-    };
-    usize::try_from(count).map_err(|_| crate::boundary::errno())
 }
 
 /// Makes a descriptor answer EAGAIN instead of waiting.

@@ -193,7 +193,7 @@ static void move_events(struct channel *from, uint32_t id, uint32_t group, struc
 
 int ferriband_cm_version(void)
 {
-	return 1;
+	return 2;
 }
 
 int ferriband_cm_channel_open(struct channel **out)
@@ -598,15 +598,13 @@ int ferriband_cm_find_services(uint64_t number, const char *name, union ibv_gid 
 int ferriband_cm_get_event(struct channel *channel, struct event *event)
 {
 	struct queued *queued;
-	uint64_t one;
 
 	learn();
 	MUST(event->size == sizeof(*event));
-	if (read(channel->fd, &one, sizeof(one)) < 0)
-		return errno;
 	pthread_mutex_lock(&lock);
 	queued = channel->first;
-	MUST(queued);
+	if (!queued)
+		LEAVE(EAGAIN);
 	channel->first = queued->next;
 	*event = queued->event;
 	event->size = sizeof(*event);

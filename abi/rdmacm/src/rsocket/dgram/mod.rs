@@ -10,10 +10,9 @@ mod address;
 mod pair;
 
 use super::memory::Vectors;
-use super::poll::readable;
-use super::settings::{self, LOW_WATER, Settings};
-use super::stream::{Edges, Patience};
-use super::wait::{self, Listener, Waiters};
+use super::settings::{LOW_WATER, Settings};
+use super::stream::Edges;
+use super::wait::{Call, Listener, Patience, Waiters};
 use super::wire::{Greeting, Sender};
 use super::{Inner, Socket, table};
 use crate::boundary::{Errno, errno};
@@ -272,17 +271,17 @@ impl Datagrams {
 
     /// Sends one datagram, to `to` or to where the socket is connected.
     ///
-    /// EDESTADDRREQ, EMSGSIZE, EAGAIN, ENODEV.
+    /// EDESTADDRREQ, EMSGSIZE, EAGAIN, ENODEV, ASLEEP.
     ///
     /// # Safety
-    /// `to` is NULL or has `length` bytes.
+    /// `to` is NULL or as long as it says.
     pub unsafe fn send(
         &self,
+        socket: &Arc<Socket>,
+        call: &mut Call,
         mut source: Vectors<'_>,
-        to: *const sockaddr,
-        length: socklen_t,
-        patience: Patience,
-        waiters: &Waiters,
+        (to, length): (*const sockaddr, socklen_t),
+        flags: c_int,
     ) -> Result<usize, Errno> {
         let count = source.left();
         if count > SLOT - Greeting::MOST_BYTES {
@@ -315,7 +314,7 @@ impl Datagrams {
         if state.pairs[index].free.is_empty() {
             state.is_blocked = true;
             drop(state);
-            state = self.until(patience, waiters, |state| {
+            state = self.until(socket, call, socket.patience(flags), |state| {
                 !state.pairs[index].free.is_empty()
             })?;
         }
@@ -370,12 +369,12 @@ impl Datagrams {
     /// Receives one datagram: how many bytes had room, and who sent it.
     pub fn receive(
         &self,
+        socket: &Arc<Socket>,
+        call: &mut Call,
         mut sink: Vectors<'_>,
         flags: c_int,
-        patience: Patience,
-        waiters: &Waiters,
     ) -> Result<(usize, sockaddr_storage), Errno> {
-        let mut state = self.until(patience, waiters, |state| {
+        let mut state = self.until(socket, call, socket.patience(flags), |state| {
             !state.arrived.is_empty() || state.is_shut
         })?;
         let State { arrived, pairs, .. } = &mut *state;
@@ -415,50 +414,16 @@ impl Datagrams {
     /// Waits until `test` is true of the state, which is returned locked.
     fn until(
         &self,
+        socket: &Arc<Socket>,
+        call: &mut Call,
         patience: Patience,
-        waiters: &Waiters,
         mut test: impl FnMut(&mut State) -> bool,
     ) -> Result<MutexGuard<'_, State>, Errno> {
-        let mut look = || {
+        call.until(socket, patience, || {
             let mut state = self.lock();
             state.process();
             test(&mut state).then_some(state)
-        };
-        if let Some(state) = look() {
-            return Ok(state);
-        }
-        if matches!(patience, Patience::None) {
-            return Err(libc::EAGAIN);
-        }
-        let begin = Instant::now();
-        while begin.elapsed() < settings::polling() {
-            std::hint::spin_loop();
-            if let Some(state) = look() {
-                return Ok(state);
-            }
-        }
-        let waker = wait::waker()?;
-        let _waiting = waiters.enter(&waker);
-        let mut fds = Vec::new();
-        loop {
-            fds.clear();
-            self.arm(&mut |fd| {
-                fds.push(readable(fd));
-                Ok(())
-            })?;
-            if let Some(state) = look() {
-                return Ok(state);
-            }
-            let until = match patience {
-                Patience::Until(at) if at <= Instant::now() => return Err(libc::EAGAIN),
-                Patience::Until(at) => Some(at),
-                _ => None,
-            };
-            wait::sleep(&mut fds, &waker, until)?;
-            if fds.iter().any(|fd| fd.revents != 0) {
-                self.take_events(waiters, &*waker);
-            }
-        }
+        })
     }
 
     /// What poll(2) would say, and how often something came.
@@ -523,13 +488,19 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Ends the socket: what was sent leaves first.
-    pub fn close(&self) {
+    /// Before the socket ends: what was sent leaves. Datagrams that do not leave in time are lost.
+    ///
+    /// ASLEEP.
+    pub fn linger(&self, socket: &Arc<Socket>, call: &mut Call) -> Result<(), Errno> {
         const LINGER: Duration = Duration::from_secs(1);
-        let waiters = Waiters::default();
-        let patience = Patience::Until(Instant::now() + LINGER);
-        // Datagrams that do not leave by then are lost.
-        drop(self.until(patience, &waiters, |state| state.is_drained()));
+        let end = *call.end.get_or_insert_with(|| Instant::now() + LINGER);
+        let patience = Patience::Until(end);
+        self.until(socket, call, patience, |state| state.is_drained())
+            .map(drop)
+    }
+
+    /// Ends the socket.
+    pub fn end(&self) {
         self.lock().is_shut = true;
     }
 

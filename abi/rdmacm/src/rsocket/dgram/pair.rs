@@ -6,16 +6,17 @@ use crate::boundary::{Errno, object};
 use crate::id::{get, set};
 use crate::rsocket::connect::OwnedId;
 use crate::rsocket::memory::{Region, Registration, Vectors};
+use crate::rsocket::poll::readable;
 use crate::rsocket::settings::Settings;
-use crate::rsocket::wait::{self, set_nonblocking};
+use crate::rsocket::wait::set_nonblocking;
 use crate::rsocket::wire::Sender;
 use crate::sys::RDMA_UDP_QKEY;
-use crate::{qp, resolve, verbs};
+use crate::{qp, resolve, system, verbs};
 use ferriband_verbs_sys::*;
 use libc::c_int;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What finding the path to another socket may take.
 const PATH_TIMEOUT_MS: c_int = 2000;
@@ -239,8 +240,8 @@ impl Pair {
 
     /// Asks for an event at the next completion; again if it has not come, so that the adapter hears that we are about to sleep.
     pub fn arm(&mut self) -> Result<(), Errno> {
-        let mut event = [super::readable(self.fd)];
-        if !self.is_armed || wait::poll(&mut event, Some(Duration::ZERO))? == 0 {
+        let mut event = [readable(self.fd)];
+        if !self.is_armed || system::poll_now(&mut event)? == 0 {
             // SAFETY: the pair's queue.
             unsafe { verbs::request_notification(self.cq) }?;
             self.is_armed = true;
@@ -294,8 +295,9 @@ pub fn find_path(
             (&raw const to).cast(),
             PATH_TIMEOUT_MS,
         )
-    }?;
-    resolve::resolve_route(pointer, PATH_TIMEOUT_MS)?;
+    }?
+    .complete(pointer)?;
+    resolve::resolve_route(pointer, PATH_TIMEOUT_MS)?.complete(pointer)?;
     let (list, port) = (get!(pointer.route.path_rec), get!(pointer.port_num));
     // SAFETY: the identifier's records, of which there is one now.
     let path = unsafe { list.as_ref() }.ok_or(libc::EHOSTUNREACH)?;
