@@ -27,6 +27,8 @@ struct Library {
     exports: Exports,
     /// Libraries of ours that it needs, built before it; it finds them beside itself.
     needs: &'static [&'static str],
+    /// True for a library whose calls are made by threads that programs may cancel.
+    cancelled: bool,
     /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
     bare: bool,
 }
@@ -49,6 +51,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "libibverbs.so",
         exports: Exports::Table("libibverbs"),
         needs: &[],
+        cancelled: true,
         bare: false,
     },
     Library {
@@ -57,6 +60,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "librdmacm.so",
         exports: Exports::Table("librdmacm"),
         needs: &["libibverbs.so.1"],
+        cancelled: true,
         bare: false,
     },
     Library {
@@ -65,6 +69,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "libibumad.so",
         exports: Exports::Table("libibumad"),
         needs: &[],
+        cancelled: true,
         bare: false,
     },
     Library {
@@ -73,6 +78,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "",
         exports: Exports::Plain("abi/sysfs/link/symbols.txt"),
         needs: &[],
+        cancelled: true,
         bare: false,
     },
     Library {
@@ -81,6 +87,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "",
         exports: Exports::Nodes("ulp/mpi/runtime/link/symbols.txt"),
         needs: &[],
+        cancelled: false,
         bare: false,
     },
     Library {
@@ -89,6 +96,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "libmpi_abi.so",
         exports: Exports::Plain("ulp/mpi/abi/link/symbols.txt"),
         needs: &["libferriband_mpi.so.1"],
+        cancelled: false,
         bare: true,
     },
 ];
@@ -103,6 +111,20 @@ const SYSTEM_LIBRARIES: &[&str] = &[
     "-ldl",
     "-lc",
 ];
+
+/// The C library's cancellation points. In libraries that stand in a program's threads `abi/cancel` takes the place of those that are called: one that it does not
+/// have cannot be linked. Left out are `ppoll` and `readv`, by which `abi/cancel` itself sleeps, and `fcntl`, which is one only where it waits for a lock on a file.
+const CANCELLATION_POINTS: &str = "\
+    accept accept4 aio_suspend aio_suspend64 clock_nanosleep close connect copy_file_range creat \
+    creat64 epoll_pwait epoll_pwait2 epoll_wait fallocate fallocate64 fdatasync fsync getrandom \
+    lockf lockf64 mq_receive mq_send mq_timedreceive mq_timedsend msgrcv msgsnd msync nanosleep \
+    open open64 open_by_handle_at openat openat64 pause poll posix_fallocate posix_fallocate64 \
+    pread pread64 preadv preadv2 preadv64 preadv64v2 pselect pthread_clockjoin_np \
+    pthread_cond_clockwait pthread_cond_timedwait pthread_cond_wait pthread_join pwrite pwrite64 \
+    pwritev pwritev2 pwritev64 pwritev64v2 read recv recvfrom recvmmsg recvmsg select \
+    sem_clockwait sem_timedwait sem_wait send sendmmsg sendmsg sendto sigpause sigsuspend \
+    sigtimedwait sigwait sigwaitinfo sleep splice sync_file_range system tcdrain tee usleep \
+    vmsplice wait wait3 wait4 waitid waitpid write writev";
 
 /// What compiles and finds MPI programs, and where it lies beside the libraries.
 const MPI_FILES: [(&str, &str); 4] = [
@@ -268,6 +290,12 @@ fn link(library: &Library, archive: &Path, out: &Path) -> Outcome {
                 "-Wl,-z,now,-z,relro,-z,defs,-z,nodelete",
                 "-Wl,-Bsymbolic-functions",
             ])
+            .args(
+                CANCELLATION_POINTS
+                    .split_whitespace()
+                    .filter(|_| library.cancelled)
+                    .map(|name| format!("-Wl,--wrap={name}")),
+            )
             .args(library.needs.iter().map(|needed| out.join(needed)))
             .args(Some("-Wl,-rpath,$ORIGIN").filter(|_| library.bare))
             .args(if library.bare {

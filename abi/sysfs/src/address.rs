@@ -269,7 +269,7 @@ fn listens(host: Ipv4Addr, port: u16) -> bool {
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn connect(
+pub unsafe extern "C-unwind" fn connect(
     socket: c_int,
     address: *const c_void,
     length: libc::socklen_t,

@@ -49,11 +49,13 @@ pub fn open_ours(path: &CStr, flags: c_int, mode: c_uint) -> Result<c_int, c_int
             Err(libc::EEXIST)
         }
         Ok(Node::Elsewhere(path)) => {
-            let descriptor = real::call!(
-                -1,
-                fn open(path.as_ptr() => *const c_char, flags => c_int, mode => c_uint) -> c_int
-            );
-            Ok(descriptor)
+            let open = || {
+                real::call!(
+                    -1,
+                    fn open(path.as_ptr() => *const c_char, flags => c_int, mode => c_uint) -> c_int
+                )
+            };
+            Ok(ferriband_cancel::undisturbed(open))
         }
         Ok(Node::Link(_)) => Err(libc::ELOOP),
         Ok(Node::Directory(_)) if writes => Err(libc::EISDIR),
@@ -80,7 +82,7 @@ macro_rules! opens {
         /// # Safety
         /// As of the C function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: c_uint)?) -> c_int {
+        pub unsafe extern "C-unwind" fn $name($($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: c_uint)?) -> c_int {
             #[allow(unused_mut, unused_assignments)]
             let mut directory = libc::AT_FDCWD;
             $(directory = $directory;)?
@@ -135,7 +137,7 @@ macro_rules! fopens {
         /// # Safety
         /// As of the C function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
+        pub unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
             let nothing = std::ptr::null_mut();
             // SAFETY: the caller's promise.
             let Some(path) = (unsafe { ours_here(path) }) else {

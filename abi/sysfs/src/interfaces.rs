@@ -153,7 +153,8 @@ fn list_of(lines: &[Line]) -> Result<*mut libc::ifaddrs, c_int> {
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getifaddrs(list: *mut *mut libc::ifaddrs) -> c_int {
-    let done = real::call!(-1, fn getifaddrs(list => *mut *mut libc::ifaddrs) -> c_int);
+    let ask = || real::call!(-1, fn getifaddrs(list => *mut *mut libc::ifaddrs) -> c_int);
+    let done = ferriband_cancel::undisturbed(ask);
     let Some(host) = address::host().filter(|_| done == 0) else {
         return done;
     };

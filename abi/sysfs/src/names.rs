@@ -136,10 +136,13 @@ pub unsafe extern "C" fn getaddrinfo(
     // SAFETY: the caller's promise.
     let named = unsafe { addressed(node) };
     let node = named.as_ref().map_or(node, |address| address.as_ptr());
-    real::call!(
-        libc::EAI_SYSTEM,
-        fn getaddrinfo(node => *const c_char, service => *const c_char, hints => *const libc::addrinfo, result => *mut *mut libc::addrinfo) -> c_int
-    )
+    let ask = || {
+        real::call!(
+            libc::EAI_SYSTEM,
+            fn getaddrinfo(node => *const c_char, service => *const c_char, hints => *const libc::addrinfo, result => *mut *mut libc::addrinfo) -> c_int
+        )
+    };
+    ferriband_cancel::undisturbed(ask)
 }
 
 /// Defines one of the older functions that find a host by its name, its first argument.
@@ -154,7 +157,9 @@ macro_rules! by_name {
             // SAFETY: the caller's promise.
             let named = unsafe { addressed(name) };
             let name = named.as_ref().map_or(name, |address| address.as_ptr());
-            real::call!($failed, fn $name(name => *const c_char $(, $argument => $type)*) -> $result)
+            ferriband_cancel::undisturbed(|| {
+                real::call!($failed, fn $name(name => *const c_char $(, $argument => $type)*) -> $result)
+            })
         }
     };
 }

@@ -140,15 +140,11 @@ impl Socket {
 
     /// Puts a message where the program reads.
     fn queue(&self, message: &[u8]) -> Result<(), c_int> {
+        let (bytes, length) = (message.as_ptr().cast(), message.len());
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: a buffer of the length that is said.
-        let sent = unsafe {
-            real_send(
-                self.descriptor,
-                message.as_ptr().cast(),
-                message.len(),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
+        let send = || unsafe { real_send(self.descriptor, bytes, length, flags) };
+        let sent = ferriband_cancel::undisturbed(send);
         match crate::errno() {
             _ if sent >= 0 => Ok(()),
             // the program sends, and never reads
@@ -233,7 +229,8 @@ fn made(flags: c_int, port: u32) -> Result<c_int, c_int> {
         let (name, length) = unique_name(port);
         let name = (&raw const name).cast();
         if real_bind(socket, name, length) == 0 {
-            return Some(match real_connect(socket, name, length) {
+            let connect = || real_connect(socket, name, length);
+            return Some(match ferriband_cancel::undisturbed(connect) {
                 0 => Ok(socket),
                 _ => Err(crate::errno()),
             });

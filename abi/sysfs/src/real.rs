@@ -4,6 +4,9 @@
 /// ENOSYS and gives `$failed`.
 ///
 /// The lookup happens once for each place that calls; the arguments are those of the C function.
+///
+/// Of a function that is a cancellation point a thread may be unwound: what calls it so is an `extern "C-unwind"` function that owns nothing, or calls it
+/// [`undisturbed`](ferriband_cancel::undisturbed).
 macro_rules! call {
     ($failed:expr, fn $name:ident($($argument:expr => $type:ty),*) -> $result:ty) => {{
         use std::sync::atomic::{AtomicPtr, Ordering};
@@ -20,7 +23,7 @@ macro_rules! call {
             $failed
         } else {
             // SAFETY: the function of this name has this type in the C library.
-            let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(found) };
+            let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { std::mem::transmute(found) };
             // SAFETY: the arguments are those that the program gave for this very function.
             unsafe { function($($argument),*) }
         }

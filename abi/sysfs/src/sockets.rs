@@ -32,7 +32,7 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn send(
+pub unsafe extern "C-unwind" fn send(
     socket: c_int,
     buffer: *const c_void,
     length: usize,
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn send(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     socket: c_int,
     buffer: *const c_void,
     length: usize,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn sendto(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendmsg(
+pub unsafe extern "C-unwind" fn sendmsg(
     socket: c_int,
     message: *const libc::msghdr,
     flags: c_int,
@@ -130,7 +130,7 @@ unsafe fn send_ours(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     socket: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn recvfrom(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     socket: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -198,7 +198,11 @@ unsafe fn from_kernel(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
+pub unsafe extern "C-unwind" fn recvmsg(
+    socket: c_int,
+    message: *mut libc::msghdr,
+    flags: c_int,
+) -> isize {
     let read = |message: *mut libc::msghdr| {
         real::call!(
             -1,

@@ -1,12 +1,13 @@
 //! `umad_open_port`, and what is done with an open one. A port's number is the descriptor of its socket to the fabric's process.
 
-use crate::boundary::{entry, set_errno};
+use crate::boundary::{entry, set_errno, waiting_entry};
 use crate::layout::{ADDRESS, FLOW_LABEL, GID, GRH_PRESENT, HEAD, HOP_LIMIT, PKEY_INDEX, RegAttr};
 use crate::list::{choose, given};
 use crate::source::{errno_of, is_scarcity};
 use ferriband_attach::ask::{Answer, Ask, Registration};
 use ferriband_attach::mad::{HEAD_BYTES, MAD, MadHead};
 use ferriband_attach::{HostName, Link, Piece, receive_piece_on, send_on, wait_on};
+use ferriband_cancel::Sleep;
 use ferriband_fork::Table;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -159,28 +160,37 @@ pub extern "C" fn umad_get_fd(fd: c_int) -> c_int {
     fd
 }
 
-unsafe extern "C-unwind" {
-    /// poll(2) of the C library. It is a cancellation point: OpenSM ends its receiving thread by pthread_cancel, which unwinds from here.
-    fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_ms: c_int) -> c_int;
+/// How the sleep for a packet ended: 0 if there may be one, -EIO if poll(2) failed, and errno says why; None before the first sleep, which is for it.
+///
+/// ETIMEDOUT.
+fn wait(sleep: &mut Sleep, fd: c_int, until: Option<Instant>) -> Result<Option<c_int>, c_int> {
+    match sleep.take_ready() {
+        Err(error) => {
+            set_errno(error);
+            Ok(Some(-libc::EIO))
+        }
+        Ok(ready) => match ready.first() {
+            Some(packets) if packets.revents != 0 => Ok(Some(0)),
+            Some(_) => Err(libc::ETIMEDOUT),
+            None => {
+                sleep_for_packets(sleep, fd, until);
+                Ok(None)
+            }
+        },
+    }
 }
 
-/// Waits until something is there: 0, or a negative errno. Nothing that has a destructor may live in a frame that calls this.
-fn wait(fd: c_int, timeout_ms: c_int) -> c_int {
-    let mut asked = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one structure, of ours.
-    match unsafe { poll(&raw mut asked, 1, timeout_ms) } {
-        1 => 0,
-        0 => {
-            set_errno(libc::ETIMEDOUT);
-            -libc::ETIMEDOUT
-        }
-        // errno says why
-        _ => -libc::EIO,
+fn sleep_for_packets(sleep: &mut Sleep, fd: c_int, until: Option<Instant>) {
+    sleep.on(fd, libc::POLLIN);
+    if let Some(until) = until {
+        sleep.until(until);
     }
+}
+
+/// When a time-out that begins now ends; None for a negative one, which does not.
+fn end_of(timeout_ms: c_int) -> Option<Instant> {
+    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    timeout.map(|timeout| Instant::now() + timeout)
 }
 
 /// True if a packet is here that was too long for who asked.
@@ -191,10 +201,11 @@ fn has_waiting(fd: c_int) -> bool {
 /// `umad_poll`: 0 when something is there.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn umad_poll(fd: c_int, timeout_ms: c_int) -> c_int {
-    match has_waiting(fd) {
-        true => 0,
-        false => wait(fd, timeout_ms),
-    }
+    let until = end_of(timeout_ms);
+    waiting_entry(|sleep| match has_waiting(fd) {
+        true => Ok(Some(0)),
+        false => wait(sleep, fd, until),
+    })
 }
 
 /// `umad_send`: 0 when the packet is on its way.
@@ -245,55 +256,58 @@ pub unsafe extern "C-unwind" fn umad_recv(
     length: *mut c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    // what is there costs no other call
-    // SAFETY: the caller's promise.
-    let taken = unsafe { take_packet(fd, umad, length) };
-    if taken != -libc::EWOULDBLOCK || timeout_ms == 0 {
-        return taken;
-    }
-    // outside of the boundary, which nothing may unwind through
-    match wait(fd, timeout_ms) {
+    let until = end_of(timeout_ms);
+    waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
-        0 => unsafe { take_packet(fd, umad, length) },
-        waited => waited,
-    }
+        let taken = unsafe { take_packet(fd, umad, length) };
+        if taken != Err(libc::EWOULDBLOCK) || timeout_ms == 0 {
+            return taken.map(Some);
+        }
+        let waited = wait(sleep, fd, until)?;
+        if waited == Some(0) {
+            // another thread has taken what this one has slept for
+            sleep_for_packets(sleep, fd, until);
+            return Ok(None);
+        }
+        Ok(waited)
+    })
 }
 
 /// What [`umad_recv`] does if something is there.
 ///
+/// EWOULDBLOCK.
+///
 /// # Safety
 /// As there.
-unsafe fn take_packet(fd: c_int, umad: *mut c_void, length: *mut c_int) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's promise.
-        let length = unsafe { length.as_mut() }.ok_or(libc::EINVAL)?;
-        let room = usize::try_from(*length).map_err(|_| libc::EINVAL)?;
-        if umad.is_null() {
-            return Err(libc::EINVAL);
-        }
-        let open = open_of(fd)?;
-        let mut coming = lock(&open.receiving);
-        let Coming { message, waits } = &mut *coming;
-        if !std::mem::take(waits) {
-            take_whole(fd, message)?;
-        }
-        let head = message.get(1..).ok_or(libc::EIO)?;
-        let said = MadHead::parse(head).map_err(|_| libc::EIO)?;
-        let bytes = (said.length as usize).saturating_sub(HEAD);
-        // SAFETY: the caller's promise.
-        let own = unsafe { std::slice::from_raw_parts_mut(umad.cast::<u8>(), HEAD + room) };
-        if bytes > room {
-            own[..HEAD].copy_from_slice(&head[..HEAD]);
-            *length = bytes as c_int;
-            *waits = true;
-            return Err(libc::ENOSPC);
-        }
-        let rest = message.get(1..).ok_or(libc::EIO)?;
-        let whole = rest.len().min(HEAD + room);
-        own[..whole].copy_from_slice(&rest[..whole]);
-        *length = whole.saturating_sub(HEAD) as c_int;
-        Ok(said.agent as c_int)
-    })
+unsafe fn take_packet(fd: c_int, umad: *mut c_void, length: *mut c_int) -> Result<c_int, c_int> {
+    // SAFETY: the caller's promise.
+    let length = unsafe { length.as_mut() }.ok_or(libc::EINVAL)?;
+    let room = usize::try_from(*length).map_err(|_| libc::EINVAL)?;
+    if umad.is_null() {
+        return Err(libc::EINVAL);
+    }
+    let open = open_of(fd)?;
+    let mut coming = lock(&open.receiving);
+    let Coming { message, waits } = &mut *coming;
+    if !std::mem::take(waits) {
+        take_whole(fd, message)?;
+    }
+    let head = message.get(1..).ok_or(libc::EIO)?;
+    let said = MadHead::parse(head).map_err(|_| libc::EIO)?;
+    let bytes = (said.length as usize).saturating_sub(HEAD);
+    // SAFETY: the caller's promise.
+    let own = unsafe { std::slice::from_raw_parts_mut(umad.cast::<u8>(), HEAD + room) };
+    if bytes > room {
+        own[..HEAD].copy_from_slice(&head[..HEAD]);
+        *length = bytes as c_int;
+        *waits = true;
+        return Err(libc::ENOSPC);
+    }
+    let rest = message.get(1..).ok_or(libc::EIO)?;
+    let whole = rest.len().min(HEAD + room);
+    own[..whole].copy_from_slice(&rest[..whole]);
+    *length = whole.saturating_sub(HEAD) as c_int;
+    Ok(said.agent as c_int)
 }
 
 /// The next message, whole.

@@ -115,6 +115,16 @@ fn events_and_acknowledgements() {
 }
 
 #[test]
+fn cancelled_threads_in_shared_memory() {
+    run("cancel");
+}
+
+#[test]
+fn cancelled_threads_in_packets() {
+    run_on("cancel", "packets");
+}
+
+#[test]
 fn version_nodes_and_providers() {
     run("versions");
 }
