@@ -301,6 +301,11 @@ fn ends_of_sockets() {
 }
 
 #[test]
+fn cancelled_threads() {
+    run_on_both_wires("cancel");
+}
+
+#[test]
 fn forked_children_of_busy_threads() {
     run_on_both_wires("forks");
 }
