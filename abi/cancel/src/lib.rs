@@ -6,7 +6,8 @@
 //!   ends: at the call's beginning, and while it sleeps. What the call has done, and what others know of it, is kept in the [`Sleep`], and dropped by a thread that ends;
 //! * everywhere else there is no cancellation point: the C library's are replaced by system calls ([`calls`]), and its functions that have some inside run [`undisturbed`].
 //!
-//! Asynchronous cancellation may end a thread between any two instructions: no library that takes locks can bear it, and these do not.
+//! Asynchronous cancellation may end a thread between any two instructions. The calls that wait bear it, and those that are [`shielded`]: the thread can be cancelled
+//! in frames alone that own nothing and catch nothing. The others do not, as little as rdma-core's.
 //!
 //! Owns: the sleep. Must not know: what is waited for. Each library has its own copy.
 
@@ -17,12 +18,18 @@ use libc::{c_int, c_short, c_void, pollfd};
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a thread sleeps on, and how it ended. It has no destructor: a cancelled thread's stack is left without running any.
 pub struct Sleep {
     fds: ManuallyDrop<Vec<pollfd>>,
     until: Option<Instant>,
+    /// When the call's own time-out ends, once that was asked for.
+    deadline: Option<Option<Instant>>,
+    /// Both, as ppoll(2) takes them.
+    first: *mut pollfd,
+    fds_count: libc::nfds_t,
+    time: Option<libc::timespec>,
     /// The descriptor that a count is to be read from, or -1.
     counter: RawFd,
     /// What was read; 0 for nothing.
@@ -37,6 +44,10 @@ impl Sleep {
         Sleep {
             fds: ManuallyDrop::new(Vec::new()),
             until: None,
+            deadline: None,
+            first: std::ptr::null_mut(),
+            fds_count: 0,
+            time: None,
             counter: -1,
             count: 0,
             kept: ManuallyDrop::new(None),
@@ -56,6 +67,12 @@ impl Sleep {
     /// The next sleep lasts no longer than this; without it, as long as nothing happens.
     pub fn until(&mut self, at: Instant) {
         self.until = Some(at);
+    }
+
+    /// When a time-out of the call ends that began when this was asked for the first time; None if it does not.
+    pub fn deadline(&mut self, timeout: Option<Duration>) -> Option<Instant> {
+        let end = || timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        *self.deadline.get_or_insert_with(end)
     }
 
     /// The next sleep is one readv(2) of a count from an eventfd, as its O_NONBLOCK and the handlers of signals have it. [`Sleep::take_count`] says
@@ -100,14 +117,23 @@ impl Sleep {
         }
     }
 
-    /// Sleeps. Its frame owns nothing: this is where a thread ends.
+    /// What is not to be done in the frame that sleeps.
+    fn prepare(&mut self) {
+        self.first = self.fds.as_mut_ptr();
+        self.fds_count = self.fds.len() as libc::nfds_t;
+        self.time = self.until.map(time_left);
+    }
+
+    /// Sleeps, as cancellable as the thread was before the call.
     ///
     /// # Safety
     /// `own` is a sleep that nobody else has.
-    unsafe fn sleep(own: *mut Self) {
+    #[inline(never)]
+    unsafe fn sleep(own: *mut Self, state: c_int) {
         let mut buffer = MaybeUninit::uninit();
         // SAFETY: the buffer lies in this frame until it is taken out below, and what it points to in a frame above.
         unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), cancelled, own.cast()) };
+        set_state(state);
         // SAFETY: the caller's promise, as in all of what follows.
         let result = match unsafe { (*own).counter } {
             // SAFETY: as above.
@@ -122,6 +148,7 @@ impl Sleep {
                 unsafe { readv(counter, &raw const count, 1) }
             }
         };
+        set_state(PTHREAD_CANCEL_DISABLE);
         // SAFETY: the buffer that was put in above.
         unsafe { _pthread_cleanup_pop(buffer.as_mut_ptr(), 0) };
         // SAFETY: as above; nobody else looks at it any more.
@@ -134,19 +161,20 @@ impl Sleep {
         own.until = None;
     }
 
-    /// ppoll(2). Its frame owns nothing.
+    /// ppoll(2).
     ///
     /// # Safety
     /// As for [`Sleep::sleep`].
     unsafe fn poll(own: *mut Self) -> isize {
         // SAFETY: the caller's promise.
-        let (fds, until) = unsafe { (&raw mut (*own).fds, (*own).until) };
+        let (first, count) = unsafe { ((*own).first, (*own).fds_count) };
         // SAFETY: as above.
-        let (first, count) = unsafe { ((*fds).as_mut_ptr(), (*fds).len()) };
-        let time = until.map(time_left);
-        let timeout = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let timeout = match unsafe { &(*own).time } {
+            Some(time) => std::ptr::from_ref(time),
+            None => std::ptr::null(),
+        };
         // SAFETY: descriptions with their count; the time lives during the call.
-        unsafe { ppoll(first, count as libc::nfds_t, timeout, std::ptr::null()) as isize }
+        unsafe { ppoll(first, count, timeout, std::ptr::null()) as isize }
     }
 }
 
@@ -195,21 +223,89 @@ pub fn time_left(until: Instant) -> libc::timespec {
 }
 
 /// Runs `body` until it gives a result. Whenever it gives none, the thread first sleeps on what `body` has named. `body` ends no other way than by returning: it
-/// has the boundary in it that stops panics. Whoever calls this owns nothing either, up to the C program: `extern "C-unwind"`.
+/// has the boundary in it that stops panics. Whoever calls this owns nothing either, and calls nothing else, up to the C program: `extern "C-unwind"`.
 #[inline(always)]
 pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
     const { assert!(!std::mem::needs_drop::<F>()) };
     let mut sleep = Sleep::new();
     // SAFETY: no arguments. A thread that was cancelled before ends here, although it need not sleep.
     unsafe { pthread_testcancel() };
+    let before = Cancelability::none();
     loop {
-        if let Some(result) = body(&mut sleep) {
+        let mut result = None;
+        run(&mut || result = body(&mut sleep));
+        if let Some(result) = result {
             drop_all(&mut sleep);
+            before.restore();
             return result;
         }
+        sleep.prepare();
         // SAFETY: it is this frame's own.
-        unsafe { Sleep::sleep(&raw mut sleep) };
+        unsafe { Sleep::sleep(&raw mut sleep, before.state) };
     }
+}
+
+/// Runs `body`, which ends no other way than by returning, while the thread cannot be cancelled, not even where cancellation is asynchronous. It may end
+/// when the body has returned: who calls this is an `extern "C-unwind"` function, too.
+#[inline(always)]
+pub fn shielded<R: Copy>(body: impl FnOnce() -> R) -> R {
+    let mut result = MaybeUninit::uninit();
+    let mut body = ManuallyDrop::new(body);
+    let before = Cancelability::none();
+    run(&mut || {
+        // SAFETY: it is taken once: `run` calls this once.
+        let body = unsafe { ManuallyDrop::take(&mut body) };
+        result.write(body());
+    });
+    before.restore();
+    // SAFETY: the body has returned.
+    unsafe { result.assume_init() }
+}
+
+/// Calls `body`, with a frame of its own. A frame that stops panics, or drops something, can be left from its calls only, and by asynchronous cancellation not
+/// even from them: so none of these is that of a caller who may be cancelled.
+#[inline(never)]
+extern "C" fn run<F: FnMut()>(body: &mut F) {
+    body();
+}
+
+/// Whether and how a thread can be cancelled.
+#[derive(Clone, Copy)]
+struct Cancelability {
+    state: c_int,
+    kind: c_int,
+}
+
+impl Cancelability {
+    /// It cannot, from here on: what it was before. The kind comes first: before glibc 2.41 a signal that is under way looks at nothing else.
+    #[inline(always)]
+    fn none() -> Self {
+        let mut kind = 0;
+        // SAFETY: a known kind, and room for the one before.
+        unsafe { pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &raw mut kind) };
+        let state = set_state(PTHREAD_CANCEL_DISABLE);
+        Cancelability { state, kind }
+    }
+
+    /// As it was before. A thread whose cancellation is asynchronous may end here.
+    #[inline(always)]
+    fn restore(self) {
+        set_state(self.state);
+        if self.kind != PTHREAD_CANCEL_DEFERRED {
+            let mut before = 0;
+            // SAFETY: the kind that it was, and room for the one before.
+            unsafe { pthread_setcanceltype(self.kind, &raw mut before) };
+        }
+    }
+}
+
+/// Sets whether the thread can be cancelled: what it was before.
+#[inline(always)]
+fn set_state(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: a state of this function's, and room for the one before.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
 }
 
 /// Ends what a sleep of a cancelled thread leaves.
@@ -226,6 +322,7 @@ extern "C" fn cancelled(sleep: *mut c_void) {
 }
 
 /// A panic here is a bug that nothing can be done about: it ends the process.
+#[inline(never)]
 extern "C" fn drop_all(sleep: &mut Sleep) {
     if sleep.kept.is_some() || sleep.fds.capacity() != 0 {
         let _inside = Inside::enter();
@@ -236,16 +333,14 @@ extern "C" fn drop_all(sleep: &mut Sleep) {
 
 /// Runs `body`, a function of the C library that has cancellation points inside, while the thread cannot be cancelled.
 pub fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
-    let mut before = 0;
-    // SAFETY: a known state, and room for the one before.
-    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let state = set_state(PTHREAD_CANCEL_DISABLE);
     let result = body();
-    // SAFETY: as above.
-    unsafe { pthread_setcancelstate(before, &raw mut before) };
+    set_state(state);
     result
 }
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
+const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 
 /// glibc's record of a handler (`struct _pthread_cleanup_buffer`).
 #[repr(C)]
@@ -269,6 +364,7 @@ unsafe extern "C" {
 // The C library's cancellation points that a thread may end in.
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
     fn ppoll(
         fds: *mut pollfd,
         count: libc::nfds_t,

@@ -186,8 +186,7 @@ unsafe fn fill(
         let system = system.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mut found = std::ptr::null_mut();
         // SAFETY: the caller's promise; hints and the result's place live during the call.
-        let ask = || unsafe { libc::getaddrinfo(node, service, system, &raw mut found) };
-        let answer = ferriband_cancel::undisturbed(ask);
+        let answer = unsafe { libc::getaddrinfo(node, service, system, &raw mut found) };
         if answer != 0 {
             return Err(Failed::Resolver(answer));
         }
@@ -265,22 +264,24 @@ unsafe fn get(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_getaddrinfo(
+pub unsafe extern "C-unwind" fn rdma_getaddrinfo(
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let body = AssertUnwindSafe(|| unsafe { get(node, service, hints, res) });
-    let errno = match catch_unwind(body) {
-        Ok(Ok(())) => return 0,
-        Ok(Err(Failed::Resolver(answer))) => return answer,
-        Ok(Err(Failed::Errno(errno))) => errno,
-        Err(_) => libc::EIO,
-    };
-    set_errno(errno);
-    -1
+    ferriband_cancel::shielded(|| {
+        // SAFETY: the caller's promise.
+        let body = AssertUnwindSafe(|| unsafe { get(node, service, hints, res) });
+        let errno = match catch_unwind(body) {
+            Ok(Ok(())) => return 0,
+            Ok(Err(Failed::Resolver(answer))) => return answer,
+            Ok(Err(Failed::Errno(errno))) => errno,
+            Err(_) => libc::EIO,
+        };
+        set_errno(errno);
+        -1
+    })
 }
 
 /// `rdma_freeaddrinfo`.
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 /// # Safety
 /// `res` is NULL or came from [`rdma_getaddrinfo`] and was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
+pub unsafe extern "C-unwind" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
     let mut next = res;
     while !next.is_null() {
         let this = next;

@@ -51,7 +51,7 @@ pub unsafe fn raw(channel: *mut rdma_event_channel) -> Result<*mut fb_channel, E
 
 /// `rdma_create_event_channel`: NULL and ENODEV without our libibverbs, EMFILE, ENOMEM.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+pub extern "C-unwind" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     entry(open)
 }
 
@@ -60,7 +60,7 @@ pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 /// # Safety
 /// As the C interface demands: a channel without identifiers and with all events acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+pub unsafe extern "C-unwind" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     // SAFETY: the caller's promise.
     entry(|| unsafe { close(channel) });
 }

@@ -234,7 +234,7 @@ pub unsafe extern "C-unwind" fn rdma_connect(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     // SAFETY: the caller's promise.
     status(|| listen(unsafe { Id::of(id) }?, backlog))
 }
@@ -259,7 +259,7 @@ pub unsafe extern "C-unwind" fn rdma_accept(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_reject(
+pub unsafe extern "C-unwind" fn rdma_reject(
     id: *mut rdma_cm_id,
     private_data: *const c_void,
     private_data_len: u8,
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn rdma_reject(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_reject_ece(
+pub unsafe extern "C-unwind" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
     private_data: *const c_void,
     private_data_len: u8,
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn rdma_reject_ece(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let id = unsafe { Id::of(id) }?;
@@ -319,7 +319,7 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let id = unsafe { Id::of(id) }?;
@@ -337,7 +337,10 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_set_local_ece(
+    id: *mut rdma_cm_id,
+    ece: *mut ibv_ece,
+) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let (id, ece) = unsafe { (Id::of(id)?, ece.as_ref().ok_or(libc::EINVAL)?) };
@@ -357,7 +360,10 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_get_remote_ece(
+    id: *mut rdma_cm_id,
+    ece: *mut ibv_ece,
+) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let (id, ece) = unsafe { (Id::of(id)?, ece.as_mut().ok_or(libc::EINVAL)?) };

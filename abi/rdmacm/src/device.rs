@@ -196,7 +196,7 @@ fn get_devices() -> Result<Vec<*mut ibv_context>, Errno> {
 /// # Safety
 /// `num_devices` is NULL or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
+pub unsafe extern "C-unwind" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
     let list = entry(|| {
         let mut contexts = get_devices()?;
         let count = contexts.len();
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
 /// # Safety
 /// `list` is NULL or came from [`rdma_get_devices`], unchanged, and was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+pub unsafe extern "C-unwind" fn rdma_free_devices(list: *mut *mut ibv_context) {
     entry(|| {
         if list.is_null() {
             return Ok(());

@@ -273,7 +273,7 @@ pub unsafe extern "C-unwind" fn rdma_create_ep(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+pub unsafe extern "C-unwind" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     // SAFETY: the caller's promise.
     status(|| unsafe { destroy(id) });
 }

@@ -626,7 +626,7 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
 /// # Safety
 /// `event` is NULL or came from [`rdma_get_cm_event`] and was not acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     // SAFETY: the caller's promise.
     status(|| unsafe { acknowledge(event) })
 }
@@ -636,7 +636,7 @@ pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_write_cm_event(
+pub unsafe extern "C-unwind" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,
     event: rdma_cm_event_type,
     event_status: c_int,
@@ -654,7 +654,7 @@ pub unsafe extern "C" fn rdma_write_cm_event(
 
 /// `rdma_event_str`: the name of an event.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
+pub extern "C-unwind" fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
     const NAMES: [&std::ffi::CStr; 20] = [
         c"RDMA_CM_EVENT_ADDR_RESOLVED",
         c"RDMA_CM_EVENT_ADDR_ERROR",

@@ -324,7 +324,7 @@ pub unsafe fn destroy(pointer: *mut rdma_cm_id) -> Result<(), Errno> {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_id(
+pub unsafe extern "C-unwind" fn rdma_create_id(
     channel: *mut rdma_event_channel,
     id: *mut *mut rdma_cm_id,
     context: *mut c_void,
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn rdma_create_id(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: the caller's promise.
     status(|| unsafe { destroy(id) })
 }
@@ -404,7 +404,7 @@ pub unsafe fn migrate(id: &Id, to: *mut rdma_event_channel) -> Result<(), Errno>
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_migrate_id(
+pub unsafe extern "C-unwind" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
 ) -> c_int {

@@ -241,7 +241,7 @@ pub unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_query_addrinfo(
+pub unsafe extern "C-unwind" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     info: *mut *mut rdma_addrinfo,
 ) -> c_int {

@@ -247,7 +247,10 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_leave_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut sockaddr,
+) -> c_int {
     // SAFETY: the caller's promise.
     status(|| unsafe { leave(Id::of(id)?, addr) })
 }

@@ -367,7 +367,7 @@ pub fn destroy_srq(id: &Id) {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_qp(
+pub unsafe extern "C-unwind" fn rdma_create_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
@@ -385,7 +385,7 @@ pub unsafe extern "C" fn rdma_create_qp(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_qp_ex(
+pub unsafe extern "C-unwind" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     qp_init_attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
@@ -402,7 +402,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+pub unsafe extern "C-unwind" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     status(|| {
         // SAFETY: the caller's promise.
         destroy(unsafe { Id::of(id) }?);
@@ -415,7 +415,7 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_srq(
+pub unsafe extern "C-unwind" fn rdma_create_srq(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
@@ -445,7 +445,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_srq_ex(
+pub unsafe extern "C-unwind" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+pub unsafe extern "C-unwind" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     status(|| {
         // SAFETY: the caller's promise.
         destroy_srq(unsafe { Id::of(id) }?);

@@ -192,7 +192,7 @@ pub unsafe fn set_option(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+pub unsafe extern "C-unwind" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     // SAFETY: the caller's promise.
     status(|| unsafe { bind(Id::of(id)?, addr) })
 }
@@ -233,7 +233,7 @@ pub unsafe extern "C-unwind" fn rdma_resolve_route(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_set_option(
+pub unsafe extern "C-unwind" fn rdma_set_option(
     id: *mut rdma_cm_id,
     level: c_int,
     optname: c_int,
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn rdma_set_option(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_init_qp_attr(
+pub unsafe extern "C-unwind" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
     qp_attr: *mut ibv_qp_attr,
     qp_attr_mask: *mut c_int,
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+pub unsafe extern "C-unwind" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     entry(|| {
         // SAFETY: the caller's promise.
         let id = unsafe { Id::of(id) }?;
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+pub unsafe extern "C-unwind" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     entry(|| {
         // SAFETY: the caller's promise.
         let id = unsafe { Id::of(id) }?;

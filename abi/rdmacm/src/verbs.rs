@@ -240,15 +240,14 @@ pub unsafe fn request_notification(cq: *mut ibv_cq) -> Result<(), Errno> {
 }
 
 /// Takes an event of a completion channel and acknowledges it; false if there is none. The channel's descriptor must be
-/// non-blocking.
+/// non-blocking, and the thread one that cannot be cancelled, as in every call of ours.
 ///
 /// # Safety
 /// `channel` is a completion channel, and its completion queues live.
 pub unsafe fn take_cq_event(channel: *mut ibv_comp_channel) -> bool {
     let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: the caller's promise, and the places live during the call.
-    let take = || unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut context) };
-    if ferriband_cancel::undisturbed(take) != 0 {
+    if unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut context) } != 0 {
         return false;
     }
     // SAFETY: the event that was just taken.

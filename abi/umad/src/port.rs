@@ -163,7 +163,7 @@ pub extern "C" fn umad_get_fd(fd: c_int) -> c_int {
 /// How the sleep for a packet ended: 0 if there may be one, -EIO if poll(2) failed, and errno says why; None before the first sleep, which is for it.
 ///
 /// ETIMEDOUT.
-fn wait(sleep: &mut Sleep, fd: c_int, until: Option<Instant>) -> Result<Option<c_int>, c_int> {
+fn wait(sleep: &mut Sleep, fd: c_int, timeout_ms: c_int) -> Result<Option<c_int>, c_int> {
     match sleep.take_ready() {
         Err(error) => {
             set_errno(error);
@@ -173,24 +173,20 @@ fn wait(sleep: &mut Sleep, fd: c_int, until: Option<Instant>) -> Result<Option<c
             Some(packets) if packets.revents != 0 => Ok(Some(0)),
             Some(_) => Err(libc::ETIMEDOUT),
             None => {
-                sleep_for_packets(sleep, fd, until);
+                sleep_for_packets(sleep, fd, timeout_ms);
                 Ok(None)
             }
         },
     }
 }
 
-fn sleep_for_packets(sleep: &mut Sleep, fd: c_int, until: Option<Instant>) {
+/// A negative time-out is none.
+fn sleep_for_packets(sleep: &mut Sleep, fd: c_int, timeout_ms: c_int) {
+    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     sleep.on(fd, libc::POLLIN);
-    if let Some(until) = until {
+    if let Some(until) = sleep.deadline(timeout) {
         sleep.until(until);
     }
-}
-
-/// When a time-out that begins now ends; None for a negative one, which does not.
-fn end_of(timeout_ms: c_int) -> Option<Instant> {
-    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    timeout.map(|timeout| Instant::now() + timeout)
 }
 
 /// True if a packet is here that was too long for who asked.
@@ -201,10 +197,9 @@ fn has_waiting(fd: c_int) -> bool {
 /// `umad_poll`: 0 when something is there.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn umad_poll(fd: c_int, timeout_ms: c_int) -> c_int {
-    let until = end_of(timeout_ms);
     waiting_entry(|sleep| match has_waiting(fd) {
         true => Ok(Some(0)),
-        false => wait(sleep, fd, until),
+        false => wait(sleep, fd, timeout_ms),
     })
 }
 
@@ -256,17 +251,16 @@ pub unsafe extern "C-unwind" fn umad_recv(
     length: *mut c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    let until = end_of(timeout_ms);
     waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
         let taken = unsafe { take_packet(fd, umad, length) };
         if taken != Err(libc::EWOULDBLOCK) || timeout_ms == 0 {
             return taken.map(Some);
         }
-        let waited = wait(sleep, fd, until)?;
+        let waited = wait(sleep, fd, timeout_ms)?;
         if waited == Some(0) {
             // another thread has taken what this one has slept for
-            sleep_for_packets(sleep, fd, until);
+            sleep_for_packets(sleep, fd, timeout_ms);
             return Ok(None);
         }
         Ok(waited)

@@ -185,7 +185,7 @@ impl Socket {
 /// # Safety
 /// As the C interface demands: the buffer stays until `riounmap` or `rclose`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn riomap(
+pub unsafe extern "C-unwind" fn riomap(
     fd: c_int,
     buf: *mut c_void,
     length: usize,
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn riomap(
 
 /// `riounmap`: EINVAL if no such buffer is mapped.
 #[unsafe(no_mangle)]
-pub extern "C" fn riounmap(fd: c_int, buf: *mut c_void, length: usize) -> c_int {
+pub extern "C-unwind" fn riounmap(fd: c_int, buf: *mut c_void, length: usize) -> c_int {
     status(|| {
         let socket = table::find(fd)?;
         let mut state = lock(socket.stream()?);

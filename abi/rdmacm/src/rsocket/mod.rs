@@ -225,7 +225,7 @@ fn open(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
 
 /// `rsocket`: AF_INET, AF_INET6, and AF_IB for streams. ENOTSUP for others; ENODEV without our libibverbs, EMFILE.
 #[unsafe(no_mangle)]
-pub extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub extern "C-unwind" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     entry(|| open(domain, kind, protocol))
 }
 
@@ -234,7 +234,11 @@ pub extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int 
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rbind(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn rbind(
+    fd: c_int,
+    addr: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     status(|| {
         let socket = table::find(fd)?;
         match &socket.inner {
@@ -248,7 +252,7 @@ pub unsafe extern "C" fn rbind(fd: c_int, addr: *const sockaddr, length: socklen
 
 /// `rlisten`.
 #[unsafe(no_mangle)]
-pub extern "C" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
+pub extern "C-unwind" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
     status(|| table::find(fd)?.listen(backlog))
 }
 
@@ -592,7 +596,7 @@ pub unsafe extern "C-unwind" fn rwritev(fd: c_int, iov: *const iovec, count: c_i
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rgetpeername(
+pub unsafe extern "C-unwind" fn rgetpeername(
     fd: c_int,
     addr: *mut sockaddr,
     length: *mut socklen_t,
@@ -613,7 +617,7 @@ pub unsafe extern "C" fn rgetpeername(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rgetsockname(
+pub unsafe extern "C-unwind" fn rgetsockname(
     fd: c_int,
     addr: *mut sockaddr,
     length: *mut socklen_t,
@@ -682,7 +686,7 @@ unsafe fn give_address(address: &sockaddr_storage, to: *mut sockaddr, length: *m
 /// `rfcntl`: F_GETFL, F_SETFL (O_NONBLOCK), F_GETFD, F_SETFD. The third argument is declared, which the x86_64 calling
 /// convention allows for one that callers pass as variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn rfcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub extern "C-unwind" fn rfcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     entry(|| {
         if table::is_set(fd) {
             return repoll::control(fd, command, argument);

@@ -401,7 +401,7 @@ unsafe fn set_stream(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsetsockopt(
+pub unsafe extern "C-unwind" fn rsetsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -442,7 +442,7 @@ pub unsafe extern "C" fn rsetsockopt(
 /// # Safety
 /// As the C interface demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rgetsockopt(
+pub unsafe extern "C-unwind" fn rgetsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

@@ -223,9 +223,9 @@ fn poll(
 /// As for poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
-    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-    let until = timeout.map(|timeout| Instant::now() + timeout);
     waiting_entry(|sleep| {
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        let until = sleep.deadline(timeout);
         let count = usize::try_from(nfds).map_err(|_| libc::EINVAL)?;
         let fds = match count {
             0 => &mut [],
@@ -312,21 +312,20 @@ pub unsafe extern "C-unwind" fn rselect(
     exceptfds: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    let begin = Instant::now();
     waiting_entry(|sleep| {
         if !(0..=libc::FD_SETSIZE as c_int).contains(&nfds) {
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller's promise.
-        let until = match unsafe { timeout.as_ref() } {
+        let timeout = match unsafe { timeout.as_ref() } {
             None => None,
             Some(time) => {
                 let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
                 let micros = u64::try_from(time.tv_usec).map_err(|_| libc::EINVAL)?;
-                let whole = Duration::from_secs(seconds) + Duration::from_micros(micros);
-                begin.checked_add(whole)
+                Some(Duration::from_secs(seconds) + Duration::from_micros(micros))
             }
         };
+        let until = sleep.deadline(timeout);
         let sets = Sets([readfds, writefds, exceptfds]);
         // SAFETY: the caller's promise.
         let mut fds = unsafe { sets.list(nfds) };

@@ -6,7 +6,7 @@ use super::set::{Out, Set, Sleeper};
 use super::table;
 use crate::boundary::{Errno, entry, errno, status, waiting_entry};
 use libc::{c_int, c_long, epoll_event};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// As many events as epoll_wait(2) is asked for at a time.
 const MOST_EVENTS: usize = c_int::MAX as usize / size_of::<epoll_event>();
@@ -37,7 +37,7 @@ pub fn control(fd: c_int, command: c_int, argument: c_long) -> Result<c_int, Err
 
 /// `repoll_create`: as epoll_create1(2). The number is that of a real descriptor, and `rclose` closes it.
 #[unsafe(no_mangle)]
-pub extern "C" fn repoll_create(flags: c_int) -> c_int {
+pub extern "C-unwind" fn repoll_create(flags: c_int) -> c_int {
     entry(|| {
         if flags & !libc::EPOLL_CLOEXEC != 0 {
             return Err(libc::EINVAL);
@@ -94,7 +94,7 @@ unsafe fn control_entry(
 /// # Safety
 /// `event` is NULL or an event.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn repoll_ctl(
+pub unsafe extern "C-unwind" fn repoll_ctl(
     epfd: c_int,
     what: c_int,
     fd: c_int,
@@ -115,9 +115,9 @@ pub unsafe extern "C-unwind" fn repoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-    let until = timeout.map(|timeout| Instant::now() + timeout);
     waiting_entry(|sleep| {
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        let until = sleep.deadline(timeout);
         let most = usize::try_from(most).map_err(|_| libc::EINVAL)?;
         if !(1..=MOST_EVENTS).contains(&most) {
             return Err(libc::EINVAL);

@@ -285,6 +285,7 @@ impl Call {
 }
 
 /// Runs a call on a socket that may wait: the body of an `extern "C-unwind"` function. The body runs from the beginning after each sleep.
+#[inline(always)]
 pub fn on_socket<R: Failure + Copy>(
     fd: RawFd,
     mut body: impl FnMut(&Arc<Socket>, &mut Call) -> Result<R, Errno>,

@@ -509,6 +509,55 @@ static void others(void)
 	}
 }
 
+static struct ends restless_ends;
+
+/* Cancelled between any two instructions, as iperf3 does it: what it is in the middle of is ended by the call. */
+static void *restless(void *set)
+{
+	struct pollfd one = { .fd = restless_ends.far, .events = POLLIN };
+	struct epoll_event events[4];
+	char some[64] = "";
+
+	CHECK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
+	for (;;) {
+		rsend(restless_ends.near, some, sizeof(some), MSG_DONTWAIT);
+		rpoll(&one, 1, 0);
+		repoll_wait(*(int *)set, events, 4, 0);
+		rrecv(restless_ends.far, some, sizeof(some), MSG_DONTWAIT);
+		rgetpeername(restless_ends.far, (struct sockaddr *)&full_address,
+			     &(socklen_t){ sizeof(full_address) });
+		rrecv(restless_ends.far, some, sizeof(some), 0);
+	}
+	return NULL;
+}
+
+static void between_any_two_instructions(void)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = 7 };
+	int set = repoll_create(0);
+
+	restless_ends = ends();
+	EQ(repoll_ctl(set, EPOLL_CTL_ADD, restless_ends.far, &event), 0);
+	for (int round = 0; round < 1000; round++) {
+		pthread_t thread;
+		void *value = NULL;
+
+		CHECK(pthread_create(&thread, NULL, restless, &set) == 0);
+		usleep((useconds_t)(round % 100));
+		CHECK(pthread_cancel(thread) == 0);
+		CHECK(pthread_join(thread, &value) == 0);
+		CHECK(value == PTHREAD_CANCELED);
+	}
+	while (rrecv(restless_ends.far, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	EQ(rsend(restless_ends.near, "hello", 5, 0), 5);
+	do_wait(&set);
+	do_receive(&restless_ends.far);
+	EQ(rclose(set), 0);
+	EQ(rclose(restless_ends.near), 0);
+	EQ(rclose(restless_ends.far), 0);
+}
+
 int main(void)
 {
 	/* before this process has sockets */
@@ -523,5 +572,6 @@ int main(void)
 	datagrams();
 	events();
 	synchronous();
+	between_any_two_instructions();
 	return 0;
 }
