@@ -24,6 +24,9 @@ SOAK_FABRIC ?=
 BRING_UP ?= fat-tree:36x18x18 fat-tree:24
 # Arguments of `make stress`, see scripts/stress.
 STRESS ?=
+# The git directory of rdma-core, for releases that `make test-distributions` builds itself, and what they are built with.
+RDMA_CORE ?=
+RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cython3 libnl-3-dev libnl-route-3-dev libudev-dev perftest iperf3
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
 INTEROP ?=
 
@@ -68,9 +71,9 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 
-test-distributions: build ## run the RDMA programs of newer releases of Debian, each beside its own C library (DISTRIBUTIONS='trixie sid'; fetches them by package name)
-	$(need) binutils dpkg util-linux iproute2
-	@FERRIBAND=$(FERRIBAND) scripts/distribution-tests $(DISTRIBUTIONS) || [ $$? -eq 77 ]
+test-distributions: build ## run the RDMA programs of newer releases of Debian, each beside its own C library (DISTRIBUTIONS='trixie sid'; fetches them by package name), and with RDMA_CORE=GIT of releases between (DISTRIBUTIONS=v58.0)
+	$(need) binutils dpkg util-linux iproute2 $(if $(RDMA_CORE),$(RELEASE_PACKAGES))
+	@FERRIBAND=$(FERRIBAND) scripts/distribution-tests $(if $(RDMA_CORE),--rdma-core $(RDMA_CORE)) $(DISTRIBUTIONS) || [ $$? -eq 77 ]
 
 test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
 	$(need) python3-dev python3-venv

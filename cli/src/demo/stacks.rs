@@ -71,12 +71,15 @@ pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
     jobs
 }
 
-/// rdma-core's preload, which makes TCP sockets into its own: Debian's and Ubuntu's place for it, and other distributions'.
+/// rdma-core's preload, which makes TCP sockets into its own: where the loader is told to look first, then Debian's and Ubuntu's place for it, and other
+/// distributions'.
 pub fn socket_preload() -> Option<String> {
+    let told = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let told = told.split(':').filter(|dir| dir.starts_with('/'));
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    [&multiarch, "/usr/lib64", "/usr/lib"]
-        .map(|dir| format!("{dir}/rsocket/librspreload.so"))
-        .into_iter()
+    told.map(str::to_owned)
+        .chain([&multiarch, "/usr/lib64", "/usr/lib"].map(|dir| format!("{dir}/rsocket")))
+        .map(|dir| format!("{dir}/librspreload.so"))
         .find(|path| Path::new(path).is_file())
 }
 
