@@ -117,7 +117,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         for other in waiting.descriptors() {
             sleep.on(other.as_raw_fd(), libc::POLLIN);
         }
-        sleep.keep(waiting);
+        sleep.keep(Box::new(waiting));
         Ok(None)
     })
     .0

@@ -76,7 +76,8 @@ impl CompChannel {
 
     /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.
     pub fn next_event(&self) -> Result<usize, Error> {
-        self.fd()?;
+        self.ctx.engine.check_alive()?;
+        self.ctx.engine.hand_over();
         self.events.next(|_| {})
     }
 
