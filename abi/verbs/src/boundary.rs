@@ -104,6 +104,12 @@ impl<R: Failure> Failure for Option<R> {
 #[inline(always)]
 pub fn entry<R: Failure>(body: impl FnOnce() -> R) -> R {
     let _inside = Inside::enter();
+    unwatched_entry(body)
+}
+
+/// As [`entry`], where ThreadSanitizer does not watch the program, or was told before.
+#[inline(always)]
+pub fn unwatched_entry<R: Failure>(body: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(panic) => after_panic(panic),

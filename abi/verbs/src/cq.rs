@@ -2,7 +2,7 @@
 //! The iterator over an extended queue lies in [`crate::cq_ex`], events in [`crate::channel`].
 
 use crate::acks::Acks;
-use crate::boundary::{NegatedInt, entry, try_entry};
+use crate::boundary::{NegatedInt, entry, try_entry, unwatched_entry};
 use crate::channel::Channel;
 use crate::context::Context;
 use crate::convert;
@@ -12,7 +12,6 @@ use crate::object::{Object, input};
 use crate::pd::{Pd, User};
 use ferriband_hca as hca;
 use ferriband_sanitizer::{self as sanitizer, Side};
-use ferriband_transport::types::{Completion, WcOpcode, WcStatus};
 use ferriband_verbs_sys as sys;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -208,20 +207,6 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut sys::ibv_cq) -> c_int {
     })
 }
 
-/// A program is given a completion: what was done before its request was posted is done for the thread that takes it.
-#[inline(always)]
-pub fn hands_over(completion: &Completion) {
-    let is_receive = matches!(
-        completion.opcode,
-        WcOpcode::Recv | WcOpcode::RecvRdmaWithImm
-    );
-    sanitizer::completes(completion.qp_num, is_receive);
-    if completion.status != WcStatus::Success {
-        // the opcode of a failure says nothing
-        sanitizer::completes(completion.qp_num, !is_receive);
-    }
-}
-
 /// `poll_cq` of the context: up to `num_entries` completions, or a negative errno once the queue is unusable.
 ///
 /// # Safety
@@ -231,7 +216,7 @@ pub unsafe extern "C" fn poll_cq(
     num_entries: c_int,
     wc: *mut sys::ibv_wc,
 ) -> c_int {
-    entry(|| {
+    unwatched_entry(|| {
         // SAFETY: the caller's promise.
         let queue = match unsafe { of(cq) } {
             Ok(queue) => queue,
@@ -241,7 +226,6 @@ pub unsafe extern "C" fn poll_cq(
         let polled = queue
             .hca
             .poll(usize::try_from(num_entries).unwrap_or(0), |stamped| {
-                hands_over(&stamped.completion);
                 // SAFETY: the adapter calls at most `num_entries` times.
                 unsafe { slot.write(convert::wc(&stamped.completion)) };
                 // SAFETY: at most one past the end of the caller's array.

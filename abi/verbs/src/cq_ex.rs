@@ -6,9 +6,9 @@
 
 use crate::boundary::{entry, set_errno, try_entry};
 use crate::context::Context;
-use crate::cq::hands_over;
 use crate::cq::{self, Cq, Wish};
 use crate::object::input;
+use crate::watched;
 use ferriband_hca::cq::Stamped;
 use ferriband_verbs_sys as sys;
 use std::cell::UnsafeCell;
@@ -119,7 +119,7 @@ unsafe fn advance(queue: &Cq) -> c_int {
     let Some(stamped) = taken else {
         return libc::ENOENT;
     };
-    hands_over(&stamped.completion);
+    watched::hands_over(&stamped.completion);
     // SAFETY: the caller holds the cursor.
     unsafe { queue.cursor.at.get().write(stamped) };
     let c = queue.c();

@@ -38,4 +38,5 @@ pub mod query;
 pub mod refusals;
 pub mod srq;
 pub mod sysfs;
+pub mod watched;
 pub mod xrcd;

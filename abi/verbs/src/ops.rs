@@ -5,7 +5,7 @@
 //! matching, null regions. The slots that old programs called directly (`_compat_*`) are NULL but for the two
 //! queries, which are exported functions of the same signature.
 
-use crate::{cq, cq_ex, dm, mr, mw, pd, post, qp, query, srq, xrcd};
+use crate::{cq, cq_ex, dm, mr, mw, pd, post, qp, query, srq, watched, xrcd};
 use ferriband_verbs_sys as sys;
 
 /// A context's C structure with every operation that this adapter offers.
@@ -46,6 +46,13 @@ pub fn verbs_context() -> sys::verbs_context {
         post_recv: Some(post::post_recv),
         ..Default::default()
     };
+    if ferriband_sanitizer::is_there() {
+        let ops = &mut c.context.ops;
+        ops.poll_cq = Some(watched::poll_cq);
+        ops.post_srq_recv = Some(watched::post_srq_recv);
+        ops.post_send = Some(watched::post_send);
+        ops.post_recv = Some(watched::post_recv);
+    }
     // The mark by which inlined callers know that a verbs_context lies in front.
     c.context.abi_compat = usize::MAX as *mut std::ffi::c_void;
     c

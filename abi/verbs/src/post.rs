@@ -1,15 +1,14 @@
 //! Posting: chains of work requests in C's form, one by one to the adapter.
 //!
 //! This is the hot path: no allocation, no lock of ours. A request is read once; its scatter/gather list has the
-//! adapter's own layout and is passed through where it lies.
+//! adapter's own layout and is passed through where it lies. Programs that ThreadSanitizer watches come by [`crate::watched`].
 
 use crate::ah::Ah;
-use crate::boundary::{entry, set_errno};
+use crate::boundary::{set_errno, unwatched_entry};
 use crate::mw::Mw;
 use crate::qp::{self, Qp};
 use crate::srq::{self, Srq};
 use ferriband_hca as hca;
-use ferriband_sanitizer::{self as sanitizer, Side};
 use ferriband_transport::types::{SendFlags, SendOpcode, Sge};
 use ferriband_verbs_sys as sys;
 use std::ffi::c_int;
@@ -60,11 +59,10 @@ pub unsafe extern "C" fn post_send(
     wr: *mut sys::ibv_send_wr,
     bad_wr: *mut *mut sys::ibv_send_wr,
 ) -> c_int {
-    entry(|| {
+    unwatched_entry(|| {
         let mut current = wr;
         // SAFETY: the caller's promise.
         let result = unsafe { qp::of(qp) }.and_then(|queue_pair| {
-            sanitizer::sends(queue_pair.hca.qpn);
             // A batch that another thread is building counts on the room that it found.
             let _alone = queue_pair.builder.as_ref().map(|builder| builder.acquire());
             // SAFETY: the caller's promise: each link is NULL or the next request.
@@ -142,7 +140,6 @@ unsafe fn post_one(queue_pair: &Qp, wr: &sys::ibv_send_wr) -> Result<(), i32> {
             // SAFETY: the caller's promise: a live handle.
             request.ah = Some(&unsafe { Ah::of(ud.ah) }?.hca);
             (request.remote_qpn, request.remote_qkey) = (ud.remote_qpn, ud.remote_qkey);
-            sanitizer::release(Side::Receive, ud.remote_qpn);
         }
         SendOpcode::BindMw => {
             // SAFETY: the operation selects this member.
@@ -171,11 +168,10 @@ pub unsafe extern "C" fn post_recv(
     wr: *mut sys::ibv_recv_wr,
     bad_wr: *mut *mut sys::ibv_recv_wr,
 ) -> c_int {
-    entry(|| {
+    unwatched_entry(|| {
         let mut current = wr;
         // SAFETY: the caller's promise.
         let result = unsafe { qp::of(qp) }.and_then(|queue_pair| {
-            sanitizer::release(Side::Receive, queue_pair.hca.qpn);
             // SAFETY: the caller's promise.
             unsafe {
                 chain(&mut current, |wr_id, sges| {
@@ -196,11 +192,10 @@ pub unsafe extern "C" fn post_srq_recv(
     wr: *mut sys::ibv_recv_wr,
     bad_wr: *mut *mut sys::ibv_recv_wr,
 ) -> c_int {
-    entry(|| {
+    unwatched_entry(|| {
         let mut current = wr;
         // SAFETY: the caller's promise.
         let result = unsafe { srq::of(srq) }.and_then(|queue: &Srq| {
-            sanitizer::release(Side::Shared, queue.sanitizer_number());
             // SAFETY: the caller's promise.
             unsafe { chain(&mut current, |wr_id, sges| queue.hca.post_recv(wr_id, sges)) }
         });

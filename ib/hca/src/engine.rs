@@ -55,6 +55,9 @@ pub(crate) const MSG_READY: u8 = 7;
 /// Peers that are looked at in every round, itself among them.
 const WATCHED_PEERS: usize = 8;
 
+/// No epoch: those of forks have 32 bits.
+const NEVER: u64 = u64::MAX;
+
 /// Claims of the process's in-flight marks by its threads.
 #[derive(Debug)]
 pub(crate) struct Marks([AtomicBool; MARKS]);
@@ -200,7 +203,8 @@ pub struct Engine {
     /// The progress thread looks at each tick who polls or rests.
     ticks: AtomicBool,
     stop: AtomicBool,
-    fatal: AtomicBool,
+    /// The epoch while the device works; [`NEVER`] once it has failed.
+    alive_in: AtomicU64,
     /// Connections that have not said who they are.
     strangers: Mutex<BTreeMap<u64, Control>>,
     lives: Mutex<lives::Lives>,
@@ -324,7 +328,7 @@ impl Engine {
             by_thread: AtomicBool::new(false),
             ticks: AtomicBool::new(true),
             stop: AtomicBool::new(false),
-            fatal: AtomicBool::new(false),
+            alive_in: AtomicU64::new(fork::epoch()),
             strangers: Mutex::default(),
             lives: Mutex::default(),
             tokens: AtomicU64::new(0),
@@ -338,14 +342,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Err in a forked child, and after the device failed.
+    /// Err in a forked child, and after the device failed. Every call on a queue asks this: one comparison.
     #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
-        self.check_epoch()?;
-        if self.fatal.load(Ordering::Relaxed) {
-            return Err(Error::Gone("an internal error made it fatal"));
+        if self.alive_in.load(Ordering::Relaxed) != fork::epoch() {
+            return self.why_not_alive();
         }
         Ok(())
+    }
+
+    #[cold]
+    fn why_not_alive(&self) -> Result<(), Error> {
+        self.check_epoch()?;
+        Err(Error::Gone("an internal error made it fatal"))
     }
 
     /// Err in a forked child.
@@ -362,7 +371,7 @@ impl Engine {
     /// Ends the device: every later verb fails.
     #[cold]
     pub fn fail(&self) {
-        self.fatal.store(true, Ordering::Release);
+        self.alive_in.store(NEVER, Ordering::Release);
     }
 
     /// Now, on the clock of the timers.

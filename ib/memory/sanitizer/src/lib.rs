@@ -101,6 +101,12 @@ fn tool() -> Option<&'static Tool> {
     unsafe { TOOL.load(Ordering::Relaxed).as_ref() }
 }
 
+/// Whether the program is built with the tool; decided when the library is loaded.
+#[inline]
+pub fn is_there() -> bool {
+    tool().is_some()
+}
+
 /// A thread is inside the library, until this is dropped: what it accesses is the library's business.
 #[derive(Debug)]
 pub struct Inside(bool);
