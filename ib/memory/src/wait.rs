@@ -42,6 +42,7 @@ impl EventFd {
     }
 
     /// Adds `count` (below 2^64 - 1) and wakes. A counter that is full stays full: whoever polls it is awake.
+    #[inline]
     pub fn signal(&self, count: u64) {
         let result = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &count.to_ne_bytes()));
         debug_assert!(

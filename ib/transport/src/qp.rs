@@ -383,6 +383,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// As for [`post_send`](QueuePair::post_send).
+    #[inline]
     pub fn queue_send(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         let state = self.attr.state;
         if matches!(state, QpState::Reset | QpState::Init | QpState::Rtr) {
@@ -404,6 +405,7 @@ impl QueuePair {
     }
 
     /// Ends what [`queue_send`](QueuePair::queue_send) began: in Error and SQE what is queued completes with a flush error.
+    #[inline]
     pub fn settle_sends(&mut self) {
         if matches!(self.attr.state, QpState::Err | QpState::Sqe) {
             match &mut self.sender {
@@ -494,6 +496,7 @@ impl QueuePair {
     }
 
     /// Packets that a driver had better send in one run; no bound where there is no window.
+    #[inline]
     pub fn run_packets(&self) -> u32 {
         match &self.sender {
             Sender::Reliable(requester) => requester.run_packets(),
@@ -503,6 +506,7 @@ impl QueuePair {
 
     /// What is next to go is the end of the last request that is posted, of a reliable connection: `most` packets or fewer of a SEND, all before them sent and nothing of it again, with no
     /// question of credits. Then how many bytes that request has.
+    #[inline]
     pub fn end_of_last(&self, most: u32) -> Option<u32> {
         match &self.sender {
             Sender::Reliable(requester) if self.config.qp_type == QpType::Rc => {

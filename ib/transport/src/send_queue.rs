@@ -320,6 +320,7 @@ impl SendQueue {
     }
 
     /// Checks everything that does not depend on the service and queues.
+    #[inline]
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.tail - self.head >= u64::from(self.cap.max_send_wr) {
             return Err(PostError::Full {
@@ -432,6 +433,7 @@ impl SendQueue {
     }
 
     /// The next completion in order. An unsignaled success makes none; any failure does.
+    #[inline]
     pub fn poll(&mut self, qpn: Qpn) -> Option<Completion> {
         while self.head < self.done {
             let (slot, signaled) = (self.slot(self.head), self.is_signaled(self.head));

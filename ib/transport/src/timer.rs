@@ -48,6 +48,7 @@ impl Timers {
     }
 
     /// The earliest deadline.
+    #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.0.iter().flatten().min().copied()
     }

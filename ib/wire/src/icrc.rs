@@ -63,6 +63,7 @@ impl Icrc {
     }
 
     /// Adds the start of the transport packet: the whole BTH at least.
+    #[inline]
     pub fn headers(&mut self, bytes: &[u8]) {
         match BthWire::ref_from_prefix(bytes) {
             Ok((bth, rest)) => {
@@ -85,6 +86,7 @@ impl Icrc {
     }
 
     /// Adds a whole transport packet (BTH to pad) and ends.
+    #[inline]
     pub fn finish_with(mut self, transport: &[u8]) -> u32 {
         self.headers(transport);
         self.finish()

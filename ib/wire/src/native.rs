@@ -47,6 +47,7 @@ impl NativeHeaders {
     ///
     /// # Errors
     /// Too few bytes, a length that no packet has, another ICRC.
+    #[inline]
     pub fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], ParseError> {
         let (got, at) = trailer::<U32>(bytes, "ICRC")?;
         let transport = &bytes[..at];

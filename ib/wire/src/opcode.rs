@@ -253,6 +253,7 @@ impl OpcodeInfo {
     }
 
     /// Request, response, ack or notification.
+    #[inline]
     pub const fn kind(&self) -> Kind {
         match self.operation {
             Operation::Send
@@ -469,6 +470,7 @@ impl Opcode {
     }
 
     /// This opcode's row.
+    #[inline]
     pub const fn info(self) -> &'static OpcodeInfo {
         match &TABLE[self as usize] {
             Some(info) => info,
@@ -477,26 +479,31 @@ impl Opcode {
     }
 
     /// Transport service.
+    #[inline]
     pub const fn service(self) -> Service {
         self.info().service
     }
 
     /// Operation.
+    #[inline]
     pub const fn operation(self) -> Operation {
         self.info().operation
     }
 
     /// Place in the message.
+    #[inline]
     pub const fn position(self) -> Position {
         self.info().position
     }
 
     /// Request, response, ack or notification.
+    #[inline]
     pub const fn kind(self) -> Kind {
         self.info().kind()
     }
 
     /// The end of a request that makes no completion at its target (IBA 9.4): an RDMA WRITE without immediate, an RDMA READ, an atomic.
+    #[inline]
     pub const fn is_unseen(self) -> bool {
         let row = self.info();
         match row.operation {

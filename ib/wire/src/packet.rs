@@ -136,16 +136,19 @@ impl Headers {
     }
 
     /// This packet's row of the opcode table.
+    #[inline]
     pub const fn info(&self) -> &'static OpcodeInfo {
         self.bth.opcode.info()
     }
 
     /// Bytes of the headers on the wire.
+    #[inline]
     pub const fn wire_len(&self) -> usize {
         self.info().header_len
     }
 
     /// Bytes from BTH to before the ICRC with a payload of `payload_len` bytes: headers, payload and pad.
+    #[inline]
     pub const fn packet_len(&self, payload_len: usize) -> usize {
         self.wire_len() + payload_len + pad_len(payload_len)
     }

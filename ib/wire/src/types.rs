@@ -112,6 +112,7 @@ pub struct Gid(pub [u8; 16]);
 
 impl Gid {
     /// The default GID of a port: a 64-bit subnet prefix followed by the port GUID (IBA 4.1.1).
+    #[inline]
     pub fn from_prefix_guid(prefix: u64, guid: Guid) -> Self {
         let mut raw = [0; 16];
         raw[..8].copy_from_slice(&prefix.to_be_bytes());

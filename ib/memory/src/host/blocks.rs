@@ -104,6 +104,7 @@ impl Registry {
 
     /// The process that owns a queue pair number; None if nobody does. XRC targets belong to their domain:
     /// see [`Registry::xrc_tgt_find`].
+    #[inline]
     pub fn owner_of_qpn(&self, qpn: Qpn) -> Option<ProcessRef> {
         self.block_of(qpn).map(|(owner, _)| owner)
     }
@@ -113,6 +114,7 @@ impl Registry {
         self.block_of(qpn).map(|(_, kind)| kind)
     }
 
+    #[inline]
     fn block_of(&self, qpn: Qpn) -> Option<(ProcessRef, BlockKind)> {
         let index = (qpn.0 / QPN_BLOCK) as usize;
         if index >= QPN_BLOCKS.count {

@@ -73,6 +73,7 @@ impl Table {
     }
 
     /// Byte offset of word `word` of entry `index`.
+    #[inline]
     pub(super) const fn at(&self, index: usize, word: usize) -> usize {
         assert!(index < self.count && word * 8 < self.stride);
         self.offset + index * self.stride + word * 8

@@ -146,6 +146,7 @@ impl Registry {
 
     // Words.
 
+    #[inline]
     pub(super) fn load(&self, at: usize) -> u64 {
         self.segment.load(at, SeqCst)
     }
@@ -175,6 +176,7 @@ impl Registry {
 
     // Claims.
 
+    #[inline]
     pub(super) fn claim_word(&self, table: &Table, index: usize) -> Claim {
         Claim(self.load(table.at(index, 0)))
     }

@@ -205,11 +205,13 @@ impl TxShared {
     }
 
     /// Position after the last record published.
+    #[inline]
     pub fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
     /// Position below which everything was answered.
+    #[inline]
     pub fn reclaimed(&self) -> u64 {
         self.reclaimed.load(Ordering::Acquire)
     }

@@ -19,6 +19,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// It had no effect, for this reason. A packet that was answered, if only with a NAK, is `Ok`.
+    #[inline]
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -65,6 +66,7 @@ impl QueuePair {
         taken
     }
 
+    #[inline]
     fn accept(
         &mut self,
         now: Instant,
@@ -128,6 +130,7 @@ impl QueuePair {
         }
     }
 
+    #[inline]
     fn handle_request(
         &mut self,
         env: &mut dyn Environment,
@@ -144,6 +147,7 @@ impl QueuePair {
     }
 
     /// Executes a packet that waited behind a gap. False if there was none: a driver polls completions and goes on until then.
+    #[inline]
     pub fn catch_up(&mut self, env: &mut dyn Environment) -> bool {
         let ctx = context!(self);
         let Receiver::Reliable(responder) = &mut self.receiver else {
@@ -219,6 +223,7 @@ impl QueuePair {
     }
 
     /// When [`QueuePair::handle_timeout`] is to be called.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.sender {
             Sender::Reliable(requester) => requester.poll_timeout(),
@@ -255,6 +260,7 @@ impl QueuePair {
     }
 
     /// Whether an answer to the peer is due. Says `More` while READ responses are left.
+    #[inline]
     pub fn answer_due(&self) -> AnswerDue {
         match &self.receiver {
             Receiver::Reliable(responder) if self.may_answer() => responder.answer_due(),
@@ -301,6 +307,7 @@ impl QueuePair {
     }
 
     /// Writes the next request packet to `buf`, which holds [`QueuePair::max_packet_bytes`], if one may be sent now.
+    #[inline]
     pub fn poll_request(
         &mut self,
         now: Instant,
@@ -379,6 +386,7 @@ impl QueuePair {
     }
 
     /// The next completion, in order per queue, and the completion queue it belongs to.
+    #[inline]
     pub fn poll_completion(&mut self) -> Option<(CompletionTarget, Completion)> {
         let qpn = self.config.qpn;
         let sent = match &mut self.sender {

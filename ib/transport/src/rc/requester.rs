@@ -238,11 +238,13 @@ impl Requester {
 
     /// Packets that had better leave together: a quarter of the window. A path that holds a whole window in one run stands still while
     /// that run is acknowledged.
+    #[inline]
     pub fn run_packets(&self) -> u32 {
         (self.window.size() / 4).max(LEAST_RUN)
     }
 
     /// As [`crate::QueuePair::end_of_last`].
+    #[inline]
     pub fn end_of_last(&self, most: u32) -> Option<u32> {
         let repeats =
             self.fill || self.ask || !self.repairs.is_empty() || self.timers.is_set(Timer::Rnr);
@@ -326,6 +328,7 @@ impl Requester {
             .is_some_and(|limit| self.sq.done() >= limit)
     }
 
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -580,6 +583,7 @@ impl Requester {
     }
 
     /// The next packet, if one may be sent now.
+    #[inline]
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -738,6 +742,7 @@ impl Requester {
     }
 
     /// Whether the current packet may be sent; gives the request its PSNs if it begins.
+    #[inline]
     fn admit(&mut self, ctx: &Context<'_>) -> Option<Admitted> {
         let wqe = self.sq.get(self.cur);
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cur_packet == 0;
@@ -864,6 +869,7 @@ impl Requester {
     }
 
     /// Emits the current packet and moves on; None when the bytes cannot be read (the request is marked).
+    #[inline]
     fn send(
         &mut self,
         now: Instant,

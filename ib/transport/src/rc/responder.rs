@@ -536,6 +536,7 @@ impl Responder {
     }
 
     /// Something that waited can be executed.
+    #[inline]
     pub fn is_behind(&self) -> bool {
         self.held.is_ready()
     }
