@@ -51,8 +51,8 @@ help: ## show this list
 build: ## build the program and the drop-in libraries
 	$(need) $(BUILD_PACKAGES)
 	@scripts/need-rust
-	$(CARGO) build --release --package ferriband
-	$(CARGO) run --quiet --package xtask --no-default-features -- libs --release
+	$(CARGO) build --release --workspace
+	$(TARGET)/release/xtask libs --release
 
 demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)

@@ -7,8 +7,8 @@
 //! C compiler with our script. `-Bsymbolic-functions` makes calls inside the library direct; `nodelete` keeps
 //! the code mapped, because the progress thread outlives a `dlclose`.
 //!
-//! For tests all are built with the workspace, whose features `cargo test --workspace` has, too: of a package alone cargo would choose fewer
-//! features of some dependencies, and compile them and all that needs them once more.
+//! All are built with the workspace, whose features the program and `cargo test --workspace` have, too: of a package alone, which `--only`
+//! builds, cargo would choose fewer features of some dependencies, and compile them and all that needs them once more.
 
 use crate::{Outcome, value, workspace_root};
 use crate::{rdma_core, symbols};
@@ -145,7 +145,7 @@ pub fn run(args: &[String]) -> Outcome {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
-            "--release" => profile = "libs".to_owned(),
+            "--release" => profile = "release".to_owned(),
             "--profile" => profile = value(arg, &mut rest)?.to_owned(),
             "--only" => only = Some(value(arg, &mut rest)?.to_owned()),
             "--out" => out = Some(PathBuf::from(value(arg, &mut rest)?)),
@@ -154,22 +154,33 @@ pub fn run(args: &[String]) -> Outcome {
     }
     let scratch = target_directory().join("ferriband");
     let out = out.unwrap_or_else(|| match profile.as_str() {
-        "dev" | "libs" => scratch.join("lib"),
+        "dev" | "release" => scratch.join("lib"),
         other => scratch.join(format!("lib-{other}")),
     });
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let wanted = |library: &&Library| {
-        only.as_ref()
-            .is_none_or(|name| library.soname.contains(name.as_str()))
+    let wanted: Vec<&Library> = LIBRARIES
+        .iter()
+        .filter(|library| {
+            only.as_ref()
+                .is_none_or(|name| library.soname.contains(name.as_str()))
+        })
+        .collect();
+    let packages: Vec<&str> = match only {
+        None => vec!["--workspace", "--lib"],
+        Some(_) => wanted
+            .iter()
+            .filter(|library| !library.bare)
+            .flat_map(|library| ["--package", library.package])
+            .collect(),
     };
-    let tested = match (profile.as_str(), &only) {
-        ("dev", None) => Some(cargo(&["build", "--workspace", "--lib"], "dev")?),
-        _ => None,
+    let built = match packages.is_empty() {
+        true => PathBuf::new(),
+        false => cargo(&[&["build"], &*packages].concat(), &profile)?,
     };
-    for library in LIBRARIES.iter().filter(wanted) {
-        let archive = match &tested {
-            Some(built) if !library.bare => archive(library, built),
-            _ => build_archive(library, &profile)?,
+    for library in wanted {
+        let archive = match library.bare {
+            false => archive(library, &built),
+            true => build_face(library, &profile)?,
         };
         link(library, &archive, &out)?;
         println!("{}", out.join(library.soname).display());
@@ -188,20 +199,15 @@ pub fn target_directory() -> PathBuf {
         .map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }
 
-/// Builds the package alone as a static archive and says where it lies.
-fn build_archive(library: &Library, profile: &str) -> Result<PathBuf, String> {
-    let profile = match (library.bare, profile) {
-        (false, name) => name,
-        (true, "dev") => "face-dev",
-        (true, _) => "face",
+/// Builds a library without the standard library as a static archive.
+fn build_face(library: &Library, profile: &str) -> Result<PathBuf, String> {
+    let profile = match profile {
+        "dev" => "face-dev",
+        _ => "face",
     };
-    let package: &[&str] = &["rustc", "--package", library.package, "--lib"];
-    let kind: &[&str] = &["--crate-type", "staticlib"];
-    let features: &[&str] = match library.bare {
-        true => &["--features", "final"],
-        false => &[],
-    };
-    let built = cargo(&[package, kind, features].concat(), profile)?;
+    let package = ["rustc", "--package", library.package, "--lib"];
+    let kind = ["--crate-type", "staticlib", "--features", "final"];
+    let built = cargo(&[package, kind].concat(), profile)?;
     Ok(archive(library, &built))
 }
 

@@ -6,7 +6,6 @@
 
 mod bindings;
 mod gates;
-#[cfg(feature = "interop")]
 mod interop;
 mod libs;
 mod mpi;
@@ -48,7 +47,6 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "gates" => gates::run(rest),
         Some((command, rest)) if command == "mpi" => mpi::run(rest),
         Some((command, rest)) if command == "symbols" => rdma_core::run(rest),
-        #[cfg(feature = "interop")]
         Some((command, rest)) if command == "interop" => interop::run(rest),
         _ => Err(USAGE.to_owned()),
     };
