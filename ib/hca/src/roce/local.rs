@@ -32,6 +32,7 @@ use crate::lock;
 /// Bytes and messages that a process keeps before it handles them.
 const INBOX_BYTES: usize = 4 << 20;
 const INBOX_MESSAGES: usize = 4096;
+const SPARE_MESSAGES: usize = 8;
 /// How long a sender waits for room at a process that takes nothing, as one that has no core does for a while.
 const ROOM_WAIT_NS: u64 = 100_000_000;
 /// Times that it gives its core away before the kernel is to wake it.
@@ -146,6 +147,8 @@ type Message = (Option<u32>, Vec<u8>);
 struct Inbox {
     messages: VecDeque<Message>,
     bytes: usize,
+    /// Memory of messages that were handled, for the next ones.
+    spare: Vec<Vec<u8>>,
     /// Where a message is taken to from the socket.
     room: Vec<u8>,
 }
@@ -155,9 +158,26 @@ impl Inbox {
         self.messages.len() < INBOX_MESSAGES && self.bytes + bytes <= INBOX_BYTES
     }
 
-    fn push(&mut self, from: Option<u32>, message: Vec<u8>) {
+    fn push(&mut self, from: Option<u32>, parts: [&[u8]; 2]) {
+        let mut message = self.spare.pop().unwrap_or_default();
+        for part in parts {
+            message.extend_from_slice(part);
+        }
         self.bytes += message.len();
         self.messages.push_back((from, message));
+    }
+
+    /// Takes the oldest message into `room`; gives its length and who sent it.
+    fn pop(&mut self, room: &mut [u8]) -> Option<(usize, Option<u32>)> {
+        let (from, mut message) = self.messages.pop_front()?;
+        let length = message.len();
+        self.bytes -= length;
+        room[..length].copy_from_slice(&message);
+        if self.spare.len() < SPARE_MESSAGES {
+            message.clear();
+            self.spare.push(message);
+        }
+        Some((length, from))
     }
 }
 
@@ -216,10 +236,10 @@ impl LocalPort {
             if qpn.is_none_or(others) {
                 return;
             }
-            let message = [&meta.to_head()[..], bytes].concat();
+            let head = meta.to_head();
             let mut inbox = lock(&self.inbox);
-            if inbox.has_room(message.len()) {
-                inbox.push(None, message);
+            if inbox.has_room(head.len() + bytes.len()) {
+                inbox.push(None, [&head, bytes]);
             }
         });
     }
@@ -241,11 +261,8 @@ impl LocalPort {
             self.take_from_fabric();
         }
         let mut inbox = lock(&self.inbox);
-        if let Some((from, message)) = inbox.messages.pop_front() {
-            inbox.bytes -= message.len();
-            drop(inbox);
-            room[..message.len()].copy_from_slice(&message);
-            return Some((message.len(), from));
+        if let Some(message) = inbox.pop(room) {
+            return Some(message);
         }
         // of our user, whole and with a head
         let came = self.post.receive(room).ok().flatten();
@@ -262,7 +279,7 @@ impl LocalPort {
         while inbox.has_room(room.len())
             && let Ok(Some(came)) = self.post.receive(&mut room)
         {
-            inbox.push(came.from, room[..came.length].to_vec());
+            inbox.push(came.from, [&room[..came.length], &[]]);
         }
         let made = inbox.messages.len() > before;
         inbox.room = room;
@@ -343,12 +360,11 @@ impl LocalPort {
     }
 
     fn give_own(&self, head: &[u8], body: &[u8]) -> bool {
-        let message = [head, body].concat();
         let mut inbox = lock(&self.inbox);
-        if !inbox.has_room(message.len()) {
+        if !inbox.has_room(head.len() + body.len()) {
             return false;
         }
-        inbox.push(Some(self.me.slot), message);
+        inbox.push(Some(self.me.slot), [head, body]);
         drop(inbox);
         self.wake();
         true
