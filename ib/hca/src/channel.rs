@@ -88,7 +88,10 @@ impl<T> EventQueue<T> {
         look();
         TAKES.set(std::ptr::null());
         // none can have been taken back that `look` queued: it would be counted less
-        UNCOUNTED.replace(false).then(|| self.counted(|_| {})).flatten()
+        UNCOUNTED
+            .replace(false)
+            .then(|| self.counted(|_| {}))
+            .flatten()
     }
 
     /// No event waits.
