@@ -75,11 +75,13 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut sys::ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    let mut handles_packets = false;
     waiting_entry(|sleep| {
         // SAFETY: the caller's promise.
         let channel = unsafe { Channel::of(channel) }?;
-        let number = if std::mem::take(&mut handles_packets) {
+        let waited = sleep.take_kept::<hca::Waiting>();
+        let number = if waited.is_some() {
+            // this thread is awake: nothing is left to it alone any more
+            drop(waited);
             match sleep.take_ready() {
                 // the bell stands behind the channel's own descriptor
                 Ok(ready) => {
@@ -112,7 +114,6 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
             sleep.on_count(fd);
             return Ok(None);
         };
-        handles_packets = true;
         sleep.on(fd, libc::POLLIN);
         for other in waiting.descriptors() {
             sleep.on(other.as_raw_fd(), libc::POLLIN);

@@ -42,6 +42,7 @@ pub use cq::{CompChannel, Cq, CqInit, Stamped};
 pub use device::{
     Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };
+pub use engine::Waiting;
 pub use error::Error;
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
