@@ -135,7 +135,8 @@ impl Epoll {
         let mut left = timeout_ns;
         let mut buffer = [std::mem::MaybeUninit::uninit(); MAX_READY];
         loop {
-            let timeout = left.map(timespec);
+            // never a whole millisecond: for that rustix makes a call whose last argument it leaves out, and valgrind says so
+            let timeout = left.map(|ns| timespec(ns | 1));
             match epoll::wait(&self.0, &mut buffer, timeout.as_ref()) {
                 Ok((events, _)) => {
                     ready.extend(events.iter().map(|event| {

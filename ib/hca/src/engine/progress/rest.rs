@@ -139,6 +139,10 @@ impl Engine {
             }
         }
         self.end_rest();
+        // a program that polls looks at its timers now and then: by a count of polls, which sleeps are no part of
+        if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
+            self.fire_timers();
+        }
         self.naps.store(left - 1, Ordering::Relaxed);
         self.empty_polls.store(0, Ordering::Relaxed);
         if left == 1 {
@@ -225,7 +229,13 @@ impl Engine {
     }
 
     fn end_rest(&self) {
-        self.own.store(PROC_ASLEEP, 0, Ordering::Release);
+        self.own.store(PROC_ASLEEP, 0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !self.polling.load(Ordering::SeqCst) {
+            // the progress thread took over meanwhile, and sleeps
+            self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+            self.waker.signal(1);
+        }
         let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.store(polls, Ordering::Relaxed);
         let _ = RESTING.try_with(|resting| resting.set(false));
