@@ -27,7 +27,8 @@ struct Library {
     exports: Exports,
     /// Libraries of ours that it needs, built before it; it finds them beside itself.
     needs: &'static [&'static str],
-    /// True for a library whose calls are made by threads that programs may cancel.
+    /// True for a library whose calls are made by threads that programs may cancel. Those of librdmacm disable that themselves, and their system calls have to
+    /// go by what is preloaded on a fabric's hosts, whose addresses are not the system's.
     cancelled: bool,
     /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
     bare: bool,
@@ -60,7 +61,7 @@ const LIBRARIES: &[Library] = &[
         link_name: "librdmacm.so",
         exports: Exports::Table("librdmacm"),
         needs: &["libibverbs.so.1"],
-        cancelled: true,
+        cancelled: false,
         bare: false,
     },
     Library {

@@ -1,8 +1,7 @@
 //! The C library's cancellation points, as system calls that are none.
 //!
 //! `cargo xtask libs` has the linker put these into the place of the C library's functions, whoever in a library calls them, the Rust standard library above all
-//! (`--wrap`). It does so for every cancellation point, so that one which is missing here cannot be linked. Sockets and files that somebody has preloaded a library
-//! for are the program's, so that nothing is lost when none stands in between.
+//! (`--wrap`). It does so for every cancellation point, so that one which is missing here cannot be linked. (Not in librdmacm, whose calls cannot be cancelled but where they sleep.)
 
 use libc::{c_char, c_int, c_long, c_uint, c_void, iovec, msghdr, off_t, pollfd, sockaddr};
 use libc::{socklen_t, timespec};
