@@ -77,6 +77,11 @@ fn every_function_answers_as_for_a_netlink_socket() {
     prints_nothing("netlink");
 }
 
+#[test]
+fn cancelled_threads() {
+    prints_nothing("cancel");
+}
+
 /// What a program prints, run on these devices; None where there is no such program.
 fn printed(program: &str, arguments: &[&str], devices: &str) -> Option<String> {
     if !Path::new(program).exists() {
