@@ -14,7 +14,7 @@
 mod calls;
 
 use ferriband_sanitizer::Inside;
-use libc::{c_int, c_short, c_void, pollfd};
+use libc::{c_int, c_long, c_short, c_void, pollfd};
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::RawFd;
@@ -137,16 +137,9 @@ impl Sleep {
         // SAFETY: the caller's promise, as in all of what follows.
         let result = match unsafe { (*own).counter } {
             // SAFETY: as above.
-            -1 => unsafe { Self::poll(own) },
-            counter => {
-                let count = libc::iovec {
-                    // SAFETY: as above.
-                    iov_base: unsafe { &raw mut (*own).count }.cast(),
-                    iov_len: size_of::<u64>(),
-                };
-                // SAFETY: eight bytes, which live during the call.
-                unsafe { readv(counter, &raw const count, 1) }
-            }
+            -1 => unsafe { Self::poll(own, state) },
+            // SAFETY: as above.
+            counter => unsafe { Self::read(own, counter, state) },
         };
         set_state(PTHREAD_CANCEL_DISABLE);
         // SAFETY: the buffer that was put in above.
@@ -161,20 +154,49 @@ impl Sleep {
         own.until = None;
     }
 
-    /// ppoll(2).
+    /// readv(2) of a count. Without cancellation it is the system call itself: before glibc 2.41 the C library's own lets an asynchronous cancellation through
+    /// that is under way.
     ///
     /// # Safety
     /// As for [`Sleep::sleep`].
-    unsafe fn poll(own: *mut Self) -> isize {
+    unsafe fn read(own: *mut Self, counter: RawFd, state: c_int) -> isize {
+        let count = libc::iovec {
+            // SAFETY: the caller's promise.
+            iov_base: unsafe { &raw mut (*own).count }.cast(),
+            iov_len: size_of::<u64>(),
+        };
+        let list = &raw const count;
+        match state {
+            // SAFETY: eight bytes, which live during the call.
+            PTHREAD_CANCEL_DISABLE => unsafe {
+                libc::syscall(libc::SYS_readv, counter, list, 1 as c_long) as isize
+            },
+            // SAFETY: as above.
+            _ => unsafe { readv(counter, list, 1) },
+        }
+    }
+
+    /// ppoll(2), as [`Sleep::read`].
+    ///
+    /// # Safety
+    /// As for [`Sleep::sleep`].
+    unsafe fn poll(own: *mut Self, state: c_int) -> isize {
         // SAFETY: the caller's promise.
         let (first, count) = unsafe { ((*own).first, (*own).fds_count) };
         // SAFETY: as above.
-        let timeout = match unsafe { &(*own).time } {
-            Some(time) => std::ptr::from_ref(time),
-            None => std::ptr::null(),
+        let time: *mut libc::timespec = match unsafe { &mut (*own).time } {
+            Some(time) => time,
+            None => std::ptr::null_mut(),
         };
-        // SAFETY: descriptions with their count; the time lives during the call.
-        unsafe { ppoll(first, count, timeout, std::ptr::null()) as isize }
+        let mask = std::ptr::null::<libc::sigset_t>();
+        match state {
+            // SAFETY: descriptions with their count; the time lives during the call, and no mask has no length.
+            PTHREAD_CANCEL_DISABLE => unsafe {
+                libc::syscall(libc::SYS_ppoll, first, count, time, mask, 0 as c_long) as isize
+            },
+            // SAFETY: as above.
+            _ => unsafe { ppoll(first, count, time, mask) as isize },
+        }
     }
 }
 
