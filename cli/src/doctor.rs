@@ -328,7 +328,7 @@ fn memfd() -> Finding {
     }
     // SAFETY: the descriptor was just opened and is owned by nobody else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    if let Err(error) = ferriband_memory::limit::set_length(fd.as_fd(), USUAL_BYTES) {
+    if let Err(error) = ferriband_limit::set_length(fd.as_fd(), USUAL_BYTES) {
         return Finding::new(name, State::Broken, format!("{USUAL_BYTES} bytes: {error}"))
             .cost("processes cannot share rings: nothing works between them but MPI on one host")
             .remedy(

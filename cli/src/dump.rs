@@ -66,16 +66,16 @@ pub fn command(args: &DumpArgs) -> Result<ExitCode, Failure> {
         } else {
             String::new()
         };
-        eprintln!("ferriband: {taken} packets{more}; {lost} lost because we were too slow");
+        complain!("ferriband: {taken} packets{more}; {lost} lost because we were too slow");
     }
     if output.misfits() > 0 {
-        eprintln!(
+        complain!(
             "  {} packets of another link layer are not in the file: the pcap format has one for all. pcapng holds both.",
             output.misfits()
         );
     }
     if lost > 0 {
-        eprintln!("  A larger --buffer or a small --snap keeps up with more.");
+        complain!("  A larger --buffer or a small --snap keeps up with more.");
     }
     Ok(ended.map_or(ExitCode::SUCCESS, status))
 }
@@ -107,7 +107,7 @@ fn greet(host: &Host, args: &DumpArgs) -> String {
     if args.json {
         return String::new();
     }
-    eprintln!("{said}");
+    complain!("{said}");
     said
 }
 

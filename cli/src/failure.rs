@@ -29,7 +29,13 @@ impl Failure {
 
     /// An I/O error, from the attempt to `verb` the `object`.
     pub fn io(verb: &str, object: &str, error: &io::Error) -> Self {
-        Failure::new(format!("cannot {verb} {object}: {error}"))
+        let failure = Failure::new(format!("cannot {verb} {object}: {error}"));
+        if error.raw_os_error() == Some(libc::EFBIG) {
+            return failure.remedy(
+                "files may not be so long here, and shared memory is a file to the kernel: raise the limit (ulimit -f)",
+            );
+        }
+        failure
     }
 
     /// Says what the reader can do about it.

@@ -326,7 +326,9 @@ pub fn run(
     if let Some(path) = resolve(program) {
         warn_of_privilege(&path);
     }
-    warn_of_file_limit();
+    if let Err(failure) = file_limit() {
+        complain!("ferriband: {failure}");
+    }
     let mut command = Command::new(program);
     caller::give_back(&mut command);
     let error = command.args(arguments).envs(settings).exec();
@@ -401,7 +403,7 @@ fn warn_of_privilege(path: &Path) {
         }
     });
     if set_id || capable {
-        eprintln!(
+        complain!(
             "ferriband: {} gains privilege when executed (set-user-ID or file capabilities): the dynamic loader \
              ignores {SEARCH_PATH} there, so it will use the system's libraries.\n  Run a copy of it without that mark.",
             path.display()
@@ -409,22 +411,25 @@ fn warn_of_privilege(path: &Path) {
     }
 }
 
-/// Shared memory is a file to the kernel, and a file may not be longer than `ulimit -f` says: say so, because what a program would see is an adapter that cannot be
-/// opened.
-fn warn_of_file_limit() {
+/// Whether an adapter can be opened under the limit on files: shared memory is a file to the kernel, and a file may not be longer than `ulimit -f` says. What a program would
+/// see is an adapter that cannot be opened.
+///
+/// # Errors
+/// The limit is too low, and may not be lifted.
+pub fn file_limit() -> Result<(), Failure> {
     // SAFETY: a name that ends in zero.
     let fd = unsafe { libc::memfd_create(c"ferriband".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
-        return;
+        return Ok(());
     }
     // SAFETY: a new descriptor.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
-    let made = ferriband_memory::limit::set_length(file.as_fd(), SEGMENT_BYTES);
-    if made.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG)) {
-        eprintln!(
-            "ferriband: the limit on the size of files (ulimit -f) is lower than the adapter's shared memory, which is a file to the kernel: \
-             it cannot be opened.\n  Raise the limit."
-        );
+    match ferriband_limit::set_length(file.as_fd(), SEGMENT_BYTES) {
+        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Err(Failure::new(
+            "no adapter can be opened: the limit on the size of files (ulimit -f) is lower than its shared memory, which is a file to the kernel",
+        )
+        .remedy("raise the limit where it was set (ulimit -f)")),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,11 @@
 //! through the C verbs API of a library opened at run time, so that it also works on a system's own
 //! libibverbs. What looks into running processes (`why`, `dump`, `fault`) finds them in their registry.
 
+#![deny(clippy::print_stderr)] // it panics where nothing can be written: complain! does not
+
+#[macro_use]
+mod text;
+
 mod args;
 mod bench;
 mod caller;
@@ -26,7 +31,6 @@ mod perf;
 mod progress;
 mod sim;
 mod status;
-mod text;
 mod updown;
 mod verbs;
 mod why;
@@ -44,7 +48,7 @@ fn main() -> ExitCode {
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("ferriband: {failure}");
+            complain!("ferriband: {failure}");
             ExitCode::from(failure.exit_status)
         }
     }

@@ -55,7 +55,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub fn note(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| complain!("{line}"));
     }
 
     /// Removes the bar.

@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use serde::Serialize;
+use std::fmt;
 use std::io::{self, Write};
 
 /// The word for one, or for several.
@@ -92,6 +93,17 @@ impl Table {
     pub fn print(&self) -> Result<(), Failure> {
         print_line(&self.render())
     }
+}
+
+/// Writes a line to standard error. Where that takes nothing, a file that is as long as it may be (`ulimit -f`) or a pipe that nobody reads, what was to be said is lost, and
+/// the work goes on.
+pub fn complain(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// [`complain`], with the words of `format!`.
+macro_rules! complain {
+    ($($words:tt)*) => { $crate::text::complain(format_args!($($words)*)) };
 }
 
 /// Prints one line, or ends the program quietly when nobody reads it.

@@ -116,7 +116,7 @@ fn live(json: bool) -> Result<ExitCode, Failure> {
     for Asked { pid, answer, .. } in ask_all()? {
         let Some(member) = answer else {
             silent += 1;
-            eprintln!(
+            complain!(
                 "ferriband: process {pid} did not answer: it is stopped, or of another version"
             );
             continue;

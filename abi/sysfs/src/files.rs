@@ -3,6 +3,7 @@
 use crate::ask::{self, DIRECTORY_NAME, Last, Node, node, ours, ours_here};
 use crate::{answer, real};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// Seals of a memory file that nobody changes any more.
 const SEALS: c_int =
@@ -20,17 +21,15 @@ fn memory_file(name: &CStr, content: &[u8], flags: c_int) -> Result<c_int, c_int
     if file < 0 {
         return Err(crate::errno());
     }
-    // SAFETY: the descriptor is ours, the buffer as long as said.
-    let written = unsafe { libc::pwrite(file, content.as_ptr().cast(), content.len(), 0) };
+    // SAFETY: a new descriptor.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    ferriband_limit::fill(file.as_fd(), content)
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
     // SAFETY: the descriptor is ours.
-    let sealed = unsafe { libc::fcntl(file, libc::F_ADD_SEALS, SEALS) };
-    if written == content.len() as isize && sealed == 0 {
-        return Ok(file);
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
+        return Err(crate::errno());
     }
-    let errno = crate::errno();
-    // SAFETY: the descriptor is ours.
-    unsafe { libc::close(file) };
-    Err(errno)
+    Ok(file.into_raw_fd())
 }
 
 /// Opens what is at a path of ours.

@@ -134,6 +134,7 @@ fn chosen<F>(jobs: Vec<Job<F>>, args: &DemoArgs) -> Result<Vec<Job<F>>, Failure>
         );
     }
     launch::settings()?;
+    launch::file_limit()?;
     Ok(jobs)
 }
 

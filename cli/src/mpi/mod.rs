@@ -59,7 +59,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         foreign::check(&apps)?;
     }
     for words in &args.ineffective {
-        eprintln!(
+        complain!(
             "ferriband mpirun: {words} is about another launcher's own parts, and has no effect here"
         );
     }
@@ -120,7 +120,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     job.attend(&mut input, deadline)?;
     drop(input);
     if let Some(cause) = &job.cause {
-        eprintln!("ferriband mpirun: {cause}");
+        complain!("ferriband mpirun: {cause}");
     }
     if let Some(path) = &args.report {
         job.report(path, begun.elapsed())?;
@@ -339,7 +339,7 @@ impl Job<'_> {
                     self.lost += 1;
                     self.share.tell_death(index as u32, self.lost);
                     let cause = cause.unwrap_or_default();
-                    eprintln!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
+                    complain!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
                     continue;
                 }
                 if let Some(cause) = cause {

@@ -121,7 +121,7 @@ impl Rank {
         let allowed = started.bound.clone().unwrap_or_else(|| cores.to_vec());
         if args.report_bindings {
             let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-            eprintln!(
+            complain!(
                 "ferriband mpirun: rank {number} may use core {}",
                 names.join(",")
             );

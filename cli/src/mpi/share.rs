@@ -1,7 +1,6 @@
 //! What the ranks of a job share: the segment and the bells.
 
 use crate::failure::Failure;
-use ferriband_memory::limit;
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, Life, MEMFD, SYSTEM_V, area, slot};
 use std::ffi::CString;
 use std::fs::File;
@@ -184,7 +183,7 @@ fn memfd(layout: Layout) -> io::Result<(Place, Control)> {
     }
     // SAFETY: a new descriptor.
     let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    limit::set_length(segment.as_fd(), layout.total())?;
+    ferriband_limit::set_length(segment.as_fd(), layout.total())?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: our own descriptor.
     if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {

@@ -83,17 +83,15 @@ fn write(event: Event) {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    // a home that is full, missing or read-only loses the explanation, no more
-    let _ = incident::append(
-        directory,
-        &Incident {
-            at_ms: since_1970.as_millis() as u64,
-            pid,
-            program: program_of(pid).unwrap_or_default(),
-            left_out,
-            event,
-        },
-    );
+    let incident = Incident {
+        at_ms: since_1970.as_millis() as u64,
+        pid,
+        program: program_of(pid).unwrap_or_default(),
+        left_out,
+        event,
+    };
+    // a home that is full, missing, read-only or beyond the limit on files loses the explanation, no more
+    let _ = ferriband_limit::without_signals(|| incident::append(directory, &incident));
 }
 
 /// A request of a queue pair ended with status 12 or 13.

@@ -21,7 +21,6 @@ pub mod alive;
 pub mod app;
 pub mod copy;
 pub mod host;
-pub mod limit;
 pub mod mapping;
 pub mod net;
 pub mod populate;

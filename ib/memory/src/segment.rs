@@ -330,7 +330,7 @@ impl Segment {
             },
             e => Error::from_errno("memfd_create", e.raw_os_error(), len),
         })?;
-        crate::limit::set_length(fd.as_fd(), len as u64).map_err(|e| {
+        ferriband_limit::set_length(fd.as_fd(), len as u64).map_err(|e| {
             Error::from_errno("ftruncate", e.raw_os_error().unwrap_or(libc::EIO), len)
         })?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)

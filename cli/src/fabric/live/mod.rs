@@ -122,7 +122,7 @@ fn in_background(args: &FabricUpArgs) -> Result<ExitCode, Failure> {
         {
             print_line(&one_line(&status))?;
             for warning in warnings {
-                eprintln!("ferriband: warning: {warning}");
+                complain!("ferriband: warning: {warning}");
             }
             return Ok(match status.failed {
                 true => ExitCode::FAILURE,

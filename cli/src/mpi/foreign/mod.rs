@@ -196,7 +196,7 @@ impl Watch {
         };
         if (0..ranks as u32).all(is_unborn) {
             self.is_told = true;
-            eprintln!(
+            complain!(
                 "ferriband mpirun: a rank has loaded {} ({}), and no rank has called MPI_Init of Ferriband's library: each process is a job of its own, of one rank\n  {}",
                 found.library,
                 found.of,

@@ -195,7 +195,7 @@ fn read_all(dir: &Path) -> Result<Vec<Tape>, Failure> {
             .map_err(|error| Failure::io("read", &path.display().to_string(), &error))?;
         match Tape::parse(&bytes) {
             Some(tape) => tapes.push(tape),
-            None => eprintln!("ferriband trace: {} is no trace of a rank", path.display()),
+            None => complain!("ferriband trace: {} is no trace of a rank", path.display()),
         }
     }
     tapes.sort_by_key(|tape| (tape.header.job, tape.header.rank, tape.header.pid));

@@ -2,7 +2,6 @@
 //!
 //! Owns the answer's way: JSON in a memfd, whatever its length. Only processes of this domain, which are of one user, get here.
 
-use std::io::Write;
 use std::os::fd::AsFd;
 
 use ferriband_admin::{ANSWER, Member, REPORTED_QPS};
@@ -23,9 +22,8 @@ impl Engine {
         let Ok(fd) = memfd_create("ferriband-report", MemfdFlags::CLOEXEC) else {
             return;
         };
-        let mut file = std::fs::File::from(fd);
-        if file.write_all(&text).is_ok() {
-            let _ = control.send(&[ANSWER], &[file.as_fd()]);
+        if ferriband_limit::fill(fd.as_fd(), &text).is_ok() {
+            let _ = control.send(&[ANSWER], &[fd.as_fd()]);
         }
     }
 
