@@ -4,7 +4,7 @@
 //! (`--wrap`). It does so for every cancellation point, so that one which is missing here cannot be linked. (Not in librdmacm, whose calls cannot be cancelled but where they sleep.)
 
 use libc::{c_char, c_int, c_long, c_uint, c_void, iovec, msghdr, off_t, pollfd, sockaddr};
-use libc::{socklen_t, timespec};
+use libc::{siginfo_t, sigset_t, socklen_t, timespec};
 use std::ptr::null;
 
 macro_rules! system_calls {
@@ -39,6 +39,8 @@ system_calls! {
     __wrap_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize = SYS_sendmsg(fd, message, flags);
     __wrap_sendto(fd: c_int, from: *const c_void, size: usize, flags: c_int, to: *const sockaddr, length: socklen_t) -> isize
         = SYS_sendto(fd, from, size, flags, to, length);
+    __wrap_sigtimedwait(of: *const sigset_t, about: *mut siginfo_t, time: *const timespec) -> c_int
+        = SYS_rt_sigtimedwait(of, about, time, (libc::SIGRTMAX() / 8) as c_long);
     __wrap_write(fd: c_int, from: *const c_void, size: usize) -> isize = SYS_write(fd, from, size);
     __wrap_writev(fd: c_int, from: *const iovec, count: c_int) -> isize = SYS_writev(fd, from, c_long::from(count));
 }

@@ -125,6 +125,16 @@ fn cancelled_threads_in_packets() {
 }
 
 #[test]
+fn signals_while_a_thread_waits_for_an_event_in_shared_memory() {
+    run("interrupted");
+}
+
+#[test]
+fn signals_while_a_thread_waits_for_an_event_in_packets() {
+    run_on("interrupted", "packets");
+}
+
+#[test]
 fn version_nodes_and_providers() {
     run("versions");
 }

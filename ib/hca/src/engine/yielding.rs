@@ -171,6 +171,33 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_crowded_when_slices_are_lost_again_and_again() {
+        let mut known = NOTHING;
+        let ms = 1_000_000;
+        assert!(!known.lose(SLICE_NS, 1000 * ms), "once is a disturbance");
+        assert!(!known.lose(SLICE_NS - 1, 1001 * ms), "too short to count");
+        assert!(!known.lose(SLICE_NS, 1101 * ms), "long after the first");
+        assert!(known.lose(SLICE_NS, 1150 * ms));
+    }
+
+    #[test]
+    fn time_without_a_core_counts_unless_the_thread_slept() {
+        let mut known = NOTHING;
+        let ms = 1_000_000;
+        assert!(
+            !known.look(1000 * ms, 10 * ms, 5),
+            "nothing to compare with"
+        );
+        assert!(
+            !known.look(1003 * ms, 11 * ms, 5),
+            "two lost, for the first time"
+        );
+        assert!(!known.look(1013 * ms, 12 * ms, 6), "it slept");
+        assert!(!known.look(1014 * ms, 13 * ms, 6), "it ran all the time");
+        assert!(known.look(1017 * ms, 14 * ms, 6));
+    }
+
+    #[test]
     fn a_yield_to_a_neighbour_on_the_same_core_is_noticed() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let one = rustix::thread::sched_getaffinity(None).expect("a thread has cores");
