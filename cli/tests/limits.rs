@@ -1,4 +1,5 @@
-//! Commands and programs under a limit on the size of files (`ulimit -f`), which holds for shared memory, too: they work where the limit may be lifted, and say what is
+//! Commands and programs under a limit on the size of files (`ulimit -f`), which holds for shared
+//! memory, too: they work where the limit may be lifted, and say what is
 //! wrong where it may not. None is ended by SIGXFSZ, none hangs.
 //!
 //! What a shell writes here goes through pipes: a file could not take it.
@@ -9,7 +10,8 @@ use libraries::library_dir;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Runs a script, in which F is the program and UNPRIVILEGED a command that takes away the right to raise limits.
+/// Runs a script, in which F is the program and UNPRIVILEGED a command that takes away the right to
+/// raise limits.
 fn by_shell(script: &str) -> Output {
     Command::new("timeout")
         .args(["-k", "5", "90", "sh", "-c", script])
@@ -132,7 +134,8 @@ fn what_cannot_be_said_does_not_keep_a_program_from_running() {
     }
 }
 
-/// What the library writes of its own account, reports for `ferriband status` and incidents in a file, is left out or goes to memory.
+/// What the library writes of its own account, reports for `ferriband status` and incidents in a
+/// file, is left out or goes to memory.
 #[test]
 fn a_program_outlives_what_cannot_be_written_about_it() {
     if !is_there("ibv_rc_pingpong") {

@@ -1,12 +1,18 @@
-//! Where a thread that is cancelled (`pthread_cancel`, deferred, which is the default) ends inside the libraries, and where it does not.
+//! Where a thread that is cancelled (`pthread_cancel`, deferred, which is the default) ends inside
+//! the libraries, and where it does not.
 //!
-//! glibc ends a thread by unwinding its stack from within a system call. No Rust frame that has destructors or catches panics may be unwound like that, so:
+//! glibc ends a thread by unwinding its stack from within a system call. No Rust frame that has
+//! destructors or catches panics may be unwound like that, so:
 //!
-//! * a call that may wait runs its body again and again by [`waiting`], and between two runs the thread sleeps in a frame that owns nothing. This is where it
-//!   ends: at the call's beginning, and while it sleeps. What the call has done, and what others know of it, is kept in the [`Sleep`], and dropped by a thread that ends;
-//! * everywhere else there is no cancellation point: the C library's are replaced by system calls ([`calls`]), and its functions that have some inside run [`undisturbed`].
+//! * a call that may wait runs its body again and again by [`waiting`], and between two runs the
+//!   thread sleeps in a frame that owns nothing. This is where it
+//!   ends: at the call's beginning, and while it sleeps. What the call has done, and what others
+//!   know of it, is kept in the [`Sleep`], and dropped by a thread that ends;
+//! * everywhere else there is no cancellation point: the C library's are replaced by system calls
+//!   ([`calls`]), and its functions that have some inside run [`undisturbed`].
 //!
-//! Asynchronous cancellation may end a thread between any two instructions. The calls that wait bear it, and those that are [`shielded`]: the thread can be cancelled
+//! Asynchronous cancellation may end a thread between any two instructions. The calls that wait
+//! bear it, and those that are [`shielded`]: the thread can be cancelled
 //! in frames alone that own nothing and catch nothing. The others do not, as little as rdma-core's.
 //!
 //! Owns: the sleep. Must not know: what is waited for. Each library has its own copy.
@@ -20,7 +26,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// What a thread sleeps on, and how it ended. It has no destructor: a cancelled thread's stack is left without running any.
+/// What a thread sleeps on, and how it ended. It has no destructor: a cancelled thread's stack is
+/// left without running any.
 pub struct Sleep {
     fds: ManuallyDrop<Vec<pollfd>>,
     until: Option<Instant>,
@@ -55,7 +62,8 @@ impl Sleep {
         }
     }
 
-    /// The next sleep is for one of these events at `fd`, which is added to those that were named already.
+    /// The next sleep is for one of these events at `fd`, which is added to those that were named
+    /// already.
     pub fn on(&mut self, fd: RawFd, events: c_short) {
         self.fds.push(pollfd {
             fd,
@@ -69,19 +77,22 @@ impl Sleep {
         self.until = Some(at);
     }
 
-    /// When a time-out of the call ends that began when this was asked for the first time; None if it does not.
+    /// When a time-out of the call ends that began when this was asked for the first time; None if
+    /// it does not.
     pub fn deadline(&mut self, timeout: Option<Duration>) -> Option<Instant> {
         let end = || timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         *self.deadline.get_or_insert_with(end)
     }
 
-    /// The next sleep is one readv(2) of a count from an eventfd, as its O_NONBLOCK and the handlers of signals have it. [`Sleep::take_count`] says
+    /// The next sleep is one readv(2) of a count from an eventfd, as its O_NONBLOCK and the
+    /// handlers of signals have it. [`Sleep::take_count`] says
     /// how it ended. A cancelled thread gives the count back.
     pub fn on_count(&mut self, counter: RawFd) {
         self.counter = counter;
     }
 
-    /// True if the last sleep has read a count, which is the caller's from here on; false before it.
+    /// True if the last sleep has read a count, which is the caller's from here on; false before
+    /// it.
     ///
     /// # Errors
     /// What readv(2) said.
@@ -90,7 +101,8 @@ impl Sleep {
         Ok(std::mem::take(&mut self.count) != 0)
     }
 
-    /// Keeps what the call has done so far, and what others know of it, until the body takes it again; a cancelled thread drops it.
+    /// Keeps what the call has done so far, and what others know of it, until the body takes it
+    /// again; a cancelled thread drops it.
     pub fn keep<T: Any>(&mut self, value: Box<T>) {
         *self.kept = Some(value);
     }
@@ -131,7 +143,8 @@ impl Sleep {
     #[inline(never)]
     unsafe fn sleep(own: *mut Self, state: c_int) {
         let mut buffer = MaybeUninit::uninit();
-        // SAFETY: the buffer lies in this frame until it is taken out below, and what it points to in a frame above.
+        // SAFETY: the buffer lies in this frame until it is taken out below, and what it points to
+        // in a frame above.
         unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), cancelled, own.cast()) };
         set_state(state);
         // SAFETY: the caller's promise, as in all of what follows.
@@ -154,7 +167,8 @@ impl Sleep {
         own.until = None;
     }
 
-    /// readv(2) of a count. Without cancellation it is the system call itself: before glibc 2.41 the C library's own lets an asynchronous cancellation through
+    /// readv(2) of a count. Without cancellation it is the system call itself: before glibc 2.41
+    /// the C library's own lets an asynchronous cancellation through
     /// that is under way.
     ///
     /// # Safety
@@ -190,7 +204,8 @@ impl Sleep {
         };
         let mask = std::ptr::null::<libc::sigset_t>();
         match state {
-            // SAFETY: descriptions with their count; the time lives during the call, and no mask has no length.
+            // SAFETY: descriptions with their count; the time lives during the call, and no mask
+            // has no length.
             PTHREAD_CANCEL_DISABLE => unsafe {
                 libc::syscall(libc::SYS_ppoll, first, count, time, mask, 0 as c_long) as isize
             },
@@ -211,7 +226,8 @@ pub enum Handlers {
     Both,
 }
 
-/// Which handlers the program has. A ppoll(2) ends whatever handler ran, where a read(2) goes on behind some: after the former this says what the latter
+/// Which handlers the program has. A ppoll(2) ends whatever handler ran, where a read(2) goes on
+/// behind some: after the former this says what the latter
 /// would have done.
 pub fn handlers() -> Handlers {
     let (mut restart, mut interrupt) = (false, false);
@@ -244,13 +260,16 @@ pub fn time_left(until: Instant) -> libc::timespec {
     }
 }
 
-/// Runs `body` until it gives a result. Whenever it gives none, the thread first sleeps on what `body` has named. `body` ends no other way than by returning: it
-/// has the boundary in it that stops panics. Whoever calls this owns nothing either, and calls nothing else, up to the C program: `extern "C-unwind"`.
+/// Runs `body` until it gives a result. Whenever it gives none, the thread first sleeps on what
+/// `body` has named. `body` ends no other way than by returning: it
+/// has the boundary in it that stops panics. Whoever calls this owns nothing either, and calls
+/// nothing else, up to the C program: `extern "C-unwind"`.
 #[inline(always)]
 pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
     const { assert!(!std::mem::needs_drop::<F>()) };
     let mut sleep = Sleep::new();
-    // SAFETY: no arguments. A thread that was cancelled before ends here, although it need not sleep.
+    // SAFETY: no arguments. A thread that was cancelled before ends here, although it need not
+    // sleep.
     unsafe { pthread_testcancel() };
     let before = Cancelability::none();
     loop {
@@ -267,7 +286,8 @@ pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
     }
 }
 
-/// Runs `body`, which ends no other way than by returning, while the thread cannot be cancelled, not even where cancellation is asynchronous. It may end
+/// Runs `body`, which ends no other way than by returning, while the thread cannot be cancelled,
+/// not even where cancellation is asynchronous. It may end
 /// when the body has returned: who calls this is an `extern "C-unwind"` function, too.
 #[inline(always)]
 pub fn shielded<R: Copy>(body: impl FnOnce() -> R) -> R {
@@ -284,7 +304,8 @@ pub fn shielded<R: Copy>(body: impl FnOnce() -> R) -> R {
     unsafe { result.assume_init() }
 }
 
-/// Calls `body`, with a frame of its own. A frame that stops panics, or drops something, can be left from its calls only, and by asynchronous cancellation not
+/// Calls `body`, with a frame of its own. A frame that stops panics, or drops something, can be
+/// left from its calls only, and by asynchronous cancellation not
 /// even from them: so none of these is that of a caller who may be cancelled.
 #[inline(never)]
 extern "C" fn run<F: FnMut()>(body: &mut F) {
@@ -299,7 +320,8 @@ struct Cancelability {
 }
 
 impl Cancelability {
-    /// It cannot, from here on: what it was before. The kind comes first: before glibc 2.41 a signal that is under way looks at nothing else.
+    /// It cannot, from here on: what it was before. The kind comes first: before glibc 2.41 a
+    /// signal that is under way looks at nothing else.
     #[inline(always)]
     fn none() -> Self {
         let mut kind = 0;
@@ -332,12 +354,14 @@ fn set_state(state: c_int) -> c_int {
 
 /// Ends what a sleep of a cancelled thread leaves.
 extern "C" fn cancelled(sleep: *mut c_void) {
-    // SAFETY: `Sleep::sleep` has given its own address, and its frames are there until this returns.
+    // SAFETY: `Sleep::sleep` has given its own address, and its frames are there until this
+    // returns.
     let sleep = unsafe { &mut *sleep.cast::<Sleep>() };
     if sleep.count != 0 {
         // before glibc 2.41 a thread may end behind the system call, with the count in its hands
         let count = (&raw const sleep.count).cast();
-        // SAFETY: eight bytes. The counter cannot be full, nor the descriptor closed: another thread waits for both.
+        // SAFETY: eight bytes. The counter cannot be full, nor the descriptor closed: another
+        // thread waits for both.
         unsafe { libc::write(sleep.counter, count, size_of::<u64>()) };
     }
     drop_all(sleep);
@@ -353,7 +377,8 @@ extern "C" fn drop_all(sleep: &mut Sleep) {
     }
 }
 
-/// Runs `body`, a function of the C library that has cancellation points inside, while the thread cannot be cancelled.
+/// Runs `body`, a function of the C library that has cancellation points inside, while the thread
+/// cannot be cancelled.
 pub fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
     let state = set_state(PTHREAD_CANCEL_DISABLE);
     let result = body();

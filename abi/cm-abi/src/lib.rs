@@ -62,8 +62,10 @@ functions! {
     /// ENOMEM, EMFILE.
     fn channel_open = ferriband_cm_channel_open(channel: *mut *mut fb_channel) -> c_int;
 
-    /// The channel's descriptor, an eventfd that has a count for each event that waits, or -1 for no channel and after the device has failed. Whoever waits for an
-    /// event asks for it before each wait, and reads one count from it: so the face decides how a thread sleeps. It goes into `rdma_event_channel.fd`. Closed by
+    /// The channel's descriptor, an eventfd that has a count for each event that waits, or -1 for
+    /// no channel and after the device has failed. Whoever waits for an
+    /// event asks for it before each wait, and reads one count from it: so the face decides how a
+    /// thread sleeps. It goes into `rdma_event_channel.fd`. Closed by
     /// `channel_close` only.
     fn channel_fd = ferriband_cm_channel_fd(channel: *mut fb_channel) -> c_int;
 
@@ -222,7 +224,8 @@ functions! {
         count: *mut u32
     ) -> c_int;
 
-    /// Takes the channel's next event, for a count that the caller has read from its descriptor. `event->size` says how long the caller's structure is.
+    /// Takes the channel's next event, for a count that the caller has read from its descriptor.
+    /// `event->size` says how long the caller's structure is.
     ///
     /// EAGAIN (the event was taken back meanwhile), EINVAL (size).
     fn get_event = ferriband_cm_get_event(channel: *mut fb_channel, event: *mut fb_cm_event) -> c_int;

@@ -51,8 +51,10 @@ impl<R: Failure> Failure for Option<R> {
     const FAILED: Self = Some(R::FAILED);
 }
 
-/// Runs the body of an entry point; an error is stored in errno. Programs that run over sockets of the system's cancel their threads asynchronously (iperf3), which
-/// these bear: so each is an `extern "C-unwind"` function, in whose own frame nothing happens but this.
+/// Runs the body of an entry point; an error is stored in errno. Programs that run over sockets of
+/// the system's cancel their threads asynchronously (iperf3), which
+/// these bear: so each is an `extern "C-unwind"` function, in whose own frame nothing happens but
+/// this.
 #[inline(always)]
 pub fn entry<R: Failure + Copy>(body: impl FnOnce() -> Result<R, Errno>) -> R {
     ferriband_cancel::shielded(|| guard(body))
@@ -74,14 +76,16 @@ fn guard<R: Failure>(body: impl FnOnce() -> Result<R, Errno>) -> R {
     R::FAILED
 }
 
-/// The same for calls that return 0 for success.
+/// Runs the body of an entry point that returns 0 for success, and -1 with errno.
 #[inline(always)]
 pub fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
     entry(|| body().map(|()| 0))
 }
 
-/// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long as the body gives None, the thread sleeps on what the body
-/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it sleeps.
+/// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long
+/// as the body gives None, the thread sleeps on what the body
+/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it
+/// sleeps.
 #[inline(always)]
 pub fn waiting_entry<R: Failure + Copy>(
     mut body: impl FnMut(&mut Sleep) -> Result<Option<R>, Errno>,
@@ -89,7 +93,7 @@ pub fn waiting_entry<R: Failure + Copy>(
     ferriband_cancel::waiting(|sleep| guard(|| body(sleep)))
 }
 
-/// The same for calls that return 0 for success.
+/// Runs the body of an entry point that may wait, and returns 0 for success, and -1 with errno.
 #[inline(always)]
 pub fn waiting_status(mut body: impl FnMut(&mut Sleep) -> Result<Option<()>, Errno>) -> c_int {
     waiting_entry(|sleep| Ok(body(sleep)?.map(|()| 0)))

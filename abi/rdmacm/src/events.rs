@@ -71,7 +71,8 @@ unsafe fn counted(channel: *mut rdma_event_channel) -> Result<Option<*mut rdma_c
     }
 }
 
-/// Takes the channel's next event that the program is to see. Waits for it where the descriptor says so, and cannot be cancelled.
+/// Takes the channel's next event that the program is to see. Waits for it where the descriptor
+/// says so, and cannot be cancelled.
 ///
 /// # Safety
 /// `channel` is a channel.

@@ -93,7 +93,8 @@ pub fn ppoll(fds: &mut [pollfd], mut timeout: Option<libc::timespec>) -> Result<
         .as_mut()
         .map_or(std::ptr::null_mut(), std::ptr::from_mut);
     let mask: *const libc::sigset_t = std::ptr::null();
-    // SAFETY: descriptions with their count; the time, of which the kernel leaves what is left, lives during the call.
+    // SAFETY: descriptions with their count; the time, of which the kernel leaves what is left,
+    // lives during the call.
     let count = unsafe { libc::syscall(libc::SYS_ppoll, first, count, timeout, mask, 0usize) };
     usize::try_from(result(count)?).map_err(|_| libc::EIO)
 }

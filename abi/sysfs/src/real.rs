@@ -5,7 +5,8 @@
 ///
 /// The lookup happens once for each place that calls; the arguments are those of the C function.
 ///
-/// Of a function that is a cancellation point a thread may be unwound: what calls it so is an `extern "C-unwind"` function that owns nothing, or calls it
+/// Of a function that is a cancellation point a thread may be unwound: what calls it so is an
+/// `extern "C-unwind"` function that owns nothing, or calls it
 /// [`undisturbed`](ferriband_cancel::undisturbed).
 macro_rules! call {
     ($failed:expr, fn $name:ident($($argument:expr => $type:ty),*) -> $result:ty) => {{

@@ -160,7 +160,8 @@ pub extern "C" fn umad_get_fd(fd: c_int) -> c_int {
     fd
 }
 
-/// How the sleep for a packet ended: 0 if there may be one, -EIO if poll(2) failed, and errno says why; None before the first sleep, which is for it.
+/// How the sleep for a packet ended: 0 if there may be one, -EIO if poll(2) failed, and errno says
+/// why; None before the first sleep, which is for it.
 ///
 /// ETIMEDOUT.
 fn wait(sleep: &mut Sleep, fd: c_int, timeout_ms: c_int) -> Result<Option<c_int>, c_int> {

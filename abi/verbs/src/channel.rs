@@ -124,7 +124,8 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     .0
 }
 
-/// Hands an event of the completion queue of this number to the program; None if there is no such queue any more.
+/// Hands an event of the completion queue of this number to the program; None if there is no such
+/// queue any more.
 ///
 /// # Safety
 /// `cq` and `cq_context` may be written.

@@ -83,7 +83,8 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
     .0
 }
 
-/// The event as C has it, counted for the object that it names; None if there is no such object any more.
+/// The event as C has it, counted for the object that it names; None if there is no such object any
+/// more.
 fn deliver(raised: hca::AsyncEvent) -> Option<sys::ibv_async_event> {
     let event_type = raised.kind as u32;
     let mut c = sys::ibv_async_event {

@@ -1,6 +1,8 @@
-//! Posting and polling by a program that ThreadSanitizer watches: what the tool is told, around the call that all others make.
+//! Posting and polling by a program that ThreadSanitizer watches: what the tool is told, around the
+//! call that all others make.
 //!
-//! A context takes these calls in place of the plain ones if the tool was there when the library was loaded, so that a program
+//! A context takes these calls in place of the plain ones if the tool was there when the library
+//! was loaded, so that a program
 //! without it pays nothing for it. The extended interfaces tell the tool themselves.
 
 use crate::{cq, post, qp, srq};
@@ -106,7 +108,8 @@ pub unsafe extern "C" fn poll_cq(
     polled
 }
 
-/// A program is given a completion: what was done before its request was posted is done for the thread that takes it.
+/// A program is given a completion: what was done before its request was posted is done for the
+/// thread that takes it.
 #[inline(always)]
 pub fn hands_over(completion: &Completion) {
     let is_receive = matches!(

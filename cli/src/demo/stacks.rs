@@ -71,7 +71,8 @@ pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
     jobs
 }
 
-/// rdma-core's preload, which makes TCP sockets into its own: where the loader is told to look first, then Debian's and Ubuntu's place for it, and other
+/// rdma-core's preload, which makes TCP sockets into its own: where the loader is told to look
+/// first, then Debian's and Ubuntu's place for it, and other
 /// distributions'.
 pub fn socket_preload() -> Option<String> {
     let told = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();

@@ -81,7 +81,8 @@ impl<T> EventQueue<T> {
         self.drain(gone).len()
     }
 
-    /// Takes the oldest event if `look`, in which others may be queued, queues one. That one's count is spared: to write it and to
+    /// Takes the oldest event if `look`, in which others may be queued, queues one. That one's
+    /// count is spared: to write it and to
     /// read it takes two system calls.
     pub fn take_from(&self, look: impl FnOnce()) -> Option<T> {
         TAKES.set(std::ptr::from_ref(self).cast());
@@ -105,7 +106,8 @@ impl<T> EventQueue<T> {
             .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
     }
 
-    /// Takes the oldest event, for a count that the caller has read from the descriptor; None if it was taken back meanwhile. `taken` is called before anybody
+    /// Takes the oldest event, for a count that the caller has read from the descriptor; None if it
+    /// was taken back meanwhile. `taken` is called before anybody
     /// can find that the event is not in the queue any more.
     pub fn counted(&self, taken: impl Fn(&T)) -> Option<T> {
         let mut queue = lock(&self.queue);
@@ -113,7 +115,8 @@ impl<T> EventQueue<T> {
         event.inspect(taken)
     }
 
-    /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking. A C program's thread, which may be cancelled, waits at the C border.
+    /// Takes the oldest event, waiting for one unless the descriptor is set non-blocking. A C
+    /// program's thread, which may be cancelled, waits at the C border.
     pub fn next(&self, taken: impl Fn(&T)) -> Result<T, Error> {
         loop {
             let mut count = [0; 8];

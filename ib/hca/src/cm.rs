@@ -90,7 +90,8 @@ impl CmChannel {
         Ok(self.events.fd())
     }
 
-    /// The event for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    /// The event for a count that the caller has read from the descriptor; None if it was taken
+    /// back meanwhile.
     ///
     /// # Errors
     /// `Gone`.
@@ -112,7 +113,8 @@ impl CmChannel {
     }
 }
 
-/// Counts an event as reported: whoever destroys or moves its identifier waits for as many acknowledgements as were counted.
+/// Counts an event as reported: whoever destroys or moves its identifier waits for as many
+/// acknowledgements as were counted.
 fn report(news: &News) {
     news.reported.fetch_add(1, Ordering::AcqRel);
 }

@@ -178,7 +178,8 @@ impl Context {
         Ok(self.events.fd())
     }
 
-    /// The asynchronous event for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    /// The asynchronous event for a count that the caller has read from the descriptor; None if it
+    /// was taken back meanwhile.
     pub fn counted_async_event(&self) -> Option<AsyncEvent> {
         self.events.counted(|_| {})
     }

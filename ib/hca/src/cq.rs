@@ -41,8 +41,10 @@ impl CompChannel {
         }))
     }
 
-    /// The descriptor of events, for one who is about to wait for a count of it, and what else to wait for meanwhile: until one of
-    /// those is readable, or the descriptor. None if a count is there, if the program does not want to wait, or if another thread
+    /// The descriptor of events, for one who is about to wait for a count of it, and what else to
+    /// wait for meanwhile: until one of
+    /// those is readable, or the descriptor. None if a count is there, if the program does not want
+    /// to wait, or if another thread
     /// handles packets.
     ///
     /// # Errors
@@ -58,7 +60,8 @@ impl CompChannel {
         Ok((fd, waiting.filter(|_| self.events.is_empty())))
     }
 
-    /// After such a wait: handles what has come, and takes the oldest event if that made one. `rung` if the first of what was waited
+    /// After such a wait: handles what has come, and takes the oldest event if that made one.
+    /// `rung` if the first of what was waited
     /// for was readable.
     pub fn take_came(&self, rung: bool) -> Option<usize> {
         self.events.take_from(|| self.ctx.engine.take_came(rung))
@@ -69,7 +72,8 @@ impl CompChannel {
         self.ctx.engine.wait_by_thread();
     }
 
-    /// The event, the cookie of a completion queue, for a count that the caller has read from the descriptor; None if it was taken back meanwhile.
+    /// The event, the cookie of a completion queue, for a count that the caller has read from the
+    /// descriptor; None if it was taken back meanwhile.
     pub fn counted_event(&self) -> Option<usize> {
         self.events.counted(|_| {})
     }

@@ -155,7 +155,8 @@ pub struct Engine {
     pub(crate) self_link: PeerLink,
     /// Wakes the progress thread.
     pub(crate) waker: Arc<EventFd>,
-    /// Wakes whoever looks for packets and records: a program's thread that sleeps in the library, or the progress thread.
+    /// Wakes whoever looks for packets and records: a program's thread that sleeps in the library,
+    /// or the progress thread.
     pub(crate) bell: Arc<EventFd>,
     /// Queue pairs that need to be driven, and how many.
     work: Mutex<Vec<Arc<Qp>>>,
@@ -190,15 +191,18 @@ pub struct Engine {
     empty_polls: AtomicU32,
     spin_limit: AtomicU32,
     yield_after: AtomicU32,
-    /// Sleeps left before it is looked again whether the machine is crowded; 0 while it is not known to be.
+    /// Sleeps left before it is looked again whether the machine is crowded; 0 while it is not
+    /// known to be.
     naps: AtomicU32,
     /// Completion queues.
     pub(crate) queues: AtomicU32,
     /// Which kind of thread of the program sleeps in the library.
     rests: AtomicU32,
-    /// The program waits for events inside the library, and has come back for the next until lately.
+    /// The program waits for events inside the library, and has come back for the next until
+    /// lately.
     inside: AtomicBool,
-    /// The progress thread handles packets for all who wait for events, whose number is more than one at times.
+    /// The progress thread handles packets for all who wait for events, whose number is more than
+    /// one at times.
     by_thread: AtomicBool,
     /// The progress thread looks at each tick who polls or rests.
     ticks: AtomicBool,
@@ -342,7 +346,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Err in a forked child, and after the device failed. Every call on a queue asks this: one comparison.
+    /// Err in a forked child, and after the device failed. Every call on a queue asks this: one
+    /// comparison.
     #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
         if self.alive_in.load(Ordering::Relaxed) != fork::epoch() {

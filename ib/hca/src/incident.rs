@@ -90,7 +90,8 @@ fn write(event: Event) {
         left_out,
         event,
     };
-    // a home that is full, missing, read-only or beyond the limit on files loses the explanation, no more
+    // a home that is full, missing, read-only or beyond the limit on files loses the explanation,
+    // no more
     let _ = ferriband_limit::without_signals(|| incident::append(directory, &incident));
 }
 

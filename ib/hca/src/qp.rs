@@ -164,7 +164,8 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// The state that a program sees. Whoever completes a request in error holds a lock until the state is set, too.
+    /// The state that a program sees. Whoever completes a request in error holds a lock until the
+    /// state is set, too.
     pub fn state(&self) -> QpState {
         drop(lock(&self.send));
         drop(lock(&self.packets));

@@ -135,7 +135,8 @@ impl Epoll {
         let mut left = timeout_ns;
         let mut buffer = [std::mem::MaybeUninit::uninit(); MAX_READY];
         loop {
-            // never a whole millisecond: for that rustix makes a call whose last argument it leaves out, and valgrind says so
+            // never a whole millisecond: for that rustix makes a call whose last argument it leaves
+            // out, and valgrind says so
             let timeout = left.map(|ns| timespec(ns | 1));
             match epoll::wait(&self.0, &mut buffer, timeout.as_ref()) {
                 Ok((events, _)) => {
@@ -167,7 +168,8 @@ impl AsFd for Epoll {
     }
 }
 
-/// Waits until one of up to 64 descriptors can be read, or has an error, for at most `timeout_ns` (None: without end), or until a signal's handler has run.
+/// Waits until one of up to 64 descriptors can be read, or has an error, for at most `timeout_ns`
+/// (None: without end), or until a signal's handler has run.
 /// Gives the positions of those that are ready as bits; 0 if there are none.
 pub fn any_readable(descriptors: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> u64 {
     let mut asked: arrayvec::ArrayVec<_, 64> = descriptors

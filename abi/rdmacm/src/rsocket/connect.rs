@@ -318,7 +318,8 @@ impl Socket {
         table::service()?.watch(self.fd, self.fd)
     }
 
-    /// `accept`: a connection that stands, and its number. Without a number it stays, as the system's do.
+    /// `accept`: a connection that stands, and its number. Without a number it stays, as the
+    /// system's do.
     ///
     /// EINVAL, EAGAIN, EMFILE, EINTR, ASLEEP.
     pub fn accept(self: &Arc<Self>, call: &mut Call) -> Result<(Arc<Socket>, RawFd), Errno> {

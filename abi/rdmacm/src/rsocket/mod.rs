@@ -310,7 +310,8 @@ pub extern "C-unwind" fn rshutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// `rclose`: a socket, or a set of [`repoll`]. A thread that is cancelled while it waits for what was sent to arrive has closed the socket.
+/// `rclose`: a socket, or a set of [`repoll`]. A thread that is cancelled while it waits for what
+/// was sent to arrive has closed the socket.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn rclose(fd: c_int) -> c_int {
     match table::is_socket(fd) {

@@ -265,7 +265,7 @@ impl Sets {
     /// What is wanted of each descriptor below `nfds`.
     ///
     /// # Safety
-    /// As above.
+    /// The sets are NULL or the program's, and live during the call.
     unsafe fn list(&self, nfds: c_int) -> Vec<pollfd> {
         let wanted = (0..nfds).map(|fd| pollfd {
             fd,
@@ -279,7 +279,7 @@ impl Sets {
     /// Leaves what is ready: how many bits.
     ///
     /// # Safety
-    /// As above.
+    /// The sets are NULL or the program's, and live during the call.
     unsafe fn keep(&self, fds: &[pollfd]) -> c_int {
         let mut count = 0;
         for ((set, events), ready) in self.0.iter().zip(WANTED).zip(READY) {

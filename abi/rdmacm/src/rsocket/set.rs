@@ -457,7 +457,8 @@ impl Set {
         }
     }
 
-    /// Waits until something is ready, or until then: how many events there are; None if the thread must sleep, until this runs again.
+    /// Waits until something is ready, or until then: how many events there are; None if the thread
+    /// must sleep, until this runs again.
     ///
     /// EINTR, and EBADF when the set is closed meanwhile.
     pub fn wait(
@@ -477,7 +478,8 @@ impl Set {
         }
         let is_last = out.count != 0 || left(until) == 0;
         let mut taken = Ok(());
-        // A sleep that is not to be ends at once: until then there is no need to ask what has happened.
+        // A sleep that is not to be ends at once: until then there is no need to ask what has
+        // happened.
         if is_last || !is_first {
             drop(state);
             let happened = self.happened(sleep, slept)?;

@@ -525,7 +525,8 @@ impl Socket {
         Ok(!writes && !was_said)
     }
 
-    /// Sends a last word, and waits until all that was sent has arrived. The stages of the call are: begun, said.
+    /// Sends a last word, and waits until all that was sent has arrived. The stages of the call
+    /// are: begun, said.
     fn tell_end(
         self: &Arc<Self>,
         call: &mut Call,
@@ -568,7 +569,8 @@ impl Socket {
         state.has_shut = true;
     }
 
-    /// Waits until what was sent has arrived, unless the program said that it need not. It ends here whether the other side has heard of it or not.
+    /// Waits until what was sent has arrived, unless the program said that it need not. It ends
+    /// here whether the other side has heard of it or not.
     ///
     /// ASLEEP.
     pub fn linger(self: &Arc<Self>, call: &mut Call) -> Result<(), Errno> {

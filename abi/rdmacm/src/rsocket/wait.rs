@@ -3,8 +3,10 @@
 //! A thread sleeps in poll(2) over the descriptors of completion channels, of the system's own files, and of its waker; a set of descriptors
 //! ([`super::set`]) has one bell for all who sleep for it. Whoever takes an event that others may be sleeping for, or changes what they wait for, tells them; then each looks for itself. So no thread is left asleep because another one was faster.
 //!
-//! A thread that sleeps may be cancelled, so nothing on its stack may matter: what must wait answers [`ASLEEP`], which goes up as an error does to the entry point.
-//! That sleeps there and begins again; the [`Call`] says how far it had come. So between the beginning and the sleep a call does nothing twice.
+//! A thread that sleeps may be cancelled, so nothing on its stack may matter: what must wait
+//! answers [`ASLEEP`], which goes up as an error does to the entry point.
+//! That sleeps there and begins again; the [`Call`] says how far it had come. So between the
+//! beginning and the sleep a call does nothing twice.
 
 use super::poll::readable;
 use super::{Socket, settings, table};
@@ -123,7 +125,8 @@ impl Waiters {
         self.count.store(list.len(), Ordering::SeqCst);
     }
 
-    /// Has the thread rung for until the result is dropped. The socket's state must be looked at after this.
+    /// Has the thread rung for until the result is dropped. The socket's state must be looked at
+    /// after this.
     pub fn enter(socket: &Arc<Socket>, waker: &Arc<Waker>) -> Waiting {
         socket.waiters.add(waker.clone());
         Waiting {
@@ -284,7 +287,8 @@ impl Call {
     }
 }
 
-/// Runs a call on a socket that may wait: the body of an `extern "C-unwind"` function. The body runs from the beginning after each sleep.
+/// Runs a call on a socket that may wait: the body of an `extern "C-unwind"` function. The body
+/// runs from the beginning after each sleep.
 #[inline(always)]
 pub fn on_socket<R: Failure + Copy>(
     fd: RawFd,
@@ -321,7 +325,8 @@ pub fn on_socket<R: Failure + Copy>(
     })
 }
 
-/// Runs a call on a socket to its end, however long it waits: in a thread that nobody cancels, or where a call must not end before.
+/// Runs a call on a socket to its end, however long it waits: in a thread that nobody cancels, or
+/// where a call must not end before.
 pub fn to_its_end<R>(mut body: impl FnMut(&mut Call) -> Result<R, Errno>) -> Result<R, Errno> {
     let mut call = Call::default();
     loop {

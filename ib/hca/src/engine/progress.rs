@@ -31,7 +31,8 @@ const COLLECT_BUDGET: usize = 64;
 const TAKE_OVER_AFTER: u32 = 32;
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
-/// Polls between two looks whether the kernel gives this core to others: 25 us of looks at memory in vain.
+/// Polls between two looks whether the kernel gives this core to others: 25 us of looks at memory
+/// in vain.
 const SAMPLE_EVERY: u32 = 1024;
 /// Rounds that a program makes before it waits; the thread makes the others.
 const HAND_OVER_ROUNDS: usize = 16;
@@ -96,7 +97,9 @@ impl Engine {
         self.empty_polls.store(0, Ordering::Relaxed);
     }
 
-    /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until something comes. Else it yields; if nobody took it, the next polls spin again: a program that is bound to a
+    /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until
+    /// something comes. Else it yields; if nobody took it, the next polls spin again: a program
+    /// that is bound to a
     /// core of its own pays for few system calls.
     #[cold]
     fn give_way(&self, catch: &Catch<'_>) {
@@ -131,7 +134,8 @@ impl Engine {
         let comes_back =
             self.inside.load(Ordering::Relaxed) && self.polling.load(Ordering::Acquire);
         if comes_back || self.rests.load(Ordering::SeqCst) != rest::NOBODY {
-            // a thread of the program handles what comes, or does so in a moment; if not, the next tick finds out
+            // a thread of the program handles what comes, or does so in a moment; if not, the next
+            // tick finds out
             return;
         }
         self.idle_polls.store(0, Ordering::Relaxed);

@@ -24,7 +24,8 @@ struct Known {
     switches: i64,
     /// When others last had the core for a slice; 0 for never.
     lost_at: u64,
-    /// Of the last look: when it was, the time that this thread had had a core, and how often it had slept.
+    /// Of the last look: when it was, the time that this thread had had a core, and how often it
+    /// had slept.
     looked_at: u64,
     ran_ns: u64,
     sleeps: i64,
@@ -78,7 +79,8 @@ impl Known {
         again
     }
 
-    /// A look at `now`: what this thread ran and how often it slept by then. True as of [`Known::lose`].
+    /// A look at `now`: what this thread ran and how often it slept by then. True as of
+    /// [`Known::lose`].
     fn look(&mut self, now: u64, ran_ns: u64, sleeps: i64) -> bool {
         // a thread that slept in between may have had no use for the core
         let awake = self.looked_at != 0 && sleeps == self.sleeps;
@@ -120,7 +122,8 @@ pub(super) fn yield_core() -> Yielded {
     })
 }
 
-/// True if computing neighbours have taken this thread's core again and again, without being asked to. A thread whose waits end before
+/// True if computing neighbours have taken this thread's core again and again, without being asked
+/// to. A thread whose waits end before
 /// it would yield finds it out so.
 #[cold]
 pub(super) fn core_is_taken() -> bool {
@@ -135,7 +138,8 @@ pub(super) fn forget() {
     let _ = with_known(|known| known.lost_at = 0);
 }
 
-/// How often the kernel has given this thread's core to another while it could have run, and how often it has slept.
+/// How often the kernel has given this thread's core to another while it could have run, and how
+/// often it has slept.
 fn switches_of_thread() -> (i64, i64) {
     // SAFETY: a structure of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

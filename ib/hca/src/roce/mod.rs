@@ -331,7 +331,9 @@ impl Roce {
         worked
     }
 
-    /// Nobody looks for a while: what is owed goes now. (Whoever holds the lock looks on, and does it when nothing comes.)
+    /// Sends pending acknowledgements, before nobody looks for packets for a while. (Whoever holds
+    /// the lock looks on, and
+    /// does it when nothing comes.)
     pub(crate) fn send_owed(&self, engine: &Engine) {
         if let Some(mut rx) = self.rx.try_lock() {
             let _handling = handling();

@@ -38,7 +38,8 @@ at_fork!(None, None, Some(count));
 /// and ends a thread by a panic where nothing can be written.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     let line = format!("{line}\n");
-    // SAFETY: the line's bytes. A program without stderr is not told, and one whose stderr takes no more goes on.
+    // SAFETY: the line's bytes. A program without stderr is not told, and one whose stderr takes no
+    // more goes on.
     ferriband_limit::without_signals(|| unsafe {
         libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len())
     });

@@ -1,10 +1,13 @@
 //! The limit on the size of files, and what a library writes under it.
 //!
-//! Linux takes a memfd for a file, so `RLIMIT_FSIZE` (a shell's `ulimit -f`) holds for it: whoever makes one longer than that, or writes beyond it, is killed by SIGXFSZ.
-//! The limit is meant for what fills a disk. For memory it is lifted for the moment in which the file grows, as far as this process may. What is a file of a disk keeps its limit,
+//! Linux takes a memfd for a file, so `RLIMIT_FSIZE` (a shell's `ulimit -f`) holds for it: whoever
+//! makes one longer than that, or writes beyond it, is killed by SIGXFSZ.
+//! The limit is meant for what fills a disk. For memory it is lifted for the moment in which the
+//! file grows, as far as this process may. What is a file of a disk keeps its limit,
 //! and what cannot be written is an error: a library that writes is never the end of its program.
 //!
-//! Owns: the moments in which the limit is another one. Must not know: whose files these are. Each library has its own copy.
+//! Owns: the moments in which the limit is another one. Must not know: whose files these are. Each
+//! library has its own copy.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Makes a file of memory as long as is said, whatever the limit on files is.
 ///
 /// # Errors
-/// EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process may not raise it. What ftruncate answers.
+/// EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process may not
+/// raise it. What ftruncate answers.
 pub fn set_length(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     let signed = i64::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
     with_room(length, || {
@@ -40,9 +44,11 @@ pub fn fill(file: BorrowedFd<'_>, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls `act`, which writes to files or pipes, so that neither a limit on files nor a pipe that nobody reads ends the process: it finds EFBIG or EPIPE instead.
+/// Calls `act`, which writes to files or pipes, so that neither a limit on files nor a pipe that
+/// nobody reads ends the process: it finds EFBIG or EPIPE instead.
 pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: zeroed sets are valid ones, which the calls fill; all of them are local. errno, which `act` may have set, is read by nobody after it.
+    // SAFETY: zeroed sets are valid ones, which the calls fill; all of them are local. errno, which
+    // `act` may have set, is read by nobody after it.
     unsafe {
         let (mut guarded, mut before, mut pending): (
             libc::sigset_t,
@@ -56,7 +62,8 @@ pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
         libc::sigpending(&raw mut pending);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const guarded, &raw mut before);
         let done = act();
-        // What came of the act is sent to this thread, and taken here; what was pending before it is somebody else's.
+        // What came of the act is sent to this thread, and taken here; what was pending before it
+        // is somebody else's.
         for signal in GUARDED {
             if libc::sigismember(&raw const pending, signal) == 1 {
                 continue;
@@ -77,7 +84,8 @@ pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
 /// Signals by which a write ends a process that does not expect it.
 const GUARDED: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
 
-/// Calls `act`, one system call that answers None with errno, while files may be `length` bytes long.
+/// Calls `act`, one system call that answers None with errno, while files may be `length` bytes
+/// long.
 fn with_room<T>(length: u64, act: impl Fn() -> Option<T>) -> io::Result<T> {
     let attempt = || act().ok_or_else(io::Error::last_os_error);
     // any other limit may be one that a thread has lifted just now
@@ -98,10 +106,12 @@ fn with_room<T>(length: u64, act: impl Fn() -> Option<T>) -> io::Result<T> {
     done
 }
 
-/// The process that has lifted the limit, or 0: a thread that does so while another one has would take the lifted limit for the program's own.
+/// The process that has lifted the limit, or 0: a thread that does so while another one has would
+/// take the lifted limit for the program's own.
 static LIFTED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// The right to lift the limit. It is no lock of the standard library, because a forked child finds it free, whoever had it.
+/// The right to lift the limit. It is no lock of the standard library, because a forked child finds
+/// it free, whoever had it.
 struct Turn;
 
 impl Turn {
@@ -170,9 +180,11 @@ mod tests {
         File::from(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// What a child with these limits ends with: limits are the process's, and a signal would end the tests. None: a signal has ended it.
+    /// What a child with these limits ends with: limits are the process's, and a signal would end
+    /// the tests. None: a signal has ended it.
     fn limited(soft: u64, hard: Option<u64>, body: impl FnOnce() -> bool) -> Option<bool> {
-        // SAFETY: the child makes system calls and allocates, which this C library's forked children may; it does not return.
+        // SAFETY: the child makes system calls and allocates, which this C library's forked
+        // children may; it does not return.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let now = limit().expect("a limit");

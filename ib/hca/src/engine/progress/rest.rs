@@ -1,11 +1,17 @@
-//! A program's thread asleep inside the library, until a packet comes, a peer rings, or a time is over.
+//! A program's thread asleep inside the library, until a packet comes, a peer rings, or a time is
+//! over.
 //!
-//! Owns: what it waits for, and that one thread at a time does. Must not know: what a packet or a record does.
+//! Owns: what it waits for, and that one thread at a time does. Must not know: what a packet or a
+//! record does.
 //!
-//! Two kinds of threads sleep here. One waits for an event of a completion channel: it handles packets itself, with one wake-up where
-//! the progress thread would need a second to wake it. One polls in vain on a crowded machine ([`yielding`]): a yield gives its core to
-//! a neighbour for that one's whole time slice, although the answer comes after microseconds, while a sleeper is woken by the packet.
-//! The progress thread leaves packets and rings to a thread that is here, and keeps the time for it: a timer for each sleep costs as
+//! Two kinds of threads sleep here. One waits for an event of a completion channel: it handles
+//! packets itself, with one wake-up where
+//! the progress thread would need a second to wake it. One polls in vain on a crowded machine
+//! ([`yielding`]): a yield gives its core to
+//! a neighbour for that one's whole time slice, although the answer comes after microseconds, while
+//! a sleeper is woken by the packet.
+//! The progress thread leaves packets and rings to a thread that is here, and keeps the time for
+//! it: a timer for each sleep costs as
 //! much as a wake-up.
 
 use std::cell::Cell;
@@ -25,9 +31,11 @@ use crate::roce::Roce;
 use crate::roce::rx::MOST_FLOWS;
 use ferriband_attach::Link;
 
-/// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which costs a time slice if it is.
+/// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which
+/// costs a time slice if it is.
 const NAPS: u32 = 4096;
-/// The bell, sockets of both address families, those of senders, the InfiniBand port's, and the fabric's link.
+/// The bell, sockets of both address families, those of senders, the InfiniBand port's, and the
+/// fabric's link.
 pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
 
 /// Nobody sleeps here.
@@ -72,7 +80,8 @@ impl Awaited {
     }
 }
 
-/// A thread of the program that waits for an event, and handles packets meanwhile. Dropped when its sleep is over, by whichever thread.
+/// A thread of the program that waits for an event, and handles packets meanwhile. Dropped when its
+/// sleep is over, by whichever thread.
 pub struct Waiting {
     engine: Arc<Engine>,
     awaited: Awaited,
@@ -109,7 +118,8 @@ impl Engine {
         self.set_patience();
     }
 
-    /// Empty polls before the next gives its core away: on a crowded machine every completion queue is looked at once.
+    /// Empty polls before the next gives its core away: on a crowded machine every completion queue
+    /// is looked at once.
     pub(super) fn set_patience(&self) {
         let polls = match self.naps.load(Ordering::Relaxed) {
             0 => self.spin_limit.load(Ordering::Relaxed),
@@ -118,7 +128,8 @@ impl Engine {
         self.yield_after.store(polls, Ordering::Relaxed);
     }
 
-    /// Sleeps in the place of a yield, for a tick of the progress thread at most. False if the machine is not known to be crowded, or
+    /// Sleeps in the place of a yield, for a tick of the progress thread at most. False if the
+    /// machine is not known to be crowded, or
     /// another thread sleeps.
     pub(super) fn nap(&self, catch: &Catch<'_>) -> bool {
         let left = self.naps.load(Ordering::Relaxed);
@@ -139,7 +150,8 @@ impl Engine {
             }
         }
         self.end_rest();
-        // a program that polls looks at its timers now and then: by a count of polls, which sleeps are no part of
+        // a program that polls looks at its timers now and then: by a count of polls, which sleeps
+        // are no part of
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
             self.fire_timers();
         }
@@ -152,7 +164,8 @@ impl Engine {
         true
     }
 
-    /// Whoever is about to wait for an event handles what has come, and says whether it sleeps on that, too. None if the progress
+    /// Whoever is about to wait for an event handles what has come, and says whether it sleeps on
+    /// that, too. None if the progress
     /// thread does: for several threads that wait at once, or one that waits beside one that polls.
     pub(crate) fn wait_inside(self: &Arc<Self>) -> Option<Waiting> {
         if self.by_thread.load(Ordering::Relaxed) {
@@ -184,7 +197,8 @@ impl Engine {
         Some(waiting)
     }
 
-    /// True if the program polls for longer than one takes to find its queue empty that waits for events.
+    /// True if the program polls for longer than one takes to find its queue empty that waits for
+    /// events.
     fn polls_on(&self) -> bool {
         let in_vain = self.empty_polls.load(Ordering::Relaxed);
         if self.inside.load(Ordering::Relaxed) && in_vain > TAKE_OVER_AFTER {
@@ -198,7 +212,8 @@ impl Engine {
         if rung {
             let _ = self.bell.take();
         }
-        // acknowledgements may go with what the program answers now; who finds nothing looks everywhere
+        // acknowledgements may go with what the program answers now; who finds nothing looks
+        // everywhere
         if !self.round(true, &mut Catch::for_wait()) {
             self.round(true, &mut Catch::nobody());
         }
@@ -242,7 +257,8 @@ impl Engine {
         self.rests.store(NOBODY, Ordering::SeqCst);
     }
 
-    /// Something lies where no descriptor tells of it: records, answers, work, packets that were taken from their socket.
+    /// Something lies where no descriptor tells of it: records, answers, work, packets that were
+    /// taken from their socket.
     fn more_lies(&self) -> bool {
         let pending = self.many_peers.load(Ordering::Relaxed)
             && Words::load(&**self.own, PROC_PENDING_SUMMARY) != 0;
@@ -264,7 +280,8 @@ impl Engine {
         }
     }
 
-    /// By the progress thread, at each tick while a thread of the program rests: whether it is to be woken. One that polls is, for what
+    /// By the progress thread, at each tick while a thread of the program rests: whether it is to
+    /// be woken. One that polls is, for what
     /// it may look for elsewhere.
     pub(super) fn wake_at_tick(&self, kind: u32, same: bool) {
         let due = self.first_timer() <= Self::now().0;

@@ -290,7 +290,8 @@ impl Engine {
         }
     }
 
-    /// True if the thread may sleep without a tick: a thread of the program waits for an event, as at these polls.
+    /// True if the thread may sleep without a tick: a thread of the program waits for an event, as
+    /// at these polls.
     fn stop_ticking(&self, polls: u32) -> bool {
         if self.rests.load(Ordering::SeqCst) != rest::WAITS || self.wants_time() {
             return false;
