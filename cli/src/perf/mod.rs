@@ -84,6 +84,15 @@ pub fn command(args: &PerfArgs) -> Result<ExitCode, Failure> {
             "latency: SEND and WRITE one way (half a round trip), READ and atomics the whole trip",
         )?;
         print_line("every figure's last message was compared byte by byte with what was sent")?;
+        for result in &report.results {
+            let (took, planned) = (result.latency.messages, result.case.latency_iterations);
+            if took < planned {
+                let (name, bytes) = (result.case.name(), size(result.case.size_bytes));
+                print_line(&format!(
+                    "{name} of {bytes} B: latency of {took} messages, not {planned}: other processes had the cores"
+                ))?;
+            }
+        }
         if let Some(path) = &args.plot {
             print_line(&format!("plot: {}", path.display()))?;
         }

@@ -430,6 +430,7 @@ mod tests {
                 results.push(Measured {
                     case: case(operation, size_bytes),
                     latency: Latency {
+                        messages: 1,
                         one_way: true,
                         min_ns: ns,
                         p50_ns: ns,

@@ -203,13 +203,21 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits until the last of `length_bytes` of the target buffer is `value`, taking completions meanwhile: what a
-    /// program does that polls for an RDMA WRITE.
+    /// Waits until the last of `length_bytes` of the target buffer is one of `values`, and gives which, taking completions
+    /// meanwhile: what a program does that polls for an RDMA WRITE.
     #[inline]
-    pub fn wait_for_last_byte(&mut self, length_bytes: usize, value: u8) -> Result<(), Failure> {
+    pub fn wait_for_last_byte(
+        &mut self,
+        length_bytes: usize,
+        values: &[u8],
+    ) -> Result<u8, Failure> {
         let mut idle = 0u32;
         let mut deadline = None;
-        while self.target_byte(length_bytes - 1) != value {
+        loop {
+            let byte = self.target_byte(length_bytes - 1);
+            if values.contains(&byte) {
+                return Ok(byte);
+            }
             idle += 1;
             if idle.is_multiple_of(64) {
                 self.poll()?;
@@ -218,7 +226,6 @@ impl Session<'_> {
                 give_up_after(&mut deadline)?;
             }
         }
-        Ok(())
     }
 }
 
