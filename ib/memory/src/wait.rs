@@ -8,8 +8,10 @@ use crate::segment::Span;
 use ferriband_transport::types::Instant;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::thread::futex;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Now on CLOCK_MONOTONIC, read in the vdso (no system call).
@@ -45,10 +47,7 @@ impl EventFd {
     #[inline]
     pub fn signal(&self, count: u64) {
         let result = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &count.to_ne_bytes()));
-        debug_assert!(
-            matches!(result, Ok(8) | Err(rustix::io::Errno::AGAIN)),
-            "{result:?}"
-        );
+        debug_assert!(matches!(result, Ok(8) | Err(Errno::AGAIN)), "{result:?}");
     }
 
     /// Takes the count, or one of it from a semaphore; None if it is 0. Never blocks.
@@ -133,13 +132,10 @@ impl Epoll {
         ready.clear();
         let deadline = timeout_ns.map(|ns| now().plus_ns(ns));
         let mut left = timeout_ns;
-        let mut buffer = [std::mem::MaybeUninit::uninit(); MAX_READY];
+        let mut buffer = [MaybeUninit::uninit(); MAX_READY];
         loop {
-            // never a whole millisecond: for that rustix makes a call whose last argument it leaves
-            // out, and valgrind says so
-            let timeout = left.map(|ns| timespec(ns | 1));
-            match epoll::wait(&self.0, &mut buffer, timeout.as_ref()) {
-                Ok((events, _)) => {
+            match self.fetch(&mut buffer, left) {
+                Ok(events) => {
                     ready.extend(events.iter().map(|event| {
                         // The kernel's structure is packed: copy before use.
                         let (flags, data) = (event.flags, event.data);
@@ -153,13 +149,50 @@ impl Epoll {
                     }));
                     return Ok(ready.len());
                 }
-                Err(rustix::io::Errno::INTR) => {
+                Err(Errno::INTR) => {
                     left = deadline.map(|d| d.0.saturating_sub(now().0));
                 }
                 Err(e) => return Err(system("epoll_wait", e)),
             }
         }
     }
+
+    /// What is ready, at the latest when a time is over. The time goes to ppoll(2), which takes nanoseconds: epoll_pwait2
+    /// is missing before Linux 5.11 and under valgrind.
+    fn fetch<'a>(
+        &self,
+        buffer: &'a mut [MaybeUninit<epoll::Event>; MAX_READY],
+        timeout_ns: Option<u64>,
+    ) -> Result<&'a [epoll::Event], Errno> {
+        if let Some(ns) = timeout_ns {
+            let mut asked = [rustix::event::PollFd::new(&self.0, PollFlags::IN)];
+            if rustix::event::poll(&mut asked, Some(&timespec(ns)))? == 0 {
+                return Ok(&[]);
+            }
+        }
+        let milliseconds: libc::c_int = if timeout_ns.is_some() { 0 } else { -1 };
+        // All six arguments: rustix leaves the last one out, which valgrind reports.
+        // SAFETY: the buffer has room for so many events of the kernel's layout; without a mask its size counts for nothing.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait,
+                self.0.as_raw_fd(),
+                buffer.as_mut_ptr(),
+                MAX_READY,
+                milliseconds,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| last_errno())?;
+        // SAFETY: the kernel has filled so many, and no more than there are.
+        Ok(unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast(), count.min(MAX_READY)) })
+    }
+}
+
+fn last_errno() -> Errno {
+    let error = std::io::Error::last_os_error();
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 impl AsFd for Epoll {
@@ -197,13 +230,13 @@ pub fn futex_wait(span: &Span, off: usize, expected: u32, timeout_ns: Option<u64
         let timeout = left.map(timespec);
         let word: &AtomicU32 = span.futex_word(off);
         match futex::wait(word, futex::Flags::empty(), expected, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {
+            Err(Errno::INTR) => {
                 if word.load(Ordering::Acquire) != expected {
                     return true;
                 }
                 left = deadline.map(|d| d.0.saturating_sub(now().0));
             }
-            Err(rustix::io::Errno::TIMEDOUT) => return false,
+            Err(Errno::TIMEDOUT) => return false,
             // AGAIN: the value differed. Anything else cannot be waited on: let the caller look.
             Ok(()) | Err(_) => return true,
         }
@@ -281,7 +314,7 @@ fn timespec(ns: u64) -> Timespec {
 }
 
 #[cold]
-fn system(call: &'static str, errno: rustix::io::Errno) -> Error {
+fn system(call: &'static str, errno: Errno) -> Error {
     Error::from_errno(call, errno.raw_os_error(), 0)
 }
 
