@@ -412,8 +412,8 @@ fn warn_of_privilege(path: &Path) {
 }
 
 /// Whether an adapter can be opened under the limit on files: shared memory is a file to the
-/// kernel, and a file may not be longer than `ulimit -f` says. What a program would
-/// see is an adapter that cannot be opened.
+/// kernel, and a file may not be longer than `ulimit -f` says. What a program would see is an
+/// adapter that cannot be opened.
 ///
 /// # Errors
 /// The limit is too low, and may not be lifted.

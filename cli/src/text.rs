@@ -96,8 +96,7 @@ impl Table {
 }
 
 /// Writes a line to standard error. Where that takes nothing, a file that is as long as it may be
-/// (`ulimit -f`) or a pipe that nobody reads, what was to be said is lost, and
-/// the work goes on.
+/// (`ulimit -f`) or a pipe that nobody reads, what was to be said is lost, and the work goes on.
 pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

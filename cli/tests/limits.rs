@@ -1,6 +1,6 @@
 //! Commands and programs under a limit on the size of files (`ulimit -f`), which holds for shared
-//! memory, too: they work where the limit may be lifted, and say what is
-//! wrong where it may not. None is ended by SIGXFSZ, none hangs.
+//! memory, too: they work where the limit may be lifted, and say what is wrong where it may not.
+//! None is ended by SIGXFSZ, none hangs.
 //!
 //! What a shell writes here goes through pipes: a file could not take it.
 

@@ -8,9 +8,8 @@
 //! the code mapped, because the progress thread outlives a `dlclose`.
 //!
 //! All are built with the workspace, whose features the program and `cargo test --workspace` have,
-//! too: of a package alone, which `--only`
-//! builds, cargo would choose fewer features of some dependencies, and compile them and all that
-//! needs them once more.
+//! too: of a package alone, which `--only` builds, cargo would choose fewer features of some
+//! dependencies, and compile them and all that needs them once more.
 
 use crate::{Outcome, value, workspace_root};
 use crate::{rdma_core, symbols};
@@ -30,8 +29,8 @@ struct Library {
     /// Libraries of ours that it needs, built before it; it finds them beside itself.
     needs: &'static [&'static str],
     /// True for a library whose calls are made by threads that programs may cancel. Those of
-    /// librdmacm disable that themselves, and their system calls have to
-    /// go by what is preloaded on a fabric's hosts, whose addresses are not the system's.
+    /// librdmacm disable that themselves, and their system calls have to go by what is preloaded on
+    /// a fabric's hosts, whose addresses are not the system's.
     cancelled: bool,
     /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
     bare: bool,
@@ -117,9 +116,9 @@ const SYSTEM_LIBRARIES: &[&str] = &[
 ];
 
 /// The C library's cancellation points. In libraries that stand in a program's threads `abi/cancel`
-/// takes the place of those that are called: one that it does not
-/// have cannot be linked. Left out are `ppoll` and `readv`, by which `abi/cancel` itself sleeps,
-/// and `fcntl`, which is one only where it waits for a lock on a file.
+/// takes the place of those that are called: one that it does not have cannot be linked. Left out
+/// are `ppoll` and `readv`, by which `abi/cancel` itself sleeps, and `fcntl`, which is one only
+/// where it waits for a lock on a file.
 const CANCELLATION_POINTS: &str = "\
     accept accept4 aio_suspend aio_suspend64 clock_nanosleep close connect copy_file_range creat \
     creat64 epoll_pwait epoll_pwait2 epoll_wait fallocate fallocate64 fdatasync fsync getrandom \

@@ -1,9 +1,9 @@
 //! The C library's cancellation points, as system calls that are none.
 //!
 //! `cargo xtask libs` has the linker put these into the place of the C library's functions, whoever
-//! in a library calls them, the Rust standard library above all
-//! (`--wrap`). It does so for every cancellation point, so that one which is missing here cannot be
-//! linked. (Not in librdmacm, whose calls cannot be cancelled but where they sleep.)
+//! in a library calls them, the Rust standard library above all (`--wrap`). It does so for every
+//! cancellation point, so that one which is missing here cannot be linked. (Not in librdmacm, whose
+//! calls cannot be cancelled but where they sleep.)
 
 use libc::{c_char, c_int, c_long, c_uint, c_void, iovec, msghdr, off_t, pollfd, sockaddr};
 use libc::{siginfo_t, sigset_t, socklen_t, timespec};

@@ -5,15 +5,15 @@
 //! destructors or catches panics may be unwound like that, so:
 //!
 //! * a call that may wait runs its body again and again by [`waiting`], and between two runs the
-//!   thread sleeps in a frame that owns nothing. This is where it
-//!   ends: at the call's beginning, and while it sleeps. What the call has done, and what others
-//!   know of it, is kept in the [`Sleep`], and dropped by a thread that ends;
+//!   thread sleeps in a frame that owns nothing. This is where it ends: at the call's beginning,
+//!   and while it sleeps. What the call has done, and what others know of it, is kept in the
+//!   [`Sleep`], and dropped by a thread that ends;
 //! * everywhere else there is no cancellation point: the C library's are replaced by system calls
 //!   ([`calls`]), and its functions that have some inside run [`undisturbed`].
 //!
 //! Asynchronous cancellation may end a thread between any two instructions. The calls that wait
-//! bear it, and those that are [`shielded`]: the thread can be cancelled
-//! in frames alone that own nothing and catch nothing. The others do not, as little as rdma-core's.
+//! bear it, and those that are [`shielded`]: the thread can be cancelled in frames alone that own
+//! nothing and catch nothing. The others do not, as little as rdma-core's.
 //!
 //! Owns: the sleep. Must not know: what is waited for. Each library has its own copy.
 
@@ -85,8 +85,8 @@ impl Sleep {
     }
 
     /// The next sleep is one readv(2) of a count from an eventfd, as its O_NONBLOCK and the
-    /// handlers of signals have it. [`Sleep::take_count`] says
-    /// how it ended. A cancelled thread gives the count back.
+    /// handlers of signals have it. [`Sleep::take_count`] says how it ended. A cancelled thread
+    /// gives the count back.
     pub fn on_count(&mut self, counter: RawFd) {
         self.counter = counter;
     }
@@ -168,8 +168,7 @@ impl Sleep {
     }
 
     /// readv(2) of a count. Without cancellation it is the system call itself: before glibc 2.41
-    /// the C library's own lets an asynchronous cancellation through
-    /// that is under way.
+    /// the C library's own lets an asynchronous cancellation through that is under way.
     ///
     /// # Safety
     /// As for [`Sleep::sleep`].
@@ -227,8 +226,7 @@ pub enum Handlers {
 }
 
 /// Which handlers the program has. A ppoll(2) ends whatever handler ran, where a read(2) goes on
-/// behind some: after the former this says what the latter
-/// would have done.
+/// behind some: after the former this says what the latter would have done.
 pub fn handlers() -> Handlers {
     let (mut restart, mut interrupt) = (false, false);
     for signal in 1..=libc::SIGRTMAX() {
@@ -261,9 +259,9 @@ pub fn time_left(until: Instant) -> libc::timespec {
 }
 
 /// Runs `body` until it gives a result. Whenever it gives none, the thread first sleeps on what
-/// `body` has named. `body` ends no other way than by returning: it
-/// has the boundary in it that stops panics. Whoever calls this owns nothing either, and calls
-/// nothing else, up to the C program: `extern "C-unwind"`.
+/// `body` has named. `body` ends no other way than by returning: it has the boundary in it that
+/// stops panics. Whoever calls this owns nothing either, and calls nothing else, up to the C
+/// program: `extern "C-unwind"`.
 #[inline(always)]
 pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
     const { assert!(!std::mem::needs_drop::<F>()) };
@@ -287,8 +285,8 @@ pub fn waiting<R: Copy, F: FnMut(&mut Sleep) -> Option<R>>(mut body: F) -> R {
 }
 
 /// Runs `body`, which ends no other way than by returning, while the thread cannot be cancelled,
-/// not even where cancellation is asynchronous. It may end
-/// when the body has returned: who calls this is an `extern "C-unwind"` function, too.
+/// not even where cancellation is asynchronous. It may end when the body has returned: who calls
+/// this is an `extern "C-unwind"` function, too.
 #[inline(always)]
 pub fn shielded<R: Copy>(body: impl FnOnce() -> R) -> R {
     let mut result = MaybeUninit::uninit();
@@ -305,8 +303,8 @@ pub fn shielded<R: Copy>(body: impl FnOnce() -> R) -> R {
 }
 
 /// Calls `body`, with a frame of its own. A frame that stops panics, or drops something, can be
-/// left from its calls only, and by asynchronous cancellation not
-/// even from them: so none of these is that of a caller who may be cancelled.
+/// left from its calls only, and by asynchronous cancellation not even from them: so none of these
+/// is that of a caller who may be cancelled.
 #[inline(never)]
 extern "C" fn run<F: FnMut()>(body: &mut F) {
     body();

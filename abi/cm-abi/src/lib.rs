@@ -63,10 +63,9 @@ functions! {
     fn channel_open = ferriband_cm_channel_open(channel: *mut *mut fb_channel) -> c_int;
 
     /// The channel's descriptor, an eventfd that has a count for each event that waits, or -1 for
-    /// no channel and after the device has failed. Whoever waits for an
-    /// event asks for it before each wait, and reads one count from it: so the face decides how a
-    /// thread sleeps. It goes into `rdma_event_channel.fd`. Closed by
-    /// `channel_close` only.
+    /// no channel and after the device has failed. Whoever waits for an event asks for it before
+    /// each wait, and reads one count from it: so the face decides how a thread sleeps. It goes
+    /// into `rdma_event_channel.fd`. Closed by `channel_close` only.
     fn channel_fd = ferriband_cm_channel_fd(channel: *mut fb_channel) -> c_int;
 
     /// Closes a channel. Its identifiers must be destroyed or migrated before, as upstream demands; those that are not

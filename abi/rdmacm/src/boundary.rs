@@ -52,9 +52,8 @@ impl<R: Failure> Failure for Option<R> {
 }
 
 /// Runs the body of an entry point; an error is stored in errno. Programs that run over sockets of
-/// the system's cancel their threads asynchronously (iperf3), which
-/// these bear: so each is an `extern "C-unwind"` function, in whose own frame nothing happens but
-/// this.
+/// the system's cancel their threads asynchronously (iperf3), which these bear: so each is an
+/// `extern "C-unwind"` function, in whose own frame nothing happens but this.
 #[inline(always)]
 pub fn entry<R: Failure + Copy>(body: impl FnOnce() -> Result<R, Errno>) -> R {
     ferriband_cancel::shielded(|| guard(body))
@@ -83,9 +82,8 @@ pub fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
 }
 
 /// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long
-/// as the body gives None, the thread sleeps on what the body
-/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it
-/// sleeps.
+/// as the body gives None, the thread sleeps on what the body has named, and the body runs again. A
+/// cancelled thread ends at the beginning, or while it sleeps.
 #[inline(always)]
 pub fn waiting_entry<R: Failure + Copy>(
     mut body: impl FnMut(&mut Sleep) -> Result<Option<R>, Errno>,

@@ -43,10 +43,10 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Ends an answer of ours: a failure sets errno and gives `failed`. A success leaves errno as it was, because some programs look at it after calls
-/// that cannot fail (`find`, after the last of a directory's entries). A panic must not reach the program: it is EIO.
-/// It has a frame of its own: those of our functions, which call the C library's cancellation
-/// points, catch nothing.
+/// Ends an answer of ours: a failure sets errno and gives `failed`. A success leaves errno as it
+/// was, because some programs look at it after calls that cannot fail (`find`, after the last of a
+/// directory's entries). A panic must not reach the program: it is EIO. It has a frame of its own:
+/// those of our functions, which call the C library's cancellation points, catch nothing.
 #[inline(never)]
 fn answer<T: PartialEq>(failed: T, body: impl FnOnce() -> Result<T, c_int>) -> T {
     let _inside = Inside::enter();

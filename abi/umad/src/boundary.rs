@@ -11,9 +11,8 @@ pub fn entry(body: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
 }
 
 /// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long
-/// as the body gives None, the thread sleeps on what the body
-/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it
-/// sleeps.
+/// as the body gives None, the thread sleeps on what the body has named, and the body runs again. A
+/// cancelled thread ends at the beginning, or while it sleeps.
 #[inline(always)]
 pub fn waiting_entry(mut body: impl FnMut(&mut Sleep) -> Result<Option<c_int>, c_int>) -> c_int {
     ferriband_cancel::waiting(|sleep| {

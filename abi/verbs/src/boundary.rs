@@ -126,9 +126,8 @@ pub fn try_entry<R: Failure>(body: impl FnOnce() -> Result<R, i32>) -> R {
 }
 
 /// Runs the body of an entry point that may wait, which is an `extern "C-unwind"` function: as long
-/// as the body gives None, the thread sleeps on what the body
-/// has named, and the body runs again. A cancelled thread ends at the beginning, or while it
-/// sleeps.
+/// as the body gives None, the thread sleeps on what the body has named, and the body runs again. A
+/// cancelled thread ends at the beginning, or while it sleeps.
 #[inline(always)]
 pub fn waiting_entry<R: Failure + Copy>(
     mut body: impl FnMut(&mut Sleep) -> Result<Option<R>, i32>,

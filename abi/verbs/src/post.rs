@@ -1,8 +1,8 @@
 //! Posting: chains of work requests in C's form, one by one to the adapter.
 //!
-//! This is the hot path: no allocation, no lock of ours. A request is read once; its scatter/gather list has the
-//! adapter's own layout and is passed through where it lies. Programs that ThreadSanitizer watches
-//! come by [`crate::watched`].
+//! This is the hot path: no allocation, no lock of ours. A request is read once; its scatter/gather
+//! list has the adapter's own layout and is passed through where it lies. Programs that
+//! ThreadSanitizer watches come by [`crate::watched`].
 
 use crate::ah::Ah;
 use crate::boundary::{set_errno, unwatched_entry};

@@ -2,8 +2,8 @@
 //! call that all others make.
 //!
 //! A context takes these calls in place of the plain ones if the tool was there when the library
-//! was loaded, so that a program
-//! without it pays nothing for it. The extended interfaces tell the tool themselves.
+//! was loaded, so that a program without it pays nothing for it. The extended interfaces tell the
+//! tool themselves.
 
 use crate::{cq, post, qp, srq};
 use ferriband_sanitizer::{self as sanitizer, Inside, Side};

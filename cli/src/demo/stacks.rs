@@ -72,8 +72,7 @@ pub fn all<F>(with: &[Stack], against: &Against<F>) -> Vec<Job<F>> {
 }
 
 /// rdma-core's preload, which makes TCP sockets into its own: where the loader is told to look
-/// first, then Debian's and Ubuntu's place for it, and other
-/// distributions'.
+/// first, then Debian's and Ubuntu's place for it, and other distributions'.
 pub fn socket_preload() -> Option<String> {
     let told = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let told = told.split(':').filter(|dir| dir.starts_with('/'));

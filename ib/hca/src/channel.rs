@@ -82,8 +82,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest event if `look`, in which others may be queued, queues one. That one's
-    /// count is spared: to write it and to
-    /// read it takes two system calls.
+    /// count is spared: to write it and to read it takes two system calls.
     pub fn take_from(&self, look: impl FnOnce()) -> Option<T> {
         TAKES.set(std::ptr::from_ref(self).cast());
         look();
@@ -107,8 +106,8 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest event, for a count that the caller has read from the descriptor; None if it
-    /// was taken back meanwhile. `taken` is called before anybody
-    /// can find that the event is not in the queue any more.
+    /// was taken back meanwhile. `taken` is called before anybody can find that the event is not in
+    /// the queue any more.
     pub fn counted(&self, taken: impl Fn(&T)) -> Option<T> {
         let mut queue = lock(&self.queue);
         let event = queue.pop_front();

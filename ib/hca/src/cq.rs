@@ -42,10 +42,8 @@ impl CompChannel {
     }
 
     /// The descriptor of events, for one who is about to wait for a count of it, and what else to
-    /// wait for meanwhile: until one of
-    /// those is readable, or the descriptor. None if a count is there, if the program does not want
-    /// to wait, or if another thread
-    /// handles packets.
+    /// wait for meanwhile: until one of those is readable, or the descriptor. None if a count is
+    /// there, if the program does not want to wait, or if another thread handles packets.
     ///
     /// # Errors
     /// `Gone`.
@@ -61,8 +59,7 @@ impl CompChannel {
     }
 
     /// After such a wait: handles what has come, and takes the oldest event if that made one.
-    /// `rung` if the first of what was waited
-    /// for was readable.
+    /// `rung` if the first of what was waited for was readable.
     pub fn take_came(&self, rung: bool) -> Option<usize> {
         self.events.take_from(|| self.ctx.engine.take_came(rung))
     }

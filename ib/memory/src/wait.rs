@@ -202,8 +202,8 @@ impl AsFd for Epoll {
 }
 
 /// Waits until one of up to 64 descriptors can be read, or has an error, for at most `timeout_ns`
-/// (None: without end), or until a signal's handler has run.
-/// Gives the positions of those that are ready as bits; 0 if there are none.
+/// (None: without end), or until a signal's handler has run. Gives the positions of those that are
+/// ready as bits; 0 if there are none.
 pub fn any_readable(descriptors: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> u64 {
     let mut asked: arrayvec::ArrayVec<_, 64> = descriptors
         .iter()

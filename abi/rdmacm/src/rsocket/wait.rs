@@ -4,9 +4,9 @@
 //! ([`super::set`]) has one bell for all who sleep for it. Whoever takes an event that others may be sleeping for, or changes what they wait for, tells them; then each looks for itself. So no thread is left asleep because another one was faster.
 //!
 //! A thread that sleeps may be cancelled, so nothing on its stack may matter: what must wait
-//! answers [`ASLEEP`], which goes up as an error does to the entry point.
-//! That sleeps there and begins again; the [`Call`] says how far it had come. So between the
-//! beginning and the sleep a call does nothing twice.
+//! answers [`ASLEEP`], which goes up as an error does to the entry point. That sleeps there and
+//! begins again; the [`Call`] says how far it had come. So between the beginning and the sleep a
+//! call does nothing twice.
 
 use super::poll::readable;
 use super::{Socket, settings, table};

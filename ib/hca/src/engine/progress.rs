@@ -99,8 +99,7 @@ impl Engine {
 
     /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until
     /// something comes. Else it yields; if nobody took it, the next polls spin again: a program
-    /// that is bound to a
-    /// core of its own pays for few system calls.
+    /// that is bound to a core of its own pays for few system calls.
     #[cold]
     fn give_way(&self, catch: &Catch<'_>) {
         if self.nap(catch) {

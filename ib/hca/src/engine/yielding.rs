@@ -123,8 +123,7 @@ pub(super) fn yield_core() -> Yielded {
 }
 
 /// True if computing neighbours have taken this thread's core again and again, without being asked
-/// to. A thread whose waits end before
-/// it would yield finds it out so.
+/// to. A thread whose waits end before it would yield finds it out so.
 #[cold]
 pub(super) fn core_is_taken() -> bool {
     let ran = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -332,8 +332,7 @@ impl Roce {
     }
 
     /// Sends pending acknowledgements, before nobody looks for packets for a while. (Whoever holds
-    /// the lock looks on, and
-    /// does it when nothing comes.)
+    /// the lock looks on, and does it when nothing comes.)
     pub(crate) fn send_owed(&self, engine: &Engine) {
         if let Some(mut rx) = self.rx.try_lock() {
             let _handling = handling();

@@ -1,10 +1,10 @@
 //! The limit on the size of files, and what a library writes under it.
 //!
 //! Linux takes a memfd for a file, so `RLIMIT_FSIZE` (a shell's `ulimit -f`) holds for it: whoever
-//! makes one longer than that, or writes beyond it, is killed by SIGXFSZ.
-//! The limit is meant for what fills a disk. For memory it is lifted for the moment in which the
-//! file grows, as far as this process may. What is a file of a disk keeps its limit,
-//! and what cannot be written is an error: a library that writes is never the end of its program.
+//! makes one longer than that, or writes beyond it, is killed by SIGXFSZ. The limit is meant for
+//! what fills a disk. For memory it is lifted for the moment in which the file grows, as far as
+//! this process may. What is a file of a disk keeps its limit, and what cannot be written is an
+//! error: a library that writes is never the end of its program.
 //!
 //! Owns: the moments in which the limit is another one. Must not know: whose files these are. Each
 //! library has its own copy.
@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes a file of memory as long as is said, whatever the limit on files is.
 ///
-/// # Errors
-/// EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process may not
-/// raise it. What ftruncate answers.
+/// # Errors EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process
+/// may not raise it. What ftruncate answers.
 pub fn set_length(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     let signed = i64::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
     with_room(length, || {

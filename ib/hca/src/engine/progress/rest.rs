@@ -5,14 +5,11 @@
 //! record does.
 //!
 //! Two kinds of threads sleep here. One waits for an event of a completion channel: it handles
-//! packets itself, with one wake-up where
-//! the progress thread would need a second to wake it. One polls in vain on a crowded machine
-//! ([`yielding`]): a yield gives its core to
-//! a neighbour for that one's whole time slice, although the answer comes after microseconds, while
-//! a sleeper is woken by the packet.
-//! The progress thread leaves packets and rings to a thread that is here, and keeps the time for
-//! it: a timer for each sleep costs as
-//! much as a wake-up.
+//! packets itself, with one wake-up where the progress thread would need a second to wake it. One
+//! polls in vain on a crowded machine ([`yielding`]): a yield gives its core to a neighbour for
+//! that one's whole time slice, although the answer comes after microseconds, while a sleeper is
+//! woken by the packet. The progress thread leaves packets and rings to a thread that is here, and
+//! keeps the time for it: a timer for each sleep costs as much as a wake-up.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -129,8 +126,7 @@ impl Engine {
     }
 
     /// Sleeps in the place of a yield, for a tick of the progress thread at most. False if the
-    /// machine is not known to be crowded, or
-    /// another thread sleeps.
+    /// machine is not known to be crowded, or another thread sleeps.
     pub(super) fn nap(&self, catch: &Catch<'_>) -> bool {
         let left = self.naps.load(Ordering::Relaxed);
         if left == 0 {
@@ -165,8 +161,8 @@ impl Engine {
     }
 
     /// Whoever is about to wait for an event handles what has come, and says whether it sleeps on
-    /// that, too. None if the progress
-    /// thread does: for several threads that wait at once, or one that waits beside one that polls.
+    /// that, too. None if the progress thread does: for several threads that wait at once, or one
+    /// that waits beside one that polls.
     pub(crate) fn wait_inside(self: &Arc<Self>) -> Option<Waiting> {
         if self.by_thread.load(Ordering::Relaxed) {
             self.hand_over();
@@ -281,8 +277,7 @@ impl Engine {
     }
 
     /// By the progress thread, at each tick while a thread of the program rests: whether it is to
-    /// be woken. One that polls is, for what
-    /// it may look for elsewhere.
+    /// be woken. One that polls is, for what it may look for elsewhere.
     pub(super) fn wake_at_tick(&self, kind: u32, same: bool) {
         let due = self.first_timer() <= Self::now().0;
         if due || same && kind == POLLS {
