@@ -138,9 +138,7 @@ impl Engine {
             return;
         }
         self.idle_polls.store(0, Ordering::Relaxed);
-        self.polling.store(false, Ordering::Release);
-        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.end_polling();
         self.send_tails();
         let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || self.needs_thread() {

@@ -136,10 +136,14 @@ impl Engine {
             return true;
         }
         let awaited = Awaited::of(self);
+        #[cfg(test)]
+        tests::lose_the_core();
         if !self.begin_rest(POLLS) {
             return false;
         }
-        if !self.more_lies() && !catch.has_queued() {
+        // The progress thread may have taken over since: then nobody keeps the time for a sleeper.
+        let ticks = self.polling.load(Ordering::SeqCst);
+        if ticks && !self.more_lies() && !catch.has_queued() {
             let ready = wait::any_readable(&awaited.descriptors(self), None);
             if ready & 1 != 0 {
                 let _ = self.bell.take();
@@ -268,6 +272,17 @@ impl Engine {
         pending || in_rings || local.is_some_and(|local| local.has_more())
     }
 
+    /// Whoever polled does so no more: from now on peers ring for the progress thread. A thread that
+    /// began to rest just before finds that out, or is woken: nobody ticks for it.
+    pub(super) fn end_polling(&self) {
+        self.polling.store(false, Ordering::SeqCst);
+        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.rests.load(Ordering::SeqCst) != NOBODY {
+            self.bell.signal(1);
+        }
+    }
+
     /// A completion was queued: if a thread of the program sleeps for it, that one is to look.
     #[inline]
     pub(crate) fn wake_resting(&self) {
@@ -295,5 +310,45 @@ impl Engine {
 
     pub(super) fn wants_time(&self) -> bool {
         self.first_timer() != u64::MAX || self.work_count.load(Ordering::Acquire) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// Far longer than any sleep, which ends at the next tick.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    thread_local! {
+        static LOST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    /// Others have the core for as long as a test wants.
+    pub(super) fn lose_the_core() {
+        std::thread::sleep(LOST.get());
+    }
+
+    #[test]
+    fn a_poller_that_loses_its_core_before_its_sleep_sleeps_no_longer_than_others() {
+        let engine = Engine::get().expect("this process joins the host's domain");
+        let (done, ends) = std::sync::mpsc::channel();
+        let sleeper = engine.clone();
+        std::thread::spawn(move || {
+            sleeper.crowd_seen();
+            for lost_ms in [0, 1, 3, 5, 8, 20] {
+                sleeper.polling.store(true, Ordering::SeqCst);
+                sleeper.waker.signal(1);
+                LOST.set(Duration::from_millis(lost_ms));
+                let begun = Instant::now();
+                sleeper.nap(&Catch::nobody());
+                let _ = done.send(begun.elapsed());
+            }
+        });
+        for _ in 0..6 {
+            let slept = ends.recv_timeout(PATIENCE).expect("a sleep ends");
+            assert!(slept < PATIENCE, "{slept:?}");
+        }
     }
 }

@@ -341,7 +341,7 @@ impl Engine {
             // nobody polls any more
             self.idle_polls.store(0, Ordering::Relaxed);
             self.inside.store(false, Ordering::Relaxed);
-            self.polling.store(false, Ordering::Release);
+            self.end_polling();
         }
         seen.still = 0;
         self.assisting.store(false, Ordering::Release);
