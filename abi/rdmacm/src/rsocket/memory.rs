@@ -7,7 +7,7 @@ use crate::boundary::Errno;
 use crate::verbs;
 use ferriband_verbs_sys::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE, ibv_mr, ibv_pd};
 use libc::{c_void, iovec};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Bytes of a page.
@@ -36,8 +36,7 @@ impl Region {
         if fd >= 0 {
             // SAFETY: the descriptor was just made, and is owned here.
             let file = unsafe { OwnedFd::from_raw_fd(fd) };
-            // SAFETY: numbers only.
-            if unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } == 0 {
+            if ferriband_limit::set_length(file.as_fd(), length as u64).is_ok() {
                 return Self::map(length, Some(file));
             }
         }

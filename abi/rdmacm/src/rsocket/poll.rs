@@ -264,7 +264,8 @@ impl Sets {
 
     /// What is wanted of each descriptor below `nfds`.
     ///
-    /// # Safety The sets are NULL or the program's, and live during the call.
+    /// # Safety
+    /// The sets are NULL or the program's, and live during the call.
     unsafe fn list(&self, nfds: c_int) -> Vec<pollfd> {
         let wanted = (0..nfds).map(|fd| pollfd {
             fd,
@@ -277,7 +278,8 @@ impl Sets {
 
     /// Leaves what is ready: how many bits.
     ///
-    /// # Safety The sets are NULL or the program's, and live during the call.
+    /// # Safety
+    /// The sets are NULL or the program's, and live during the call.
     unsafe fn keep(&self, fds: &[pollfd]) -> c_int {
         let mut count = 0;
         for ((set, events), ready) in self.0.iter().zip(WANTED).zip(READY) {

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes a file of memory as long as is said, whatever the limit on files is.
 ///
-/// # Errors EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process
-/// may not raise it. What ftruncate answers.
+/// # Errors
+/// EFBIG if the limit cannot be lifted so far: the hard limit is lower, and this process may not
+/// raise it. What ftruncate answers.
 pub fn set_length(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     let signed = i64::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
     with_room(length, || {

@@ -62,7 +62,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     }
     if runtime.rank == 0 && !is_kin {
         for stranger in &chosen.strangers {
-            eprintln!("ferriband MPI: {stranger}");
+            complain!("ferriband MPI: {stranger}");
         }
     }
     reach_others(&mut runtime, &chosen)?;

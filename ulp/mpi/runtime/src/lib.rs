@@ -10,6 +10,17 @@
 //! [`wait`] calls that until something is done, and puts the process to sleep when nothing comes. Collectives are made of sends and receives in
 //! the communicator's second context ([`collective`]).
 
+/// Writes a line to standard error. Where that takes nothing, a pipe that nobody reads or a full
+/// disk, the line is lost, and the program goes on.
+macro_rules! complain {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($words)*)),
+        );
+    }};
+}
+
 pub mod abi;
 pub mod attr;
 pub mod collective;

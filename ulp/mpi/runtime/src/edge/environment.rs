@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int
 pub unsafe extern "C" fn ferriband_mpi_abort(_comm: i32, code: c_int) -> c_int {
     let guard = enter();
     let rank = guard.as_ref().map_or(0, |guard| guard.rank);
-    eprintln!("ferriband: rank {rank}: MPI_Abort with code {code}");
+    complain!("ferriband: rank {rank}: MPI_Abort with code {code}");
     abort(guard.as_ref(), code)
 }
 

@@ -88,7 +88,7 @@ pub fn decide(
     }
     let who = guard.as_ref().map(|guard| format!("rank {}: ", guard.rank));
     let on = if name.is_empty() { "" } else { " on " };
-    eprintln!(
+    complain!(
         "ferriband: {}{function}{on}{name}: {}",
         who.unwrap_or_default(),
         sentence(error)

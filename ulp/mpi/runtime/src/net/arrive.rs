@@ -343,7 +343,7 @@ impl Runtime {
             return Err(error);
         }
         // Those who have to do with that rank learn of it by their requests; the others go on.
-        eprintln!("ferriband MPI: rank {}: {}", self.rank, error.text);
+        complain!("ferriband MPI: rank {}: {}", self.rank, error.text);
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl Runtime {
         if fatal {
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         }
-        eprintln!("ferriband MPI: rank {}: {text}", self.rank);
+        complain!("ferriband MPI: rank {}: {text}", self.rank);
         Ok(())
     }
 

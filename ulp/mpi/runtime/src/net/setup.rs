@@ -155,9 +155,11 @@ impl Runtime {
                     Err(error) => machine.refuse(error.errno().unsigned_abs()),
                 }
             }
-            Step::Quiet => eprintln!(
+            Step::Quiet => complain!(
                 "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
-                self.rank, net.name, net.name
+                self.rank,
+                net.name,
+                net.name
             ),
             Step::Failed(Reason::Ended(errno)) => {
                 let error = std::io::Error::from_raw_os_error(errno.cast_signed());

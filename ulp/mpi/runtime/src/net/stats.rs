@@ -210,16 +210,19 @@ impl Runtime {
         }
         let told = self.told();
         if told.host_peers > 0 || self.net.is_none() {
-            eprintln!(
+            complain!(
                 "ferriband MPI: rank {}: {} peers on this host: {} records in shared memory, {} messages left where they had been read",
-                self.rank, told.host_peers, told.host_records, told.placed
+                self.rank,
+                told.host_peers,
+                told.host_records,
+                told.placed
             );
         }
         if self.net.is_none() {
             return;
         }
         let share = told.fast as f64 * 100.0 / told.messages.max(1) as f64;
-        eprintln!(
+        complain!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
              (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
@@ -252,10 +255,13 @@ impl Runtime {
             told.log_full,
         );
         if let Some(counts) = self.net.as_ref().and_then(|net| net.reach.counts()) {
-            eprintln!(
+            complain!(
                 "ferriband MPI: rank {}: memory of long messages: registered {} times, found registered {} times, {} registrations dropped because the \
                  memory was another",
-                self.rank, counts.misses, counts.hits, counts.stale
+                self.rank,
+                counts.misses,
+                counts.hits,
+                counts.stale
             );
         }
     }
