@@ -1,0 +1,245 @@
+//! What a side sends: by the kernel alone, by the ring, and the changes between them.
+
+use crate::lock::Held;
+use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
+use crate::wake::{self, told};
+use ferriband_sdp_proto::change::{Phase, may_change};
+
+const OUT: Way = Way::Out;
+
+/// What became of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// So many bytes are in the ring.
+    Bytes(u64),
+    /// The kernel sends, as if nobody else did; [`Writer::leave_kernel`] follows.
+    ByKernel,
+    /// The ring is full.
+    NoRoom,
+    /// The direction goes back to TCP, whose socket is full: nothing more can be sent before the
+    /// kernel has room.
+    KernelFull,
+    /// The connection is over, as the kernel knows, or the peer has broken the rules.
+    Ended,
+}
+
+/// The sending half of a side of a connection.
+pub struct Writer<'a, K: Kernel>(pub &'a K);
+
+impl<K: Kernel> Writer<'_, K> {
+    /// Sends up to `bytes` of the program's, from `from` of `source` on. Never waits, but for
+    /// another call of this side that does not either.
+    #[inline]
+    pub fn send(&self, source: &K::Source, from: u64, bytes: u64) -> Sent {
+        loop {
+            match self.phase() {
+                Phase::Tcp if self.enter_kernel() => return Sent::ByKernel,
+                Phase::Tcp => {}
+                Phase::Ready => {
+                    if !self.change_over() && self.enter_kernel() {
+                        return Sent::ByKernel;
+                    }
+                }
+                Phase::Sdp => {
+                    if let Some(sent) = self.write(source, from, bytes) {
+                        return sent;
+                    }
+                }
+                Phase::Back if !self.go_back() => return Sent::KernelFull,
+                Phase::Back => {}
+                Phase::Done => {
+                    self.0.add(Word::Own(Own::Sends), 1);
+                    return Sent::ByKernel;
+                }
+            }
+        }
+    }
+
+    /// After the kernel has sent for [`Sent::ByKernel`], or has refused.
+    pub fn leave_kernel(&self) {
+        self.0.add(Word::Own(Own::Sends), u64::MAX);
+    }
+
+    /// Goes back to TCP for good. What the ring holds is sent by the kernel, and R finds what it has
+    /// not read. True once that is so; false if the kernel does not take all: call it again when it
+    /// does.
+    pub fn go_back(&self) -> bool {
+        let held = self.lock();
+        if self.phase() == Phase::Sdp {
+            let (head, size) = (self.own(Own::Head), self.0.ring_bytes(OUT));
+            // a tail that cannot be costs the peer, not us: the copy is the whole ring then
+            let tail = self.0.load(shared(Shared::Tail));
+            let least = head.saturating_sub(size);
+            let tail = if (least..=head).contains(&tail) {
+                tail
+            } else {
+                least
+            };
+            self.0.store(shared(Shared::End), head);
+            self.0.store(shared(Shared::CopyFrom), tail);
+            self.set_phase(Phase::Back);
+        }
+        let done = self.phase() != Phase::Back || self.copy();
+        drop(held);
+        told(self.0, OUT, true);
+        done
+    }
+
+    /// R wants the direction back in TCP.
+    pub fn is_recalled(&self) -> bool {
+        self.0.load(shared(Shared::Recall)) != 0
+    }
+
+    /// Says that a thread sleeps until there is room ([`crate::FUTEX`]), or that waiters are to be
+    /// told ([`crate::BOX`]). The caller sends once more before it sleeps: room that comes from then
+    /// on wakes.
+    pub fn want_room(&self, how: u64) {
+        self.0.set(wake::want(OUT, false), how);
+        self.0.fence();
+    }
+
+    /// Sleeps until there is room, after [`Writer::want_room`].
+    pub fn sleep(&self) {
+        self.0.sleep(wake::want(OUT, false), wake::FUTEX, false);
+    }
+
+    /// Bytes that the ring takes; None if the peer's tail cannot be.
+    pub fn room(&self) -> Option<u64> {
+        let (head, size) = (self.own(Own::Head), self.0.ring_bytes(OUT));
+        let held = head.checked_sub(self.0.load(shared(Shared::Tail)))?;
+        size.checked_sub(held)
+    }
+
+    /// What the direction goes by. A word that no side writes counts as done: the kernel has it.
+    pub fn phase(&self) -> Phase {
+        let word = self.0.load(shared(Shared::Phase));
+        let phase = u32::try_from(word).ok().and_then(Phase::from_word);
+        phase.unwrap_or(Phase::Done)
+    }
+
+    fn own(&self, word: Own) -> u64 {
+        self.0.load(Word::Own(word))
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.0.store(shared(Shared::Phase), phase as u64);
+    }
+
+    /// The lock of what this side sends. A call that died with it may have filled the ring, and not
+    /// have said so.
+    fn lock(&self) -> Held<'_, K> {
+        let held = Held::take(self.0, Own::SendLock);
+        if held.inherited {
+            self.0.store(Word::Own(Own::SendGate), 0);
+            self.0.store(shared(Shared::Base), self.own(Own::Base));
+            self.0.store(shared(Shared::Head), self.own(Own::Head));
+            if self.phase() == Phase::Back {
+                self.copy();
+            }
+        }
+        held
+    }
+
+    /// Enters the kernel. False if the direction was about to change: it has been waited for.
+    fn enter_kernel(&self) -> bool {
+        self.0.add(Word::Own(Own::Sends), 1);
+        if self.own(Own::SendGate) == 0 && self.phase() < Phase::Sdp {
+            return true;
+        }
+        self.leave_kernel();
+        drop(self.lock());
+        false
+    }
+
+    /// Changes over to SDP, if nobody is sending and TCP has little left to do.
+    fn change_over(&self) -> bool {
+        let _held = self.lock();
+        if self.phase() != Phase::Ready {
+            return self.phase() > Phase::Ready;
+        }
+        let gate = Word::Own(Own::SendGate);
+        self.0.store(gate, 1);
+        self.0.fence();
+        let (unacknowledged, most) = self.0.send_queue();
+        let fits = may_change(unacknowledged, most, self.0.ring_bytes(OUT));
+        let changed = fits && self.own(Own::Sends) == 0 && {
+            self.0.store(shared(Shared::Offset), self.0.sent());
+            let (ready, sdp) = (Phase::Ready as u64, Phase::Sdp as u64);
+            // R may have withdrawn meanwhile
+            self.0.exchange(shared(Shared::Phase), ready, sdp).is_ok()
+        };
+        self.0.store(gate, 0);
+        changed
+    }
+
+    /// Writes to the ring. None if the direction has changed.
+    fn write(&self, source: &K::Source, from: u64, bytes: u64) -> Option<Sent> {
+        let held = self.lock();
+        if self.phase() != Phase::Sdp {
+            return None;
+        }
+        if self.own(Own::Ended) & CONNECTION_OVER != 0 {
+            return Some(Sent::Ended);
+        }
+        let size = self.0.ring_bytes(OUT);
+        let Some(room) = self.room() else {
+            return Some(Sent::Ended);
+        };
+        if room == 0 {
+            return Some(Sent::NoRoom);
+        }
+        let head = self.own(Own::Head);
+        let mut base = self.own(Own::Base);
+        if room == size && base != head {
+            // an empty ring starts over: what is short stays within a page
+            base = head;
+            self.0.store(Word::Own(Own::Base), base);
+            self.0.store(shared(Shared::Base), base);
+        }
+        let bytes = bytes.min(room);
+        let at = (head - base) % size;
+        let first = bytes.min(size - at);
+        self.0.put(at, source, from, first);
+        if bytes > first {
+            self.0.put(0, source, from + first, bytes - first);
+        }
+        self.0.store(Word::Own(Own::Head), head + bytes);
+        self.0.store(shared(Shared::Head), head + bytes);
+        drop(held);
+        told(self.0, OUT, true);
+        Some(Sent::Bytes(bytes))
+    }
+
+    /// Sends by the kernel what is left of the copy; under the lock, in [`Phase::Back`]. True once
+    /// nothing is.
+    fn copy(&self) -> bool {
+        let load = |word| self.0.load(shared(word));
+        // of these only this side writes, but the peer could
+        let (end, base, size) = (
+            self.own(Own::Head),
+            self.own(Own::Base),
+            self.0.ring_bytes(OUT),
+        );
+        let from = load(Shared::CopyFrom).clamp(end.saturating_sub(size), end);
+        let mut sent = self.0.sent().saturating_sub(load(Shared::Offset));
+        while from + sent < end {
+            let at = (from + sent).wrapping_sub(base) % size;
+            let bytes = (end - from - sent).min(size - at);
+            match self.0.send_from_ring(at, bytes) {
+                Ok(bytes) => sent += bytes,
+                Err(Errno(EAGAIN | EINTR)) => return false,
+                // nobody reads any more
+                Err(_) => break,
+            }
+        }
+        self.set_phase(Phase::Done);
+        true
+    }
+}
+
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+
+fn shared(word: Shared) -> Word {
+    Word::Shared(OUT, word)
+}
