@@ -159,9 +159,64 @@ fn pair(server: &[&str], client: &[&str]) {
     }
 }
 
+/// Processes that compute, two for each core, until this is dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn machine() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let compute = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "while :; do :; done"]);
+            shell.spawn().expect("a shell")
+        };
+        Busy((0..2 * cores).map(compute).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// A port of this test run's own.
 fn port(offset: u32) -> String {
     (20_000 + std::process::id() * 16 % 20_000 + offset).to_string()
+}
+
+#[test]
+fn who_waits_for_events_on_a_busy_machine_misses_none() {
+    let _busy = Busy::machine();
+    let port = port(10);
+    for _ in 0..3 {
+        let server = [
+            "rping",
+            "-s",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-V",
+            "-C",
+            "20",
+        ];
+        let client = [
+            "rping",
+            "-c",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-V",
+            "-C",
+            "20",
+        ];
+        pair(&server, &client);
+    }
 }
 
 #[test]

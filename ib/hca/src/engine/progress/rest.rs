@@ -22,7 +22,7 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use super::{Engine, TAKE_OVER_AFTER, yielding};
+use super::{Engine, HAND_OVER_ROUNDS, TAKE_OVER_AFTER, yielding};
 use crate::cq::Catch;
 use crate::roce::Roce;
 use crate::roce::rx::MOST_FLOWS;
@@ -193,7 +193,11 @@ impl Engine {
         if let Some(roce) = self.roce.get() {
             roce.send_owed(self);
         }
-        while self.more_lies() && self.round(true, &mut Catch::nobody()) {}
+        // once in any case: peers are owed rings, and requests may wait for nothing but a look
+        if (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody())) {
+            // its event may have come meanwhile; if not, it goes on after its next look
+            self.bell.signal(1);
+        }
         Some(waiting)
     }
 
@@ -292,10 +296,12 @@ impl Engine {
     }
 
     /// By the progress thread, at each tick while a thread of the program rests: whether it is to
-    /// be woken. One that polls is, for what it may look for elsewhere.
+    /// be woken. One that polls is, for what it may look for elsewhere; any is while requests wait
+    /// for what nobody rings about.
     pub(super) fn wake_at_tick(&self, kind: u32, same: bool) {
         let due = self.first_timer() <= Self::now().0;
-        if due || same && kind == POLLS {
+        let blocked = kind == POLLS || self.work_count.load(Ordering::Acquire) > 0;
+        if due || same && blocked {
             self.bell.signal(1);
         }
     }

@@ -239,10 +239,6 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             }
             engine.empty_post_box(&mut post_room);
         }
-        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) != rest::NOBODY {
-            // what is to be done is its to do
-            engine.bell.signal(1);
-        }
         for event in &ready {
             match event.token {
                 TOKEN_BELL => {
@@ -263,6 +259,11 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         }
         connecting = engine.connect_pending(epoll);
         connecting |= engine.tend_lives(epoll);
+        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) != rest::NOBODY {
+            // What is to be done is its to do: with a peer's ring, and with a channel that has just
+            // been opened.
+            engine.bell.signal(1);
+        }
         if let Some(roce) = engine.roce.get() {
             roce.repair(&engine);
             roce.hooks.watch_tools(epoll, TOKEN_TOOL);
