@@ -74,11 +74,18 @@ impl Engine {
     pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
         let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.store(polls, Ordering::Relaxed);
+        let before = self.empty_polls.load(Ordering::Relaxed);
+        if before == 0 && self.inside.load(Ordering::Relaxed) {
+            // It waits for events, has emptied its queue, and is about to wait: a look at sockets
+            // costs more here than all else, and the wait looks at them.
+            self.empty_polls.store(1, Ordering::Relaxed);
+            return;
+        }
         if self.round(true, catch) {
             self.empty_polls.store(0, Ordering::Relaxed);
             return;
         }
-        let empty = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
+        let empty = before.wrapping_add(1);
         self.empty_polls.store(empty, Ordering::Relaxed);
         if empty > self.yield_after.load(Ordering::Relaxed) {
             self.give_way(catch);
@@ -163,6 +170,11 @@ impl Engine {
 
     /// One round over everything. True if anything was done.
     fn round(&self, long: bool, catch: &mut Catch<'_>) -> bool {
+        self.round_over(true, long, catch)
+    }
+
+    /// One round over all but the sockets, unless `packets` says so.
+    fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
         if self.many_peers.load(Ordering::Relaxed) {
             self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
@@ -172,7 +184,7 @@ impl Engine {
                 worked |= self.serve(link, catch);
             }
         }
-        if let Some(roce) = self.roce.get() {
+        if packets && let Some(roce) = self.roce.get() {
             worked |= roce.round(self, catch);
         }
         if self.work_count.load(Ordering::Acquire) > 0 {

@@ -193,8 +193,11 @@ impl Engine {
         if let Some(roce) = self.roce.get() {
             roce.send_owed(self);
         }
-        // once in any case: peers are owed rings, and requests may wait for nothing but a look
-        if (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody())) {
+        // Once in any case: peers are owed rings, and requests may wait for nothing but a look.
+        // Sockets are looked at when they wake.
+        let packets = self.packets_lie();
+        let look = || self.round_over(packets, true, &mut Catch::nobody());
+        if (0..HAND_OVER_ROUNDS).all(|_| look()) {
             // its event may have come meanwhile; if not, it goes on after its next look
             self.bell.signal(1);
         }
@@ -272,8 +275,13 @@ impl Engine {
             .iter()
             .map_while(|slot| slot.get()?.0.channel.get())
             .any(|channel| channel.has_record() || channel.has_answers());
+        pending || in_rings || self.packets_lie()
+    }
+
+    /// Packets lie here that were taken from their socket.
+    fn packets_lie(&self) -> bool {
         let local = self.roce.get().and_then(Roce::local);
-        pending || in_rings || local.is_some_and(|local| local.has_more())
+        local.is_some_and(|local| local.has_more())
     }
 
     /// Whoever polled does so no more: from now on peers ring for the progress thread. A thread that
