@@ -36,7 +36,7 @@ impl Segment {
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut job = [0; 8];
         File::open("/dev/urandom")?.read_exact(&mut job)?;
-        ferriband_ibv::set_length(file.as_fd(), layout.total())?;
+        ferriband_limit::set_length(file.as_fd(), layout.total())?;
         store_header(&file, &layout.header(u64::from_ne_bytes(job)))?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: our own descriptor.
