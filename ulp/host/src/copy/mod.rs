@@ -102,9 +102,11 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, length: usize) {
 /// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same. Whether one of
 /// them is shared is found by their addresses ([`choice::share`]).
 ///
+/// One function for all callers: the choice is too much code for each of them.
+///
 /// # Safety
 /// As for [`bytes`].
-#[inline]
+#[inline(never)]
 pub unsafe fn long(from: *const u8, to: *mut u8, length: usize) {
     debug_assert!(length > 64);
     let choice = if length >= choice::LEAST {
@@ -221,7 +223,7 @@ pub(crate) fn is_slow_ahead() -> bool {
 ///
 /// # Safety
 /// As for [`bytes`].
-#[inline]
+#[inline(always)]
 unsafe fn by_registers(from: *const u8, to: *mut u8, length: usize) {
     if std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor can, and the caller's promise.
@@ -306,7 +308,6 @@ unsafe fn line(from: *const u8, to: *mut u8, length: usize) {
 ///
 /// # Safety
 /// As for [`bytes`].
-#[inline]
 unsafe fn by_pieces(from: *const u8, to: *mut u8, length: usize) {
     let at = [0, 16, length - 32, length - 16];
     // SAFETY: within both ranges; no alignment is needed.
