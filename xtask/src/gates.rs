@@ -53,6 +53,14 @@ const GENERATED: [&str; 5] = [
 /// The page that says of each public symbol what it does; the private ones of rdma-core stand in docs/rdma-core.md.
 const MATRIX: &str = "docs/matrix.md";
 
+/// Rooms whose crates may use those of certain rooms only: `sys/` knows the operating system alone,
+/// and the upper protocols reach the adapter by the published C ABI alone.
+const ARROWS: [(&str, &[&str]); 3] = [
+    ("sys/", &[]),
+    ("ulp/host/", &["sys/"]),
+    ("ulp/", &["ulp/", "abi/verbs-sys", "sys/"]),
+];
+
 /// Checks every rule and names each breach.
 pub fn run(args: &[String]) -> Outcome {
     if let Some(arg) = args.first() {
@@ -65,6 +73,9 @@ pub fn run(args: &[String]) -> Outcome {
         .output()
         .map_err(|error| format!("git: {error}"))?;
     let listed = String::from_utf8_lossy(&output.stdout);
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml"))
+        .map_err(|error| format!("Cargo.toml: {error}"))?;
+    let rooms = rooms(&manifest);
     let mut breaches = Vec::new();
     let mut count = 0;
     for path in listed.split('\0').filter(|path| is_ours(path)) {
@@ -74,6 +85,9 @@ pub fn run(args: &[String]) -> Outcome {
         };
         count += 1;
         breaches.extend(breaches_of(path, &text));
+        if path.ends_with("Cargo.toml") {
+            breaches.extend(arrows_up(path, &text, &rooms));
+        }
     }
     for path in SAFE_ROOMS {
         let text =
@@ -99,6 +113,31 @@ pub fn run(args: &[String]) -> Outcome {
         return Ok(());
     }
     Err(format!("gates:\n  {}", breaches.join("\n  ")))
+}
+
+/// Where each crate of ours is, by its name, as the workspace's manifest says.
+fn rooms(manifest: &str) -> HashMap<&str, &str> {
+    let path_of = |line| {
+        Some(line).and_then(|line: &str| {
+            let (name, value) = line.split_once(" = { path = \"")?;
+            Some((name, value.split_once('"')?.0))
+        })
+    };
+    manifest.lines().filter_map(path_of).collect()
+}
+
+/// Crates of ours that a manifest names, its tests' included, and that its room may not use.
+fn arrows_up(path: &str, manifest: &str, rooms: &HashMap<&str, &str>) -> Vec<String> {
+    let Some((_, allowed)) = ARROWS.iter().find(|(room, _)| path.starts_with(room)) else {
+        return Vec::new();
+    };
+    let used = manifest.lines().filter_map(|line| {
+        let (name, _) = line.split_once([' ', '.'])?;
+        rooms.get(name)
+    });
+    used.filter(|used| !allowed.iter().any(|room| used.starts_with(room)))
+        .map(|used| format!("{path}: uses {used}, of a room that it must not know"))
+        .collect()
 }
 
 /// A symbol that the page does not name, or old entry points that it names fewer times than there are versions.
@@ -193,6 +232,22 @@ mod tests {
             1
         );
         assert!(breaches_of("a.md", "the work of /home").is_empty());
+    }
+
+    #[test]
+    fn arrows_up_are_found() {
+        let workspace = "ferriband-a = { path = \"ib/a\" }\nferriband-b = { path = \"ulp/b\" }\n\
+            ferriband-c = { path = \"sys/c\" }\nlibc = \"0.2\"\n";
+        let rooms = rooms(workspace);
+        assert_eq!(rooms.len(), 3);
+        let uses = "[dependencies]\nferriband-a = { workspace = true }\n\
+            ferriband-b.workspace = true\nferriband-c = { workspace = true }\n\
+            libc = { workspace = true }\n";
+        let found = |path| arrows_up(path, uses, &rooms).len();
+        assert_eq!(found("ib/a/Cargo.toml"), 0);
+        assert_eq!(found("ulp/b/Cargo.toml"), 1);
+        assert_eq!(found("ulp/host/Cargo.toml"), 2);
+        assert_eq!(found("sys/c/Cargo.toml"), 3);
     }
 
     #[test]

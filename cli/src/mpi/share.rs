@@ -1,11 +1,12 @@
 //! What the ranks of a job share: the segment and the bells.
 
 use crate::failure::Failure;
+use ferriband_host::Event;
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, Life, MEMFD, SYSTEM_V, area, slot};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Share {
     place: Place,
     control: Control,
-    bells: Vec<OwnedFd>,
+    bells: Vec<Event>,
 }
 
 /// Where the segment is.
@@ -95,14 +96,10 @@ impl Share {
         unsafe { control.base.cast::<[u8; HEADER_BYTES]>().write(header) };
         let bells = (0..ranks)
             .map(|_| {
-                // SAFETY: the call takes no memory.
-                let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-                if fd < 0 {
-                    return Err(Failure::os("make", "a rank's bell")
-                        .remedy("each rank takes up to five descriptors: see ulimit -n"));
-                }
-                // SAFETY: a new descriptor.
-                Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+                Event::new().map_err(|error| {
+                    Failure::io("make", "a rank's bell", &error)
+                        .remedy("each rank takes up to five descriptors: see ulimit -n")
+                })
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -162,9 +159,7 @@ impl Share {
         write(rank, area::LIFE, Life::Dead as u32);
         for (other, bell) in (0..).zip(&self.bells) {
             write(other, area::LOSSES, number);
-            let one = 1_u64;
-            // SAFETY: a local word of eight bytes, as an eventfd takes. It does not block, and one that is full has rung.
-            unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
+            bell.signal();
         }
     }
 
@@ -174,21 +169,7 @@ impl Share {
 }
 
 fn memfd(layout: Layout) -> io::Result<(Place, Control)> {
-    let name = CString::new(MEMFD)?;
-    // SAFETY: a name that ends in zero.
-    let fd =
-        unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor.
-    let segment = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    ferriband_limit::set_length(segment.as_fd(), layout.total())?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: our own descriptor.
-    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let segment = ferriband_host::segment::create(&CString::new(MEMFD)?, layout.total())?.into();
     let control = Control::map(&segment, layout)?;
     Ok((Place::Memfd(segment), control))
 }

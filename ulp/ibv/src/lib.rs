@@ -27,7 +27,6 @@
 
 mod error;
 mod inline;
-mod limit;
 mod load;
 mod objects;
 mod types;
@@ -35,7 +34,6 @@ mod wc;
 mod wr;
 
 pub use error::{ErrorKind, PostError, VerbsError};
-pub use limit::{may_be_long, set_length};
 pub use load::{Choice, LoadError, Verbs};
 pub use objects::ah::Ah;
 pub use objects::context::{Context, DeviceLimits, PortInfo};

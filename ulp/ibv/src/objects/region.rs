@@ -58,7 +58,7 @@ impl Region {
         }
         // SAFETY: the descriptor is new and ours.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        crate::limit::set_length(file.as_fd(), length as u64)?;
+        ferriband_limit::set_length(file.as_fd(), length as u64)?;
         // SAFETY: an open descriptor.
         check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
         Region::map(file, 0, length)

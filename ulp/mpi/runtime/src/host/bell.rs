@@ -1,38 +1,38 @@
-//! Sleeping and waking: an eventfd for each rank of the host, and the barrier that spares senders their fence.
+//! What wakes the ranks of this host: an eventfd for each, and the barrier that spares senders their
+//! fence.
 //!
-//! A sender stores a record and then looks whether the receiver sleeps; the receiver says that it sleeps and then looks for records. Between
-//! the two steps of each there must be a fence, or both may look too early. membarrier(2) lets the receiver, which is about to sleep anyway, pay for
-//! both: it makes every registered process that runs just now pass a fence.
+//! Owns: the ranks' descriptors, and the steps by which a rank falls asleep and is woken. Must not
+//! know: what a rank waits for.
+//!
+//! A sender stores a record and then looks whether the receiver sleeps; the receiver says that it
+//! sleeps and then looks for records. `ferriband_host::Barrier` says what lies between the two steps.
 
+use ferriband_host::{Barrier, wake};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-const REGISTER: libc::c_int = 1 << 2;
-const BARRIER: libc::c_int = 1 << 1;
 
 /// The eventfds of all ranks of the host.
 pub struct Bells {
     fds: Vec<libc::c_int>,
-    barrier: bool,
+    barrier: Barrier,
 }
 
 impl Bells {
     /// Takes the descriptors, in the order of ranks, and registers this process for the barrier.
     pub fn new(fds: Vec<libc::c_int>) -> Self {
-        let barrier = membarrier(REGISTER);
+        let barrier = Barrier::register();
         Self { fds, barrier }
     }
 
     /// Whether the barrier works here.
     pub fn has_barrier(&self) -> bool {
-        self.barrier
+        self.barrier.works()
     }
 
-    /// Makes all registered processes pass a fence; at least this thread does.
-    pub(super) fn barrier(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.barrier {
-            membarrier(BARRIER);
-        }
+    /// Makes all registered processes pass a fence; at least this thread does. False if that has
+    /// been forbidden since: then a wake-up may be lost.
+    pub(super) fn barrier(&self) -> bool {
+        self.barrier.sleeper()
     }
 
     /// Rings for `rank`, whose word said that it sleeps; one of several who see that does it.
@@ -41,30 +41,34 @@ impl Bells {
         if asleep
             .compare_exchange(1, 2, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
-            && let Some(fd) = self.fds.get(rank as usize)
+            && let Some(event) = self.event(rank)
         {
-            let one = 1_u64;
-            // SAFETY: a local word of eight bytes, as an eventfd takes.
-            unsafe { libc::write(*fd, (&raw const one).cast(), 8) };
+            wake::signal(event);
         }
     }
 
-    /// What is rung for `rank`.
+    /// The eventfd of `rank` as a number, or -1.
     pub(super) fn of(&self, rank: u32) -> libc::c_int {
         self.fds.get(rank as usize).copied().unwrap_or(-1)
     }
 
     /// Takes what has been rung for `rank`. The descriptors do not block.
     pub(super) fn quiet(&self, rank: u32) {
-        if let Some(fd) = self.fds.get(rank as usize) {
-            let mut count = 0_u64;
-            // SAFETY: a local word of eight bytes.
-            unsafe { libc::read(*fd, (&raw mut count).cast(), 8) };
+        if let Some(event) = self.event(rank) {
+            wake::take(event);
         }
+    }
+
+    /// The eventfd of `rank`.
+    fn event(&self, rank: u32) -> Option<BorrowedFd<'_>> {
+        let fd = self.of(rank);
+        // SAFETY: the descriptors are kept open until the process ends.
+        (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
 
-/// Waits until a bell has rung, or one of `others` can be read, `timeout_ms` at most (-1: without end).
+/// Waits until a bell has rung, or one of `others` can be read, `timeout_ms` at most (-1: without
+/// end).
 pub fn listen(bell: libc::c_int, others: &[libc::c_int], timeout_ms: libc::c_int) {
     let nobody = libc::pollfd {
         fd: -1,
@@ -77,9 +81,4 @@ pub fn listen(bell: libc::c_int, others: &[libc::c_int], timeout_ms: libc::c_int
     }
     // SAFETY: a local array of that length. An interruption is a wake-up like any other.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) };
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

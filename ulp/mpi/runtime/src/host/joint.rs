@@ -4,8 +4,8 @@
 //! end on, stays in its own cache.
 
 use super::Host;
-use super::far::{read_range, write_range};
 use super::memory::{Sink, Source, read_peer};
+use ferriband_host::cma;
 use ferriband_mpi_proto::joint::{Done, Left, MOST_CHUNKS};
 use ferriband_mpi_proto::segment::area;
 use std::io;
@@ -170,7 +170,7 @@ impl Host {
     fn is_there(&self, offer: Offer) -> io::Result<()> {
         let mut byte = 0_u8;
         // SAFETY: a local variable.
-        let read = unsafe { read_range(self.pid(offer.from), offer.address, &raw mut byte, 1) };
+        let read = unsafe { cma::read(self.pid(offer.from), offer.address, &raw mut byte, 1) };
         match read {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
             _ => Ok(()),
@@ -222,7 +222,7 @@ impl Host {
         let to = errand.address.wrapping_add(at as u64);
         let written = match part.pointer() {
             // SAFETY: the range may be read as long as its send is not over, which it is when the receiver has said so.
-            Some(from) => unsafe { write_range(self.pid(rank), to, from, part.len()) },
+            Some(from) => unsafe { cma::write(self.pid(rank), to, from, part.len()) },
             None => Err(io::Error::from_raw_os_error(libc::EFAULT)),
         };
         let word = self.segment.word64(base + area::JOINT_DONE);

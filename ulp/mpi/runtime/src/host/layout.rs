@@ -1,6 +1,6 @@
 //! Elements of the program that lie with gaps: seen as the stream of their bytes.
 
-use super::far::{Stage, read_range, read_some};
+use ferriband_host::cma::{self, Bounce};
 use ferriband_mpi_data::{Segment, View};
 use std::io;
 
@@ -78,8 +78,9 @@ impl Layout {
             });
             let from = address.wrapping_add(done as u64);
             // SAFETY: runs of elements, which may be written.
-            done +=
-                unsafe { read_some(pid, from, &local[..found.segments], found.bytes as usize) }?;
+            done += unsafe {
+                cma::read_some(pid, from, &local[..found.segments], found.bytes as usize)
+            }?;
         }
         Ok(())
     }
@@ -95,15 +96,15 @@ impl Layout {
         at: usize,
         length: usize,
     ) -> io::Result<()> {
-        let mut stage = Stage::new(length.min(STAGE));
+        let mut bounce = Bounce::new(length.min(STAGE));
         let mut done = 0;
         while done < length {
             let count = (length - done).min(STAGE);
             let from = address.wrapping_add(done as u64);
-            let place = stage.like(from);
+            let place = bounce.like(from);
             // SAFETY: memory of our own; the elements are the caller's promise.
             unsafe {
-                read_range(pid, from, place, count)?;
+                cma::read(pid, from, place, count)?;
                 self.write(at + done, place, count);
             }
             done += count;

@@ -5,6 +5,7 @@
 //! uid cannot be claimed.
 
 use super::{Bells, Host, Segment, inherit};
+use ferriband_host::Event;
 use ferriband_mpi_proto::segment::{Layout, slot};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -168,13 +169,7 @@ fn make(ranks: u32) -> io::Result<Vec<OwnedFd>> {
     })?;
     let mut fds = vec![Segment::make(layout)?];
     for _ in 0..ranks {
-        // SAFETY: the call takes no memory.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor.
-        fds.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        fds.push(Event::new()?.into());
     }
     Ok(fds)
 }

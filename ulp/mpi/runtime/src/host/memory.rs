@@ -2,9 +2,8 @@
 //!
 //! A range is either plain, or the packed stream of elements that lie with gaps ([`Layout`]); whoever copies it sees no difference.
 
-use super::copy;
-use super::far::read_range;
 use super::layout::Layout;
+use ferriband_host::cma;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -330,67 +329,8 @@ impl Buffer {
 /// Copies bytes between ranges that have been checked; they do not overlap, or are the same.
 #[inline(always)]
 pub(super) fn copy(from: *const u8, to: *mut u8, length: usize) {
-    match length {
-        0 => (),
-        8 => {
-            // SAFETY: both ranges were promised to this module or checked by it.
-            unsafe {
-                to.cast::<u64>()
-                    .write_unaligned(from.cast::<u64>().read_unaligned())
-            };
-        }
-        1..=3 => {
-            // SAFETY: as above; bytes, of which some may be the same one.
-            unsafe {
-                let at = [0, length / 2, length - 1];
-                let bytes = at.map(|at| from.add(at).read());
-                for (at, byte) in at.into_iter().zip(bytes) {
-                    to.add(at).write(byte);
-                }
-            }
-        }
-        4..=7 => {
-            // SAFETY: as above; two overlapping halves of 4 bytes.
-            unsafe {
-                let (low, high) = (
-                    from.cast::<u32>().read_unaligned(),
-                    from.add(length - 4).cast::<u32>().read_unaligned(),
-                );
-                to.cast::<u32>().write_unaligned(low);
-                to.add(length - 4).cast::<u32>().write_unaligned(high);
-            }
-        }
-        9..=16 => {
-            // SAFETY: as above; two overlapping halves of 8 bytes.
-            unsafe {
-                let (low, high) = (
-                    from.cast::<u64>().read_unaligned(),
-                    from.add(length - 8).cast::<u64>().read_unaligned(),
-                );
-                to.cast::<u64>().write_unaligned(low);
-                to.add(length - 8).cast::<u64>().write_unaligned(high);
-            }
-        }
-        17..=32 => {
-            // SAFETY: as above; two overlapping halves of 16 bytes.
-            unsafe {
-                let (low, high) = (
-                    from.cast::<[u8; 16]>().read_unaligned(),
-                    from.add(length - 16).cast::<[u8; 16]>().read_unaligned(),
-                );
-                to.cast::<[u8; 16]>().write_unaligned(low);
-                to.add(length - 16).cast::<[u8; 16]>().write_unaligned(high);
-            }
-        }
-        33..=64 => {
-            // SAFETY: as above.
-            unsafe { copy::line(from, to, length) };
-        }
-        _ => {
-            // SAFETY: as above.
-            unsafe { copy::long(from, to, length) };
-        }
-    }
+    // SAFETY: both ranges were promised to this module or checked by it.
+    unsafe { ferriband_host::copy::bytes(from, to, length) };
 }
 
 /// Asks for the line at `address` to be written soon, so that the store does not wait for it.
@@ -439,7 +379,7 @@ pub(super) fn will_read_far(address: *const u8) {
 pub fn read_peer(pid: i32, address: u64, sink: &Sink) -> io::Result<()> {
     match sink.layout {
         // SAFETY: the range was promised.
-        None => unsafe { read_range(pid, address, sink.address, sink.length) },
+        None => unsafe { cma::read(pid, address, sink.address, sink.length) },
         // SAFETY: the layout is kept, and the elements may be written.
         Some(layout) => unsafe {
             layout

@@ -5,11 +5,8 @@
 
 mod bell;
 mod channel;
-mod choice;
 mod coll;
-mod copy;
 mod exchange;
-mod far;
 pub mod inherit;
 mod joint;
 mod layout;
@@ -337,8 +334,7 @@ impl Host {
     /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
     pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
         self.own(area::ASLEEP).store(1, Ordering::SeqCst);
-        self.bells.barrier();
-        if is_needless() {
+        if !self.bells.barrier() || is_needless() {
             self.get_up();
             return false;
         }

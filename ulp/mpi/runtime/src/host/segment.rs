@@ -1,18 +1,19 @@
 //! The mapping of the segment. It stays mapped as long as the process lives.
 
-use super::choice;
+use ferriband_host::copy::choice;
+use ferriband_host::{Reader, segment};
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, MEMFD, area};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The segment that the ranks of a host share.
 pub struct Segment {
     /// None behind one of System V.
-    fd: Option<OwnedFd>,
+    file: Option<OwnedFd>,
     base: NonNull<u8>,
     layout: Layout,
     job: u64,
@@ -24,26 +25,13 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// A new segment, sealed, with a header and a job's number that nobody can guess.
     pub(super) fn make(layout: Layout) -> io::Result<OwnedFd> {
-        let name = CString::new(MEMFD)?;
-        // SAFETY: a name that ends in zero.
-        let fd = unsafe {
-            libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut job = [0; 8];
         File::open("/dev/urandom")?.read_exact(&mut job)?;
-        ferriband_ibv::set_length(file.as_fd(), layout.total())?;
-        store_header(&file, &layout.header(u64::from_ne_bytes(job)))?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: our own descriptor.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(file.into())
+        let file = segment::create(&CString::new(MEMFD)?, layout.total())?;
+        // It is stored: to write it would be forbidden where files may not be that long.
+        let start = segment::Segment::map(file, HEADER_BYTES as u64)?;
+        start.write(0, &layout.header(u64::from_ne_bytes(job)))?;
+        Ok(start.into())
     }
 
     /// Says that `rank` has come, to which host, and which cores it may use.
@@ -86,57 +74,23 @@ impl Segment {
         }
     }
 
-    /// Maps the segment behind `fd`, which must be as long as its header says and sealed at that, so that no access can fail later.
-    pub fn map(fd: OwnedFd) -> io::Result<Self> {
+    /// Maps the segment behind `file`, which must be as long as its header says and sealed at that,
+    /// so that no access can fail later.
+    pub fn map(file: OwnedFd) -> io::Result<Self> {
         let bad = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
         let mut header = [0_u8; HEADER_BYTES];
-        // SAFETY: a local buffer of that length.
-        let read =
-            unsafe { libc::pread(fd.as_raw_fd(), header.as_mut_ptr().cast(), header.len(), 0) };
-        if read != HEADER_BYTES as isize {
-            return Err(bad("the host segment has no header"));
-        }
+        Reader::map(file.as_fd(), HEADER_BYTES as u64)?.read(0, &mut header)?;
         let (layout, job) = Layout::parse(header)
             .ok_or_else(|| bad("the host segment is of another kind or version"))?;
-        // SAFETY: a query about our own descriptor.
-        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-            return Err(bad("the host segment is not sealed"));
-        }
-        // SAFETY: a zeroed stat structure is valid to be filled.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: a local structure.
-        if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if stat.st_size.cast_unsigned() < layout.total() {
-            return Err(bad("the host segment is too short"));
-        }
-        let length =
-            usize::try_from(layout.total()).map_err(|_| bad("the host segment is too long"))?;
-        // SAFETY: a new mapping at a place that the kernel chooses.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(|| bad("the host segment lies at 0"))?;
-        Ok(Self::at(base, layout, job, Some(fd)))
+        let (base, file) = segment::Segment::map(file, layout.total())?.leak();
+        Ok(Self::at(base, layout, job, Some(file)))
     }
 
-    fn at(base: NonNull<u8>, layout: Layout, job: u64, fd: Option<OwnedFd>) -> Self {
+    fn at(base: NonNull<u8>, layout: Layout, job: u64, file: Option<OwnedFd>) -> Self {
         let first = base.addr().get();
         choice::share(first, first + layout.total() as usize);
         Self {
-            fd,
+            file,
             base,
             layout,
             job,
@@ -207,7 +161,7 @@ impl Segment {
         unsafe { self.base.add(at as usize) }
     }
 
-    fn populate(&self, at: u64, length: u32) -> libc::c_int {
+    fn populate(&self, at: u64, length: u32) -> io::Result<()> {
         let page = 4096;
         let first = at / page * page;
         let bytes = (at + u64::from(length) - first).next_multiple_of(page);
@@ -219,48 +173,19 @@ impl Segment {
                 libc::MADV_POPULATE_WRITE,
             )
         };
-        // Before Linux 5.14 pages come when they are touched, as a program's own do.
-        let is_unknown = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
-        if is_unknown { 0 } else { done }
+        match io::Error::last_os_error() {
+            _ if done == 0 => Ok(()),
+            // Before Linux 5.14 pages come when they are touched, as a program's own do.
+            error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            error => Err(error),
+        }
     }
 
     /// Sees to it that there is memory behind a range, so that writing to it cannot fail.
     pub(super) fn allocate(&self, at: u64, length: u32) -> io::Result<()> {
-        let done = match &self.fd {
-            // SAFETY: our own descriptor; the range lies within the file.
-            Some(fd) => unsafe {
-                libc::fallocate(fd.as_raw_fd(), 0, at.cast_signed(), i64::from(length))
-            },
-            None => self.populate(at, length),
+        let Some(file) = &self.file else {
+            return self.populate(at, length);
         };
-        if done == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        segment::allocate(file.as_fd(), at, length.into())
     }
-}
-
-/// Stores the header: to write it would be forbidden where files may not be that long.
-fn store_header(file: &File, header: &[u8; HEADER_BYTES]) -> io::Result<()> {
-    // SAFETY: a new mapping at a place that the kernel chooses.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            HEADER_BYTES,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the mapping is so long, and nobody else has the file yet.
-    unsafe {
-        base.cast::<[u8; HEADER_BYTES]>().write(*header);
-        libc::munmap(base, HEADER_BYTES);
-    }
-    Ok(())
 }

@@ -41,7 +41,7 @@ impl Tape {
 
     fn lay_out(file: &File, header: &Header) -> io::Result<Self> {
         let total = header.total();
-        ferriband_ibv::may_be_long(total)?;
+        ferriband_limit::may_be_long(total)?;
         // Whoever reads it is of this user, whatever files are made like.
         file.set_permissions(Permissions::from_mode(0o600))?;
         // Blocks, not only a length: where a file system is full, a store into a hole would kill the program.

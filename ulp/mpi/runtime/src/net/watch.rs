@@ -8,8 +8,9 @@
 //! under its mapping.
 
 use super::maps::Maps;
+use ferriband_host::Event;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -51,7 +52,7 @@ pub struct Watch {
 
 struct Shared {
     fault: OwnedFd,
-    stop: OwnedFd,
+    stop: Event,
     /// Events are being read: set before the read that lets their causes go on.
     busy: AtomicBool,
     /// Something has become stale since the flag was taken.
@@ -90,8 +91,7 @@ impl Watch {
     pub fn begin() -> io::Result<Self> {
         let shared = Arc::new(Shared {
             fault: open(FEATURES | WP_ASYNC).or_else(|_| open(FEATURES))?,
-            // SAFETY: a new descriptor, or an error.
-            stop: owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?,
+            stop: Event::new()?,
             busy: AtomicBool::new(false),
             news: AtomicBool::new(false),
             ranges: (0..RANGES).map(|_| Range::default()).collect(),
@@ -186,9 +186,7 @@ impl Drop for Watch {
         for (start, end) in self.maps.all() {
             self.shared.forget(start, end);
         }
-        let one = 1_u64;
-        // SAFETY: a local word of eight bytes, as an eventfd takes.
-        unsafe { libc::write(self.shared.stop.as_raw_fd(), (&raw const one).cast(), 8) };
+        self.shared.stop.signal();
         if let Some(listener) = self.listener.take() {
             // It cannot panic; if it had, it has ended as well.
             let _ = listener.join();
@@ -200,12 +198,12 @@ impl Shared {
     /// The thread: hears until it is told to stop.
     fn listen(&self) {
         loop {
-            let wait = |fd: &OwnedFd| libc::pollfd {
+            let wait = |fd: BorrowedFd<'_>| libc::pollfd {
                 fd: fd.as_raw_fd(),
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let mut polls = [wait(&self.fault), wait(&self.stop)];
+            let mut polls = [wait(self.fault.as_fd()), wait(self.stop.as_fd())];
             // SAFETY: a local array of two.
             unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
             self.busy.store(true, Ordering::SeqCst);

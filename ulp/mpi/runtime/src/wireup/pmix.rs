@@ -5,8 +5,9 @@
 
 use super::{Place, failed};
 use crate::errors::Outcome;
+use ferriband_host::Event;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// What a launcher sets that serves PMIx.
@@ -87,7 +88,7 @@ struct Fence {
     /// 1: none came; else what it said.
     status: AtomicI32,
     /// Can be read when it came.
-    bell: OwnedFd,
+    bell: Event,
 }
 
 const NONE_CAME: c_int = 1;
@@ -96,9 +97,7 @@ unsafe extern "C" fn answer(status: c_int, fence: *mut c_void) {
     // SAFETY: the fence of a Pmix, which is kept until the process ends.
     let fence = unsafe { &*fence.cast::<Fence>() };
     fence.status.store(status.min(SUCCESS), Ordering::SeqCst);
-    let one = 1_u64;
-    // SAFETY: a local word of eight bytes, as an eventfd takes.
-    unsafe { libc::write(fence.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    fence.bell.signal();
 }
 
 /// What this process's place with the engine is called.
@@ -118,12 +117,8 @@ impl Pmix {
         // SAFETY: the function's own type; nothing else is handed over.
         let status = unsafe { (functions.init)(&raw mut me, std::ptr::null_mut(), 0) };
         check("PMIx_Init", status)?;
-        // SAFETY: the call takes no memory.
-        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if bell < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(failed(&format!("no eventfd can be made: {error}")));
-        }
+        let bell =
+            Event::new().map_err(|error| failed(&format!("no eventfd can be made: {error}")))?;
         let job = name_of(&me);
         let mut pmix = Self {
             functions,
@@ -136,8 +131,7 @@ impl Pmix {
             },
             fence: Box::new(Fence {
                 status: AtomicI32::new(NONE_CAME),
-                // SAFETY: a new descriptor.
-                bell: unsafe { OwnedFd::from_raw_fd(bell) },
+                bell,
             }),
         };
         pmix.place.ranks = pmix.number(WILDCARD, "pmix.job.size")?;

@@ -1,32 +1,42 @@
-//! By which instructions bodies are copied into memory that ranks share, and out of it: by the widest registers, or by the one for strings (`rep movsb`).
+//! Which instructions copy the bytes of a long copy into shared memory or out of it: the widest
+//! registers, or the string instruction (`rep movsb`).
 //!
-//! Neither is always the faster one. Where two ranks' cores share a cache, registers win up to 8 KiB, and out of the shared memory for all lengths; between cores of two chips, where a line takes 250 ns, the
-//! instruction for strings is two to four times as fast from 2 KiB on, as it need not fetch what it overwrites. A virtual machine's host moves cores from one to the other by the second. So some copies are timed,
-//! by direction, length and place, and what has been the faster of late is taken.
+//! Owns: what copies have cost of late. Must not know: how they are made.
 //!
-//! *Place.* Zen 3 has a seventh of the string instruction's speed where bytes come to lie 1 to 31 bytes farther in their page of 4 KiB than they lay in their own, which the C library's large
-//! buffers do that are filled from a page's beginning. Such copies are timed by themselves, so that they say nothing of others.
+//! Neither is always the faster one. Where two processes run on cores that share a cache, registers
+//! are faster up to 8 KiB, and for all lengths out of shared memory. Between cores of two chips,
+//! where a line takes 250 ns, the string instruction is two to four times as fast from 2 KiB on,
+//! because it need not fetch what it overwrites. The host of a virtual machine moves cores from one
+//! place to the other within seconds. So some copies are timed, by direction, length and place, and
+//! the way that has been the faster one of late is taken.
+//!
+//! *Place.* On Zen 3 the string instruction has a seventh of its speed where bytes get 1 to 31
+//! bytes farther in their page of 4 KiB than they were, as they often do that are copied from a
+//! page's beginning to a large buffer of the C library's. Such copies are timed apart from others.
 
+use super::Direction;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Bytes of the shortest copy for which there is a choice.
-pub(super) const LEAST: usize = 1 << 10;
-/// Kinds of length: from 1, 2, 4 KiB on, and so on; all from 64 KiB on are one.
+pub const LEAST: usize = 1 << 10;
+/// Classes of length: from 1, 2, 4 KiB on, and so on; all from 64 KiB on are one.
 const KINDS: usize = 7;
 /// One copy of so many is timed; the first ones all are.
 const TIMED: u32 = 64;
-/// Of so many one is made the other way, to see.
+/// Of so many copies one is made the other way.
 const TRIED: u32 = 256;
-/// Of so many if the other way was much slower of late.
+/// Of so many copies one is made the other way if that was much slower of late.
 const SELDOM: u32 = 1024;
-/// First copies that are timed, in turn by one way and the other.
+/// The first copies are timed, and made by one way and the other in turn.
 const FIRST: u32 = 4;
 
 /// How a copy is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
+    /// The widest registers.
     Registers = 0,
+    /// The string instruction.
     String = 1,
 }
 
@@ -39,7 +49,7 @@ impl Way {
     }
 }
 
-/// What is known of copies of one kind: threads may lose each other's counts, which does no harm.
+/// What is known of copies of one class. Threads may lose each other's counts, which does no harm.
 pub(super) struct Choice {
     count: AtomicU32,
     /// Whether it is the string way that was the faster one of late.
@@ -57,7 +67,7 @@ impl Choice {
         }
     }
 
-    /// How the next copy is made; none if it is one that is timed, [`Choice::trial`].
+    /// How the next copy is made; None if it is to be timed, as [`Choice::trial`] says.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Way> {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
@@ -104,62 +114,73 @@ impl Choice {
         let now = if known == 0 {
             seen
         } else {
-            // A core that was lost in the middle says nothing of the way.
+            // A time in which the core was taken away says nothing about the way.
             (3 * known + seen.min(2 * known)) / 4
         };
         let now = now.clamp(1, u32::MAX.into()) as u32;
         self.costs[way as usize].store(now, Ordering::Relaxed);
-        // What is timed is not all that a way costs or spares, as the next copies meet other lines, so little gain is none; of the shortest an eighth.
+        // A way has costs that are not timed, because later copies find other lines in the cache.
+        // So little gain is none: less than an eighth of the shortest copies.
         let gain = if bytes < 2 * LEAST { 4 } else { 1 };
         let is_faster = self.cost(Way::String) * 32 < self.cost(Way::Registers) * (32 - gain);
         self.by_string.store(is_faster, Ordering::Relaxed);
     }
 }
 
-/// By direction (into shared memory, out of it), place (ahead or not) and kind of length.
+/// By direction (into shared memory, out of it), place (ahead or not) and class of length.
 static CHOICES: [[[Choice; KINDS]; 2]; 2] =
     [const { [const { [const { Choice::new() }; KINDS] }; 2] }; 2];
 
-/// Where the memory lies that ranks share.
+/// Where the range of [`share`] is.
 static SHARED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// The memory that ranks share lies from `start` to before `end`.
-pub(super) fn share(start: usize, end: usize) {
+/// Names the process's range of shared memory, from the address `start` to before `end`, which
+/// [`super::bytes`] finds by addresses. One range is known at a time; a process that shares several
+/// tells the direction of a copy ([`super::shared`]).
+pub fn share(start: usize, end: usize) {
     SHARED[0].store(start, Ordering::Relaxed);
     SHARED[1].store(end, Ordering::Relaxed);
 }
 
-/// What is known of copies of `length` bytes, [`LEAST`] or more, from the one to the other; none unless one of them is in memory that ranks share.
+/// What is known of copies of `length` bytes, [`LEAST`] or more, between these addresses; None
+/// unless one of them is in the range of [`share`].
 #[inline(always)]
 pub(super) fn of(from: usize, to: usize, length: usize) -> Option<&'static Choice> {
     let [start, end] = [0, 1].map(|edge| SHARED[edge].load(Ordering::Relaxed));
-    let (direction, kind) = kind_of(&(start..end), (from, to), length)?;
-    Some(&CHOICES[direction][usize::from(is_ahead(from, to))][kind])
+    let direction = direction_of(&(start..end), (from, to))?;
+    Some(told(direction, from, to, length))
 }
 
-/// Whether bytes come to lie a little farther in their page than they lay in their own.
+/// What is known of copies of `length` bytes, [`LEAST`] or more, in this direction.
 #[inline(always)]
-pub(super) fn is_ahead(from: usize, to: usize) -> bool {
+pub(super) fn told(direction: Direction, from: usize, to: usize, length: usize) -> &'static Choice {
+    &CHOICES[direction as usize][usize::from(is_ahead(from, to))][kind_of(length)]
+}
+
+/// Whether bytes get 1 to 31 bytes farther in their page than they were in theirs.
+#[inline(always)]
+pub(crate) fn is_ahead(from: usize, to: usize) -> bool {
     let ahead = to.wrapping_sub(from) % 4096;
     (1..32).contains(&ahead)
 }
 
-/// The direction, and the kind of length.
+/// The direction of a copy between these addresses; None unless one is in the shared range.
 #[inline(always)]
-fn kind_of(
-    shared: &Range<usize>,
-    (from, to): (usize, usize),
-    length: usize,
-) -> Option<(usize, usize)> {
-    let direction = if shared.contains(&to) {
-        0
+fn direction_of(shared: &Range<usize>, (from, to): (usize, usize)) -> Option<Direction> {
+    if shared.contains(&to) {
+        Some(Direction::In)
     } else if shared.contains(&from) {
-        1
+        Some(Direction::Out)
     } else {
-        return None;
-    };
+        None
+    }
+}
+
+/// The class of a length.
+#[inline(always)]
+fn kind_of(length: usize) -> usize {
     let kind = (length.ilog2() - LEAST.ilog2()) as usize;
-    Some((direction, kind.min(KINDS - 1)))
+    kind.min(KINDS - 1)
 }
 
 #[cfg(test)]
@@ -208,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_ahead_by_less_than_a_register_within_pages() {
+    fn a_copy_is_ahead_by_less_than_32_bytes_within_pages() {
         let page = 7 << 12;
         let ahead = [0, 1, 16, 31, 32, 4080, 4095].map(|by| is_ahead(page, (9 << 12) + by));
         assert_eq!(ahead, [false, true, true, true, false, false, false]);
@@ -221,14 +242,16 @@ mod tests {
     fn only_copies_into_shared_memory_and_out_of_it_are_chosen() {
         let shared = 1 << 20..2 << 20;
         let (inside, outside) = (3 << 19, 5 << 20);
-        let kind = |from, to, length| kind_of(&shared, (from, to), length);
-        assert_eq!(kind(outside, inside, 1024), Some((0, 0)));
-        assert_eq!(kind(outside, inside, 2047), Some((0, 0)));
-        assert_eq!(kind(outside, inside, 2048), Some((0, 1)));
-        assert_eq!(kind(inside, outside, 65_535), Some((1, 5)));
-        assert_eq!(kind(inside, outside, 64 << 10), Some((1, 6)));
-        assert_eq!(kind(inside, outside, 1 << 30), Some((1, 6)));
-        assert_eq!(kind(outside, outside, 1024), None);
-        assert_eq!(kind(outside, 2 << 20, 1024), None);
+        let direction = |from, to| direction_of(&shared, (from, to));
+        assert_eq!(direction(outside, inside), Some(Direction::In));
+        assert_eq!(direction(inside, outside), Some(Direction::Out));
+        assert_eq!(direction(outside, outside), None);
+        assert_eq!(direction(outside, 2 << 20), None);
+    }
+
+    #[test]
+    fn lengths_fall_into_classes_by_powers_of_two() {
+        let kinds = [1024, 2047, 2048, 65_535, 64 << 10, 1 << 30].map(kind_of);
+        assert_eq!(kinds, [0, 0, 1, 5, 6, 6]);
     }
 }

@@ -27,6 +27,17 @@ pub fn set_length(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     })
 }
 
+/// Whether a file of a disk may be so long.
+///
+/// # Errors
+/// EFBIG if it may not: to make it so long would end this process by SIGXFSZ.
+pub fn may_be_long(length: u64) -> io::Result<()> {
+    if length > limit()?.rlim_cur {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    Ok(())
+}
+
 /// Writes all of `content` to the beginning of a file of memory, whatever the limit on files is.
 ///
 /// # Errors
@@ -253,6 +264,15 @@ mod tests {
                 done.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
             };
             may_raise || (is_big(length) && is_big(written))
+        });
+        assert_eq!(fine, Some(true));
+    }
+
+    #[test]
+    fn a_file_of_a_disk_may_be_as_long_as_the_soft_limit_says() {
+        let fine = limited(4096, None, || {
+            let longer = may_be_long(4097).map_err(|error| error.raw_os_error());
+            may_be_long(4096).is_ok() && longer == Err(Some(libc::EFBIG))
         });
         assert_eq!(fine, Some(true));
     }
