@@ -166,7 +166,7 @@ pub unsafe fn write(pid: i32, address: u64, from: *const u8, length: usize) -> i
     unsafe { write_by_bounce(pid, address, from, length) }
 }
 
-/// Writes as [`write`] does, by way of the bounce buffer.
+/// Writes as [`write()`] does, by way of the bounce buffer.
 ///
 /// # Safety
 /// `from` may be read so far.
@@ -186,7 +186,7 @@ unsafe fn write_by_bounce(
     })
 }
 
-/// Writes as [`write`] does, straight from `from`.
+/// Writes as [`write()`] does, straight from `from`.
 ///
 /// # Safety
 /// `from` may be read so far.
