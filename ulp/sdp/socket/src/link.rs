@@ -1,0 +1,328 @@
+//! A connection as `ulp/sdp/local` touches it: its words and rings in this process, and its TCP
+//! socket.
+
+use crate::record::Record;
+use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
+use crate::tcp;
+use ferriband_host::copy::{self, Direction};
+use ferriband_host::segment::{OutOfRange, Segment};
+use ferriband_host::wake::{self, Event, Until, Wait};
+use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{RecvFlags, SendFlags};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// How long a lock is waited for before its holder's life is doubted.
+const DOUBT: Duration = Duration::from_millis(10);
+
+/// Where the words and rings of one connection lie in this process.
+pub struct Link<'a> {
+    segment: Arc<Segment>,
+    record: &'a Record,
+    slot: u64,
+    role: Role,
+    rings: [NonNull<u8>; 2],
+    /// What tells the peer's waiters.
+    peer: Event,
+    /// What tells this process's service thread.
+    service: Event,
+}
+
+// SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
+// change; the segment, which keeps them mapped, goes with them.
+unsafe impl Send for Link<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Link<'_> {}
+
+impl<'a> Link<'a> {
+    /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `service`
+    /// are rung.
+    ///
+    /// # Errors
+    /// There is no such slot, or the segment is too short.
+    pub fn new(
+        segment: Arc<Segment>,
+        slot: u64,
+        role: Role,
+        record: &'a Record,
+        [peer, service]: [Event; 2],
+    ) -> Result<Self, OutOfRange> {
+        // the last byte tells whether all that is addressed here is there
+        let end = if slot < SLOTS { LENGTH - 1 } else { u64::MAX };
+        segment.address(end, 1)?;
+        let ring = |out| {
+            let at = segment::ring(slot, segment::direction(role, out));
+            segment.address(at, RING_BYTES as usize)
+        };
+        let rings = [ring(true)?, ring(false)?];
+        Ok(Link {
+            segment,
+            record,
+            slot,
+            role,
+            rings,
+            peer,
+            service,
+        })
+    }
+
+    /// This connection, with the number that its TCP socket has for the caller.
+    pub fn on<'b>(&'b self, socket: BorrowedFd<'b>) -> Call<'b, 'a> {
+        Call { link: self, socket }
+    }
+
+    fn shared(&self, way: Way, word: Shared) -> &AtomicU64 {
+        let direction = segment::direction(self.role, way == Way::Out);
+        let at = segment::word(self.slot, direction, word);
+        self.segment.word64(at).expect("a slot of the segment")
+    }
+
+    #[inline]
+    fn word(&self, word: Word) -> &AtomicU64 {
+        match word {
+            Word::Shared(way, word) => self.shared(way, word),
+            Word::Own(word) => self.record.word(word),
+        }
+    }
+
+    /// The half of a word that futexes compare.
+    fn futex(&self, word: Word) -> &AtomicU32 {
+        let low = usize::from(cfg!(target_endian = "big"));
+        let word: *const AtomicU64 = self.word(word);
+        // SAFETY: a half of a living word, aligned; that both are accessed is what futexes are for.
+        unsafe { &*word.cast::<AtomicU32>().add(low) }
+    }
+
+    /// Sleeps while the word's lower half is `value`'s.
+    pub(crate) fn wait(&self, word: Word, value: u64, until: Until) -> Wait {
+        wake::wait(self.futex(word), value as u32, until).unwrap_or(Wait::Changed)
+    }
+
+    fn ring(&self, way: Way) -> NonNull<u8> {
+        self.rings[usize::from(way == Way::In)]
+    }
+}
+
+/// One call of a program on a connection.
+#[derive(Clone, Copy)]
+pub struct Call<'b, 'a> {
+    link: &'b Link<'a>,
+    socket: BorrowedFd<'b>,
+}
+
+impl<'b, 'a> Call<'b, 'a> {
+    /// The connection.
+    pub fn link(&self) -> &'b Link<'a> {
+        self.link
+    }
+
+    /// Waits until the kernel takes bytes to send, or has an error.
+    pub(crate) fn wait_for_kernel(&self) {
+        let mut asked = [PollFd::from_borrowed_fd(self.socket, PollFlags::OUT)];
+        // whoever called looks again, whatever ended the wait
+        let _ = rustix::event::poll(&mut asked, None);
+    }
+
+    /// The socket's error, which is told once.
+    pub(crate) fn pending_error(&self) -> Option<i32> {
+        let error = rustix::net::sockopt::socket_error(self.socket).ok()?;
+        error.err().map(|error| error.raw_os_error())
+    }
+}
+
+/// Runs over what of the parts lies behind `skip` bytes, `bytes` of it at most. `each` has the
+/// address and the length of a piece, and says how much it has done; 0 ends the run.
+fn walk(
+    parts: &[libc::iovec],
+    mut skip: u64,
+    mut bytes: u64,
+    mut each: impl FnMut(*mut u8, usize) -> Result<usize, Errno>,
+) -> Result<u64, Errno> {
+    let mut done = 0;
+    for part in parts {
+        let length = part.iov_len as u64;
+        if skip >= length {
+            skip -= length;
+            continue;
+        }
+        let piece = (length - skip).min(bytes) as usize;
+        if piece == 0 {
+            break;
+        }
+        let from = part.iov_base.cast::<u8>().wrapping_add(skip as usize);
+        let moved = match each(from, piece) {
+            Ok(moved) => moved,
+            // what was moved before is the answer
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        };
+        done += moved as u64;
+        bytes -= moved as u64;
+        skip = 0;
+        if moved < piece {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+impl Memory for Call<'_, '_> {
+    /// What the program gave, whose memory is readable.
+    type Source = [libc::iovec];
+    /// What the program gave, whose memory is writable.
+    type Sink = [libc::iovec];
+
+    #[inline]
+    fn load(&self, word: Word) -> u64 {
+        self.link.word(word).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u64) {
+        self.link.word(word).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn swap(&self, word: Word, value: u64) -> u64 {
+        self.link.word(word).swap(value, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn exchange(&self, word: Word, from: u64, to: u64) -> Result<(), u64> {
+        let word = self.link.word(word);
+        word.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+            .map(drop)
+    }
+
+    #[inline]
+    fn add(&self, word: Word, by: u64) -> u64 {
+        self.link.word(word).fetch_add(by, Ordering::SeqCst)
+    }
+
+    fn set(&self, word: Word, bits: u64) -> u64 {
+        self.link.word(word).fetch_or(bits, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn ring_bytes(&self, _way: Way) -> u64 {
+        RING_BYTES
+    }
+
+    fn put(&self, at: u64, source: &[libc::iovec], from: u64, bytes: u64) {
+        let mut to = self.link.ring(Way::Out).as_ptr().wrapping_add(at as usize);
+        let put = walk(source, from, bytes, |from, length| {
+            // SAFETY: the program's memory, and a piece of the ring that `local` has asked for: it
+            // does not pass its end.
+            unsafe { copy::shared(Direction::In, from, to, length) };
+            to = to.wrapping_add(length);
+            Ok(length)
+        });
+        debug_assert_eq!(put, Ok(bytes));
+    }
+
+    fn take(&self, at: u64, sink: &mut [libc::iovec], to: u64, bytes: u64) {
+        let mut from = self.link.ring(Way::In).as_ptr().wrapping_add(at as usize);
+        let taken = walk(sink, to, bytes, |to, length| {
+            // SAFETY: as in `put`, the other way round.
+            unsafe { copy::shared(Direction::Out, from, to, length) };
+            from = from.wrapping_add(length);
+            Ok(length)
+        });
+        debug_assert_eq!(taken, Ok(bytes));
+    }
+}
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
+}
+
+impl Kernel for Call<'_, '_> {
+    fn sent(&self) -> u64 {
+        tcp::info(self.socket).map_or(0, |info| info.sent)
+    }
+
+    fn taken(&self) -> u64 {
+        let unread = rustix::io::ioctl_fionread(self.socket).unwrap_or(0);
+        tcp::info(self.socket).map_or(0, |info| info.received.saturating_sub(unread))
+    }
+
+    fn send_queue(&self) -> (u64, u64) {
+        let most = rustix::net::sockopt::socket_send_buffer_size(self.socket).unwrap_or(0);
+        // one that cannot be asked is not changed over
+        let unacknowledged = tcp::unacknowledged(self.socket).unwrap_or(u64::MAX / 2);
+        (unacknowledged, most as u64)
+    }
+
+    fn send_from_ring(&self, at: u64, bytes: u64) -> Result<u64, Errno> {
+        let mut piece = [0_u8; 4096];
+        let bytes = (bytes as usize).min(piece.len());
+        let from = self.link.ring(Way::Out).as_ptr().wrapping_add(at as usize);
+        // SAFETY: a piece of the ring, which does not pass its end, and memory of this frame.
+        unsafe { copy::shared(Direction::Out, from, piece.as_mut_ptr(), bytes) };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::send(self.socket, &piece[..bytes], flags)
+            .map(|sent| sent as u64)
+            .map_err(errno)
+    }
+
+    fn receive(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
+        walk(sink, to, most, |to, length| {
+            // SAFETY: memory of the program that it wants written.
+            unsafe { tcp::receive(self.socket, to, length) }.map_err(errno)
+        })
+    }
+
+    fn pass_over(&self, most: u64) -> Result<u64, Errno> {
+        let mut nowhere = [0_u8; 4096];
+        let most = (most as usize).min(nowhere.len());
+        rustix::net::recv(self.socket, &mut nowhere[..most], RecvFlags::DONTWAIT)
+            .map(|(passed, _)| passed as u64)
+            .map_err(errno)
+    }
+
+    fn me(&self) -> u64 {
+        let process = rustix::process::getpid().as_raw_nonzero().get() as u64;
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        process << 32 | thread
+    }
+
+    fn lives(&self, thread: u64) -> bool {
+        let process = rustix::process::Pid::from_raw((thread >> 32) as i32);
+        process.is_some_and(|process| {
+            rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
+        })
+    }
+
+    fn sleep(&self, word: Word, value: u64, bounded: bool) -> bool {
+        let until = if bounded {
+            Until::For(DOUBT)
+        } else {
+            Until::Woken
+        };
+        self.link.wait(word, value, until) != Wait::TimedOut
+    }
+
+    fn wake(&self, word: Word) {
+        wake::wake(self.link.futex(word), u32::MAX);
+    }
+
+    fn ring(&self, _way: Way) {
+        self.link.peer.signal();
+    }
+
+    fn call_service(&self) {
+        self.link.service.signal();
+    }
+}
+
+#[cfg(test)]
+mod tests;

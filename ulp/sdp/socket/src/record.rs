@@ -1,0 +1,36 @@
+//! A side's own words of a connection, in memory that its processes share and no peer sees.
+
+use ferriband_sdp_local::Own;
+use std::sync::atomic::AtomicU64;
+
+/// Words of a record.
+const WORDS: usize = 16;
+
+/// The record of one connection. Its words begin as 0.
+#[derive(Default, Debug)]
+#[repr(C, align(128))]
+pub struct Record {
+    words: [AtomicU64; WORDS],
+}
+
+impl Record {
+    /// A word.
+    #[inline]
+    pub fn word(&self, word: Own) -> &AtomicU64 {
+        let at = match word {
+            Own::SendLock => 0,
+            Own::Sends => 1,
+            Own::SendGate => 2,
+            Own::Head => 3,
+            Own::Base => 4,
+            Own::Ended => 5,
+            // what receives has a line of its own
+            Own::ReceiveLock => 8,
+            Own::Receives => 9,
+            Own::ReceiveGate => 10,
+            Own::FromTcp => 11,
+            Own::FromSdp => 12,
+        };
+        &self.words[at]
+    }
+}

@@ -1,0 +1,191 @@
+//! What the kernel says of a TCP socket, and what is sent and taken without waiting.
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use std::arch::asm;
+
+/// Bytes and state of a connection, as of one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// Given to the kernel to send since the connection was made.
+    pub sent: u64,
+    /// Received in order since then, whether taken or not.
+    pub received: u64,
+    /// The peer's FIN has come.
+    pub peer_ended: bool,
+}
+
+/// Bytes of `struct tcp_info` that are asked for: up to `tcpi_bytes_retrans` (Linux 4.19).
+const INFO_BYTES: usize = 216;
+const STATE: usize = 0;
+const BYTES_RECEIVED: usize = 128;
+const NOTSENT_BYTES: usize = 144;
+const BYTES_SENT: usize = 200;
+const BYTES_RETRANS: usize = 208;
+/// States in which the peer's FIN has come, which `tcpi_bytes_received` counts as a byte.
+const AFTER_FIN: [u8; 4] = [6, 8, 9, 11];
+
+/// Asks the kernel.
+///
+/// # Errors
+/// What getsockopt(2) answers; ENOPROTOOPT if this kernel does not count bytes.
+pub fn info(socket: BorrowedFd<'_>) -> Result<Info, Errno> {
+    let mut info = [0_u8; INFO_BYTES];
+    let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    if length < INFO_BYTES {
+        return Err(Errno::NOPROTOOPT);
+    }
+    let word = |at: usize| {
+        let bytes = info[at..at + 8].try_into().expect("eight bytes");
+        u64::from_ne_bytes(bytes)
+    };
+    let unsent = u64::from(word(NOTSENT_BYTES) as u32);
+    let peer_ended = AFTER_FIN.contains(&info[STATE]);
+    Ok(Info {
+        sent: word(BYTES_SENT) - word(BYTES_RETRANS) + unsent,
+        received: word(BYTES_RECEIVED) - u64::from(peer_ended),
+        peer_ended,
+    })
+}
+
+/// getsockopt(2) into a buffer; gives how much of it was filled.
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn get_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut length = value.len() as libc::socklen_t;
+    let arguments = [
+        socket.as_raw_fd() as isize,
+        level as isize,
+        name as isize,
+        value.as_mut_ptr() as isize,
+        (&raw mut length) as isize,
+        0,
+    ];
+    // SAFETY: the kernel writes `length` bytes at most to the value, and the length.
+    unsafe { system_call(libc::SYS_getsockopt, arguments) }?;
+    Ok(length as usize)
+}
+
+/// Bytes that the peer's kernel has not acknowledged, those of a FIN included.
+///
+/// # Errors
+/// As ioctl(2).
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut bytes: libc::c_int = 0;
+    let arguments = [
+        socket.as_raw_fd() as isize,
+        libc::TIOCOUTQ as isize,
+        (&raw mut bytes) as isize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes one number.
+    unsafe { system_call(libc::SYS_ioctl, arguments) }?;
+    Ok(bytes.max(0) as u64)
+}
+
+/// recv(2) without waiting, into memory that others may look at meanwhile.
+///
+/// # Errors
+/// As recv(2).
+///
+/// # Safety
+/// `length` bytes may be written at `to`.
+pub unsafe fn receive(socket: BorrowedFd<'_>, to: *mut u8, length: usize) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT as isize;
+    let arguments = [
+        socket.as_raw_fd() as isize,
+        to as isize,
+        length as isize,
+        flags,
+        0,
+        0,
+    ];
+    // SAFETY: the caller's promise.
+    unsafe { system_call(libc::SYS_recvfrom, arguments) }.map(|received| received as usize)
+}
+
+/// The C library's functions may be others' here, `syscall` too; this is the instruction.
+///
+/// # Safety
+/// As for the call.
+unsafe fn system_call(number: libc::c_long, arguments: [isize; 6]) -> Result<isize, Errno> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let result: isize;
+    // SAFETY: the caller's promise; the kernel keeps all registers but these.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    if (-4095..0).contains(&result) {
+        return Err(Errno::from_raw_os_error(-(result as i32)));
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let here = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        (here, listener.accept().expect("accepted").0)
+    }
+
+    fn soon(what: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !what() {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_without_syn_and_fin() {
+        let (mut here, mut there) = pair();
+        here.write_all(&[7; 1000]).expect("sent");
+        let mut taken = [0; 400];
+        there.read_exact(&mut taken).expect("received");
+        assert_eq!(info(here.as_fd()).expect("told").sent, 1000);
+        soon(|| info(there.as_fd()).expect("told").received == 1000);
+        assert_eq!(rustix::io::ioctl_fionread(&there), Ok(600));
+        here.shutdown(Shutdown::Write).expect("shut");
+        soon(|| info(there.as_fd()).expect("told").peer_ended);
+        assert_eq!(info(there.as_fd()).expect("told").received, 1000);
+        assert_eq!(info(here.as_fd()).expect("told").sent, 1000);
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_is_told() {
+        let (mut here, _there) = pair();
+        soon(|| unacknowledged(here.as_fd()) == Ok(0));
+        here.set_nonblocking(true).expect("set");
+        while here.write(&[0; 65536]).is_ok() {}
+        assert!(unacknowledged(here.as_fd()).expect("told") > 0);
+        let no_socket = std::fs::File::open("/dev/null").expect("it is there");
+        assert!(info(no_socket.as_fd()).is_err());
+    }
+}
