@@ -6,6 +6,7 @@
 //! by system calls that no preloaded library stands before.
 
 pub mod calls;
+pub mod diag;
 pub mod link;
 pub mod record;
 pub mod segment;
