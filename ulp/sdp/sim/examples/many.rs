@@ -16,7 +16,10 @@ fn main() {
                 if failed.is_empty() {
                     println!("{why}");
                 }
-                failed.entry(format!("{:?}", why.law)).or_insert((0, seed)).0 += 1;
+                failed
+                    .entry(format!("{:?}", why.law))
+                    .or_insert((0, seed))
+                    .0 += 1;
             }
         }
     }

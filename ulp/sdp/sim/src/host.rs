@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use corosensei::Yielder;
 
-use crate::memory::{At, Store, Tag, direction, name, own, place, shared};
+use crate::memory::{At, Store, Tag, direction, name, own, place};
 use crate::tcp::EAGAIN;
 use crate::world::{BOUND, Role, Sleep, World};
 use crate::{Law, Plant};
@@ -53,6 +53,7 @@ impl Host<'_> {
         let lives = self.step();
         if lives {
             self.drain(self.me);
+            self.count_locked(self.me);
         }
         lives
     }
@@ -146,9 +147,12 @@ impl Host<'_> {
         if let Ok(bytes) = sent {
             let phase = self.phase(self.side);
             if phase == Phase::Sdp as u64 || (phase == Phase::Back as u64) != copy {
-                self.fail(Law::Offset, format!("{bytes} bytes by TCP in phase {phase}"));
+                self.fail(
+                    Law::Offset,
+                    format!("{bytes} bytes by TCP in phase {phase}"),
+                );
             }
-            self.oracle.borrow_mut().sent(&tags[..bytes as usize]);
+            self.mark_sent(&tags[..bytes as usize]);
         }
         sent
     }
@@ -169,6 +173,13 @@ impl Host<'_> {
         Ok(tags.len() as u64)
     }
 
+    fn mark_sent(&self, tags: &[Tag]) {
+        let sent = self.oracle.borrow_mut().sent(tags);
+        if let Err(what) = sent {
+            self.fail(Law::Stream, what);
+        }
+    }
+
     fn hold(&self, sink: &mut Vec<Tag>, to: u64, tags: &[Tag]) {
         sink.truncate(to as usize);
         sink.extend(tags);
@@ -178,14 +189,12 @@ impl Host<'_> {
         }
     }
 
-    /// What poll(2) says of the kernel's socket.
-    pub fn is_readable(&self) -> bool {
-        self.locked_step() && self.tcp.borrow().may_receive(self.side)
-    }
-
+    /// What poll(2) says, or the peer's death: the peer has ended, the connection is over. The end of
+    /// one that has died waits behind what fills this side's queue, so its death is told apart.
     pub fn kernel_ends(&self) -> (bool, bool) {
         self.step();
-        self.tcp.borrow().ends(self.side)
+        let (ended, over) = self.tcp.borrow().ends(self.side);
+        (ended || self.died[1 - self.side].get(), over)
     }
 
     pub fn shut_down(&self) {
@@ -207,8 +216,17 @@ impl Host<'_> {
         if lie(Plant::RewindFull) && word == way(Shared::Tail) {
             return self.view(own(self.side, Own::Head));
         }
-        let wants = [way(Shared::WantRoom), Word::Shared(Way::In, Shared::WantBytes)];
-        let theirs = [way(Shared::WantBytes), Word::Shared(Way::In, Shared::WantRoom)];
+        if lie(Plant::TailStale) && word == way(Shared::Tail) {
+            return value.saturating_sub(1);
+        }
+        let wants = [
+            way(Shared::WantRoom),
+            Word::Shared(Way::In, Shared::WantBytes),
+        ];
+        let theirs = [
+            way(Shared::WantBytes),
+            Word::Shared(Way::In, Shared::WantRoom),
+        ];
         if (wants.contains(&word) || theirs.contains(&word))
             && self.now_and_then(Plant::WantUnseen, 4)
         {
@@ -231,8 +249,8 @@ impl Memory for Host<'_> {
         let short = self.is_planted(Plant::OffsetShort)
             && word == Word::Shared(Way::Out, Shared::Offset)
             || self.is_planted(Plant::TakenShort) && word == Word::Own(Own::FromTcp);
-        let early = self.is_planted(Plant::RoomEarly)
-            && word == Word::Shared(Way::In, Shared::Tail);
+        let early =
+            self.is_planted(Plant::RoomEarly) && word == Word::Shared(Way::In, Shared::Tail);
         let value = value.saturating_sub(u64::from(short)) + u64::from(early);
         self.store_at(place(self.side, word), value);
     }
@@ -264,7 +282,11 @@ impl Memory for Host<'_> {
     }
 
     fn add(&self, word: Word, by: u64) -> u64 {
-        self.change(place(self.side, word), |is| Some(is.wrapping_add(by)))
+        let stays = self.is_planted(Plant::LeaveForgotten)
+            && (word, by) == (Word::Own(Own::Sends), u64::MAX);
+        self.change(place(self.side, word), |is| {
+            (!stays).then(|| is.wrapping_add(by))
+        })
     }
 
     fn set(&self, word: Word, bits: u64) -> u64 {
@@ -299,7 +321,7 @@ impl Memory for Host<'_> {
             let cell = at + done;
             let tags = source[(from + done) as usize..(from + done + piece) as usize].to_vec();
             self.note_step(|| format!("puts {piece} at {cell}"));
-            self.oracle.borrow_mut().sent(&tags);
+            self.mark_sent(&tags);
             let store = Store::Bytes {
                 direction: self.side,
                 at: cell as usize,
@@ -329,18 +351,19 @@ impl Memory for Host<'_> {
 }
 
 impl Kernel for Host<'_> {
+    // what only asks the kernel orders nothing
     fn sent(&self) -> u64 {
-        self.locked_step();
+        self.step();
         self.tcp.borrow().sent(self.side)
     }
 
     fn taken(&self) -> u64 {
-        self.locked_step();
+        self.step();
         self.tcp.borrow().taken(self.side)
     }
 
     fn send_queue(&self) -> (u64, u64) {
-        self.locked_step();
+        self.step();
         let (held, most) = self.tcp.borrow().send_queue(self.side);
         let held = if self.is_planted(Plant::QueueIgnored) {
             0
@@ -434,17 +457,17 @@ impl Kernel for Host<'_> {
         }
     }
 
-    fn call_service(&self) {
+    fn ring_own(&self) {
         if self.locked_step() {
-            self.note_step(|| "calls its service threads".into());
-            self.tell(self.side);
+            self.note_step(|| "rings its own".into());
+            for fiber in self.of_side(self.side) {
+                let program = self.fates[fiber].role == Role::Program;
+                self.fates[fiber]
+                    .news
+                    .set(program || self.fates[fiber].news.get());
+            }
         }
     }
-}
-
-/// What the recall of a direction is, for a look without a step.
-pub(crate) fn is_over(world: &World, side: usize) -> bool {
-    world.memory.borrow().word(shared(side, Shared::Phase)) == Phase::Done as u64
 }
 
 /// Whether a fiber is one of a program's threads that has not ended.

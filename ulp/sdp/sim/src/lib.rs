@@ -62,11 +62,15 @@ pub enum Plant {
     TakenShort,
     /// A wish to go back is not seen.
     RecallUnseen,
+    /// The writer sees a byte less read than was.
+    TailStale,
+    /// Who has sent inside the kernel is not counted off.
+    LeaveForgotten,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 18] = [
+    pub const ALL: [Plant; 20] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -85,6 +89,8 @@ impl Plant {
         Plant::EndUnheard,
         Plant::TakenShort,
         Plant::RecallUnseen,
+        Plant::TailStale,
+        Plant::LeaveForgotten,
     ];
 }
 
@@ -110,6 +116,8 @@ pub enum Law {
     Overwritten,
     /// A direction changes at the byte agreed, and nothing goes by TCP in between.
     Offset,
+    /// Nobody is inside the kernel for a direction that changes over.
+    Inside,
     /// Going back needs nobody to read.
     Fits,
     /// Locks are free at the end.
@@ -120,6 +128,24 @@ pub enum Law {
     Steps,
     /// The machines do not panic.
     Panic,
+}
+
+impl Law {
+    /// All of them.
+    pub const ALL: [Law; 12] = [
+        Law::Stream,
+        Law::End,
+        Law::Reset,
+        Law::Asleep,
+        Law::Overwritten,
+        Law::Offset,
+        Law::Inside,
+        Law::Fits,
+        Law::Locks,
+        Law::Broken,
+        Law::Steps,
+        Law::Panic,
+    ];
 }
 
 /// What happened in a run, or in several.

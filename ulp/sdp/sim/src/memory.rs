@@ -157,11 +157,15 @@ impl Memory {
             }) => {
                 let head = self.word(own(direction, Own::Head));
                 let read = self.word(own(1 - direction, Own::FromSdp));
+                let base = self.word(own(direction, Own::Base));
                 let ring = &mut self.rings[direction];
+                let size = ring.tags.len() as u64;
                 for (cell, tag) in (at..).zip(tags) {
                     let new = position + (cell - at) as u64;
                     if let Some(old) = ring.positions[cell]
                         && (read..head).contains(&old)
+                        // else it was never published: who had put it has died
+                        && old.wrapping_sub(base) % size == cell as u64
                     {
                         return Err(format!(
                             "byte {old} of ring {direction} is overwritten by byte {new}, and \

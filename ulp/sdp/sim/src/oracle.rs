@@ -59,10 +59,15 @@ impl Oracle {
         &mut bytes[serial]
     }
 
-    pub fn sent(&mut self, tags: &[Tag]) {
+    /// These were copied to the ring or to the kernel.
+    pub fn sent(&mut self, tags: &[Tag]) -> Result<(), String> {
         for tag in tags {
+            if *tag == Tag::MAX {
+                return Err("a byte of the ring is sent that nobody has written".into());
+            }
             self.mark(*tag, SENT);
         }
+        Ok(())
     }
 
     pub fn accepted(&mut self, tags: &[Tag]) {
@@ -94,12 +99,7 @@ impl Oracle {
     }
 
     /// A receive call has returned `tags`; `before` was seen when it began.
-    pub fn received(
-        &mut self,
-        fiber: usize,
-        tags: &[Tag],
-        mut before: Seen,
-    ) -> Result<(), String> {
+    pub fn received(&mut self, fiber: usize, tags: &[Tag], mut before: Seen) -> Result<(), String> {
         let held = std::mem::take(&mut self.held[fiber]);
         if held != tags {
             return Err(format!(

@@ -60,6 +60,9 @@ pub(crate) struct Plan {
     pub agreed_at: u64,
     /// Which process is killed, and at which step.
     pub kill: Option<(usize, u64)>,
+    /// Which process is killed, after how many locked instructions and kernel calls of it behind the
+    /// agreement, and how many steps then: what could be torn lies just behind one.
+    pub kill_behind: Option<(usize, u64, u64)>,
     /// Which process exits while its threads run, and at which step.
     pub exit: Option<(usize, u64)>,
     /// Of a hundred turns.
@@ -82,25 +85,36 @@ impl Plan {
             threads: Vec::new(),
             agreed_at: rng.pick(&[0, 100, 1_000]),
             kill: None,
+            kill_behind: None,
             exit: None,
             stops: rng.pick(&[0, 0, 1]),
-            longest_turn: rng.pick(&[2, 6, 20, 100]),
+            longest_turn: rng.pick(&[1, 2, 4, 12, 50]),
             drains: rng.pick(&[2, 10, 30]),
             kernel: rng.pick(&[2, 10, 40]),
         };
         if rng.chance(40) {
             plan.exchange(rng);
         } else {
+            // if neither side reads to the end, both may wait for ever, by TCP as well
+            let early = rng.pick(&[None, None, None, None, Some(0), Some(1)]);
             for side in 0..2 {
-                plan.stream(rng, side);
+                plan.stream(rng, side, early == Some(side));
+            }
+            if early.is_some() {
+                return plan;
             }
         }
         let process = rng.below(plan.processes.len() as u64) as usize;
         let latest = rng.pick(&[500, 3_000, 10_000]);
         let step = rng.range(1, latest);
         match rng.below(10) {
-            0..=2 => plan.kill = Some((process, step)),
-            3 => plan.exit = Some((process, step)),
+            0..=1 => plan.kill = Some((process, step)),
+            2..=3 => {
+                let most = rng.pick(&[20, 100, 500]);
+                let behind = rng.pick(&[3, 25]);
+                plan.kill_behind = Some((process, rng.range(1, most), rng.below(behind)));
+            }
+            4 => plan.exit = Some((process, step)),
             _ => {}
         }
         plan
@@ -143,13 +157,14 @@ impl Plan {
     }
 
     /// One or two threads that send, one or two that receive, in one or two processes.
-    fn stream(&mut self, rng: &mut Rng, side: usize) {
+    fn stream(&mut self, rng: &mut Rng, side: usize, early: bool) {
         let mut processes = vec![self.process(side)];
-        if rng.chance(30) {
+        if rng.chance(50) {
             processes.push(self.process(side));
         }
+        let first = rng.below(2) as usize;
         let long = 3 * self.rings[side];
-        for _ in 0..rng.pick(&[1, 1, 2]) {
+        for thread in 0..rng.pick(&[1, 2]) {
             let most = rng.pick(&[20, long, 4 * long]);
             let bytes = rng.range(1, most);
             let heir_at = if rng.chance(15) {
@@ -164,11 +179,10 @@ impl Plan {
                 heir_at,
                 shuts_down: true,
             };
-            let process = rng.pick(&processes);
+            let process = processes[(first + thread) % processes.len()];
             self.thread(side, process, task);
         }
-        let early = rng.chance(10);
-        for _ in 0..rng.pick(&[1, 1, 2]) {
+        for thread in 0..rng.pick(&[1, 2]) {
             let long = 3 * self.rings[1 - side];
             let task = Task::Receive {
                 bytes: if early { rng.below(long) } else { NEVER },
@@ -180,7 +194,7 @@ impl Plan {
                     NEVER
                 },
             };
-            let process = rng.pick(&processes);
+            let process = processes[(first + thread) % processes.len()];
             self.thread(side, process, task);
         }
         for process in processes {

@@ -2,14 +2,14 @@
 //!
 //! Owns: how a call waits. Must not know: what lies where; it hears what a call returns.
 
+use crate::Law;
 use crate::host::Host;
 use crate::memory::Tag;
 use crate::oracle::tag;
 use crate::plan::{Task, Wait};
 use crate::tcp::EAGAIN;
 use crate::world::Sleep;
-use crate::Law;
-use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Writer};
+use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Way, Writer};
 
 const NEVER: u64 = u64::MAX;
 
@@ -117,17 +117,21 @@ impl<'y> Program<'y> {
         }
         let host = &self.host;
         let writer = Writer(host);
-        let mut wants = false;
+        let mut wants = None;
         loop {
             match writer.send(tags, 0, tags.len() as u64) {
                 Sent::Bytes(bytes) => return Some(bytes),
                 Sent::ByKernel if wait == Wait::Block => {
+                    host.enter(host.me, Way::Out);
                     let sent = self.send_by_kernel(tags);
+                    host.leave(host.me);
                     writer.leave_kernel();
                     return sent;
                 }
                 Sent::ByKernel => {
+                    host.enter(host.me, Way::Out);
                     let sent = host.tcp_send(tags, false);
+                    host.leave(host.me);
                     writer.leave_kernel();
                     match sent {
                         Ok(bytes) => return Some(bytes),
@@ -135,18 +139,12 @@ impl<'y> Program<'y> {
                         Err(_) => return None,
                     }
                 }
-                Sent::NoRoom | Sent::KernelFull if !wants => {
-                    writer.want_room(if wait == Wait::Block { FUTEX } else { BOX });
-                    wants = true;
-                }
-                Sent::NoRoom | Sent::KernelFull => {
-                    if wait == Wait::Block {
-                        writer.sleep();
-                    } else {
-                        host.wait_news();
-                    }
-                    wants = false;
-                }
+                Sent::NoRoom | Sent::KernelFull => match (wants.take(), wait) {
+                    (None, Wait::Block) => wants = Some(writer.want_room(FUTEX)),
+                    (None, Wait::Poll) => wants = Some(writer.want_room(BOX)),
+                    (Some(wants), Wait::Block) => writer.sleep(wants),
+                    (Some(_), Wait::Poll) => host.wait_news(),
+                },
                 Sent::Ended => {
                     if !host.kernel_ends().1 {
                         host.fail(Law::End, "a send was refused, and the connection lives");
@@ -231,10 +229,7 @@ impl<'y> Program<'y> {
         if lost {
             return;
         }
-        let missing = host
-            .oracle
-            .borrow()
-            .missing(host.of_side(1 - host.side));
+        let missing = host.oracle.borrow().missing(host.of_side(1 - host.side));
         if let Some(what) = missing {
             host.fail(Law::End, format!("at the stream's end {what}"));
         }
@@ -253,17 +248,21 @@ impl<'y> Program<'y> {
         if host.agreed() && host.chance(30) {
             reader.offer();
         }
-        let mut wants = false;
+        let mut wants = None;
         loop {
             match reader.receive(sink, 0, most) {
                 Received::Bytes(bytes) => return Some(bytes),
                 Received::ByKernel if wait == Wait::Block => {
+                    host.enter(host.me, Way::In);
                     let received = self.receive_by_kernel(sink, most);
+                    host.leave(host.me);
                     reader.leave_kernel();
                     return received;
                 }
                 Received::ByKernel => {
+                    host.enter(host.me, Way::In);
                     let received = host.tcp_receive(sink, 0, most);
+                    host.leave(host.me);
                     reader.leave_kernel();
                     match received {
                         Ok(bytes) => return Some(bytes),
@@ -272,14 +271,10 @@ impl<'y> Program<'y> {
                     }
                 }
                 Received::Nothing if wait == Wait::Poll => self.epoll(&reader),
-                Received::Nothing if wants => {
-                    reader.sleep();
-                    wants = false;
-                }
-                Received::Nothing => {
-                    reader.want_bytes(FUTEX);
-                    wants = true;
-                }
+                Received::Nothing => match wants.take() {
+                    None => wants = Some(reader.want_bytes(FUTEX)),
+                    Some(wants) => reader.sleep(wants),
+                },
                 Received::Refused(_) => return None,
                 Received::Broken(broken) => {
                     host.fail(Law::Broken, broken.to_string());
@@ -313,18 +308,14 @@ impl<'y> Program<'y> {
         let reader = Reader(&self.host);
         self.host.stats.borrow_mut().heirs += 1;
         self.host.heirs[self.host.side].set(true);
-        let mut wants = false;
+        let mut wants = None;
         loop {
             match reader.give_up() {
                 Ok(true) => break,
-                Ok(false) if wants => {
-                    reader.sleep();
-                    wants = false;
-                }
-                Ok(false) => {
-                    reader.want_bytes(FUTEX);
-                    wants = true;
-                }
+                Ok(false) => match wants.take() {
+                    None => wants = Some(reader.want_bytes(FUTEX)),
+                    Some(wants) => reader.sleep(wants),
+                },
                 Err(Received::Broken(broken)) => {
                     self.host.fail(Law::Broken, broken.to_string());
                     return false;

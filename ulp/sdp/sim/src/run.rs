@@ -20,7 +20,7 @@ use crate::world::{Fate, Process, Role, World};
 use crate::{Failure, Law, Scenario, Stats};
 
 /// Steps after which a run that does not end is a failure.
-const STEP_LIMIT: u64 = 2_000_000;
+const STEP_LIMIT: u64 = 1_500_000;
 const STACK: usize = 128 << 10;
 
 type Fiber = Coroutine<(), (), (), DefaultStack>;
@@ -37,7 +37,7 @@ thread_local! {
 pub fn run(seed: u64, scenario: &Scenario) -> Result<Stats, Failure> {
     // the trace costs time: only a run that fails is run again with it
     run_caught(seed, scenario, false)
-        .or_else(|failure| Err(run_caught(seed, scenario, true).err().unwrap_or(failure)))
+        .map_err(|failure| run_caught(seed, scenario, true).err().unwrap_or(failure))
 }
 
 fn run_caught(seed: u64, scenario: &Scenario, trace: bool) -> Result<Stats, Failure> {
@@ -109,9 +109,12 @@ impl Run {
             fates,
             holders: [count(0), count(1)].map(Cell::new),
             killed: Default::default(),
+            died: Default::default(),
             senders: [senders(0), senders(1)].map(Cell::new),
             heirs: Default::default(),
             agreed_at: plan.agreed_at,
+            kill: Cell::new(plan.kill),
+            kill_behind: Cell::new(plan.kill_behind),
             clock: Cell::new(0),
             turn: Cell::new(0),
             violation: RefCell::default(),
@@ -171,7 +174,7 @@ impl Run {
         let me = world.rng.borrow_mut().pick(&ready);
         let longest = world.rng.borrow_mut().below(plan.longest_turn);
         let now = world.clock.get();
-        let strikes = [plan.kill, plan.exit].into_iter().flatten();
+        let strikes = [world.kill.get(), plan.exit].into_iter().flatten();
         let next = strikes.map(|(_, at)| at).filter(|at| *at > now).min();
         world
             .turn
@@ -190,8 +193,7 @@ impl Run {
     /// Nobody can run: what is under way goes on, then time passes.
     fn idle(&self) -> bool {
         let world = &self.world;
-        let fibers = 0..self.fibers.len();
-        if fibers.fold(false, |any, fiber| world.drain_one(fiber) || any) || world.tcp_step() {
+        if (0..self.fibers.len()).any(|fiber| world.drain_one(fiber)) || world.tcp_step() {
             return true;
         }
         if let Some(at) = world.next_time() {
@@ -201,11 +203,26 @@ impl Run {
             }
             return true;
         }
+        if (0..2).any(|side| self.tell_death(side)) {
+            return true;
+        }
         let stuck = self.stuck();
         if !stuck.is_empty() {
             world.fail(Law::Asleep, format!("sleeps for ever: {stuck}"));
         }
         false
+    }
+
+    /// The peer of a side that was killed hears of it. False if there is nothing to tell.
+    fn tell_death(&self, side: usize) -> bool {
+        let world = &self.world;
+        let died = world.killed[side].get() && world.holders[side].get() == 0;
+        if !died || world.died[side].replace(true) {
+            return false;
+        }
+        world.note(|| format!("side {side} has died"));
+        world.tell(1 - side);
+        true
     }
 
     /// Who has not ended, and on what it sleeps.
@@ -253,7 +270,7 @@ impl Run {
             let due = what.filter(|(_, at)| *at <= now);
             due.filter(|(process, _)| !world.processes[*process].dead.get())
         };
-        if let Some((process, _)) = due(self.plan.kill) {
+        if let Some((process, _)) = due(world.kill.get()) {
             let side = world.processes[process].side;
             world.note(|| format!("process {process} of side {side} is killed"));
             world.stats.borrow_mut().kills += 1;
@@ -266,6 +283,9 @@ impl Run {
                 }
             }
             world.release(side);
+            if world.rng.borrow_mut().chance(30) {
+                self.tell_death(side);
+            }
         }
         if let Some((process, _)) = due(self.plan.exit)
             && !world.processes[process].exits.replace(true)
@@ -287,9 +307,10 @@ impl Run {
         world.memory.borrow_mut().forget(fiber);
         world.fates[fiber].dead.set(true);
         world.oracle.borrow_mut().killed(fiber);
-        let sends = self.plan.threads.get(fiber).is_some_and(|thread| {
-            matches!(thread.task, Task::Send { .. } | Task::Exchange { .. })
-        });
+        let sends =
+            self.plan.threads.get(fiber).is_some_and(|thread| {
+                matches!(thread.task, Task::Send { .. } | Task::Exchange { .. })
+            });
         let side = world.fates[fiber].side;
         if sends && world.senders[side].get() > 0 {
             world.senders[side].set(world.senders[side].get() - 1);
@@ -326,6 +347,7 @@ fn fate(side: usize, process: usize, role: Role) -> Fate {
         process,
         role,
         sleep: Cell::default(),
+        inside: Cell::default(),
         news: Cell::default(),
         dead: Cell::default(),
         done: Cell::default(),

@@ -80,10 +80,7 @@ impl Tcp {
 
     pub fn send_queue(&self, side: usize) -> (u64, u64) {
         let out = &self.directions[side];
-        (
-            out.flight.len() as u64 + out.unacknowledged,
-            out.send_limit,
-        )
+        (out.flight.len() as u64 + out.unacknowledged, out.send_limit)
     }
 
     /// As send(2) of a socket that does not wait.
@@ -160,8 +157,10 @@ impl Tcp {
 
     /// `side` resets the connection: what it has in flight is lost, or some of it.
     fn reset(&mut self, rng: &mut Rng, side: usize) {
-        let flight = &mut self.directions[side].flight;
-        flight.truncate(rng.below(flight.len() as u64 + 1) as usize);
+        let out = &mut self.directions[side];
+        let room = out.receive_limit.saturating_sub(out.queue.len() as u64);
+        let arrive = room.min(out.flight.len() as u64);
+        out.flight.truncate(rng.below(arrive + 1) as usize);
         self.sockets[1 - side].reset_comes = true;
         self.sockets[side].reset = true;
         self.was_reset = true;
@@ -175,11 +174,6 @@ impl Tcp {
         (ended || reset, reset || shut)
     }
 
-    /// Whether there is anything that [`Tcp::step`] could do.
-    pub fn is_busy(&self) -> bool {
-        (0..2).any(|direction| self.can_move(direction))
-    }
-
     fn can_move(&self, direction: usize) -> bool {
         let here = &self.directions[direction];
         let receiver = &self.sockets[1 - direction];
@@ -188,7 +182,7 @@ impl Tcp {
         }
         let room = receiver.closed || (here.queue.len() as u64) < here.receive_limit;
         !here.flight.is_empty() && room
-            || here.unacknowledged > 0
+            || here.unacknowledged > 0 && !self.sockets[direction].reset
             || here.flight.is_empty() && (here.ends && !here.ended || receiver.reset_comes)
     }
 
@@ -200,7 +194,10 @@ impl Tcp {
             .find(|direction| self.can_move(*direction))?;
         let (sender, receiver) = (direction, 1 - direction);
         let here = &mut self.directions[direction];
-        if here.unacknowledged > 0 && (rng.chance(50) || here.flight.is_empty()) {
+        let room = here.receive_limit.saturating_sub(here.queue.len() as u64);
+        let moves = !here.flight.is_empty() && (room > 0 || self.sockets[receiver].closed);
+        let acknowledges = here.unacknowledged > 0 && !self.sockets[sender].reset;
+        if acknowledges && (!moves || rng.chance(50)) {
             here.unacknowledged -= rng.range(1, here.unacknowledged);
             return Some(Event::Room(sender));
         }
@@ -216,10 +213,6 @@ impl Tcp {
             here.flight.clear();
             self.reset(rng, receiver);
             return Some(Event::Refused(receiver));
-        }
-        let room = here.receive_limit.saturating_sub(here.queue.len() as u64);
-        if room == 0 {
-            return None;
         }
         let most = room.min(here.flight.len() as u64);
         let bytes = rng.range(1, most);

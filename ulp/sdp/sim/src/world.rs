@@ -6,12 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::memory::{At, Memory, name, own, shared};
+use crate::memory::{At, Memory, direction, name, own, shared};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::tcp::{Event, Tcp};
 use crate::{Law, Plant, Stats};
-use ferriband_sdp_local::{Own, Shared};
+use ferriband_sdp_local::{Own, Shared, Way};
 use ferriband_sdp_proto::change::Phase;
 
 /// Lines of the trace that a failure shows.
@@ -47,6 +47,8 @@ pub(crate) struct Fate {
     pub process: usize,
     pub role: Role,
     pub sleep: Cell<Option<Sleep>>,
+    /// It sends, or receives, inside the kernel, as if nobody else did.
+    pub inside: Cell<Option<Way>>,
     pub news: Cell<bool>,
     pub dead: Cell<bool>,
     pub done: Cell<bool>,
@@ -74,11 +76,17 @@ pub(crate) struct World {
     pub holders: [Cell<u32>; 2],
     /// A process of the side was killed, or exits with threads that run.
     pub killed: [Cell<bool>; 2],
+    /// The side has died, and its peer hears of it over the connection of the two processes.
+    pub died: [Cell<bool>; 2],
     /// Program fibers of each side that still send.
     pub senders: [Cell<u32>; 2],
     /// A reader of the side goes on without the library.
     pub heirs: [Cell<bool>; 2],
     pub agreed_at: u64,
+    /// Which process is killed at which step.
+    pub kill: Cell<Option<(usize, u64)>>,
+    /// Which process is killed, after how many locked instructions more, and how many steps then.
+    pub kill_behind: Cell<Option<(usize, u64, u64)>>,
     pub clock: Cell<u64>,
     pub turn: Cell<u64>,
     pub violation: RefCell<Option<(Law, String)>>,
@@ -155,6 +163,12 @@ impl World {
             if at != shared(direction, Shared::Phase) {
                 continue;
             }
+            if value == Phase::Ready as u64 {
+                self.check_outside(1 - direction, Way::In);
+            }
+            if value == Phase::Sdp as u64 {
+                self.check_outside(direction, Way::Out);
+            }
             let mut stats = self.stats.borrow_mut();
             if value == Phase::Sdp as u64 {
                 stats.over += 1;
@@ -172,6 +186,51 @@ impl World {
             if value == Phase::Back as u64 {
                 stats.back += 1;
             }
+        }
+    }
+
+    /// No fiber of a side that changes over is inside the kernel for this.
+    fn check_outside(&self, side: usize, way: Way) {
+        for fiber in self.of_side(side) {
+            let fate = &self.fates[fiber];
+            if fate.inside.get() == Some(way) && !fate.dead.get() {
+                self.fail(Law::Inside, format!("f{fiber} is inside, {way:?}"));
+            }
+        }
+    }
+
+    /// A fiber enters the kernel.
+    pub fn enter(&self, fiber: usize, way: Way) {
+        let fate = &self.fates[fiber];
+        fate.inside.set(Some(way));
+        let phase = self.phase(direction(fate.side, way));
+        let ready = way == Way::In && phase == Phase::Ready as u64;
+        if ready || phase == Phase::Sdp as u64 || phase == Phase::Back as u64 {
+            self.fail(
+                Law::Inside,
+                format!("f{fiber} enters, {way:?}, in phase {phase}"),
+            );
+        }
+    }
+
+    /// It leaves the kernel.
+    pub fn leave(&self, fiber: usize) {
+        self.fates[fiber].inside.set(None);
+    }
+
+    /// A fiber makes a locked instruction, or calls the kernel.
+    pub fn count_locked(&self, fiber: usize) {
+        let Some((process, left, steps)) = self.kill_behind.get() else {
+            return;
+        };
+        if self.fates[fiber].process != process || !self.agreed() {
+            return;
+        }
+        self.kill_behind
+            .set((left > 1).then_some((process, left - 1, steps)));
+        if left == 1 {
+            self.kill.set(Some((process, self.clock.get() + steps)));
+            self.turn.set(self.turn.get().min(steps));
         }
     }
 
@@ -260,7 +319,10 @@ impl World {
         self.holders[side].set(self.holders[side].get() - 1);
         if self.holders[side].get() == 0 {
             self.note(|| format!("side {side} is closed"));
-            let reset = self.tcp.borrow_mut().close(&mut self.rng.borrow_mut(), side);
+            let reset = self
+                .tcp
+                .borrow_mut()
+                .close(&mut self.rng.borrow_mut(), side);
             if reset {
                 self.reset_by(side);
             }

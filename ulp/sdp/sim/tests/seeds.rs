@@ -1,6 +1,6 @@
 //! Some seeds hold, and each fault is found.
 
-use ferriband_sdp_sim::{Plant, Scenario, Stats, run};
+use ferriband_sdp_sim::{Law, Plant, Scenario, Stats, run};
 
 #[test]
 fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
@@ -11,14 +11,7 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
     }
     println!("{sum:?}");
     for count in [
-        sum.over,
-        sum.back,
-        sum.copied,
-        sum.passed,
-        sum.kills,
-        sum.stops,
-        sum.resets,
-        sum.heirs,
+        sum.over, sum.back, sum.copied, sum.passed, sum.kills, sum.stops, sum.resets, sum.heirs,
     ] {
         assert!(count > 100, "{sum:?}");
     }
@@ -43,10 +36,33 @@ fn each_fault_is_found() {
             };
             let found = (0..2_000).find_map(|seed| run(seed, &scenario).err());
             if let Some(found) = &found {
-                println!("{plant:?}: seed {}, {:?}: {}", found.seed, found.law, found.what);
+                println!(
+                    "{plant:?}: seed {}, {:?}: {}",
+                    found.seed, found.law, found.what
+                );
             }
             found.is_none()
         })
         .collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn each_law_can_fail() {
+    let mut broken = Vec::new();
+    for plant in Plant::ALL {
+        let scenario = Scenario { plant: Some(plant) };
+        for seed in 0..100 {
+            if let Err(failure) = run(seed, &scenario)
+                && !broken.contains(&failure.law)
+            {
+                assert!(failure.to_string().contains("replay: "), "{failure}");
+                broken.push(failure.law);
+            }
+        }
+    }
+    // the machines' own assertions are not to be planted
+    let missed = |law: &&Law| **law != Law::Panic && !broken.contains(*law);
+    let missed: Vec<_> = Law::ALL.iter().filter(missed).collect();
+    assert!(missed.is_empty(), "never broken: {missed:?}");
 }
