@@ -23,11 +23,14 @@ const MACHINE: [&str; 3] = [
 ];
 
 /// Rooms without unsafe code.
-const SAFE_ROOMS: [&str; 9] = [
+const SAFE_ROOMS: [&str; 12] = [
     "ib/attach/src/lib.rs",
     "ulp/mpi/coll/src/lib.rs",
     "ulp/mpi/proto/src/lib.rs",
     "ulp/mpi/sim/src/lib.rs",
+    "ulp/sdp/local/src/lib.rs",
+    "ulp/sdp/proto/src/lib.rs",
+    "ulp/sdp/sim/src/lib.rs",
     "ib/admin/src/lib.rs",
     "ib/wire/src/lib.rs",
     "ib/cm/src/lib.rs",
