@@ -797,6 +797,9 @@ pub enum World {
     Direct,
     /// MPI's fast path: ranks that write to one another's blocks, and sleep.
     Mpi,
+    /// SDP between two sides of a host: its rings and its changes from and to TCP, interleaved,
+    /// stopped and killed.
+    Sdp,
 }
 
 /// What `sim` runs.

@@ -37,6 +37,11 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map(|_| ())
             .map_err(|failure| failure.to_string())
     }),
+    (World::Sdp, |seed| {
+        ferriband_sdp_sim::run(seed, &ferriband_sdp_sim::Scenario::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
 ];
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -87,6 +92,7 @@ fn name(world: World) -> &'static str {
         World::Packet => "packet",
         World::Direct => "direct",
         World::Mpi => "mpi",
+        World::Sdp => "sdp",
     }
 }
 

@@ -17,10 +17,14 @@
 mod lock;
 mod memory;
 mod reader;
+mod service;
+#[cfg(test)]
+mod tests;
 mod wake;
 mod writer;
 
 pub use memory::{CONNECTION_OVER, Errno, Kernel, Memory, Own, PEER_ENDED, Shared, Way, Word};
 pub use reader::{Reader, Received};
+pub use service::Service;
 pub use wake::{BOX, FUTEX};
 pub use writer::{Sent, Writer};

@@ -76,8 +76,8 @@ pub enum Word {
     Own(Own),
 }
 
-/// Words and rings. Loads acquire and stores release; what exchanges, adds or fences is
-/// sequentially consistent.
+/// Words and rings. Loads acquire and stores release; what swaps, exchanges, adds or sets is
+/// sequentially consistent, and fences as well.
 pub trait Memory {
     /// Where bytes of the program come from.
     type Source: ?Sized;
@@ -118,12 +118,12 @@ pub struct Errno(pub i32);
 pub trait Kernel: Memory {
     /// Bytes that the kernel was given to send since the connection was made.
     fn sent(&self) -> u64;
-    /// Bytes that were taken from the kernel since then.
+    /// Bytes that were taken from the kernel since then, exactly, whatever comes meanwhile.
     fn taken(&self) -> u64;
     /// Bytes sent that the peer's kernel has not acknowledged, and what the socket holds at most.
     fn send_queue(&self) -> (u64, u64);
-    /// Sends what lies in the ring of what this side sends, from byte `at` of it; does not pass its
-    /// end.
+    /// Sends what lies in the ring of what this side sends, from byte `at` of it, and on at its
+    /// beginning if it passes its end: one call of the kernel, since only the first is sure to fit.
     ///
     /// # Errors
     /// As send(2).
@@ -151,6 +151,6 @@ pub trait Kernel: Memory {
     /// Tells the peer's waiters of this connection (its epoll instances, its service thread) that
     /// there are bytes or room.
     fn ring(&self, way: Way);
-    /// Tells this side's service thread that there is something to do.
-    fn call_service(&self);
+    /// Tells this side's own waiters of this connection (its epoll instances) to look again.
+    fn ring_own(&self);
 }

@@ -29,20 +29,24 @@ impl<K: Kernel> Reader<'_, K> {
     /// Receives up to `bytes`, to `to` of `sink`. Never waits, but for another call of this side
     /// that does not either.
     pub fn receive(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> Received {
-        if self.own(Own::ReceiveGate) == 0 {
-            self.0.add(Word::Own(Own::Receives), 1);
+        loop {
             if self.own(Own::ReceiveGate) == 0 {
-                return Received::ByKernel;
+                self.0.add(Word::Own(Own::Receives), 1);
+                if self.own(Own::ReceiveGate) == 0 {
+                    return Received::ByKernel;
+                }
+                self.leave_kernel();
             }
-            self.leave_kernel();
+            let held = self.lock();
+            // another call may have left SDP: what its ring holds is the kernel's then
+            if self.own(Own::ReceiveGate) != 0 {
+                let received = self.receive_locked(sink, to, bytes);
+                drop(held);
+                // also if there was nothing: who has read it may have died before it said so
+                told(self.0, IN, false);
+                return received;
+            }
         }
-        let held = self.lock();
-        let (received, room) = self.receive_locked(sink, to, bytes);
-        drop(held);
-        if room {
-            told(self.0, IN, false);
-        }
-        received
     }
 
     /// After the kernel has received for [`Received::ByKernel`], or has refused. Whoever waits in
@@ -67,68 +71,90 @@ impl<K: Kernel> Reader<'_, K> {
         }
         self.0.store(Word::Own(Own::FromTcp), self.0.taken());
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
-        self.0.exchange(shared(Shared::Phase), tcp, ready).is_ok()
+        let offered = self.0.exchange(shared(Shared::Phase), tcp, ready).is_ok();
+        if !offered {
+            self.0.store(gate, 0);
+        }
+        offered
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
-    /// next byte is in the kernel: nothing of this library is needed any more to read on. False
-    /// while W has to act; it wakes this side's sleepers when it has.
+    /// next byte is in the kernel: nothing of this library is needed any more to read on. The caller
+    /// counts then as after [`Received::ByKernel`], and nothing is offered before it leaves, which
+    /// one without this library never does. False while W has to act, or its copy to come: the caller
+    /// tries again when this side's waiters for bytes are woken.
+    ///
+    /// If W has died, true as well: what the ring holds is lost to one without this library.
     ///
     /// # Errors
     /// What W has written cannot be, or the kernel's.
     pub fn give_up(&self) -> Result<bool, Received> {
         let _held = self.lock();
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
-        if self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok() {
-            self.open_gate();
-            return Ok(true);
-        }
-        match self.phase() {
-            Phase::Tcp => return Ok(true),
-            Phase::Done => {}
-            _ => {
-                self.0.store(shared(Shared::Recall), 1);
-                self.0.fence();
-                return Ok(false);
-            }
-        }
-        let (marks, size) = (self.marks(), self.0.ring_bytes(IN));
-        while let Some(bytes) = self
-            .place()
-            .pass_over_now(&marks, size)
-            .map_err(Received::Broken)?
-        {
-            if bytes == 0 {
-                self.open_gate();
+        let withdrawn = self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok();
+        let is_over = self.own(Own::Ended) != 0;
+        let phase = if withdrawn { Phase::Tcp } else { self.phase() };
+        match phase {
+            Phase::Tcp => {
+                self.enter_for_good();
                 return Ok(true);
             }
-            let passed = self.0.pass_over(bytes).map_err(Received::Refused)?;
+            Phase::Ready => return Ok(false),
+            Phase::Sdp if is_over => return Ok(true),
+            Phase::Sdp | Phase::Back if !is_over => {
+                self.0.store(shared(Shared::Recall), 1);
+                self.0.ring(IN);
+                return Ok(false);
+            }
+            Phase::Sdp | Phase::Back | Phase::Done => {}
+        }
+        let (marks, size) = (self.marks(), self.0.ring_bytes(IN));
+        loop {
+            let bytes = match self.place().pass_over_now(&marks, size) {
+                Ok(bytes) => bytes,
+                // W has died before it said what it would copy
+                Err(_) if phase == Phase::Back => 0,
+                Err(broken) => return Err(Received::Broken(broken)),
+            };
+            let passed = match bytes {
+                0 => 0,
+                bytes => match self.0.pass_over(bytes) {
+                    Ok(passed) => passed,
+                    Err(Errno(EAGAIN)) => return Ok(false),
+                    Err(error) => return Err(Received::Refused(error)),
+                },
+            };
             if passed == 0 {
-                break;
+                // this side's other threads find in the ring what the dead have left there
+                if phase == Phase::Done {
+                    self.enter_for_good();
+                }
+                return Ok(true);
             }
             self.count(Own::FromTcp, passed);
         }
-        Ok(false)
     }
 
     /// Says that a thread sleeps until there is something ([`crate::FUTEX`]), or that waiters are to
-    /// be told ([`crate::BOX`]). The caller receives once more before it sleeps: what comes from then
-    /// on wakes.
-    pub fn want_bytes(&self, how: u64) {
-        self.0.set(wake::want(IN, true), how);
-        self.0.fence();
+    /// be told ([`crate::BOX`]), and gives what [`Reader::sleep`] is to be given. The caller receives
+    /// once more before it sleeps: what comes from then on wakes.
+    pub fn want_bytes(&self, how: u64) -> u64 {
+        self.0.set(wake::want(IN, true), how) | how
     }
 
     /// Sleeps until there is something, after [`Reader::want_bytes`].
-    pub fn sleep(&self) {
-        self.0.sleep(wake::want(IN, true), wake::FUTEX, false);
+    pub fn sleep(&self, wants: u64) {
+        self.0.sleep(wake::want(IN, true), wants, false);
     }
 
     /// Whether a receive would find something beside what the kernel's socket has: bytes, the
     /// stream's end, or what is wrong.
     pub fn has_bytes(&self) -> bool {
-        let head = self.0.load(shared(Shared::Head));
+        if self.own(Own::ReceiveGate) == 0 {
+            return false;
+        }
         let phase = self.phase();
+        let head = self.0.load(shared(Shared::Head));
         match self
             .place()
             .next(phase, &self.marks(), head, self.0.ring_bytes(IN))
@@ -170,6 +196,12 @@ impl<K: Kernel> Reader<'_, K> {
         wake::rouse(self.0);
     }
 
+    /// As [`Reader::open_gate`], for one that is in the kernel until it leaves.
+    fn enter_for_good(&self) {
+        self.0.add(Word::Own(Own::Receives), 1);
+        self.open_gate();
+    }
+
     fn place(&self) -> Place {
         Place {
             from_tcp: self.own(Own::FromTcp),
@@ -185,17 +217,35 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// The lock of what this side receives. What a call had taken that died with it is W's again.
+    /// The lock of what this side receives. What a call had taken from the ring that died with it is
+    /// W's again, if it has not said so; what it had taken from the kernel is gone with it.
     fn lock(&self) -> Held<'_, K> {
         let held = Held::take(self.0, Own::ReceiveLock);
         if held.inherited {
+            self.0.store(Word::Own(Own::FromTcp), self.0.taken());
+            self.count_copy();
             self.0.store(shared(Shared::Tail), self.own(Own::FromSdp));
+            self.0.fence();
+            told(self.0, IN, false);
         }
         held
     }
 
-    /// Gives what was received, and whether the ring has more room.
-    fn receive_locked(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> (Received, bool) {
+    /// Bytes were taken from the kernel: if W had changed over and gone back before, these were the
+    /// copy's as well.
+    fn count_copy(&self) {
+        if self.phase() < Phase::Back {
+            return;
+        }
+        let place = self.place();
+        let counted = place.with_copy_taken(&self.marks());
+        if counted != place {
+            self.0.store(Word::Own(Own::FromSdp), counted.from_sdp);
+        }
+    }
+
+    fn receive_locked(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> Received {
+        let mut is_over = false;
         loop {
             // the phase first: what it says of the marks and the head was written before it
             let phase = self.phase();
@@ -203,52 +253,78 @@ impl<K: Kernel> Reader<'_, K> {
             let size = self.0.ring_bytes(IN);
             let next = match self.place().next(phase, &self.marks(), head, size) {
                 Ok(next) => next,
-                Err(broken) => return (Received::Broken(broken), false),
+                Err(broken) => return Received::Broken(broken),
             };
-            match next {
+            let done = match next {
                 Next::Tcp { most } => {
                     if phase == Phase::Done && most.is_none() {
                         self.open_gate();
                     }
-                    return (
-                        self.by_tcp(sink, to, bytes.min(most.unwrap_or(bytes)), phase),
-                        false,
-                    );
+                    self.by_tcp(sink, to, bytes.min(most.unwrap_or(bytes)), phase)
                 }
                 Next::Sdp { bytes: there } => {
                     let bytes = bytes.min(there);
                     self.read(sink, to, bytes);
-                    return (Received::Bytes(bytes), true);
+                    Some(Received::Bytes(bytes))
                 }
-                Next::Empty if self.own(Own::Ended) == 0 => return (Received::Nothing, false),
-                Next::Empty if self.phase() != phase => {}
-                // W has died in the middle of SDP: the kernel knows what is to be told
-                Next::Empty => match self.0.receive(sink, to, bytes) {
-                    Ok(0) => return (Received::Bytes(0), false),
-                    Ok(_) => {
-                        let offset = self.marks().offset;
-                        let taken = self.own(Own::FromTcp).saturating_add(1);
-                        return (Received::Broken(Broken::Offset { offset, taken }), false);
-                    }
-                    Err(error) => return (refused(error), false),
-                },
-                Next::PassOver { bytes } => match self.0.pass_over(bytes) {
-                    Ok(0) => return (Received::Bytes(0), false),
-                    Ok(passed) => self.count(Own::FromTcp, passed),
-                    Err(error) => return (refused(error), false),
-                },
+                Next::Empty if is_over => self.by_dead(sink, to, bytes, phase),
+                Next::Empty if self.own(Own::Ended) == 0 => Some(Received::Nothing),
+                // what W has written before it died is seen by now: look once more
+                Next::Empty => {
+                    is_over = true;
+                    None
+                }
+                Next::PassOver { bytes } => self.pass_over(bytes),
+            };
+            if let Some(received) = done {
+                return received;
             }
         }
     }
 
-    fn by_tcp(&self, sink: &mut K::Sink, to: u64, most: u64, phase: Phase) -> Received {
+    /// From the kernel. None: look again.
+    fn by_tcp(&self, sink: &mut K::Sink, to: u64, most: u64, phase: Phase) -> Option<Received> {
         match self.0.receive(sink, to, most) {
-            Ok(0) if phase == Phase::Ready && self.phase() > phase => Received::Nothing,
+            // not the stream's end: W has changed over before it ended
+            Ok(0) if phase < Phase::Sdp && self.phase() >= Phase::Sdp => None,
             Ok(bytes) => {
                 self.count(Own::FromTcp, bytes);
-                Received::Bytes(bytes)
+                if phase < Phase::Sdp {
+                    self.count_copy();
+                }
+                Some(Received::Bytes(bytes))
             }
-            Err(error) => refused(error),
+            Err(error) => Some(refused(error)),
+        }
+    }
+
+    /// W has died in the middle of SDP, or of the copy, and the ring is read: the kernel knows what
+    /// is to be told. None: look again.
+    #[cold]
+    fn by_dead(&self, sink: &mut K::Sink, to: u64, bytes: u64, phase: Phase) -> Option<Received> {
+        if phase == Phase::Back {
+            return self.pass_over(self.0.ring_bytes(IN));
+        }
+        match self.0.receive(sink, to, bytes) {
+            Ok(0) => Some(Received::Bytes(0)),
+            Ok(_) => {
+                let offset = self.marks().offset;
+                let taken = self.own(Own::FromTcp).saturating_add(1);
+                Some(Received::Broken(Broken::Offset { offset, taken }))
+            }
+            Err(error) => Some(refused(error)),
+        }
+    }
+
+    /// Passes over some of the copy. None: look again.
+    fn pass_over(&self, bytes: u64) -> Option<Received> {
+        match self.0.pass_over(bytes) {
+            Ok(0) => Some(Received::Bytes(0)),
+            Ok(passed) => {
+                self.count(Own::FromTcp, passed);
+                None
+            }
+            Err(error) => Some(refused(error)),
         }
     }
 

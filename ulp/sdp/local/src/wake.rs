@@ -1,8 +1,9 @@
 //! Who waits, and who is woken.
 //!
-//! Whoever finds nothing says so in a want, fences, and looks again before it sleeps; whoever has
-//! given something fences and looks at the want. So one of the two sees the other. Who wakes takes
-//! the want away: the next one that finds nothing says so anew.
+//! Whoever finds nothing says so in a want, by an instruction that fences, and looks again before
+//! it sleeps; whoever has given something fences and looks at the want. So one of the two sees the
+//! other. Who wakes takes the want away: the next one that finds nothing says so anew. One that dies
+//! while it wakes leaves [`WAKING`] behind, and whoever looks next wakes in its place.
 
 use crate::memory::{Kernel, Shared, Way, Word};
 
@@ -10,6 +11,9 @@ use crate::memory::{Kernel, Shared, Way, Word};
 pub const FUTEX: u64 = 1;
 /// Waiters are told by [`Kernel::ring`].
 pub const BOX: u64 = 2;
+
+/// Somebody is about to wake whoever wanted to be.
+const WAKING: u64 = 4;
 
 /// The want of whoever reads in a direction, or of whoever writes.
 pub(crate) fn want(way: Way, bytes: bool) -> Word {
@@ -21,11 +25,10 @@ pub(crate) fn want(way: Way, bytes: bool) -> Word {
     Word::Shared(way, word)
 }
 
-/// After something was given: wakes the peer, if it waits. `way` is the direction, `bytes` what was
-/// given: bytes, or room.
+/// After something was given, and a lock released, which fences: wakes the peer, if it waits. `way`
+/// is the direction, `bytes` what was given: bytes, or room.
 #[inline]
 pub(crate) fn told<K: Kernel>(kernel: &K, way: Way, bytes: bool) {
-    kernel.fence();
     if kernel.load(want(way, bytes)) != 0 {
         wake(kernel, way, bytes);
     }
@@ -33,23 +36,27 @@ pub(crate) fn told<K: Kernel>(kernel: &K, way: Way, bytes: bool) {
 
 #[cold]
 fn wake<K: Kernel>(kernel: &K, way: Way, bytes: bool) {
-    let word = want(way, bytes);
-    let wants = kernel.swap(word, 0);
-    if wants & FUTEX != 0 {
-        kernel.wake(word);
-    }
-    if wants & BOX != 0 {
-        kernel.ring(way);
-    }
+    wake_by(kernel, want(way, bytes), || kernel.ring(way));
 }
 
-/// Wakes this side's own sleepers, to look at the kernel's socket and at the record again.
+fn wake_by<K: Kernel>(kernel: &K, word: Word, ring: impl FnOnce()) {
+    let wants = kernel.swap(word, WAKING);
+    if wants & (FUTEX | WAKING) != 0 {
+        kernel.wake(word);
+    }
+    if wants & (BOX | WAKING) != 0 {
+        ring();
+    }
+    // a want of meanwhile stays
+    let _ = kernel.exchange(word, WAKING, 0);
+}
+
+/// Wakes this side's own waiters, to look at the kernel's socket and at the record again. The caller
+/// has fenced, or holds the lock under which they look.
 pub(crate) fn rouse<K: Kernel>(kernel: &K) {
-    kernel.fence();
     for word in [want(Way::In, true), want(Way::Out, false)] {
-        if kernel.load(word) & FUTEX != 0 {
-            kernel.swap(word, 0);
-            kernel.wake(word);
+        if kernel.load(word) != 0 {
+            wake_by(kernel, word, || kernel.ring_own());
         }
     }
 }

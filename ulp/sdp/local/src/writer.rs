@@ -60,28 +60,16 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.add(Word::Own(Own::Sends), u64::MAX);
     }
 
-    /// Goes back to TCP for good. What the ring holds is sent by the kernel, and R finds what it has
-    /// not read. True once that is so; false if the kernel does not take all: call it again when it
-    /// does.
+    /// Goes back to TCP for good, or stays there. What the ring holds is sent by the kernel, and R
+    /// finds what it has not read. True once that is so; false if the kernel does not take all: call
+    /// it again when it does.
     pub fn go_back(&self) -> bool {
         let held = self.lock();
-        if self.phase() == Phase::Sdp {
-            let (head, size) = (self.own(Own::Head), self.0.ring_bytes(OUT));
-            // a tail that cannot be costs the peer, not us: the copy is the whole ring then
-            let tail = self.0.load(shared(Shared::Tail));
-            let least = head.saturating_sub(size);
-            let tail = if (least..=head).contains(&tail) {
-                tail
-            } else {
-                least
-            };
-            self.0.store(shared(Shared::End), head);
-            self.0.store(shared(Shared::CopyFrom), tail);
-            self.set_phase(Phase::Back);
-        }
-        let done = self.phase() != Phase::Back || self.copy();
+        let done = self.go_back_locked();
         drop(held);
         told(self.0, OUT, true);
+        // who waits for room in the ring is to send by the kernel
+        wake::rouse(self.0);
         done
     }
 
@@ -91,16 +79,15 @@ impl<K: Kernel> Writer<'_, K> {
     }
 
     /// Says that a thread sleeps until there is room ([`crate::FUTEX`]), or that waiters are to be
-    /// told ([`crate::BOX`]). The caller sends once more before it sleeps: room that comes from then
-    /// on wakes.
-    pub fn want_room(&self, how: u64) {
-        self.0.set(wake::want(OUT, false), how);
-        self.0.fence();
+    /// told ([`crate::BOX`]), and gives what [`Writer::sleep`] is to be given. The caller sends once
+    /// more before it sleeps: room that comes from then on wakes.
+    pub fn want_room(&self, how: u64) -> u64 {
+        self.0.set(wake::want(OUT, false), how) | how
     }
 
     /// Sleeps until there is room, after [`Writer::want_room`].
-    pub fn sleep(&self) {
-        self.0.sleep(wake::want(OUT, false), wake::FUTEX, false);
+    pub fn sleep(&self, wants: u64) {
+        self.0.sleep(wake::want(OUT, false), wants, false);
     }
 
     /// Bytes that the ring takes; None if the peer's tail cannot be.
@@ -136,6 +123,8 @@ impl<K: Kernel> Writer<'_, K> {
             if self.phase() == Phase::Back {
                 self.copy();
             }
+            self.0.fence();
+            told(self.0, OUT, true);
         }
         held
     }
@@ -160,9 +149,8 @@ impl<K: Kernel> Writer<'_, K> {
         let gate = Word::Own(Own::SendGate);
         self.0.store(gate, 1);
         self.0.fence();
-        let (unacknowledged, most) = self.0.send_queue();
-        let fits = may_change(unacknowledged, most, self.0.ring_bytes(OUT));
-        let changed = fits && self.own(Own::Sends) == 0 && {
+        // who is inside the kernel may fill its queue yet
+        let changed = self.own(Own::Sends) == 0 && self.fits() && {
             self.0.store(shared(Shared::Offset), self.0.sent());
             let (ready, sdp) = (Phase::Ready as u64, Phase::Sdp as u64);
             // R may have withdrawn meanwhile
@@ -172,21 +160,35 @@ impl<K: Kernel> Writer<'_, K> {
         changed
     }
 
+    /// The kernel will take a copy of the whole ring, if it has to.
+    fn fits(&self) -> bool {
+        let (unacknowledged, most) = self.0.send_queue();
+        may_change(unacknowledged, most, self.0.ring_bytes(OUT))
+    }
+
     /// Writes to the ring. None if the direction has changed.
     fn write(&self, source: &K::Source, from: u64, bytes: u64) -> Option<Sent> {
         let held = self.lock();
         if self.phase() != Phase::Sdp {
             return None;
         }
+        let sent = self.write_locked(source, from, bytes);
+        drop(held);
+        // also if the ring is full: who has filled it may have died before it said so
+        told(self.0, OUT, true);
+        Some(sent)
+    }
+
+    fn write_locked(&self, source: &K::Source, from: u64, bytes: u64) -> Sent {
         if self.own(Own::Ended) & CONNECTION_OVER != 0 {
-            return Some(Sent::Ended);
+            return Sent::Ended;
         }
         let size = self.0.ring_bytes(OUT);
         let Some(room) = self.room() else {
-            return Some(Sent::Ended);
+            return Sent::Ended;
         };
         if room == 0 {
-            return Some(Sent::NoRoom);
+            return Sent::NoRoom;
         }
         let head = self.own(Own::Head);
         let mut base = self.own(Own::Base);
@@ -205,9 +207,27 @@ impl<K: Kernel> Writer<'_, K> {
         }
         self.0.store(Word::Own(Own::Head), head + bytes);
         self.0.store(shared(Shared::Head), head + bytes);
-        drop(held);
-        told(self.0, OUT, true);
-        Some(Sent::Bytes(bytes))
+        Sent::Bytes(bytes)
+    }
+
+    fn go_back_locked(&self) -> bool {
+        loop {
+            match self.phase() {
+                before @ (Phase::Tcp | Phase::Ready) => {
+                    let (before, done) = (before as u64, Phase::Done as u64);
+                    let phase = shared(Shared::Phase);
+                    if self.0.exchange(phase, before, done).is_ok() {
+                        return true;
+                    }
+                }
+                Phase::Sdp => {
+                    self.0.store(shared(Shared::End), self.own(Own::Head));
+                    self.set_phase(Phase::Back);
+                }
+                Phase::Back => return self.copy(),
+                Phase::Done => return true,
+            }
+        }
     }
 
     /// Sends by the kernel what is left of the copy; under the lock, in [`Phase::Back`]. True once
@@ -220,12 +240,22 @@ impl<K: Kernel> Writer<'_, K> {
             self.own(Own::Base),
             self.0.ring_bytes(OUT),
         );
-        let from = load(Shared::CopyFrom).clamp(end.saturating_sub(size), end);
+        let least = end.saturating_sub(size);
         let mut sent = self.0.sent().saturating_sub(load(Shared::Offset));
+        if sent == 0 {
+            // whoever finds another phase than Back has said what it had read: nothing that is read
+            // by then is sent again, and its close leaves nothing behind
+            self.0.fence();
+            let tail = load(Shared::Tail);
+            // a tail that cannot be costs the peer, not us: the copy is the whole ring then
+            let possible = (least..=end).contains(&tail);
+            let from = if possible { tail } else { least };
+            self.0.store(shared(Shared::CopyFrom), from);
+        }
+        let from = load(Shared::CopyFrom).clamp(least, end);
         while from + sent < end {
             let at = (from + sent).wrapping_sub(base) % size;
-            let bytes = (end - from - sent).min(size - at);
-            match self.0.send_from_ring(at, bytes) {
+            match self.0.send_from_ring(at, end - from - sent) {
                 Ok(bytes) => sent += bytes,
                 Err(Errno(EAGAIN | EINTR)) => return false,
                 // nobody reads any more

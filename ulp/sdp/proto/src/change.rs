@@ -11,7 +11,7 @@
 //! kernel's socket after R, without this library, finds the rest of the stream there.
 
 /// What carries the bytes that W sends. A direction goes through the phases once, in this order;
-/// R alone goes from `Ready` back to `Tcp`.
+/// R alone goes from `Ready` back to `Tcp`, and W from either to `Done`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub enum Phase {
@@ -21,7 +21,7 @@ pub enum Phase {
     Ready = 1,
     /// SDP from [`Marks::offset`] on. Set by W.
     Sdp = 2,
-    /// TCP is about to carry the copy. Set by W.
+    /// TCP is about to carry the copy, and nothing else. Set by W.
     Back = 3,
     /// TCP, for good: the copy is in the kernel's socket. Set by W.
     Done = 4,
@@ -49,7 +49,8 @@ pub struct Marks {
     pub offset: u64,
     /// Position at which SDP's part of the stream ends. From `Back` on.
     pub end: u64,
-    /// Position from which TCP carries a copy of SDP's part, up to its end. From `Back` on.
+    /// Position from which TCP carries a copy of SDP's part, up to its end. From `Done` on: W looks
+    /// at what R has read only after R could see `Back`.
     pub copy_from: u64,
 }
 
@@ -76,7 +77,7 @@ pub enum Next {
         /// How many, at least 1.
         bytes: u64,
     },
-    /// SDP, which has none.
+    /// SDP, which has none; in `Back` all of it is read, and W has not said what TCP carries.
     Empty,
     /// So many bytes of the kernel's socket are a copy of what was read: they are passed over.
     PassOver {
@@ -152,7 +153,7 @@ impl Place {
         if bytes > 0 {
             return Ok(Next::Sdp { bytes });
         }
-        if phase == Phase::Sdp {
+        if phase < Phase::Done {
             return Ok(Next::Empty);
         }
         match self.copied(marks, buffer)? {
@@ -162,16 +163,27 @@ impl Place {
     }
 
     /// Bytes of the kernel's socket that R has to pass over before the stream goes on there, for
-    /// one that reads SDP no more: from `Back` on. None while bytes that TCP carried before SDP are
-    /// still unread: these come first.
+    /// one that reads SDP no more: in `Done`. None are while bytes that TCP carried before SDP are
+    /// unread: then nothing was read of SDP, and the copy is all of it.
     ///
     /// # Errors
     /// As [`Place::next`].
-    pub fn pass_over_now(&self, marks: &Marks, buffer: u64) -> Result<Option<u64>, Broken> {
-        if self.from_tcp < marks.offset {
-            return Ok(None);
+    pub fn pass_over_now(&self, marks: &Marks, buffer: u64) -> Result<u64, Broken> {
+        self.copied(marks, buffer)
+    }
+
+    /// The place of one who took bytes from TCP before it knew that W had changed over, from `Back`
+    /// on: W may have gone back meanwhile, and then these bytes were the copy's as well.
+    #[must_use]
+    pub fn with_copy_taken(self, marks: &Marks) -> Place {
+        let copied = self.from_tcp.saturating_sub(marks.offset).min(marks.end);
+        match self.from_sdp {
+            0 => Place {
+                from_sdp: copied,
+                ..self
+            },
+            _ => self,
         }
-        self.copied(marks, buffer).map(Some)
     }
 
     /// What of the copy was read from SDP and is still unread in the kernel's socket.
@@ -179,7 +191,7 @@ impl Place {
         let least = marks.end.saturating_sub(buffer);
         let from = within(marks.copy_from, least, marks.end.min(self.from_sdp))?;
         let read = self.from_sdp.min(marks.end) - from;
-        let passed = self.from_tcp - marks.offset;
+        let passed = self.from_tcp.saturating_sub(marks.offset);
         Ok(read.saturating_sub(passed))
     }
 }
@@ -256,12 +268,29 @@ mod tests {
     #[test]
     fn who_reads_sdp_no_more_passes_over_what_it_has_read() {
         let over = marks(10, 9, 5);
-        assert_eq!(place(10, 7).pass_over_now(&over, BUFFER), Ok(Some(2)));
-        assert_eq!(place(10, 5).pass_over_now(&over, BUFFER), Ok(Some(0)));
-        assert_eq!(
-            place(8, 0).pass_over_now(&marks(10, 9, 0), BUFFER),
-            Ok(None)
-        );
+        assert_eq!(place(10, 7).pass_over_now(&over, BUFFER), Ok(2));
+        assert_eq!(place(10, 5).pass_over_now(&over, BUFFER), Ok(0));
+        assert_eq!(place(8, 0).pass_over_now(&marks(10, 9, 0), BUFFER), Ok(0));
+    }
+
+    #[test]
+    fn the_copy_is_passed_over_only_when_w_has_said_where_it_begins() {
+        let back = marks(10, 9, 0);
+        let next = |phase| place(10, 9).next(phase, &back, 9, BUFFER);
+        assert_eq!(next(Phase::Back), Ok(Next::Empty));
+        assert_eq!(next(Phase::Done), Ok(Next::PassOver { bytes: 9 }));
+    }
+
+    #[test]
+    fn who_took_the_copy_for_the_stream_does_not_read_it_again() {
+        let over = marks(10, 9, 0);
+        assert_eq!(place(14, 0).with_copy_taken(&over), place(14, 4));
+        assert_eq!(place(25, 0).with_copy_taken(&over), place(25, 9));
+        assert_eq!(place(8, 0).with_copy_taken(&over), place(8, 0));
+        let next = place(14, 4).next(Phase::Done, &over, 9, BUFFER);
+        assert_eq!(next, Ok(Next::Sdp { bytes: 5 }));
+        let next = place(25, 9).next(Phase::Done, &over, 9, BUFFER);
+        assert_eq!(next, Ok(Next::Tcp { most: None }));
     }
 
     #[test]

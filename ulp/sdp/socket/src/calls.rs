@@ -2,7 +2,7 @@
 
 use crate::link::Call;
 use ferriband_host::wake::{Until, Wait};
-use ferriband_sdp_local::{FUTEX, Memory, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_sdp_local::{FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 use std::time::Duration;
 
 /// What a call does.
@@ -32,12 +32,12 @@ pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Pat
     let writer = Writer(&call);
     let want = Word::Shared(Way::Out, Shared::WantRoom);
     let mut done = 0;
-    let mut wants = false;
+    let mut wants = None;
     loop {
         match writer.send(parts, done, bytes - done) {
             Sent::Bytes(sent) => {
                 done += sent;
-                wants = false;
+                wants = None;
                 if done == bytes {
                     return Answer::Bytes(done);
                 }
@@ -62,13 +62,11 @@ pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Pat
         let Patience::Until(end) = patience else {
             return given_up(done, libc::EAGAIN);
         };
-        if !wants {
-            writer.want_room(FUTEX);
-            wants = true;
+        let Some(value) = wants.take() else {
+            wants = Some(writer.want_room(FUTEX));
             continue;
-        }
-        wants = false;
-        if let Some(errno) = sleep(call, want, end) {
+        };
+        if let Some(errno) = sleep(call, want, value, end) {
             return given_up(done, errno);
         }
     }
@@ -83,7 +81,7 @@ pub fn receive(
 ) -> Answer {
     let reader = Reader(&call);
     let want = Word::Shared(Way::In, Shared::WantBytes);
-    let mut wants = false;
+    let mut wants = None;
     loop {
         match reader.receive(parts, 0, bytes) {
             Received::Bytes(received) => return Answer::Bytes(received),
@@ -95,13 +93,11 @@ pub fn receive(
         let Patience::Until(end) = patience else {
             return Answer::Error(libc::EAGAIN);
         };
-        if !wants {
-            reader.want_bytes(FUTEX);
-            wants = true;
+        let Some(value) = wants.take() else {
+            wants = Some(reader.want_bytes(FUTEX));
             continue;
-        }
-        wants = false;
-        if let Some(errno) = sleep(call, want, end) {
+        };
+        if let Some(errno) = sleep(call, want, value, end) {
             return Answer::Error(errno);
         }
     }
@@ -124,16 +120,10 @@ fn given_up(done: u64, errno: i32) -> Answer {
     }
 }
 
-/// Sleeps as long as the want stands. An error, if that is to end the call.
-fn sleep(call: Call<'_, '_>, want: Word, end: Option<Duration>) -> Option<i32> {
-    let value = call.load(want);
-    if value & FUTEX == 0 {
-        return None;
-    }
-    match call
-        .link()
-        .wait(want, value, end.map_or(Until::Woken, Until::Deadline))
-    {
+/// Sleeps as long as the want has this value. An error, if that is to end the call.
+fn sleep(call: Call<'_, '_>, want: Word, value: u64, end: Option<Duration>) -> Option<i32> {
+    let until = end.map_or(Until::Woken, Until::Deadline);
+    match call.link().wait(want, value, until) {
         Wait::TimedOut => Some(libc::EAGAIN),
         Wait::Interrupted => Some(libc::EINTR),
         _ => None,

@@ -9,7 +9,7 @@ use ferriband_host::segment::{OutOfRange, Segment};
 use ferriband_host::wake::{self, Event, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::RecvFlags;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub struct Link<'a> {
     rings: [NonNull<u8>; 2],
     /// What tells the peer's waiters.
     peer: Event,
-    /// What tells this process's service thread.
-    service: Event,
+    /// What tells this side's waiters.
+    own: Event,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -39,7 +39,7 @@ unsafe impl Send for Link<'_> {}
 unsafe impl Sync for Link<'_> {}
 
 impl<'a> Link<'a> {
-    /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `service`
+    /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `own`
     /// are rung.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<'a> Link<'a> {
         slot: u64,
         role: Role,
         record: &'a Record,
-        [peer, service]: [Event; 2],
+        [peer, own]: [Event; 2],
     ) -> Result<Self, OutOfRange> {
         // the last byte tells whether all that is addressed here is there
         let end = if slot < SLOTS { LENGTH - 1 } else { u64::MAX };
@@ -66,7 +66,7 @@ impl<'a> Link<'a> {
             role,
             rings,
             peer,
-            service,
+            own,
         })
     }
 
@@ -251,8 +251,7 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn taken(&self) -> u64 {
-        let unread = rustix::io::ioctl_fionread(self.socket).unwrap_or(0);
-        tcp::info(self.socket).map_or(0, |info| info.received.saturating_sub(unread))
+        tcp::taken(self.socket).unwrap_or(0)
     }
 
     fn send_queue(&self) -> (u64, u64) {
@@ -263,15 +262,17 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn send_from_ring(&self, at: u64, bytes: u64) -> Result<u64, Errno> {
-        let mut piece = [0_u8; 4096];
-        let bytes = (bytes as usize).min(piece.len());
-        let from = self.link.ring(Way::Out).as_ptr().wrapping_add(at as usize);
-        // SAFETY: a piece of the ring, which does not pass its end, and memory of this frame.
-        unsafe { copy::shared(Direction::Out, from, piece.as_mut_ptr(), bytes) };
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::send(self.socket, &piece[..bytes], flags)
-            .map(|sent| sent as u64)
-            .map_err(errno)
+        let ring = self.link.ring(Way::Out).as_ptr();
+        let (at, bytes) = (at.min(RING_BYTES), bytes.min(RING_BYTES));
+        let first = bytes.min(RING_BYTES - at);
+        let part = |at: u64, length: u64| libc::iovec {
+            iov_base: ring.wrapping_add(at as usize).cast(),
+            iov_len: length as usize,
+        };
+        let parts = [part(at, first), part(0, bytes - first)];
+        // SAFETY: pieces of the ring, which is mapped as long as the link lives.
+        let sent = unsafe { tcp::send(self.socket, &parts) };
+        sent.map(|sent| sent as u64).map_err(errno)
     }
 
     fn receive(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
@@ -319,8 +320,8 @@ impl Kernel for Call<'_, '_> {
         self.link.peer.signal();
     }
 
-    fn call_service(&self) {
-        self.link.service.signal();
+    fn ring_own(&self) {
+        self.link.own.signal();
     }
 }
 

@@ -91,6 +91,48 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(bytes.max(0) as u64)
 }
 
+/// Bytes that were taken from the socket since the connection was made. Exact, whatever comes
+/// meanwhile, as long as nobody takes any.
+///
+/// # Errors
+/// As [`info`] and ioctl(2).
+pub fn taken(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut received = info(socket)?.received;
+    loop {
+        let unread = rustix::io::ioctl_fionread(socket)?;
+        let now = info(socket)?.received;
+        if now == received {
+            return Ok(received.saturating_sub(unread));
+        }
+        received = now;
+    }
+}
+
+/// sendmsg(2) without waiting, of two pieces; no signal comes of it.
+///
+/// # Errors
+/// As sendmsg(2).
+///
+/// # Safety
+/// The pieces may be read.
+pub unsafe fn send(socket: BorrowedFd<'_>, parts: &[libc::iovec; 2]) -> Result<usize, Errno> {
+    // SAFETY: of this structure zeros are a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_ptr().cast_mut();
+    message.msg_iovlen = parts.len();
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as isize;
+    let arguments = [
+        socket.as_raw_fd() as isize,
+        (&raw const message) as isize,
+        flags,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the caller's promise, and a message of this frame.
+    unsafe { system_call(libc::SYS_sendmsg, arguments) }.map(|sent| sent as usize)
+}
+
 /// recv(2) without waiting, into memory that others may look at meanwhile.
 ///
 /// # Errors

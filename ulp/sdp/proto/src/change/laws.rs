@@ -44,10 +44,9 @@ fn read(lengths: Lengths, copy_from: u64, steps: &[u64], leaves: usize) -> Vec<u
         }
         if phase == Phase::Done && at >= leaves {
             let bytes = place.pass_over_now(&marks, inside.max(1));
-            if let Some(bytes) = bytes.expect("R's own reading is possible") {
-                out.extend(tcp.drain(..).skip(bytes as usize));
-                return out;
-            }
+            let bytes = bytes.expect("R's own reading is possible");
+            out.extend(tcp.drain(..).skip(bytes as usize));
+            return out;
         }
         let next = place.next(phase, &marks, inside, inside.max(1));
         match next.expect("W's marks are possible") {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::calls::{self, Answer, Patience};
-use ferriband_sdp_local::{PEER_ENDED, Reader, Writer};
+use ferriband_sdp_local::{PEER_ENDED, Reader, Service as Look, Writer};
 use ferriband_sdp_proto::change::Phase;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -91,8 +91,8 @@ impl Service {
             while told.load(Ordering::Relaxed) == 0 {
                 for (link, socket) in &ends {
                     let ended = tcp::info(socket.as_fd()).is_ok_and(|info| info.peer_ended);
-                    let reader = link.on(socket.as_fd());
-                    Reader(&reader).heard(if ended { PEER_ENDED } else { 0 });
+                    let call = link.on(socket.as_fd());
+                    Look(&call).look(if ended { PEER_ENDED } else { 0 });
                 }
                 thread::sleep(Duration::from_micros(100));
             }

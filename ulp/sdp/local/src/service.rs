@@ -1,0 +1,46 @@
+//! What a side's service thread does for a connection.
+//!
+//! Must not know: how it hears of what it is told.
+
+use crate::memory::{Kernel, Shared, Way, Word};
+use crate::reader::Reader;
+use crate::writer::Writer;
+use ferriband_sdp_proto::change::Phase;
+
+/// A side of a connection, as its service thread sees it.
+pub struct Service<'a, K: Kernel>(pub &'a K);
+
+impl<K: Kernel> Service<'_, K> {
+    /// There is news: from the kernel, of `ended` ([`crate::PEER_ENDED`],
+    /// [`crate::CONNECTION_OVER`]), of bytes or of room, or from the peer, which has rung.
+    ///
+    /// Once the peer has ended its stream, what this side sends goes by TCP: the kernel tells of the
+    /// peer's death only who sends by it.
+    pub fn look(&self, ended: u64) {
+        Reader(self.0).heard(ended);
+        let writer = Writer(self.0);
+        let phase = writer.phase();
+        let back = ended != 0 || writer.is_recalled() || phase == Phase::Back;
+        if back && phase != Phase::Done {
+            writer.go_back();
+        }
+    }
+
+    /// Before the last close of the socket. True when the kernel may close it: the peer finds what it
+    /// has not read, and is reset if this side has left something unread, as by TCP. False: again
+    /// after the next news, or when this side's waiters for bytes are told.
+    ///
+    /// It does not wait for a peer that has not begun to go back. One that has may have copied what
+    /// was read here: that is passed over, or the kernel would take it for unread.
+    pub fn may_close(&self) -> bool {
+        let reader = Reader(self.0);
+        if reader.give_up() == Ok(false) {
+            // the lock's release has fenced: a peer that goes back from here on sees what was read
+            let phase = self.0.load(Word::Shared(Way::In, Shared::Phase));
+            if phase != Phase::Sdp as u64 {
+                return false;
+            }
+        }
+        Writer(self.0).go_back()
+    }
+}

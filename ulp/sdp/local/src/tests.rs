@@ -1,0 +1,256 @@
+//! What the simulator has found, each case by hand.
+
+mod pair;
+
+use self::pair::{Call, DEAD, ME, RING, Side, pair};
+use crate::{
+    BOX, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received, Sent, Service, Shared, Way,
+    Word, Writer,
+};
+use ferriband_sdp_proto::change::Phase;
+
+const WANT_BYTES: Word = Word::Shared(Way::In, Shared::WantBytes);
+const WANT_ROOM: Word = Word::Shared(Way::Out, Shared::WantRoom);
+
+fn send(w: &Side, bytes: &[u8]) -> Sent {
+    Writer(w).send(bytes, 0, bytes.len() as u64)
+}
+
+/// All that one receive gives.
+fn receive(r: &Side) -> (Received, Vec<u8>) {
+    let mut sink = Vec::new();
+    let received = Reader(r).receive(&mut sink, 0, 100);
+    if !matches!(received, Received::Bytes(_)) {
+        sink.clear();
+    }
+    (received, sink)
+}
+
+fn bytes(bytes: &[u8]) -> (Received, Vec<u8>) {
+    (Received::Bytes(bytes.len() as u64), bytes.to_vec())
+}
+
+/// A pair whose first direction goes by SDP, after `before` went by TCP.
+fn over(before: &[u8]) -> (Side, Side) {
+    let (w, r) = pair();
+    w.plain(before);
+    assert!(Reader(&r).offer());
+    assert_eq!(send(&w, b"s"), Sent::Bytes(1));
+    assert_eq!(Writer(&w).phase(), Phase::Sdp);
+    (w, r)
+}
+
+#[test]
+fn a_stream_goes_over_and_back_whole() {
+    let (w, r) = over(b"ab");
+    assert_eq!(receive(&r), bytes(b"ab"));
+    assert_eq!(receive(&r), bytes(b"s"));
+    assert_eq!(send(&w, b"t"), Sent::Bytes(1));
+    assert!(Writer(&w).go_back());
+    w.plain(b"u");
+    assert_eq!(receive(&r), bytes(b"t"));
+    assert_eq!(receive(&r), bytes(b"u"));
+    assert_eq!(receive(&r).0, Received::ByKernel);
+}
+
+#[test]
+fn a_call_that_waited_for_the_lock_does_not_read_the_ring_of_one_that_gave_up() {
+    let (w, r) = over(b"");
+    assert!(Writer(&w).go_back());
+    let other = r.clone();
+    r.before(Call::Exchange(Word::Own(Own::ReceiveLock)), move || {
+        assert_eq!(Reader(&other).give_up(), Ok(true));
+    });
+    assert_eq!(receive(&r).0, Received::ByKernel);
+}
+
+#[test]
+fn the_copy_taken_for_the_stream_is_not_read_again() {
+    let (w, r) = pair();
+    w.plain(b"ab");
+    assert!(Reader(&r).offer());
+    let writer = w.clone();
+    r.before(Call::Receive, move || {
+        assert_eq!(send(&writer, b"cd"), Sent::Bytes(2));
+        assert!(Writer(&writer).go_back());
+        writer.plain(b"e");
+    });
+    assert_eq!(receive(&r), bytes(b"abcde"));
+    assert_eq!(receive(&r).0, Received::Nothing);
+}
+
+#[test]
+fn an_end_behind_a_change_is_not_the_streams() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    let writer = w.clone();
+    // W dies with a byte in the ring
+    r.before(Call::Receive, move || {
+        assert_eq!(send(&writer, b"c"), Sent::Bytes(1));
+        writer.end();
+    });
+    assert_eq!(receive(&r), bytes(b"c"));
+}
+
+#[test]
+fn what_w_wrote_before_it_died_comes_before_the_end() {
+    let (w, r) = over(b"");
+    assert_eq!(receive(&r), bytes(b"s"));
+    let (writer, reader) = (w.clone(), r.clone());
+    r.before(Call::Load(Word::Own(Own::Ended)), move || {
+        assert_eq!(send(&writer, b"c"), Sent::Bytes(1));
+        writer.end();
+        reader.set(Word::Own(Own::Ended), PEER_ENDED);
+    });
+    assert_eq!(receive(&r), bytes(b"c"));
+    assert_eq!(receive(&r), bytes(b""));
+}
+
+#[test]
+fn what_a_dead_call_took_from_the_kernel_is_counted() {
+    let (w, r) = over(b"abcd");
+    let mut lost = Vec::new();
+    assert_eq!(r.receive(&mut lost, 0, 3), Ok(3));
+    r.store(Word::Own(Own::ReceiveLock), DEAD);
+    assert_eq!(receive(&r), bytes(b"d"));
+    assert_eq!(receive(&r), bytes(b"s"));
+    drop(w);
+}
+
+#[test]
+fn who_finds_the_ring_full_or_empty_wakes_for_one_that_died() {
+    let (w, r) = over(b"");
+    while send(&w, b"x") == Sent::Bytes(1) {}
+    Reader(&r).want_bytes(FUTEX);
+    assert_eq!(send(&w, b"x"), Sent::NoRoom);
+    assert_eq!(w.word(Word::Shared(Way::Out, Shared::WantBytes)), 0);
+    assert_eq!(w.wakes.borrow().len(), 1);
+    assert_eq!(receive(&r).0, Received::Bytes(RING));
+    Writer(&w).want_room(BOX);
+    assert_eq!(receive(&r).0, Received::Nothing);
+    assert_eq!(r.rings.get(), 1);
+}
+
+#[test]
+fn who_dies_while_it_wakes_leaves_the_waking_to_the_next() {
+    let (w, r) = over(b"");
+    assert_eq!(receive(&r), bytes(b"s"));
+    Reader(&r).want_bytes(FUTEX);
+    // as a writer leaves it that dies behind its swap
+    w.swap(Word::Shared(Way::Out, Shared::WantBytes), 4);
+    assert_eq!(send(&w, b"x"), Sent::Bytes(1));
+    assert_eq!(w.wakes.borrow().len(), 1);
+    assert_eq!(r.word(WANT_BYTES), 0);
+}
+
+#[test]
+fn going_back_wakes_this_sides_writers_and_waiters() {
+    let (w, _r) = over(b"");
+    assert_eq!(Writer(&w).want_room(BOX), BOX);
+    assert_eq!(Writer(&w).want_room(FUTEX), BOX | FUTEX);
+    assert!(Writer(&w).go_back());
+    assert_eq!(*w.wakes.borrow(), [WANT_ROOM]);
+    assert_eq!(w.own_rings.get(), 1);
+}
+
+#[test]
+fn a_ring_that_wraps_is_copied_in_one_call() {
+    let (w, r) = over(b"");
+    assert_eq!(send(&w, &[1; 9]), Sent::Bytes(9));
+    let mut sink = Vec::new();
+    assert_eq!(Reader(&r).receive(&mut sink, 0, 8), Received::Bytes(8));
+    assert_eq!(send(&w, &[2; 12]), Sent::Bytes(12));
+    assert!(Writer(&w).go_back());
+    assert_eq!(w.kernel_sends.get(), 1);
+    assert_eq!(w.world.queues.borrow()[0].len(), 14);
+}
+
+#[test]
+fn the_queue_is_asked_only_when_nobody_sends() {
+    let (w, r) = pair();
+    assert_eq!(send(&w, b"a"), Sent::ByKernel);
+    assert!(Reader(&r).offer());
+    assert_eq!(send(&w, b"b"), Sent::ByKernel);
+    assert_eq!(w.queue_looks.get(), 0);
+}
+
+#[test]
+fn going_back_from_tcp_is_for_good() {
+    let (w, r) = pair();
+    assert!(Writer(&w).go_back());
+    assert!(Reader(&r).offer());
+    assert_eq!(send(&w, b"a"), Sent::ByKernel);
+    w.plain(b"a");
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+    assert_eq!(receive(&r).0, Received::ByKernel);
+}
+
+#[test]
+fn nothing_is_offered_for_one_that_gave_up() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert!(!Reader(&r).offer());
+    assert_eq!(send(&w, b"a"), Sent::ByKernel);
+    Reader(&r).leave_kernel();
+    assert!(Reader(&r).offer());
+}
+
+#[test]
+fn giving_up_rings_and_leaves_unread_tcp_where_it_is() {
+    let (w, r) = over(b"ab");
+    assert_eq!(Reader(&r).give_up(), Ok(false));
+    assert_eq!(r.rings.get(), 1);
+    Service(&w).look(0);
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert_eq!(w.world.queues.borrow()[0], b"abs");
+}
+
+#[test]
+fn giving_up_waits_for_the_copy_and_not_for_the_dead() {
+    let (w, r) = over(b"");
+    assert_eq!(receive(&r), bytes(b"s"));
+    assert_eq!(send(&w, b"t"), Sent::Bytes(1));
+    assert!(Writer(&w).go_back());
+    assert_eq!(receive(&r), bytes(b"t"));
+    let copy = std::mem::take(&mut w.world.queues.borrow_mut()[0]);
+    assert_eq!(Reader(&r).give_up(), Ok(false));
+    w.world.queues.borrow_mut()[0] = copy;
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert!(w.world.queues.borrow()[0].is_empty());
+    let (w, r) = over(b"");
+    w.end();
+    Service(&r).look(PEER_ENDED);
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert_eq!(receive(&r), bytes(b"s"));
+}
+
+#[test]
+fn behind_the_peers_end_nothing_goes_by_the_ring() {
+    let (w, r) = over(b"");
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+}
+
+#[test]
+fn a_close_waits_for_a_peer_that_goes_back_only() {
+    let (w, r) = over(b"");
+    assert_eq!(receive(&r), bytes(b"s"));
+    assert!(Service(&r).may_close());
+    assert_eq!(r.word(Word::Own(Own::ReceiveLock)), 0);
+    let (w2, r2) = over(b"");
+    w2.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
+    assert!(!Service(&r2).may_close());
+    drop(w);
+}
+
+#[test]
+fn a_sleeper_sees_no_ring_of_one_that_gave_up() {
+    let (w, r) = over(b"");
+    assert!(Reader(&r).has_bytes());
+    assert!(Writer(&w).go_back());
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert!(!Reader(&r).has_bytes());
+    assert_eq!(r.me(), ME);
+}

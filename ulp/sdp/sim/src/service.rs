@@ -1,0 +1,37 @@
+//! The service thread of a process: it sleeps until the kernel, the peer or its own side has news of
+//! the connection, and closes the socket when the program's threads have ended.
+
+use crate::Plant;
+use crate::host::{Host, is_running};
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service};
+
+pub(crate) fn serve(host: &Host<'_>, process: usize) {
+    loop {
+        look(host);
+        if host.agreed() {
+            Reader(host).offer();
+        }
+        let runs = |fiber: usize| host.fates[fiber].process == process && is_running(host, fiber);
+        if host.processes[process].exits.get() || !(0..host.fates.len()).any(runs) {
+            break;
+        }
+        host.wait_news();
+    }
+    // the last holder closes
+    while host.holders[host.side].get() == 1 {
+        look(host);
+        Reader(host).want_bytes(BOX);
+        if Service(host).may_close() {
+            break;
+        }
+        host.wait_news();
+    }
+}
+
+fn look(host: &Host<'_>) {
+    let (ended, over) = host.kernel_ends();
+    let deaf = host.is_planted(Plant::EndUnheard);
+    let ended = if ended && !deaf { PEER_ENDED } else { 0 };
+    let over = if over && !deaf { CONNECTION_OVER } else { 0 };
+    Service(host).look(ended | over);
+}

@@ -1,0 +1,342 @@
+//! The simulated host: memory, the kernel's connection, who lives and who sleeps.
+//!
+//! Owns what all fibers share, and the laws that can be looked at in the middle of a run. Must not
+//! know what a fiber does: it is a coroutine that is resumed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::memory::{At, Memory, direction, name, own, shared};
+use crate::oracle::Oracle;
+use crate::rng::Rng;
+use crate::tcp::{Event, Tcp};
+use crate::{Law, Plant, Stats};
+use ferriband_sdp_local::{Own, Shared, Way};
+use ferriband_sdp_proto::change::Phase;
+
+/// Lines of the trace that a failure shows.
+const TRACE_LINES: usize = 60;
+/// Steps after which a bounded sleep ends.
+pub(crate) const BOUND: u64 = 2_000;
+
+/// What a fiber is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Service,
+    Program,
+}
+
+/// What a fiber waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sleep {
+    /// To be woken on this word, until this step.
+    Futex(At, u64),
+    /// Something to receive from the kernel.
+    Read,
+    /// Room in the kernel.
+    Write,
+    /// News of the connection: an epoll instance, a service thread.
+    News,
+    /// This step.
+    Until(u64),
+}
+
+/// What the scheduler knows of a fiber.
+pub(crate) struct Fate {
+    pub side: usize,
+    pub process: usize,
+    pub role: Role,
+    pub sleep: Cell<Option<Sleep>>,
+    /// It sends, or receives, inside the kernel, as if nobody else did.
+    pub inside: Cell<Option<Way>>,
+    pub news: Cell<bool>,
+    pub dead: Cell<bool>,
+    pub done: Cell<bool>,
+}
+
+/// What the scheduler knows of a process.
+#[derive(Default)]
+pub(crate) struct Process {
+    pub side: usize,
+    pub dead: Cell<bool>,
+    pub exits: Cell<bool>,
+    pub stopped_until: Cell<u64>,
+}
+
+pub(crate) struct World {
+    pub plant: Option<Plant>,
+    pub rings: [u64; 2],
+    pub memory: RefCell<Memory>,
+    pub tcp: RefCell<Tcp>,
+    pub oracle: RefCell<Oracle>,
+    pub rng: RefCell<Rng>,
+    pub fates: Vec<Fate>,
+    pub processes: Vec<Process>,
+    /// Processes of each side that hold the socket.
+    pub holders: [Cell<u32>; 2],
+    /// A process of the side was killed, or exits with threads that run.
+    pub killed: [Cell<bool>; 2],
+    /// The side has died, and its peer hears of it over the connection of the two processes.
+    pub died: [Cell<bool>; 2],
+    /// Program fibers of each side that still send.
+    pub senders: [Cell<u32>; 2],
+    /// A reader of the side goes on without the library.
+    pub heirs: [Cell<bool>; 2],
+    pub agreed_at: u64,
+    /// Which process is killed at which step.
+    pub kill: Cell<Option<(usize, u64)>>,
+    /// Which process is killed, after how many locked instructions more, and how many steps then.
+    pub kill_behind: Cell<Option<(usize, u64, u64)>>,
+    pub clock: Cell<u64>,
+    pub turn: Cell<u64>,
+    pub violation: RefCell<Option<(Law, String)>>,
+    pub trace: Option<RefCell<VecDeque<String>>>,
+    pub stats: RefCell<Stats>,
+}
+
+impl World {
+    #[cold]
+    pub fn fail(&self, law: Law, what: impl Into<String>) {
+        let mut violation = self.violation.borrow_mut();
+        if violation.is_none() {
+            let what = what.into();
+            self.note(|| format!("{law:?}: {what}"));
+            *violation = Some((law, what));
+        }
+    }
+
+    pub fn failed(&self) -> bool {
+        self.violation.borrow().is_some()
+    }
+
+    /// A line of the trace; built only when somebody reads it.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.borrow_mut();
+            if trace.len() >= TRACE_LINES {
+                trace.pop_front();
+            }
+            trace.push_back(format!("{:>7}  {}", self.clock.get(), line()));
+        }
+    }
+
+    pub fn agreed(&self) -> bool {
+        self.clock.get() >= self.agreed_at
+    }
+
+    pub fn is_planted(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// A fault that is planted, and shows once in so many times.
+    pub fn now_and_then(&self, plant: Plant, one_in: u64) -> bool {
+        self.plant == Some(plant) && self.rng.borrow_mut().below(one_in) == 0
+    }
+
+    /// The oldest store of a fiber becomes visible to all. False if there is none.
+    pub fn drain_one(&self, fiber: usize) -> bool {
+        let mut memory = self.memory.borrow_mut();
+        if memory.buffered(fiber) == 0 {
+            return false;
+        }
+        let drained = memory.drain_one(fiber);
+        drop(memory);
+        match drained {
+            Ok(None) => {}
+            Ok(Some((at, value))) => {
+                self.note(|| format!("f{fiber}            {} = {value}", name(at)));
+                self.became(at, value);
+            }
+            Err(what) => self.fail(Law::Overwritten, what),
+        }
+        true
+    }
+
+    /// All stores of a fiber become visible.
+    pub fn drain(&self, fiber: usize) {
+        while self.drain_one(fiber) {}
+    }
+
+    /// Looks at a word that all see from now on.
+    pub fn became(&self, at: At, value: u64) {
+        for direction in 0..2 {
+            if at != shared(direction, Shared::Phase) {
+                continue;
+            }
+            if value == Phase::Ready as u64 {
+                self.check_outside(1 - direction, Way::In);
+            }
+            if value == Phase::Sdp as u64 {
+                self.check_outside(direction, Way::Out);
+            }
+            let mut stats = self.stats.borrow_mut();
+            if value == Phase::Sdp as u64 {
+                stats.over += 1;
+                let (sent, offset) = (
+                    self.tcp.borrow().sent(direction),
+                    self.memory.borrow().word(shared(direction, Shared::Offset)),
+                );
+                if sent != offset {
+                    self.fail(
+                        Law::Offset,
+                        format!("SDP begins at {offset}, TCP carries {sent} bytes"),
+                    );
+                }
+            }
+            if value == Phase::Back as u64 {
+                stats.back += 1;
+            }
+        }
+    }
+
+    /// No fiber of a side that changes over is inside the kernel for this.
+    fn check_outside(&self, side: usize, way: Way) {
+        for fiber in self.of_side(side) {
+            let fate = &self.fates[fiber];
+            if fate.inside.get() == Some(way) && !fate.dead.get() {
+                self.fail(Law::Inside, format!("f{fiber} is inside, {way:?}"));
+            }
+        }
+    }
+
+    /// A fiber enters the kernel.
+    pub fn enter(&self, fiber: usize, way: Way) {
+        let fate = &self.fates[fiber];
+        fate.inside.set(Some(way));
+        let phase = self.phase(direction(fate.side, way));
+        let ready = way == Way::In && phase == Phase::Ready as u64;
+        if ready || phase == Phase::Sdp as u64 || phase == Phase::Back as u64 {
+            self.fail(
+                Law::Inside,
+                format!("f{fiber} enters, {way:?}, in phase {phase}"),
+            );
+        }
+    }
+
+    /// It leaves the kernel.
+    pub fn leave(&self, fiber: usize) {
+        self.fates[fiber].inside.set(None);
+    }
+
+    /// A fiber makes a locked instruction, or calls the kernel.
+    pub fn count_locked(&self, fiber: usize) {
+        let Some((process, left, steps)) = self.kill_behind.get() else {
+            return;
+        };
+        if self.fates[fiber].process != process || !self.agreed() {
+            return;
+        }
+        self.kill_behind
+            .set((left > 1).then_some((process, left - 1, steps)));
+        if left == 1 {
+            self.kill.set(Some((process, self.clock.get() + steps)));
+            self.turn.set(self.turn.get().min(steps));
+        }
+    }
+
+    /// What everybody sees of a direction's phase.
+    pub fn phase(&self, direction: usize) -> u64 {
+        self.memory.borrow().word(shared(direction, Shared::Phase))
+    }
+
+    /// The fibers of a side.
+    pub fn of_side(&self, side: usize) -> impl Iterator<Item = usize> {
+        (0..self.fates.len()).filter(move |fiber| self.fates[*fiber].side == side)
+    }
+
+    /// Tells the epoll instances and the service threads of a side.
+    pub fn tell(&self, side: usize) {
+        for fiber in self.of_side(side) {
+            self.fates[fiber].news.set(true);
+        }
+    }
+
+    /// Whether a fiber could go on.
+    pub fn is_ready(&self, fiber: usize) -> bool {
+        let fate = &self.fates[fiber];
+        let now = self.clock.get();
+        if fate.dead.get() || fate.done.get() {
+            return false;
+        }
+        if self.processes[fate.process].stopped_until.get() > now {
+            return false;
+        }
+        match fate.sleep.get() {
+            None => true,
+            Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until <= now,
+            Some(Sleep::Read) => self.tcp.borrow().may_receive(fate.side),
+            Some(Sleep::Write) => self.tcp.borrow().may_send(fate.side),
+            Some(Sleep::News) => fate.news.get(),
+        }
+    }
+
+    /// The earliest step at which time alone makes a fiber ready.
+    pub fn next_time(&self) -> Option<u64> {
+        let times = self.fates.iter().filter_map(|fate| {
+            if fate.dead.get() || fate.done.get() {
+                return None;
+            }
+            let stopped = self.processes[fate.process].stopped_until.get();
+            let until = match fate.sleep.get() {
+                Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until,
+                _ => 0,
+            };
+            Some(until.max(stopped))
+        });
+        let now = self.clock.get();
+        let agreed = (self.agreed_at > now).then_some(self.agreed_at);
+        times
+            .chain(agreed)
+            .filter(|at| (now + 1..u64::MAX).contains(at))
+            .min()
+    }
+
+    /// One thing happens in the kernel.
+    pub fn tcp_step(&self) -> bool {
+        let event = self.tcp.borrow_mut().step(&mut self.rng.borrow_mut());
+        let Some(event) = event else { return false };
+        self.note(|| format!("kernel: {event:?}"));
+        match event {
+            Event::In(side) | Event::Room(side) => self.tell(side),
+            Event::Refused(side) => self.reset_by(side),
+        }
+        true
+    }
+
+    /// A side's kernel has sent a reset: a TCP that carried the whole stream would have, too.
+    pub fn reset_by(&self, side: usize) {
+        self.stats.borrow_mut().resets += 1;
+        if !self.killed[side].get() && !self.oracle.borrow().has_unread(self.of_side(1 - side)) {
+            self.fail(
+                Law::Reset,
+                format!("side {side} resets, and had read all there was"),
+            );
+        }
+    }
+
+    /// A process no longer holds the socket.
+    pub fn release(&self, side: usize) {
+        self.holders[side].set(self.holders[side].get() - 1);
+        if self.holders[side].get() == 0 {
+            self.note(|| format!("side {side} is closed"));
+            let reset = self
+                .tcp
+                .borrow_mut()
+                .close(&mut self.rng.borrow_mut(), side);
+            if reset {
+                self.reset_by(side);
+            }
+        }
+    }
+
+    /// Locks and counts of a side of which nobody was killed are as at the beginning.
+    pub fn check_record(&self, side: usize) {
+        let memory = self.memory.borrow();
+        for word in [Own::SendLock, Own::ReceiveLock, Own::Sends] {
+            let value = memory.word(own(side, word));
+            if value != 0 {
+                self.fail(Law::Locks, format!("{word:?} of side {side} is {value}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Some seeds hold, and each fault is found.
+
+use ferriband_sdp_sim::{Law, Plant, Scenario, Stats, run};
+
+#[test]
+fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
+    let mut sum = Stats::default();
+    for seed in 0..2_000 {
+        let stats = run(seed, &Scenario::default()).unwrap_or_else(|why| panic!("{why}"));
+        sum.add(&stats);
+    }
+    println!("{sum:?}");
+    for count in [
+        sum.over, sum.back, sum.copied, sum.passed, sum.kills, sum.stops, sum.resets, sum.heirs,
+    ] {
+        assert!(count > 100, "{sum:?}");
+    }
+    assert!(sum.ring_bytes * 4 > sum.tcp_bytes, "{sum:?}");
+}
+
+#[test]
+fn a_seed_is_the_same_run_each_time() {
+    for seed in 5..25 {
+        let scenario = Scenario::default();
+        assert_eq!(run(seed, &scenario), run(seed, &scenario));
+    }
+}
+
+#[test]
+fn each_fault_is_found() {
+    let missed: Vec<Plant> = Plant::ALL
+        .into_iter()
+        .filter(|plant| {
+            let scenario = Scenario {
+                plant: Some(*plant),
+            };
+            let found = (0..2_000).find_map(|seed| run(seed, &scenario).err());
+            if let Some(found) = &found {
+                println!(
+                    "{plant:?}: seed {}, {:?}: {}",
+                    found.seed, found.law, found.what
+                );
+            }
+            found.is_none()
+        })
+        .collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn each_law_can_fail() {
+    let mut broken = Vec::new();
+    for plant in Plant::ALL {
+        let scenario = Scenario { plant: Some(plant) };
+        for seed in 0..100 {
+            if let Err(failure) = run(seed, &scenario)
+                && !broken.contains(&failure.law)
+            {
+                assert!(failure.to_string().contains("replay: "), "{failure}");
+                broken.push(failure.law);
+            }
+        }
+    }
+    // the machines' own assertions are not to be planted
+    let missed = |law: &&Law| **law != Law::Panic && !broken.contains(*law);
+    let missed: Vec<_> = Law::ALL.iter().filter(missed).collect();
+    assert!(missed.is_empty(), "never broken: {missed:?}");
+}
