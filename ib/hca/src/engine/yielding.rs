@@ -29,6 +29,8 @@ struct Known {
     looked_at: u64,
     ran_ns: u64,
     sleeps: i64,
+    /// Time since then for which this thread gave its core away.
+    given_ns: u64,
 }
 
 const NOTHING: Known = Known {
@@ -38,6 +40,7 @@ const NOTHING: Known = Known {
     looked_at: 0,
     ran_ns: 0,
     sleeps: -1,
+    given_ns: 0,
 };
 
 /// What a yield did.
@@ -84,8 +87,10 @@ impl Known {
     fn look(&mut self, now: u64, ran_ns: u64, sleeps: i64) -> bool {
         // a thread that slept in between may have had no use for the core
         let awake = self.looked_at != 0 && sleeps == self.sleeps;
-        let lost = (now - self.looked_at).saturating_sub(ran_ns.saturating_sub(self.ran_ns));
-        (self.looked_at, self.ran_ns, self.sleeps) = (now, ran_ns, sleeps);
+        // what it gave away is no loss: whoever it waits for may live on the same core
+        let used = ran_ns.saturating_sub(self.ran_ns) + self.given_ns;
+        let lost = (now - self.looked_at).saturating_sub(used);
+        (self.looked_at, self.ran_ns, self.sleeps, self.given_ns) = (now, ran_ns, sleeps, 0);
         awake && self.lose(lost, now)
     }
 }
@@ -112,9 +117,12 @@ pub(super) fn yield_core() -> Yielded {
     std::thread::yield_now();
     let now = Engine::now().0;
     let took = now - begun;
-    with_known(|known| Yielded {
-        taken: known.judge(took, || switches_of_thread().0),
-        crowded: known.lose(took, now),
+    with_known(|known| {
+        known.given_ns += took;
+        Yielded {
+            taken: known.judge(took, || switches_of_thread().0),
+            crowded: known.lose(took, now),
+        }
     })
     .unwrap_or(Yielded {
         taken: true,
@@ -198,6 +206,11 @@ mod tests {
         assert!(!known.look(1013 * ms, 12 * ms, 6), "it slept");
         assert!(!known.look(1014 * ms, 13 * ms, 6), "it ran all the time");
         assert!(known.look(1017 * ms, 14 * ms, 6));
+        known.given_ns = 2 * ms;
+        assert!(
+            !known.look(1020 * ms, 15 * ms, 6),
+            "it gave its core to whom it waits for"
+        );
     }
 
     #[test]
