@@ -177,7 +177,7 @@ impl ClientService {
         if let Some((pair, until)) = asked.at {
             let is_there = |partner: &Partner| partner.pair == pair && !partner.is_over;
             if !self.partners.iter().any(is_there) {
-                asked.turn_over(Reason::Nonsense);
+                asked.turn_over(Reason::Broken);
             } else if until <= now {
                 asked.turn_over(Reason::NoAnswer);
             }
@@ -354,6 +354,7 @@ impl Asked {
             let packet = match family.receive() {
                 Received::Nothing => return true,
                 Received::Packet(packet, fds) if fds.is_empty() => packet,
+                Received::Ended => return false,
                 _ => {
                     *reason = Reason::Nonsense;
                     return false;
@@ -388,3 +389,6 @@ fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], Errno> {
     let peer = peer.ok_or(Errno::NOTCONN)?;
     Ok([own, SocketAddr::try_from(peer)?])
 }
+
+#[cfg(test)]
+mod tests;

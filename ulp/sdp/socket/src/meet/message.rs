@@ -125,7 +125,7 @@ reasons! {
     /// The answer did not come in time.
     NoAnswer = 9, "the peer's program did not answer within a second";
     /// The bytes that came are no answer.
-    Nonsense = 10, "the peer's program broke the rules of the negotiation";
+    Nonsense = 10, "whoever has the port's name for the negotiation gave no answer to be used";
     /// Memory or descriptors.
     NoMemory = 11, "memory or descriptors are exhausted";
     /// A limit of a pair.
@@ -136,6 +136,8 @@ reasons! {
     NoDiag = 14, "the kernel does not tell whose socket the peer's is";
     /// The program uses the socket in a way that only the kernel serves.
     Unfit = 15, "the peer's program uses the socket in a way that only TCP serves";
+    /// The channel to the holder has ended.
+    Broken = 16, "the peer's program has ended, or broke the rules of the negotiation";
 }
 
 impl Reason {

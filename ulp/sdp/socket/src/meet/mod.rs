@@ -8,7 +8,8 @@
 //!
 //! Nothing here waits. Each service has descriptors to poll, a deadline, and a function `serve` that
 //! does what can be done. Whatever comes from outside may be anything; who breaks a rule loses the
-//! channel.
+//! channel. A forked child drops its copies of its parent's services before it does anything else
+//! with them: as long as it has them, peers do not hear of the parent's end.
 
 pub mod channel;
 pub mod client;
@@ -18,6 +19,9 @@ pub mod holder;
 pub mod message;
 pub mod pair;
 pub mod table;
+
+#[cfg(test)]
+mod testing;
 
 use crate::link::Link;
 use crate::record::Record;
