@@ -221,18 +221,17 @@ fn serve_until_met(
         }
         let mut news = Vec::new();
         holder.serve(now(), &sockets, &mut news);
-        for news in news {
-            match news {
-                News::Met(met) => return met,
-                other => panic!("{other:?}"),
-            }
+        match news.pop() {
+            Some(News::Met(met)) => return met,
+            Some(other) => panic!("{other:?}"),
+            None => {}
         }
     }
 }
 
 /// Asks, and waits for the answer; the deadline is the client's own.
-fn ask(client: &mut ClientService, stream: &TcpStream) -> Result<Met, No> {
-    client.ask(stream.as_fd(), now())?;
+fn ask(client: &mut ClientService, stream: &TcpStream) -> Result<Met, (No, Option<u32>)> {
+    client.ask(stream.as_fd(), now()).map_err(|no| (no, None))?;
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < LONG, "there is an end");
@@ -242,7 +241,7 @@ fn ask(client: &mut ClientService, stream: &TcpStream) -> Result<Met, No> {
         for news in news {
             match news {
                 News::Met(met) => return Ok(met),
-                News::Stays { why, .. } => return Err(why),
+                News::Stays { why, by, .. } => return Err((why, by)),
                 _ => {}
             }
         }
@@ -306,6 +305,10 @@ fn talk(stream: TcpStream, client: &mut ClientService, own: &Event) {
     let by_tcp = tcp::info(end.socket.as_fd()).expect("told").sent;
     assert!(by_tcp < at / 2, "{by_tcp} of {at} bytes by TCP");
     client.give_back(met.ticket);
+    // children of other tests may hold the socket, too
+    end.socket
+        .shutdown(std::net::Shutdown::Write)
+        .expect("shut");
 }
 
 #[test]
@@ -373,14 +376,16 @@ fn a_silent_squatter_costs_a_second_and_nothing_else() {
     let mut client = ClientService::new(event()).expect("this kernel tells");
     let begun = Instant::now();
     let answer = ask(&mut client, &stream).err();
-    assert_eq!(answer, Some(No::Never(Reason::NoAnswer)));
+    assert_eq!(answer, Some((No::Never(Reason::NoAnswer), None)));
     assert!(begun.elapsed() >= PATIENCE);
 }
+
+const ANOTHER: u32 = 4321;
 
 /// Becomes another user; false if this process may not.
 fn become_another() -> bool {
     // SAFETY: numbers.
-    let done = unsafe { libc::setresuid(4321, 4321, 4321) };
+    let done = unsafe { libc::setresuid(ANOTHER, ANOTHER, ANOTHER) };
     done == 0
 }
 
@@ -474,7 +479,7 @@ fn another_user_who_answers_for_a_socket_is_not_believed() {
     told.read_exact(&mut [0]).expect("the child listens");
     let mut client = ClientService::new(event()).expect("this kernel tells");
     let answer = ask(&mut client, &stream).err();
-    assert_eq!(answer, Some(No::Never(Reason::NotTheUser)));
+    assert_eq!(answer, Some((No::Never(Reason::NotTheUser), Some(ANOTHER))));
     child.end();
 }
 
@@ -494,7 +499,7 @@ fn a_connection_of_two_users_stays_tcp() {
             .expect("the peer has accepted");
         let mut client = ClientService::new(event()).expect("this kernel tells");
         let answer = ask(&mut client, &stream).err();
-        assert_eq!(answer, Some(No::Never(Reason::OtherUser)));
+        assert_eq!(answer, Some((No::Never(Reason::OtherUser), None)));
     });
     let mut accepted = listener.accept().expect("accepted").0;
     accepted.write_all(b"!").expect("sent");

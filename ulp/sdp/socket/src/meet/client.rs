@@ -27,7 +27,7 @@ const MOST_ASKED: usize = 1024;
 const MOST_QUIET: usize = 64;
 /// How long a port at which nobody takes part is not asked again.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long one of several that are named is waited for.
+/// How long one that is named is waited for while others are named, too.
 const TURN: Duration = Duration::from_millis(250);
 /// Messages of one channel in one call.
 const MOST_MESSAGES: usize = 64;
@@ -72,6 +72,8 @@ struct Asked {
     at: Option<(u64, Duration)>,
     /// Why it stays TCP if nobody agrees.
     reason: Reason,
+    /// Another user than the peer's who has given a wrong answer, or none.
+    by: Option<u32>,
     outcome: Option<Outcome>,
 }
 
@@ -125,7 +127,10 @@ impl ClientService {
         };
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        let families = families(port, number, there.cookie);
+        let (families, is_busy) = families(port, number, there.cookie);
+        if families.is_empty() && is_busy {
+            return Err(No::Later);
+        }
         if families.is_empty() {
             if self.quiet.len() == MOST_QUIET {
                 self.quiet.remove(0);
@@ -142,6 +147,7 @@ impl ClientService {
             names: VecDeque::new(),
             at: None,
             reason: Reason::NotHeld,
+            by: None,
             outcome: None,
         });
         Ok(())
@@ -160,13 +166,14 @@ impl ClientService {
         asked.retain(|one| {
             if let Some(Outcome::Stays(why)) = one.outcome {
                 let cookie = one.request.connected;
-                news.push(News::Stays { cookie, why });
+                let by = one.by;
+                news.push(News::Stays { cookie, why, by });
             }
             one.outcome.is_none()
         });
         self.asked = asked;
         self.partners.retain(|partner| {
-            if partner.is_over {
+            if partner.is_over && !partner.borrower.is_empty() {
                 news.push(News::Gone { pair: partner.pair });
             }
             !partner.is_over
@@ -178,7 +185,7 @@ impl ClientService {
             let is_there = |partner: &Partner| partner.pair == pair && !partner.is_over;
             if !self.partners.iter().any(is_there) {
                 asked.turn_over(Reason::Broken);
-            } else if until <= now {
+            } else if until <= now && !asked.names.is_empty() {
                 asked.turn_over(Reason::NoAnswer);
             }
         }
@@ -198,12 +205,15 @@ impl ClientService {
         if is_out {
             asked.outcome = Some(Outcome::Stays(No::Never(asked.reason)));
         } else if asked.until <= now {
+            for at in 0..asked.families.len() {
+                asked.blame(asked.families[at].uid());
+            }
             asked.outcome = Some(Outcome::Stays(No::Never(Reason::NoAnswer)));
         }
     }
 
     /// Asks the process with this name; gives the pair's number.
-    fn request(&mut self, asked: &Asked, name: Name) -> Result<u64, Reason> {
+    fn request(&mut self, asked: &mut Asked, name: Name) -> Result<u64, Reason> {
         let known = |partner: &Partner| partner.name == name && !partner.is_over;
         let at = match self.partners.iter().position(known) {
             Some(at) => at,
@@ -211,6 +221,7 @@ impl ClientService {
                 let channel = channel::own_address(name).and_then(|at| Channel::connect(&at));
                 let channel = channel.map_err(|_| Reason::NotHeld)?;
                 let uid = channel.uid().map_err(|_| Reason::UnknownUser)?;
+                asked.blame(Ok(uid));
                 self.credentials
                     .compare(&asked.there, uid, asked.request.accepted)?;
                 self.partners
@@ -256,8 +267,8 @@ impl ClientService {
     /// When [`ClientService::serve`] has to be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         let first = |asked: &Asked| match asked.at {
-            Some((_, turn)) => turn.min(asked.until),
-            None => asked.until,
+            Some((_, turn)) if !asked.names.is_empty() => turn.min(asked.until),
+            _ => asked.until,
         };
         self.asked.iter().map(first).min()
     }
@@ -347,39 +358,54 @@ impl Asked {
         self.reason = reason;
     }
 
+    /// Remembers a user who is in the way, if he is another one than the peer's.
+    fn blame(&mut self, uid: Result<u32, Errno>) {
+        self.by = uid.ok().filter(|uid| *uid != self.there.uid).or(self.by);
+    }
+
     /// Takes what the families say. None is asked twice.
     fn hear_families(&mut self) {
-        let (number, names, reason) = (self.number, &mut self.names, &mut self.reason);
-        self.families.retain(|family| {
-            let packet = match family.receive() {
+        let mut families = std::mem::take(&mut self.families);
+        families.retain(|family| {
+            let message = match family.receive() {
                 Received::Nothing => return true,
-                Received::Packet(packet, fds) if fds.is_empty() => packet,
                 Received::Ended => return false,
-                _ => {
-                    *reason = Reason::Nonsense;
-                    return false;
+                Received::Packet(packet, fds) if fds.is_empty() && packet.number == self.number => {
+                    Some(packet.message)
                 }
+                _ => None,
             };
-            match packet.message {
-                Message::At(name) if packet.number == number => names.push_back(name),
-                Message::Nowhere if packet.number == number => {}
-                _ => *reason = Reason::Nonsense,
+            match message {
+                Some(Message::At(name)) => self.names.push_back(name),
+                Some(Message::Nowhere) => {}
+                _ => {
+                    self.reason = Reason::Nonsense;
+                    self.blame(family.uid());
+                }
             }
             false
         });
+        self.families = families;
     }
 }
 
-/// The families of a port, each asked.
-fn families(port: u16, number: u32, cookie: u64) -> Vec<Channel> {
+/// The families of a port, each asked; and whether one could not be.
+fn families(port: u16, number: u32, cookie: u64) -> (Vec<Channel>, bool) {
     let message = Message::Ask { cookie };
     let ask = |place| {
-        let address = channel::family_address(port, place).ok()?;
-        let mut family = Channel::connect(&address).ok()?;
-        family.send(&Packet { number, message }, &[]).ok()?;
-        Some(family)
+        let mut family = Channel::connect(&channel::family_address(port, place)?)?;
+        family.send(&Packet { number, message }, &[])?;
+        Ok::<_, Errno>(family)
     };
-    (0..PLACES).filter_map(ask).collect()
+    let (mut asked, mut is_busy) = (Vec::new(), false);
+    for place in 0..PLACES {
+        match ask(place) {
+            Ok(family) => asked.push(family),
+            Err(Errno::CONNREFUSED) => {}
+            Err(_) => is_busy = true,
+        }
+    }
+    (asked, is_busy)
 }
 
 /// A socket's own address and its peer's.

@@ -26,7 +26,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of this process, as it is.
+    /// Of this process, as it is. One that changes its user makes new services: the kernel
+    /// remembers who they were of.
     ///
     /// # Errors
     /// `sock_diag` cannot be asked.

@@ -95,6 +95,8 @@ pub enum News {
         cookie: u64,
         /// Why.
         why: No,
+        /// Another user than the peer's, who has given a wrong answer or none.
+        by: Option<u32>,
     },
     /// The peer has given the slot back, and looks at it no more. This side gives it back, too.
     Left(Ticket),

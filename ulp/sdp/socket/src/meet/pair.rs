@@ -197,6 +197,11 @@ impl Borrower {
         Ok((segment, bell))
     }
 
+    /// Nothing was ever borrowed.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
     /// This side looks at the slot no more.
     pub fn back(&mut self, number: u32, slot: u64) {
         let known = self.segments.get_mut(number as usize);

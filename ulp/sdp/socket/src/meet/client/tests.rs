@@ -191,10 +191,30 @@ fn what_a_holder_says_is_the_answer() {
 }
 
 #[test]
+fn one_that_is_silent_gives_way_to_the_next() {
+    let mut world = World::with_family();
+    let (stream, accepted) = world.connect();
+    let name = Name((u128::from(accepted) << 64 | 1).to_be_bytes());
+    let family = world.family.as_ref().expect("founded");
+    family.table().insert(accepted, name);
+    let _silent = channel::listen(&channel::own_address(name).expect("a name")).expect("free");
+    // another family of the port knows better
+    let other = squat(world.port(), 1);
+    assert!(world.ask(&stream).is_empty());
+    let (mut other, packet) = visitor(&other);
+    let better = Message::At(world.holder.name());
+    reply(&mut other, packet.number, better, &[]);
+    assert!(world.serve(NOW).is_empty());
+    assert_eq!(world.client.deadline(), Some(NOW + TURN));
+    met(world.serve(NOW + TURN));
+}
+
+#[test]
 fn a_slot_that_comes_too_late_is_given_back() {
     let (mut world, _stream, mut channel, number) = impostor();
-    assert_eq!(world.client.deadline(), Some(NOW + TURN));
-    let late = world.serve(NOW + TURN);
+    assert_eq!(world.client.deadline(), Some(NOW + PATIENCE));
+    assert!(world.serve(NOW + TURN).is_empty());
+    let late = world.serve(NOW + PATIENCE);
     assert_eq!(stays(&late), No::Never(Reason::NoAnswer));
     let segment = Segment::create(c"test", LENGTH).expect("memory");
     let bell = event();

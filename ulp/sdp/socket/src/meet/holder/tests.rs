@@ -2,6 +2,7 @@
 
 use super::super::testing::*;
 use super::*;
+use rustix::event::{PollFd, Timespec};
 use std::net::TcpStream;
 
 fn guest(world: &World) -> Channel {
@@ -139,7 +140,7 @@ fn whoever_breaks_the_rules_is_closed_and_others_are_answered() {
             stranger
         })
         .collect();
-    let (pipe, _writer) = std::io::pipe().expect("a pipe");
+    let (reader, pipe) = std::io::pipe().expect("a pipe");
     let bell = event();
     let ask = Message::Request(request);
     let over = Message::Over {
@@ -150,6 +151,7 @@ fn whoever_breaks_the_rules_is_closed_and_others_are_answered() {
         (ask, vec![]),
         (ask, vec![pipe.as_fd()]),
         (ask, vec![bell.as_fd(), bell.as_fd()]),
+        (ask, vec![pipe.as_fd(), pipe.as_fd()]),
         (over, vec![]),
         (over, vec![bell.as_fd()]),
         (Message::Later, vec![]),
@@ -167,6 +169,10 @@ fn whoever_breaks_the_rules_is_closed_and_others_are_answered() {
     assert!(news.is_empty());
     assert!(strangers.iter().chain(&rude).all(is_closed));
     assert_eq!(world.holder.guests.len(), 0);
+    drop(pipe);
+    let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+    let look = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+    assert_eq!(look, Ok(1), "no descriptor that came is left open");
     let agreed = answer(&mut world, request);
     assert!(matches!(agreed, Some(Message::Agreed { .. })), "{agreed:?}");
 }
