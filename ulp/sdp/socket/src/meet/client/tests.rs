@@ -124,6 +124,17 @@ fn squatters_alone_leave_tcp() {
     assert_eq!(stays(&late), No::Never(Reason::NoAnswer));
     assert_eq!(world.client.deadline(), None);
 
+    // an answer to another question is none
+    for (off, reason) in [(0, Reason::NotHeld), (1, Reason::Nonsense)] {
+        let mut world = World::new();
+        let squatter = squat(world.port(), 0);
+        let (stream, _) = world.connect();
+        world.client.ask(stream.as_fd(), NOW).expect("asked");
+        let (mut channel, packet) = visitor(&squatter);
+        reply(&mut channel, packet.number + off, Message::Nowhere, &[]);
+        assert_eq!(stays(&world.serve(NOW)), No::Never(reason));
+    }
+
     let mut world = World::new();
     let rude = squat(world.port(), 0);
     let (stream, _) = world.connect();
