@@ -2,7 +2,8 @@
 //!
 //! Owns: what is asked at this time, the channels to holders, the slots that they have lent. Must not
 //! know: when a connection is worth it. All families of a port are asked at once, so that none can
-//! hold up another; the processes that they name are asked one after another.
+//! hold up another; the processes that they name are asked one after another. Where one process has
+//! accepted at the port before, it is asked first, and no family if it agrees.
 
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
@@ -55,6 +56,8 @@ struct Partner {
     borrower: Borrower,
     /// It has this process's eventfd.
     is_told: bool,
+    /// Where it has accepted a connection of this process.
+    port: Option<u16>,
     is_over: bool,
 }
 
@@ -67,6 +70,8 @@ struct Asked {
     there: Holder,
     until: Duration,
     families: Vec<Channel>,
+    /// The families are asked only if a process that is known does not hold the socket.
+    is_guess: bool,
     names: VecDeque<Name>,
     /// Whose answer is waited for, and until when.
     at: Option<(u64, Duration)>,
@@ -127,30 +132,62 @@ impl ClientService {
         };
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        let (families, is_busy) = families(port, number, there.cookie);
-        if families.is_empty() && is_busy {
-            return Err(No::Later);
-        }
-        if families.is_empty() {
-            if self.quiet.len() == MOST_QUIET {
-                self.quiet.remove(0);
-            }
-            self.quiet.push((port, now + QUIET));
-            return Err(No::Never(Reason::Nobody));
-        }
-        self.asked.push(Asked {
+        let guess = self.guess(port);
+        let families = match guess {
+            Some(_) => Vec::new(),
+            None => self.families(port, number, there.cookie, now)?,
+        };
+        let mut asked = Asked {
             number,
             request,
             there,
             until: now + PATIENCE,
             families,
-            names: VecDeque::new(),
+            is_guess: guess.is_some(),
+            names: guess.into_iter().collect(),
             at: None,
             reason: Reason::NotHeld,
             by: None,
             outcome: None,
-        });
+        };
+        self.step(&mut asked, now);
+        if let Some(Outcome::Stays(no)) = asked.outcome {
+            return Err(no);
+        }
+        self.asked.push(asked);
         Ok(())
+    }
+
+    /// The process that has accepted at this port before, if it is one.
+    fn guess(&self, port: u16) -> Option<Name> {
+        let is_there = |partner: &&Partner| partner.port == Some(port) && !partner.is_over;
+        let mut known = self.partners.iter().filter(is_there);
+        match (known.next(), known.next()) {
+            (Some(only), None) => Some(only.name),
+            _ => None,
+        }
+    }
+
+    /// The families of a port, each asked.
+    fn families(
+        &mut self,
+        port: u16,
+        number: u32,
+        cookie: u64,
+        now: Duration,
+    ) -> Result<Vec<Channel>, No> {
+        let (families, is_busy) = families(port, number, cookie);
+        if !families.is_empty() {
+            return Ok(families);
+        }
+        if is_busy {
+            return Err(No::Later);
+        }
+        if self.quiet.len() == MOST_QUIET {
+            self.quiet.remove(0);
+        }
+        self.quiet.push((port, now + QUIET));
+        Err(No::Never(Reason::Nobody))
     }
 
     /// Goes on with what is asked. `now` is CLOCK_MONOTONIC's.
@@ -185,7 +222,7 @@ impl ClientService {
             let is_there = |partner: &Partner| partner.pair == pair && !partner.is_over;
             if !self.partners.iter().any(is_there) {
                 asked.turn_over(Reason::Broken);
-            } else if until <= now && !asked.names.is_empty() {
+            } else if until <= now && asked.has_others() {
                 asked.turn_over(Reason::NoAnswer);
             }
         }
@@ -197,6 +234,12 @@ impl ClientService {
                 Ok(pair) => asked.at = Some((pair, now + TURN)),
                 Err(reason) => asked.reason = reason,
             }
+        }
+        if asked.outcome.is_none() && asked.at.is_none() && asked.is_guess {
+            asked.is_guess = false;
+            let request = &asked.request;
+            let port = request.accepted_end.port();
+            asked.families = families(port, asked.number, request.accepted).0;
         }
         let is_out = asked.at.is_none() && asked.families.is_empty();
         if asked.outcome.is_some() {
@@ -267,7 +310,7 @@ impl ClientService {
     /// When [`ClientService::serve`] has to be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         let first = |asked: &Asked| match asked.at {
-            Some((_, turn)) if !asked.names.is_empty() => turn.min(asked.until),
+            Some((_, turn)) if asked.has_others() => turn.min(asked.until),
             _ => asked.until,
         };
         self.asked.iter().map(first).min()
@@ -283,6 +326,7 @@ impl Partner {
             channel,
             borrower: Borrower::default(),
             is_told: false,
+            port: None,
             is_over: false,
         }
     }
@@ -325,6 +369,7 @@ impl Partner {
                         continue;
                     };
                     asked.at = None;
+                    self.port = Some(asked.request.accepted_end.port());
                     asked.outcome = Some(Outcome::Agreed);
                     news.push(News::Met(Met {
                         cookie: asked.request.connected,
@@ -356,6 +401,11 @@ impl Asked {
     fn turn_over(&mut self, reason: Reason) {
         self.at = None;
         self.reason = reason;
+    }
+
+    /// Somebody else can be asked.
+    fn has_others(&self) -> bool {
+        self.is_guess || !self.names.is_empty()
     }
 
     /// Remembers a user who is in the way, if he is another one than the peer's.

@@ -221,6 +221,36 @@ fn one_that_is_silent_gives_way_to_the_next() {
 }
 
 #[test]
+fn a_process_that_is_known_is_asked_before_the_families() {
+    let mut world = World::with_family();
+    let (stream, _) = world.connect();
+    met(world.ask(&stream));
+    // no family is there to say so
+    world.family = None;
+    let (stream, _) = world.connect();
+    met(world.ask(&stream));
+    // another process holds the next one: what is known is wrong
+    world.found();
+    let (stream, accepted) = world.connect();
+    let mut other = HolderService::new(event()).expect("this kernel tells");
+    let family = world.family.as_ref().expect("founded");
+    family.table().insert(accepted, other.name());
+    let socket = world.accepted.pop().expect("one");
+    assert!(world.ask(&stream).is_empty());
+    let mut news = Vec::new();
+    other.serve(
+        NOW,
+        &|_| Ok(super::super::testing::ends(&socket)),
+        &mut news,
+    );
+    news.extend(world.serve(NOW));
+    let [_, here] = met(news);
+    assert_eq!(here.ticket.pair, 1);
+    // two are known: neither is guessed
+    assert_eq!(world.client.guess(world.port()), None);
+}
+
+#[test]
 fn a_slot_that_comes_too_late_is_given_back() {
     let (mut world, _stream, mut channel, number) = impostor();
     assert_eq!(world.client.deadline(), Some(NOW + PATIENCE));
