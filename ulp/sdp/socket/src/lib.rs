@@ -2,12 +2,14 @@
 //! `ulp/sdp/local`.
 //!
 //! Owns: where a connection's words lie in this process ([`link`]), what the kernel says of its TCP
-//! socket ([`tcp`]). Must not know: the C names of calls. Everything that it asks the kernel goes
-//! by system calls that no preloaded library stands before.
+//! socket ([`tcp`]), how two processes agree about a connection ([`meet`]). Must not know: the C
+//! names of calls. Everything that it asks the kernel goes by system calls that no preloaded library
+//! stands before.
 
 pub mod calls;
 pub mod diag;
 pub mod link;
+pub mod meet;
 pub mod record;
 pub mod segment;
 pub mod tcp;

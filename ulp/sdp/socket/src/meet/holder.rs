@@ -1,0 +1,264 @@
+//! The accepting side: a process's own socket, where others ask for connections that it holds.
+//!
+//! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
+//! sockets, which whoever calls it looks up.
+
+use super::channel::{self, Channel, Received};
+use super::credentials::Credentials;
+use super::message::{Message, Name, Packet, Reason, Request};
+use super::pair::{self, Broken, Lender};
+use super::{Met, News, No, PATIENCE, Ticket};
+use crate::segment::Role;
+use ferriband_host::wake::Event;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Channels of others at one time.
+const MOST_GUESTS: usize = 4096;
+/// Channels that are accepted in one call, and messages of one channel that are answered.
+const MOST_IN_A_CALL: usize = 64;
+
+/// An accepted socket's own address and its peer's, by its cookie; or why it is not taken over.
+pub type Sockets<'a> = dyn Fn(u64) -> Result<[SocketAddr; 2], No> + 'a;
+
+/// The service of a process that accepts connections. A forked child makes one of its own.
+#[derive(Debug)]
+pub struct HolderService {
+    name: Name,
+    listener: OwnedFd,
+    credentials: Credentials,
+    /// Tells this process.
+    bell: Arc<Event>,
+    guests: Vec<Guest>,
+    next_pair: u64,
+    /// Accepted sockets that have a slot.
+    carried: BTreeMap<u64, Ticket>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    pair: u64,
+    channel: Channel,
+    uid: u32,
+    lender: Lender,
+    /// Tells the peer's process.
+    bell: Option<Arc<Event>>,
+    /// The peer has this process's eventfd.
+    is_told: bool,
+    /// It is closed at this time if nothing has been agreed by then.
+    until: Option<Duration>,
+}
+
+impl HolderService {
+    /// Listens at a new name; `bell` is the eventfd that tells this process.
+    ///
+    /// # Errors
+    /// As socket(2), listen(2), getrandom(2); `sock_diag` cannot be asked.
+    pub fn new(bell: Arc<Event>) -> Result<Self, Errno> {
+        let mut name = Name([0; 16]);
+        let length = getrandom(&mut name.0, GetRandomFlags::empty())?;
+        if length != name.0.len() {
+            return Err(Errno::IO);
+        }
+        Ok(Self {
+            name,
+            listener: channel::listen(&channel::own_address(name)?)?,
+            credentials: Credentials::new()?,
+            bell,
+            guests: Vec::new(),
+            next_pair: 0,
+            carried: BTreeMap::new(),
+        })
+    }
+
+    /// What a family is told of the sockets that this process accepts.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Answers whoever has asked. `now` is CLOCK_MONOTONIC's.
+    pub fn serve(&mut self, now: Duration, sockets: &Sockets<'_>, news: &mut Vec<News>) {
+        self.accept(now);
+        let mut guests = std::mem::take(&mut self.guests);
+        guests.retain_mut(|guest| {
+            let is_late = guest.until.is_some_and(|until| until <= now);
+            let is_over = is_late || self.hear(guest, sockets, news).is_err();
+            if is_over && guest.until.is_none() {
+                news.push(News::Gone { pair: guest.pair });
+            }
+            !is_over
+        });
+        self.guests = guests;
+    }
+
+    fn accept(&mut self, now: Duration) {
+        for _ in 0..MOST_IN_A_CALL {
+            let Ok(channel) = channel::accept(self.listener.as_fd()) else {
+                return;
+            };
+            // strangers have no business here, and take nobody's place
+            let Ok(uid) = channel.uid() else { continue };
+            if !self.credentials.is_own(uid) || self.guests.len() == MOST_GUESTS {
+                continue;
+            }
+            self.guests.push(Guest {
+                pair: self.next_pair,
+                channel,
+                uid,
+                lender: Lender::default(),
+                bell: None,
+                is_told: false,
+                until: Some(now + PATIENCE),
+            });
+            self.next_pair += 1;
+        }
+    }
+
+    fn hear(
+        &mut self,
+        guest: &mut Guest,
+        sockets: &Sockets<'_>,
+        news: &mut Vec<News>,
+    ) -> Result<(), Broken> {
+        for _ in 0..MOST_IN_A_CALL {
+            let (packet, fds) = match guest.channel.receive() {
+                Received::Packet(packet, fds) => (packet, fds),
+                Received::Nothing => break,
+                Received::Malformed | Received::Ended => return Err(Broken),
+            };
+            match packet.message {
+                Message::Request(request) => {
+                    match guest.bell {
+                        None => guest.bell = Some(pair::bell(fds)?),
+                        Some(_) if fds.is_empty() => {}
+                        Some(_) => return Err(Broken),
+                    }
+                    match self.judge(guest.uid, &request, sockets) {
+                        Ok(()) => self.agree(guest, packet.number, &request, news)?,
+                        Err(no) => refuse(guest, packet.number, no)?,
+                    }
+                }
+                Message::Over { segment, slot } if fds.is_empty() => {
+                    let slot = slot.into();
+                    if guest.lender.back_there(segment, slot)? {
+                        let pair = guest.pair;
+                        news.push(News::Left(Ticket {
+                            pair,
+                            segment,
+                            slot,
+                        }));
+                    }
+                }
+                _ => return Err(Broken),
+            }
+        }
+        guest.channel.flush().map_err(|_| Broken)
+    }
+
+    /// Whether the asking process holds the other end of a connection of this process.
+    fn judge(&self, uid: u32, request: &Request, sockets: &Sockets<'_>) -> Result<(), No> {
+        let ends = sockets(request.accepted)?;
+        let [own, peer] = ends.map(plain);
+        let asked = [request.accepted_end, request.connected_end].map(plain);
+        if asked != [own, peer] {
+            return Err(No::Never(Reason::NotTheSocket));
+        }
+        let found = self.credentials.look(peer, own)?;
+        self.credentials
+            .compare(&found, uid, request.connected)
+            .map_err(No::Never)?;
+        match self.carried.contains_key(&request.accepted) {
+            true => Err(No::Never(Reason::Already)),
+            false => Ok(()),
+        }
+    }
+
+    fn agree(
+        &mut self,
+        guest: &mut Guest,
+        number: u32,
+        request: &Request,
+        news: &mut Vec<News>,
+    ) -> Result<(), Broken> {
+        let loan = match guest.lender.lend() {
+            Ok(loan) => loan,
+            Err(reason) => return refuse(guest, number, No::Never(reason)),
+        };
+        let peer = guest.bell.clone().ok_or(Broken)?;
+        let (segment, slot) = (loan.number, loan.slot);
+        let mut fds = Vec::new();
+        if loan.is_new {
+            fds.push(loan.segment.as_fd());
+        }
+        if !guest.is_told {
+            fds.push(self.bell.as_fd());
+        }
+        let at = slot as u32;
+        let message = Message::Agreed { segment, slot: at };
+        // one that reads so little does not take part
+        let sent = guest.channel.send(&Packet { number, message }, &fds);
+        sent.map_err(|_| Broken)?;
+        guest.is_told = true;
+        guest.until = None;
+        let ticket = Ticket {
+            pair: guest.pair,
+            segment,
+            slot,
+        };
+        self.carried.insert(request.accepted, ticket);
+        news.push(News::Met(Met {
+            cookie: request.accepted,
+            ticket,
+            role: Role::Accepted,
+            segment: loan.segment,
+            peer,
+        }));
+        Ok(())
+    }
+
+    /// This side looks at the slot of its socket `cookie` no more.
+    pub fn give_back(&mut self, cookie: u64) {
+        let Some(ticket) = self.carried.remove(&cookie) else {
+            return;
+        };
+        let mut guests = self.guests.iter_mut();
+        // a pair that has ended has no slots
+        if let Some(guest) = guests.find(|guest| guest.pair == ticket.pair) {
+            guest.lender.back_here(ticket.segment, ticket.slot);
+        }
+    }
+
+    /// What [`HolderService::serve`] has to be called for.
+    pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let channels = self.guests.iter().map(|guest| guest.channel.interest());
+        std::iter::once((self.listener.as_fd(), PollFlags::IN)).chain(channels)
+    }
+
+    /// When [`HolderService::serve`] has to be called at the latest.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.guests.iter().filter_map(|guest| guest.until).min()
+    }
+}
+
+fn refuse(guest: &mut Guest, number: u32, no: No) -> Result<(), Broken> {
+    let message = match no {
+        No::Later => Message::Later,
+        No::Never(reason) => Message::Refused(reason),
+    };
+    let sent = guest.channel.send(&Packet { number, message }, &[]);
+    sent.map_err(|_| Broken)
+}
+
+/// An IPv4 address that a socket of IPv6 has is IPv4, and an interface is none of the address.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! How two processes of one network namespace agree about a TCP connection, beside that connection.
+//!
+//! Owns: the messages ([`message`]) and the sockets that carry them ([`channel`]), the routing from a
+//! port to the process that holds a socket ([`family`], [`table`]), the checks that this process is
+//! the one that it says it is ([`credentials`]), the accepting side ([`holder`]), the connecting side
+//! ([`client`]), and what both share afterwards ([`pair`]). Must not know: which thread calls it, how
+//! a connection is carried once both sides have its slot.
+//!
+//! Nothing here waits. Each service has descriptors to poll, a deadline, and a function `serve` that
+//! does what can be done. Whatever comes from outside may be anything; who breaks a rule loses the
+//! channel. A forked child drops its copies of its parent's services before it does anything else
+//! with them: as long as it has them, peers do not hear of the parent's end.
+
+pub mod channel;
+pub mod client;
+pub mod credentials;
+pub mod family;
+pub mod holder;
+pub mod message;
+pub mod pair;
+pub mod table;
+
+#[cfg(test)]
+mod testing;
+
+use crate::link::Link;
+use crate::record::Record;
+use crate::segment::Role;
+use ferriband_host::segment::Segment;
+use ferriband_host::wake::Event;
+use message::Reason;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an answer is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a connection is not taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum No {
+    /// It may be taken over later: the peer's program has not accepted it so far, for example.
+    Later,
+    /// It stays TCP.
+    Never(Reason),
+}
+
+/// A slot of a pair of processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The pair's number in this process's service.
+    pub pair: u64,
+    /// The segment's number in the pair.
+    pub segment: u32,
+    /// The slot's number in the segment.
+    pub slot: u64,
+}
+
+/// What both sides have of a connection that is to be taken over.
+#[derive(Debug)]
+pub struct Met {
+    /// The kernel's number of this side's TCP socket (SO_COOKIE).
+    pub cookie: u64,
+    /// Where its words lie.
+    pub ticket: Ticket,
+    /// This side.
+    pub role: Role,
+    /// The memory.
+    pub segment: Arc<Segment>,
+    /// The eventfd that tells the peer's process.
+    pub peer: Arc<Event>,
+}
+
+impl Met {
+    /// The connection in this process; `own` is the eventfd that tells this process.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn link<'a>(&self, record: &'a Record, own: &Event) -> io::Result<Link<'a>> {
+        let events = [twin(&self.peer)?, twin(own)?];
+        let (segment, slot) = (self.segment.clone(), self.ticket.slot);
+        Ok(Link::new(segment, slot, self.role, record, events)?)
+    }
+}
+
+/// What has come of a call of `serve`.
+#[derive(Debug)]
+pub enum News {
+    /// Both sides have a slot for this connection.
+    Met(Met),
+    /// The connection of this side's socket `cookie` is not taken over.
+    Stays {
+        /// The kernel's number of this side's TCP socket.
+        cookie: u64,
+        /// Why.
+        why: No,
+        /// Another user than the peer's, who has given a wrong answer or none.
+        by: Option<u32>,
+    },
+    /// The peer has given the slot back, and looks at it no more. This side gives it back, too.
+    Left(Ticket),
+    /// The channel to the peer's process has ended: the process is gone, or has broken the rules.
+    /// Slots of the pair can be used on as long as the process lives.
+    Gone {
+        /// The pair's number.
+        pair: u64,
+    },
+}
+
+/// The eventfd, by another descriptor.
+fn twin(event: &Event) -> io::Result<Event> {
+    let copy: OwnedFd = rustix::io::fcntl_dupfd_cloexec(event.as_fd(), 0)?;
+    Event::from_fd(copy)
+}
