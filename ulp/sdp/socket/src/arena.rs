@@ -255,6 +255,11 @@ impl Arena {
         true
     }
 
+    /// Lets go of what was given back already.
+    pub(crate) fn forget(&self, who: Holder, index: u32) {
+        self.clear(place(who.number), index);
+    }
+
     /// A child is to hold what its parent holds. To be called before the fork, and before the
     /// parent counts it.
     pub fn inherit(&self, parent: u32, child: u32) {

@@ -420,8 +420,12 @@ impl Table {
                 continue;
             }
             line.store(0, Ordering::Release);
-            if let Some(taken) = self.arena.used(index) {
-                self.arena.leave(who, taken, self.family);
+            match self.arena.used(index) {
+                Some(taken) => {
+                    self.arena.leave(who, taken, self.family);
+                }
+                // the parent has given it back since the fork
+                None => self.arena.forget(who, index),
             }
         }
     }

@@ -4,6 +4,15 @@ use std::sync::atomic::AtomicBool;
 
 mod model;
 
+/// Says that it is over.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Numbers that no descriptor of the test has.
 fn number(of_test: i32, at: i32) -> i32 {
     500_000 + of_test * 100 + at
@@ -212,6 +221,8 @@ fn forks_amid_other_threads_changes_lose_nothing() {
                 drop(table.leave(one));
             }
         });
+        // a failure ends the other thread as well
+        let _end = Ends(&over);
         for _ in 0..100 {
             join(child(Fork::Called, || {
                 assert_eq!(table.pin(number(7, 1)).expect("kept").taken(), kept);
@@ -223,7 +234,6 @@ fn forks_amid_other_threads_changes_lose_nothing() {
                 drop(table.leave(one));
             }));
         }
-        over.store(true, Ordering::SeqCst);
     });
     assert!(matches!(table.leave(number(7, 1)), Left::Last(last) if !last.others_hold()));
 }

@@ -9,6 +9,7 @@ use crate::table::thread;
 use crate::testing::{Fork, child, soon};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 const PROCESSES: u64 = 6;
 const NUMBERS: u64 = 6;
@@ -23,6 +24,11 @@ const HOLDER: usize = 32;
 const GENERATION: usize = 40;
 /// Then what each number stands for: 0, or a record's index plus one.
 const KINDS: usize = 64;
+/// Not 0: the test is over, whatever has become of it.
+const OVER: usize = 48;
+
+/// What a process outlives no test by.
+const LONGEST: Duration = Duration::from_secs(60);
 
 const ENTER: u64 = 0;
 const ALIAS: u64 = 1;
@@ -46,8 +52,12 @@ fn store(pages: &Pages, at: usize, value: u64) {
 
 /// A process: does what it is told until it is told to end.
 fn serve(pages: &Pages, mut me: u64, table: &Table) {
+    let begun = Instant::now();
     loop {
         while load(pages, TURN) != me + 1 {
+            if load(pages, OVER) != 0 || begun.elapsed() > LONGEST {
+                return;
+            }
             // without an allocation: the process may be a copy of one with threads
             std::thread::yield_now();
         }
@@ -87,6 +97,9 @@ fn serve(pages: &Pages, mut me: u64, table: &Table) {
                 }
                 if !is_child {
                     // the child gives the turn back
+                    while load(pages, TURN) == me + 1 && begun.elapsed() < LONGEST {
+                        std::thread::yield_now();
+                    }
                     continue;
                 }
                 assert_ne!(thread() >> 32, parent);
@@ -227,6 +240,12 @@ impl Test {
             let is = table().arena().is(super::Taken { index, generation });
             assert_eq!(is, held.contains(&(index, generation)), "{index}");
         }
+    }
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        store(&self.pages, OVER, 1);
     }
 }
 
