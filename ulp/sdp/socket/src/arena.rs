@@ -8,7 +8,7 @@
 //! 10,000 connections, and no record is touched. Whoever lets go of a record clears its bit and
 //! looks for the bit in the rows of the others that live; if nobody has it, the record is given
 //! back. A process that has not forked since it took a record need not look: nobody else can have
-//! it ([`Record::owner`]). A fork is counted after the row was copied, and whoever has looked looks
+//! it (the record names its owner). A fork is counted after the row was copied, and whoever has looked looks
 //! again if a fork was counted meanwhile.
 //!
 //! **Death in the middle.** There is no lock. A record's state is one word, a count and whether it

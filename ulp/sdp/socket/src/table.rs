@@ -231,8 +231,10 @@ impl Table {
     fn replace(&self, number: i32, kind: Kind) {
         if let Some(Kind::Stream(index)) = self.numbers.put(number, kind) {
             self.changes[0].fetch_add(1, Ordering::SeqCst);
-            drop(self.remove(index));
-            self.changes[1].fetch_add(1, Ordering::SeqCst);
+            // the last ends the change itself
+            if !matches!(self.remove(index), Left::Last(_)) {
+                self.changes[1].fetch_add(1, Ordering::SeqCst);
+            }
         }
     }
 

@@ -2,7 +2,16 @@
 
 use crate::raw;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// As long as this is held no other test of the process's table runs: a child of one would hold the
+/// records of the others.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How a child is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::table::{self, Table};
-use crate::testing::{Fork, child, join, kill, sleep_for_ever, soon};
+use crate::testing::{Fork, alone, child, join, kill, sleep_for_ever, soon};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 fn file() -> OwnedFd {
@@ -28,6 +28,7 @@ fn heard(said: &Pages, at: usize) -> u64 {
 
 #[test]
 fn a_process_lock_ends_with_any_close() {
+    let _alone = alone();
     let file = file();
     let other = opened_anew(&file);
     let locked = || raw::byte_is_locked(other.as_fd(), 3);
@@ -40,6 +41,7 @@ fn a_process_lock_ends_with_any_close() {
 
 #[test]
 fn a_descriptor_s_lock_lives_on_in_a_child() {
+    let _alone = alone();
     let file = file();
     let own = opened_anew(&file);
     raw::lock_byte(own.as_fd(), 3).expect("locked");
@@ -53,6 +55,7 @@ fn a_descriptor_s_lock_lives_on_in_a_child() {
 
 #[test]
 fn a_number_ends_with_its_process_and_not_with_its_children() {
+    let _alone = alone();
     Table::get().expect("memory");
     let said = said();
     let parent = child(Fork::Called, || {
@@ -85,6 +88,7 @@ fn a_number_ends_with_its_process_and_not_with_its_children() {
 
 #[test]
 fn a_number_ends_with_exec() {
+    let _alone = alone();
     Table::get().expect("memory");
     let said = said();
     let sleeper = child(Fork::Called, || {
@@ -102,6 +106,7 @@ fn a_number_ends_with_exec() {
 
 #[test]
 fn a_number_survives_whoever_closes_all() {
+    let _alone = alone();
     Table::get().expect("memory");
     let said = said();
     let closer = child(Fork::Called, || {
@@ -121,6 +126,7 @@ fn a_number_survives_whoever_closes_all() {
 
 #[test]
 fn a_number_holds_in_another_namespace_of_processes() {
+    let _alone = alone();
     Table::get().expect("memory");
     let said = said();
     let starter = child(Fork::Called, || {
@@ -154,6 +160,7 @@ fn a_number_holds_in_another_namespace_of_processes() {
 
 #[test]
 fn threads_differ_and_a_child_of_any_kind_is_another() {
+    let _alone = alone();
     Table::get().expect("memory");
     let mine = table::thread();
     assert_eq!(mine, table::thread());
@@ -173,6 +180,7 @@ fn threads_differ_and_a_child_of_any_kind_is_another() {
 
 #[test]
 fn a_place_that_is_taken_again_is_not_its_old_holder() {
+    let _alone = alone();
     let family = Family::get().expect("memory");
     let first = family.reserve().expect("a place");
     assert!(family.lives(first.holder));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{Fork, child, join, soon};
+use crate::testing::{Fork, alone, child, join, soon};
 use std::sync::atomic::AtomicBool;
 
 mod model;
@@ -24,6 +24,7 @@ fn table() -> &'static Table {
 
 #[test]
 fn numbers_share_a_record_until_the_last_is_closed() {
+    let _alone = alone();
     let table = table();
     let [first, second] = [0, 1].map(|at| number(0, at));
     let pin = table.enter(first).expect("a record");
@@ -44,6 +45,7 @@ fn numbers_share_a_record_until_the_last_is_closed() {
 
 #[test]
 fn a_call_keeps_its_record_while_its_number_becomes_another_s() {
+    let _alone = alone();
     let table = table();
     let one = number(1, 0);
     drop(table.enter(one).expect("a record"));
@@ -61,6 +63,7 @@ fn a_call_keeps_its_record_while_its_number_becomes_another_s() {
 
 #[test]
 fn a_number_that_was_closed_behind_our_back_is_the_new_socket_s() {
+    let _alone = alone();
     let table = table();
     let one = number(2, 0);
     let lost = table.enter(one).expect("a record").taken();
@@ -73,6 +76,7 @@ fn a_number_that_was_closed_behind_our_back_is_the_new_socket_s() {
 
 #[test]
 fn numbers_beyond_all_stay_plain() {
+    let _alone = alone();
     let table = table();
     assert!(table.enter(crate::numbers::NUMBERS).is_none());
     assert!(table.enter(-1).is_none());
@@ -81,6 +85,7 @@ fn numbers_beyond_all_stay_plain() {
 
 #[test]
 fn a_range_is_left_but_for_what_is_the_library_s() {
+    let _alone = alone();
     let table = table();
     let own = crate::own::Own::hide(
         std::fs::File::open("/dev/null")
@@ -108,6 +113,7 @@ fn a_range_is_left_but_for_what_is_the_library_s() {
 
 #[test]
 fn what_exec_keeps_is_told() {
+    let _alone = alone();
     let table = table();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
@@ -121,6 +127,7 @@ fn what_exec_keeps_is_told() {
 
 #[test]
 fn a_child_holds_what_it_has_inherited() {
+    let _alone = alone();
     let table = table();
     for how in [Fork::Called, Fork::Bare] {
         let one = number(4, 0);
@@ -155,6 +162,7 @@ fn a_child_holds_what_it_has_inherited() {
 
 #[test]
 fn a_child_has_none_of_its_parent_s_calls() {
+    let _alone = alone();
     let table = table();
     let one = number(5, 0);
     let pin = table.enter(one).expect("a record");
@@ -169,6 +177,7 @@ fn a_child_has_none_of_its_parent_s_calls() {
 
 #[test]
 fn threads_that_close_and_call_at_once_never_see_another_s_record() {
+    let _alone = alone();
     let table = table();
     let numbers = [0, 1].map(|at| number(6, at));
     let over = AtomicBool::new(false);
@@ -209,6 +218,7 @@ fn threads_that_close_and_call_at_once_never_see_another_s_record() {
 
 #[test]
 fn forks_amid_other_threads_changes_lose_nothing() {
+    let _alone = alone();
     let table = table();
     let one = number(7, 0);
     let over = AtomicBool::new(false);
