@@ -2,14 +2,25 @@
 //! `ulp/sdp/local`.
 //!
 //! Owns: where a connection's words lie in this process ([`link`]), what the kernel says of its TCP
-//! socket ([`tcp`]), how two processes agree about a connection ([`meet`]). Must not know: the C
-//! names of calls. Everything that it asks the kernel goes by system calls that no preloaded library
-//! stands before.
+//! socket ([`tcp`]), how two processes agree about a connection ([`meet`]), which record stands for
+//! which descriptor ([`table`]), which processes hold a record ([`arena`], [`holder`]), where the
+//! library hides descriptors of its own ([`own`]). Must not know: the C names of calls. Everything
+//! that it asks the kernel goes by system calls that no preloaded library stands before.
 
+pub mod arena;
 pub mod calls;
 pub mod diag;
+pub mod holder;
 pub mod link;
 pub mod meet;
+pub mod numbers;
+pub mod own;
+mod pages;
+mod raw;
 pub mod record;
 pub mod segment;
+pub mod table;
 pub mod tcp;
+
+#[cfg(test)]
+mod testing;

@@ -1,9 +1,10 @@
 //! A connection as `ulp/sdp/local` touches it: its words and rings in this process, and its TCP
 //! socket.
 
+use crate::holder;
 use crate::record::Record;
 use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
-use crate::tcp;
+use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
 use ferriband_host::segment::{OutOfRange, Segment};
 use ferriband_host::wake::{self, Event, Until, Wait};
@@ -290,17 +291,13 @@ impl Kernel for Call<'_, '_> {
             .map_err(errno)
     }
 
+    #[inline]
     fn me(&self) -> u64 {
-        let process = rustix::process::getpid().as_raw_nonzero().get() as u64;
-        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
-        process << 32 | thread
+        table::thread()
     }
 
     fn lives(&self, thread: u64) -> bool {
-        let process = rustix::process::Pid::from_raw((thread >> 32) as i32);
-        process.is_some_and(|process| {
-            rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
-        })
+        holder::thread_lives(thread)
     }
 
     fn sleep(&self, word: Word, value: u64, bounded: bool) -> bool {

@@ -3,7 +3,7 @@
 use ferriband_sdp_local::Own;
 use std::sync::atomic::AtomicU64;
 
-/// Words of a record.
+/// Words of a record that the machine uses.
 const WORDS: usize = 16;
 
 /// The record of one connection. Its words begin as 0.
@@ -11,6 +11,12 @@ const WORDS: usize = 16;
 #[repr(C, align(128))]
 pub struct Record {
     words: [AtomicU64; WORDS],
+    /// How often the record was given back, times two; the lowest bit is set while it is in use.
+    /// [`crate::arena`] alone writes it.
+    pub(crate) state: AtomicU64,
+    /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
+    /// there may be several.
+    pub(crate) owner: AtomicU64,
 }
 
 impl Record {
@@ -32,5 +38,10 @@ impl Record {
             Own::FromSdp => 12,
         };
         &self.words[at]
+    }
+
+    /// The machine's words, all of them.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        &self.words
     }
 }

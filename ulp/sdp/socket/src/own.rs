@@ -1,0 +1,228 @@
+//! Descriptors of the library's own in a program that knows nothing of them.
+//!
+//! Owns: where they lie, and which of the program's calls must not reach them. Must not know: what
+//! they are for.
+//!
+//! They lie high, so that the program gets the low numbers that it expects, and beyond FD_SETSIZE
+//! where the limit on descriptors allows it. To the program they are closed: `close` of one is
+//! EBADF, a close of a range goes around them, and before a dup2 over one it is moved. A thread
+//! that has read a number just before another thread's dup2 over it uses the program's descriptor:
+//! that window is some instructions long.
+
+use crate::numbers::{Kind, NUMBERS, Numbers, once};
+use crate::pages::{Pages, Seen};
+use rustix::io::Errno;
+use rustix::process::Resource;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// Descriptors of the library's own in a process, at most.
+const MOST: usize = 1 << 16;
+/// How many numbers below the limit are looked through from.
+const ROOM: u64 = 256;
+
+/// Numbers of own descriptors, plus one. A child begins with a copy.
+static PLACES: AtomicPtr<Pages> = AtomicPtr::new(ptr::null_mut());
+
+/// A descriptor of the library's own. It is closed when this is dropped.
+#[derive(Debug)]
+pub struct Own {
+    place: &'static AtomicU32,
+}
+
+fn places() -> Result<&'static Pages, Errno> {
+    once(&PLACES, || Pages::reserve(MOST * 4, Seen::Copied))
+}
+
+/// From which number on own descriptors are looked for.
+fn base() -> i32 {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    let limit = limit.unwrap_or(u64::MAX).min(NUMBERS as u64);
+    // with a low limit the upper half is ours, with a high one there is room for many
+    let down = ROOM.max(limit / 8).min(limit / 2);
+    (limit - down) as i32
+}
+
+/// Another number for the same descriptor, high up and closed by exec.
+fn high(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    match rustix::io::fcntl_dupfd_cloexec(descriptor, base()) {
+        // all above are in use, or the limit was lowered meanwhile
+        Err(Errno::MFILE | Errno::INVAL) => rustix::io::fcntl_dupfd_cloexec(descriptor, 3),
+        moved => moved,
+    }
+}
+
+impl Own {
+    /// Moves a descriptor up and hides it.
+    ///
+    /// # Errors
+    /// MFILE, NOMEM.
+    pub fn hide(descriptor: OwnedFd) -> Result<Self, Errno> {
+        let numbers = Numbers::of_process()?;
+        let places = places()?;
+        let moved = high(descriptor.as_fd())?;
+        drop(descriptor);
+        let number = moved.into_raw_fd();
+        for at in 0..MOST {
+            let place = places.half(at * 4);
+            let own = number as u32 + 1;
+            let took = place.load(Ordering::Relaxed) == 0
+                && place
+                    .compare_exchange(0, own, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok();
+            if took {
+                numbers.put(number, Kind::Own);
+                return Ok(Self { place });
+            }
+        }
+        // SAFETY: the number from above.
+        unsafe { rustix::io::close(number) };
+        Err(Errno::MFILE)
+    }
+
+    /// Its number at this moment.
+    #[inline]
+    pub fn number(&self) -> RawFd {
+        self.place.load(Ordering::Acquire) as i32 - 1
+    }
+}
+
+impl AsFd for Own {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as this lives.
+        unsafe { BorrowedFd::borrow_raw(self.number()) }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let number = self.place.swap(0, Ordering::AcqRel) as i32 - 1;
+        if let Ok(numbers) = Numbers::of_process() {
+            numbers.forget(number, Kind::Own);
+        }
+        // SAFETY: the library's own descriptor, of which nobody else knows.
+        unsafe { rustix::io::close(number) };
+    }
+}
+
+/// Whether a number is the library's own, so that the program is told EBADF.
+#[inline]
+pub fn is_own(number: i32) -> bool {
+    Numbers::of_process().is_ok_and(|numbers| numbers.look(number) == Kind::Own)
+}
+
+/// Before dup2 and its like make `number` the program's: what is the library's own there is moved.
+/// The descriptor stays open under the old number, too, until the call puts another there.
+///
+/// # Errors
+/// MFILE: there is nowhere to go to.
+pub fn make_way(number: i32) -> Result<(), Errno> {
+    if !is_own(number) {
+        return Ok(());
+    }
+    let numbers = Numbers::of_process()?;
+    let places = places()?;
+    let own = number as u32 + 1;
+    let found = (0..MOST).map(|at| places.half(at * 4));
+    let mut found = found.filter(|place| place.load(Ordering::Acquire) == own);
+    let Some(place) = found.next() else {
+        return Ok(());
+    };
+    // SAFETY: the library's own descriptor, which is open.
+    let moved = high(unsafe { BorrowedFd::borrow_raw(number) })?.into_raw_fd();
+    numbers.put(moved, Kind::Own);
+    let to = moved as u32 + 1;
+    let was = place.compare_exchange(own, to, Ordering::AcqRel, Ordering::Relaxed);
+    if was.is_err() {
+        // another thread has moved or closed it
+        numbers.forget(moved, Kind::Own);
+        // SAFETY: the number from above.
+        unsafe { rustix::io::close(moved) };
+        return Ok(());
+    }
+    numbers.forget(number, Kind::Own);
+    Ok(())
+}
+
+/// The numbers of a range that are not the library's own, as ranges: what a close of the range may
+/// be done to.
+pub fn around(range: RangeInclusive<u32>) -> impl Iterator<Item = RangeInclusive<u32>> {
+    let (mut from, last) = (u64::from(*range.start()), u64::from(*range.end()));
+    let known = Numbers::of_process().ok().into_iter().flat_map(move |all| {
+        let first = i32::try_from(from).unwrap_or(i32::MAX);
+        all.known(first..=i32::try_from(last).unwrap_or(i32::MAX))
+    });
+    let own = known.filter(|(_, kind)| *kind == Kind::Own);
+    // the end of the range is a border as well
+    let borders = own
+        .map(|(number, _)| number as u64)
+        .chain(std::iter::once(last + 1));
+    borders.filter_map(move |border| {
+        let gap = (from < border).then(|| from as u32..=(border - 1) as u32);
+        from = border + 1;
+        gap
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn null() -> OwnedFd {
+        File::open("/dev/null").expect("it is there").into()
+    }
+
+    #[test]
+    fn own_descriptors_lie_high_and_are_hidden() {
+        let own = Own::hide(null()).expect("room");
+        let number = own.number();
+        assert!(number >= base());
+        assert!(is_own(number));
+        let flags = rustix::io::fcntl_getfd(&own).expect("open");
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        drop(own);
+        assert!(!is_own(number));
+        // SAFETY: only looked at.
+        let closed = unsafe { BorrowedFd::borrow_raw(number) };
+        assert_eq!(rustix::io::fcntl_getfd(closed), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_range_goes_around_them() {
+        let own: Vec<_> = (0..3).map(|_| Own::hide(null()).expect("room")).collect();
+        let mut expected = 3_u64;
+        for gap in around(3..=u32::MAX) {
+            let (first, last) = (u64::from(*gap.start()), u64::from(*gap.end()));
+            assert!(expected <= first && first <= last);
+            for own in &own {
+                assert!(!gap.contains(&(own.number() as u32)));
+            }
+            expected = last + 1;
+        }
+        assert_eq!(expected, 1 << 32);
+        let number = own[0].number() as u32;
+        assert_eq!(around(number..=number).count(), 0);
+        assert_eq!(around(5..=7).collect::<Vec<_>>(), [5..=7]);
+    }
+
+    #[test]
+    fn one_makes_way_and_stays_open() {
+        let own = Own::hide(null()).expect("room");
+        let number = own.number();
+        make_way(number).expect("room");
+        assert_ne!(own.number(), number);
+        assert!(is_own(own.number()) && !is_own(number));
+        // what the program's dup2 does
+        let other = File::open("/dev/zero").expect("it is there");
+        // SAFETY: the number was left, and is closed below.
+        let mut target = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
+        rustix::io::dup2(&other, &mut target).expect("open");
+        let mut byte = [1; 1];
+        assert_eq!(rustix::io::read(&target, &mut byte), Ok(1));
+        assert_eq!(rustix::io::read(&own, &mut byte), Ok(0));
+    }
+}

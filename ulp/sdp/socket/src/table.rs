@@ -1,0 +1,441 @@
+//! The program's descriptor numbers and the records that they stand for.
+//!
+//! Owns: how many numbers and calls of this process refer to a record, and what a fork does to
+//! that. Must not know: what is done with a connection before its last number goes; who calls is
+//! told that it does.
+//!
+//! A number that is none of ours costs one load ([`Numbers::look`]). Beside each record there is a
+//! line of this process's own: how many numbers and how many calls refer to it. The process lets go
+//! of the record when both are none. So a call whose number another thread closes, or puts another
+//! descriptor over, keeps its record, as it keeps its socket in the kernel; the number is another's
+//! from then on. A record's memory is never unmapped.
+//!
+//! A child begins with copies of the numbers and counts. Its parent's other threads, and their
+//! calls, are not there: each line says whose it is, and the child drops the calls that are not its
+//! own when it first looks. Numbers that another thread makes or closes during a fork are compared
+//! with the child's records in the child. A child made by a bare system call takes what it finds in
+//! its copy; a record that its parent gave back before is a plain descriptor to it, of which the
+//! rest that lay in the ring is lost.
+
+use crate::arena::{Arena, Holder, Living, Taken};
+use crate::holder::Family;
+use crate::numbers::{Kind, Numbers, once};
+use crate::own;
+use crate::pages::{Pages, Seen};
+use rustix::io::Errno;
+use std::ops::RangeInclusive;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+pub use crate::numbers::Kind as NumberKind;
+
+/// Bytes of a record's line.
+const LINE: usize = 64;
+/// Calls are counted in the lowest bits, then numbers, then comes whose line it is.
+const NUMBER: u64 = 1 << 12;
+const CALLS: u64 = NUMBER - 1;
+const WHOSE: u32 = 32;
+const COUNTS: u64 = (1 << WHOSE) - 1;
+
+/// The table of this process.
+#[derive(Debug)]
+pub struct Table {
+    family: &'static Family,
+    numbers: &'static Numbers,
+    arena: Arena,
+    lines: Pages,
+    /// Changes that were begun, and ended.
+    changes: [AtomicU32; 2],
+    /// The thread that forks. 0: none does.
+    forking: AtomicU64,
+}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// What has become of a number.
+#[derive(Debug)]
+pub enum Left<'a> {
+    /// It stood for nothing that is known here: the kernel's call is all.
+    Plain,
+    /// It is the library's own: the program is told EBADF.
+    Own,
+    /// Other numbers of this process stand for the record.
+    Others(Taken),
+    /// It was the process's last number of the record, of which a call is in progress.
+    Calls(Taken),
+    /// It was the process's last number of the record, and no call is in progress.
+    Last(Last<'a>),
+}
+
+/// The last that a process has of a record. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct Last<'a> {
+    table: &'a Table,
+    taken: Taken,
+}
+
+impl Last<'_> {
+    /// The record.
+    pub fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// Whether other processes hold the record.
+    pub fn others_hold(&self) -> bool {
+        let table = self.table;
+        table
+            .arena
+            .others_hold(table.who(), self.taken, table.family)
+    }
+}
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        let table = self.table;
+        table.arena.leave(table.who(), self.taken, table.family);
+        table.changes[1].fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A call on a record, which stays the process's as long as this lives.
+#[derive(Debug)]
+pub struct Pin<'a> {
+    table: &'a Table,
+    taken: Taken,
+    holder: u32,
+}
+
+impl<'a> Pin<'a> {
+    /// The record.
+    #[inline]
+    pub fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// Its words.
+    #[inline]
+    pub fn record(&self) -> &'a crate::record::Record {
+        self.table.arena.record(self.taken.index)
+    }
+}
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // in a child this call was dropped with those of the other threads
+        if self.holder == self.table.holder() {
+            let (_, last) = self.table.subtract(self.taken, 1);
+            drop(last);
+        }
+    }
+}
+
+impl Living for Family {
+    fn lives(&self, place: u32) -> bool {
+        self.place_lives(place)
+    }
+}
+
+impl Table {
+    /// That of this process, which is made by the first that needs it.
+    ///
+    /// # Errors
+    /// No memory, no descriptor, or an old kernel.
+    pub fn get() -> Result<&'static Self, Errno> {
+        let table = once(&TABLE, || {
+            let arena = Arena::create()?;
+            Ok(Self {
+                family: Family::get()?,
+                numbers: Numbers::of_process()?,
+                lines: Pages::reserve(arena.records() as usize * LINE, Seen::Copied)?,
+                arena,
+                changes: Default::default(),
+                forking: AtomicU64::new(0),
+            })
+        })?;
+        table.watch_forks()?;
+        Ok(table)
+    }
+
+    /// The descriptors' numbers.
+    #[inline]
+    pub fn numbers(&self) -> &'static Numbers {
+        self.numbers
+    }
+
+    /// The records.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    #[inline]
+    fn holder(&self) -> u32 {
+        self.family.holder()
+    }
+
+    fn who(&self) -> Holder {
+        Holder {
+            number: self.holder(),
+            forks: self.family.forks(),
+        }
+    }
+
+    /// This process's number, which it takes now if it has none.
+    fn named(&self) -> Option<u32> {
+        match self.holder() {
+            0 => register(self.family).ok(),
+            holder => Some(holder),
+        }
+    }
+
+    #[inline]
+    fn line(&self, index: u32) -> &AtomicU64 {
+        self.lines.word(index as usize * LINE)
+    }
+
+    fn generation(&self, index: u32) -> &AtomicU64 {
+        self.lines.word(index as usize * LINE + 8)
+    }
+
+    /// After socket(2) or accept(2): the number is a stream's, with a record of its own. None if
+    /// there is no record to be had: it is plain.
+    pub fn enter(&self, number: i32) -> Option<Pin<'_>> {
+        self.changes[0].fetch_add(1, Ordering::SeqCst);
+        let entered = self.new_pin(number);
+        if entered.is_none() {
+            self.replace(number, Kind::Plain);
+        }
+        self.changes[1].fetch_add(1, Ordering::SeqCst);
+        entered
+    }
+
+    fn new_pin(&self, number: i32) -> Option<Pin<'_>> {
+        if !(0..crate::numbers::NUMBERS).contains(&number) {
+            return None;
+        }
+        let holder = self.named()?;
+        let taken = self.arena.take(self.who(), self.family)?;
+        self.generation(taken.index)
+            .store(taken.generation, Ordering::Relaxed);
+        let counts = u64::from(holder) << WHOSE | NUMBER | 1;
+        self.line(taken.index).store(counts, Ordering::SeqCst);
+        self.replace(number, Kind::Stream(taken.index));
+        Some(Pin {
+            table: self,
+            taken,
+            holder,
+        })
+    }
+
+    /// What the number stood for is gone: the program has closed it without our knowledge.
+    fn replace(&self, number: i32, kind: Kind) {
+        if let Some(Kind::Stream(index)) = self.numbers.put(number, kind) {
+            self.changes[0].fetch_add(1, Ordering::SeqCst);
+            // the last ends the change itself
+            if !matches!(self.remove(index), Left::Last(_)) {
+                self.changes[1].fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// A call on what the number stands for. None if that is no stream.
+    #[inline]
+    pub fn pin(&self, number: i32) -> Option<Pin<'_>> {
+        loop {
+            let kind = self.numbers.look(number);
+            let Kind::Stream(index) = kind else {
+                return None;
+            };
+            let Some(holder) = Some(self.holder()).filter(|holder| *holder != 0) else {
+                self.named()?;
+                continue;
+            };
+            let line = self.line(index);
+            let counts = line.load(Ordering::Acquire);
+            if counts >> WHOSE != u64::from(holder) {
+                self.make_mine(line, counts, holder);
+                continue;
+            }
+            // it is being closed, or there is no room for one more call
+            if counts & COUNTS == 0 || counts & CALLS == CALLS {
+                std::thread::yield_now();
+                continue;
+            }
+            let taken = line.compare_exchange_weak(
+                counts,
+                counts + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            if taken.is_err() {
+                continue;
+            }
+            let generation = self.generation(index).load(Ordering::Relaxed);
+            let taken = Taken { index, generation };
+            let pin = Pin {
+                table: self,
+                taken,
+                holder,
+            };
+            if self.numbers.look(number) == kind {
+                return Some(pin);
+            }
+        }
+    }
+
+    /// The line is a parent's copy: its calls are not this process's.
+    #[cold]
+    fn make_mine(&self, line: &AtomicU64, counts: u64, holder: u32) {
+        let mine = u64::from(holder) << WHOSE | counts & COUNTS & !CALLS;
+        let _ = line.compare_exchange(counts, mine, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// After dup(2) and its like: another number of the record that a call has. `dup2` over a
+    /// number: [`Table::leave`] it before.
+    pub fn alias(&self, pin: &Pin<'_>, number: i32) {
+        if !(0..crate::numbers::NUMBERS).contains(&number) {
+            return;
+        }
+        self.changes[0].fetch_add(1, Ordering::SeqCst);
+        self.line(pin.taken.index)
+            .fetch_add(NUMBER, Ordering::SeqCst);
+        self.replace(number, Kind::Stream(pin.taken.index));
+        self.changes[1].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Before the kernel closes a number, or puts another descriptor there.
+    pub fn leave(&self, number: i32) -> Left<'_> {
+        loop {
+            let kind = self.numbers.look(number);
+            match kind {
+                Kind::Unknown => return Left::Plain,
+                Kind::Own => return Left::Own,
+                Kind::Plain => {
+                    self.numbers.forget(number, kind);
+                    return Left::Plain;
+                }
+                Kind::Stream(index) => {
+                    self.named();
+                    self.changes[0].fetch_add(1, Ordering::SeqCst);
+                    let mine = self.numbers.forget(number, kind);
+                    let left = mine.then(|| self.remove(index));
+                    if !matches!(left, Some(Left::Last(_))) {
+                        self.changes[1].fetch_add(1, Ordering::SeqCst);
+                    }
+                    if let Some(left) = left {
+                        return left;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Before the kernel closes a range of numbers: each stream of it is left. Gives the ranges
+    /// that the kernel may close.
+    pub fn leave_range<'a>(
+        &'a self,
+        range: RangeInclusive<u32>,
+        mut each: impl FnMut(i32, Left<'a>),
+    ) -> impl Iterator<Item = RangeInclusive<u32>> {
+        let first = i32::try_from(*range.start()).unwrap_or(i32::MAX);
+        let last = i32::try_from(*range.end()).unwrap_or(i32::MAX);
+        for (number, kind) in self.numbers.known(first..=last) {
+            if matches!(kind, Kind::Stream(_)) {
+                each(number, self.leave(number));
+            }
+        }
+        own::around(range)
+    }
+
+    /// The streams that a program begins with which is executed now.
+    pub fn kept_by_exec(&self) -> impl Iterator<Item = i32> {
+        let streams = self.numbers.known(0..=i32::MAX);
+        let streams = streams.filter(|(_, kind)| matches!(kind, Kind::Stream(_)));
+        streams.map(|(number, _)| number).filter(|number| {
+            // SAFETY: only looked at, and it may be closed.
+            let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(*number) };
+            rustix::io::fcntl_getfd(descriptor)
+                .is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
+        })
+    }
+
+    fn remove(&self, index: u32) -> Left<'_> {
+        let generation = self.generation(index).load(Ordering::Relaxed);
+        let taken = Taken { index, generation };
+        let (counts, last) = self.subtract(taken, NUMBER);
+        match last {
+            Some(last) => Left::Last(last),
+            None if counts & COUNTS & !CALLS == 0 => Left::Calls(taken),
+            None => Left::Others(taken),
+        }
+    }
+
+    /// Gives what is left, and the last of it. A `Last` ends a change: it was begun by whoever
+    /// takes away a number, and here for a call.
+    fn subtract(&self, taken: Taken, what: u64) -> (u64, Option<Last<'_>>) {
+        let line = self.line(taken.index);
+        loop {
+            let counts = line.load(Ordering::Acquire);
+            let holder = self.holder();
+            if counts >> WHOSE != u64::from(holder) {
+                self.make_mine(line, counts, holder);
+                continue;
+            }
+            let left = counts - what;
+            let last = left & COUNTS == 0;
+            if last && what == 1 {
+                self.changes[0].fetch_add(1, Ordering::SeqCst);
+            }
+            let done = line.compare_exchange(counts, left, Ordering::AcqRel, Ordering::Relaxed);
+            if done.is_ok() {
+                // not `then_some`, which would make one and drop it
+                return (left, last.then(|| Last { table: self, taken }));
+            }
+            if last && what == 1 {
+                self.changes[1].fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Makes the records that this process holds those that its numbers stand for, and counts anew:
+    /// a number whose record is another's by now is plain.
+    fn reconcile(&self, who: Holder) {
+        let mine = |counts: u64| counts >> WHOSE == u64::from(who.number);
+        for (number, kind) in self.numbers.known(0..=i32::MAX) {
+            let Kind::Stream(index) = kind else {
+                continue;
+            };
+            let generation = self.generation(index).load(Ordering::Relaxed);
+            if !self.arena.join(who, Taken { index, generation }) {
+                self.numbers.put(number, Kind::Plain);
+                continue;
+            }
+            let line = self.line(index);
+            let counts = line.load(Ordering::Acquire);
+            let begin = u64::from(who.number) << WHOSE;
+            let counts = if mine(counts) { counts } else { begin };
+            line.store(counts + NUMBER, Ordering::Release);
+        }
+        for index in self.arena.held(who.number) {
+            let line = self.line(index);
+            if mine(line.load(Ordering::Acquire)) {
+                continue;
+            }
+            line.store(0, Ordering::Release);
+            match self.arena.used(index) {
+                Some(taken) => {
+                    self.arena.leave(who, taken, self.family);
+                }
+                // the parent has given it back since the fork
+                None => self.arena.forget(who, index),
+            }
+        }
+    }
+}
+
+mod fork;
+use fork::register;
+pub use fork::thread;
+
+#[cfg(test)]
+mod tests;
