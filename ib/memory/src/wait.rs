@@ -157,8 +157,8 @@ impl Epoll {
         }
     }
 
-    /// What is ready, at the latest when a time is over. The time goes to ppoll(2), which takes nanoseconds: epoll_pwait2
-    /// is missing before Linux 5.11 and under valgrind.
+    /// What is ready, at the latest when a time is over. The time goes to ppoll(2), which takes
+    /// nanoseconds: epoll_pwait2 is missing before Linux 5.11 and under valgrind.
     fn fetch<'a>(
         &self,
         buffer: &'a mut [MaybeUninit<epoll::Event>; MAX_READY],
@@ -172,7 +172,8 @@ impl Epoll {
         }
         let milliseconds: libc::c_int = if timeout_ns.is_some() { 0 } else { -1 };
         // All six arguments: rustix leaves the last one out, which valgrind reports.
-        // SAFETY: the buffer has room for so many events of the kernel's layout; without a mask its size counts for nothing.
+        // SAFETY: the buffer has room for so many events of the kernel's layout; without a mask its
+        // size counts for nothing.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait,

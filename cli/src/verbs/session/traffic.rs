@@ -203,8 +203,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits until the last of `length_bytes` of the target buffer is one of `values`, and gives which, taking completions
-    /// meanwhile: what a program does that polls for an RDMA WRITE.
+    /// Waits until the last of `length_bytes` of the target buffer is one of `values`, and gives
+    /// which, taking completions meanwhile: what a program does that polls for an RDMA WRITE.
     #[inline]
     pub fn wait_for_last_byte(
         &mut self,

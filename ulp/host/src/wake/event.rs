@@ -69,8 +69,8 @@ impl From<Event> for OwnedFd {
     }
 }
 
-/// Adds 1 to the count of an eventfd that does not block, which wakes whoever polls it. A count that
-/// is full stays full: whoever polls it is awake.
+/// Adds 1 to the count of an eventfd that does not block, which wakes whoever polls it. A count
+/// that is full stays full: whoever polls it is awake.
 pub fn signal(event: BorrowedFd<'_>) {
     // An eventfd takes eight bytes or says EAGAIN.
     let _ = rustix::io::retry_on_intr(|| rustix::io::write(event, &1_u64.to_ne_bytes()));

@@ -1,10 +1,10 @@
 //! SDP between two processes of one host: a ring in shared memory for each direction.
 //!
 //! Owns: the words of a connection, who writes which of them and in which order, and who is woken.
-//! Must not know: where the words lie, descriptors, threads, what the program asked for. All that it
-//! does to memory and to the kernel goes through [`Memory`] and [`Kernel`]: on a real machine these
-//! are instructions and system calls, in the simulator (`ulp/sdp/sim`) each is a step at which
-//! another process may go on, stop or die.
+//! Must not know: where the words lie, descriptors, threads, what the program asked for. All that
+//! it does to memory and to the kernel goes through [`Memory`] and [`Kernel`]: on a real machine
+//! these are instructions and system calls, in the simulator (`ulp/sdp/sim`) each is a step at
+//! which another process may go on, stop or die.
 //!
 //! The ring is the RDMA-based flow control of papers/004, section 4, with stores in the place of
 //! RDMA WRITEs: the sender manages one buffer of the receiver's, byte by byte.

@@ -1,8 +1,8 @@
 //! The locks of a side: one for what it sends, one for what it receives.
 //!
 //! A lock lies in the side's record, so a peer cannot hold it. It is held for copies and for calls
-//! that do not wait, never in a sleep. A holder that has died is found by who waits for it, and what
-//! it had begun is finished.
+//! that do not wait, never in a sleep. A holder that has died is found by who waits for it, and
+//! what it had begun is finished.
 
 use crate::memory::{Kernel, Own, Word};
 

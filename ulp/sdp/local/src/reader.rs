@@ -79,10 +79,10 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
-    /// next byte is in the kernel: nothing of this library is needed any more to read on. The caller
-    /// counts then as after [`Received::ByKernel`], and nothing is offered before it leaves, which
-    /// one without this library never does. False while W has to act, or its copy to come: the caller
-    /// tries again when this side's waiters for bytes are woken.
+    /// next byte is in the kernel: nothing of this library is needed any more to read on. The
+    /// caller counts then as after [`Received::ByKernel`], and nothing is offered before it leaves,
+    /// which one without this library never does. False while W has to act, or its copy to come:
+    /// the caller tries again when this side's waiters for bytes are woken.
     ///
     /// If W has died, true as well: what the ring holds is lost to one without this library.
     ///
@@ -135,9 +135,9 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// Says that a thread sleeps until there is something ([`crate::FUTEX`]), or that waiters are to
-    /// be told ([`crate::BOX`]), and gives what [`Reader::sleep`] is to be given. The caller receives
-    /// once more before it sleeps: what comes from then on wakes.
+    /// Says that a thread sleeps until there is something ([`crate::FUTEX`]), or that waiters are
+    /// to be told ([`crate::BOX`]), and gives what [`Reader::sleep`] is to be given. The caller
+    /// receives once more before it sleeps: what comes from then on wakes.
     pub fn want_bytes(&self, how: u64) -> u64 {
         self.0.set(wake::want(IN, true), how) | how
     }
@@ -170,7 +170,7 @@ impl<K: Kernel> Reader<'_, K> {
     /// again.
     pub fn heard(&self, ended: u64) {
         self.0.set(Word::Own(Own::Ended), ended);
-        wake::rouse(self.0);
+        wake::wake_own(self.0);
     }
 
     /// What the direction goes by.
@@ -193,7 +193,7 @@ impl<K: Kernel> Reader<'_, K> {
     /// From now on calls receive by the kernel alone; those that sleep, too.
     fn open_gate(&self) {
         self.0.store(Word::Own(Own::ReceiveGate), 0);
-        wake::rouse(self.0);
+        wake::wake_own(self.0);
     }
 
     /// As [`Reader::open_gate`], for one that is in the kernel until it leaves.
@@ -217,8 +217,8 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// The lock of what this side receives. What a call had taken from the ring that died with it is
-    /// W's again, if it has not said so; what it had taken from the kernel is gone with it.
+    /// The lock of what this side receives. What a call had taken from the ring that died with it
+    /// is W's again, if it has not said so; what it had taken from the kernel is gone with it.
     fn lock(&self) -> Held<'_, K> {
         let held = Held::take(self.0, Own::ReceiveLock);
         if held.inherited {

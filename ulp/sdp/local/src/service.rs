@@ -14,8 +14,8 @@ impl<K: Kernel> Service<'_, K> {
     /// There is news: from the kernel, of `ended` ([`crate::PEER_ENDED`],
     /// [`crate::CONNECTION_OVER`]), of bytes or of room, or from the peer, which has rung.
     ///
-    /// Once the peer has ended its stream, what this side sends goes by TCP: the kernel tells of the
-    /// peer's death only who sends by it.
+    /// Once the peer has ended its stream, what this side sends goes by TCP: the kernel tells of
+    /// the peer's death only who sends by it.
     pub fn look(&self, ended: u64) {
         Reader(self.0).heard(ended);
         let writer = Writer(self.0);
@@ -26,9 +26,9 @@ impl<K: Kernel> Service<'_, K> {
         }
     }
 
-    /// Before the last close of the socket. True when the kernel may close it: the peer finds what it
-    /// has not read, and is reset if this side has left something unread, as by TCP. False: again
-    /// after the next news, or when this side's waiters for bytes are told.
+    /// Before the last close of the socket. True when the kernel may close it: the peer finds what
+    /// it has not read, and is reset if this side has left something unread, as by TCP. False:
+    /// again after the next news, or when this side's waiters for bytes are told.
     ///
     /// It does not wait for a peer that has not begun to go back. One that has may have copied what
     /// was read here: that is passed over, or the kernel would take it for unread.

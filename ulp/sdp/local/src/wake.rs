@@ -2,8 +2,8 @@
 //!
 //! Whoever finds nothing says so in a want, by an instruction that fences, and looks again before
 //! it sleeps; whoever has given something fences and looks at the want. So one of the two sees the
-//! other. Who wakes takes the want away: the next one that finds nothing says so anew. One that dies
-//! while it wakes leaves [`WAKING`] behind, and whoever looks next wakes in its place.
+//! other. Who wakes takes the want away: the next one that finds nothing says so anew. One that
+//! dies while it wakes leaves [`WAKING`] behind, and whoever looks next wakes in its place.
 
 use crate::memory::{Kernel, Shared, Way, Word};
 
@@ -51,9 +51,9 @@ fn wake_by<K: Kernel>(kernel: &K, word: Word, ring: impl FnOnce()) {
     let _ = kernel.exchange(word, WAKING, 0);
 }
 
-/// Wakes this side's own waiters, to look at the kernel's socket and at the record again. The caller
-/// has fenced, or holds the lock under which they look.
-pub(crate) fn rouse<K: Kernel>(kernel: &K) {
+/// Wakes this side's own waiters, to look at the kernel's socket and at the record again. The
+/// caller has fenced, or holds the lock under which they look.
+pub(crate) fn wake_own<K: Kernel>(kernel: &K) {
     for word in [want(Way::In, true), want(Way::Out, false)] {
         if kernel.load(word) != 0 {
             wake_by(kernel, word, || kernel.ring_own());

@@ -61,15 +61,15 @@ impl<K: Kernel> Writer<'_, K> {
     }
 
     /// Goes back to TCP for good, or stays there. What the ring holds is sent by the kernel, and R
-    /// finds what it has not read. True once that is so; false if the kernel does not take all: call
-    /// it again when it does.
+    /// finds what it has not read. True once that is so; false if the kernel does not take all:
+    /// call it again when it does.
     pub fn go_back(&self) -> bool {
         let held = self.lock();
         let done = self.go_back_locked();
         drop(held);
         told(self.0, OUT, true);
         // who waits for room in the ring is to send by the kernel
-        wake::rouse(self.0);
+        wake::wake_own(self.0);
         done
     }
 
@@ -79,8 +79,8 @@ impl<K: Kernel> Writer<'_, K> {
     }
 
     /// Says that a thread sleeps until there is room ([`crate::FUTEX`]), or that waiters are to be
-    /// told ([`crate::BOX`]), and gives what [`Writer::sleep`] is to be given. The caller sends once
-    /// more before it sleeps: room that comes from then on wakes.
+    /// told ([`crate::BOX`]), and gives what [`Writer::sleep`] is to be given. The caller sends
+    /// once more before it sleeps: room that comes from then on wakes.
     pub fn want_room(&self, how: u64) -> u64 {
         self.0.set(wake::want(OUT, false), how) | how
     }

@@ -197,8 +197,8 @@ impl Place {
 }
 
 /// Whether W may change over: what TCP still holds, `unacknowledged_bytes`, must leave room for a
-/// copy of all that SDP may hold, so that going back never waits for a reader. An empty queue always
-/// takes 32 KiB in one call, whatever its limit (measured on Linux 6.18).
+/// copy of all that SDP may hold, so that going back never waits for a reader. An empty queue
+/// always takes 32 KiB in one call, whatever its limit (measured on Linux 6.18).
 pub fn may_change(unacknowledged_bytes: u64, send_buffer_bytes: u64, buffer: u64) -> bool {
     if unacknowledged_bytes == 0 {
         return buffer <= (32 << 10).max(send_buffer_bytes / 2);

@@ -135,7 +135,8 @@ impl Host<'_> {
         self.memory.borrow().view(self.me, at)
     }
 
-    /// send(2), which does not wait. What the kernel has taken went by TCP, so it must be TCP's turn.
+    /// send(2), which does not wait. What the kernel has taken went by TCP, so it must be TCP's
+    /// turn.
     pub fn tcp_send(&self, tags: &[Tag], copy: bool) -> Result<u64, Errno> {
         if !self.locked_step() {
             return Err(EAGAIN);
@@ -189,8 +190,8 @@ impl Host<'_> {
         }
     }
 
-    /// What poll(2) says, or the peer's death: the peer has ended, the connection is over. The end of
-    /// one that has died waits behind what fills this side's queue, so its death is told apart.
+    /// What poll(2) says, or the peer's death: the peer has ended, the connection is over. The end
+    /// of one that has died waits behind what fills this side's queue, so its death is told apart.
     pub fn kernel_ends(&self) -> (bool, bool) {
         self.step();
         let (ended, over) = self.tcp.borrow().ends(self.side);

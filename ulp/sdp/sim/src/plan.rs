@@ -60,8 +60,8 @@ pub(crate) struct Plan {
     pub agreed_at: u64,
     /// Which process is killed, and at which step.
     pub kill: Option<(usize, u64)>,
-    /// Which process is killed, after how many locked instructions and kernel calls of it behind the
-    /// agreement, and how many steps then: what could be torn lies just behind one.
+    /// Which process is killed, after how many locked instructions and kernel calls of it behind
+    /// the agreement, and how many steps then: what could be torn lies just behind one.
     pub kill_behind: Option<(usize, u64, u64)>,
     /// Which process exits while its threads run, and at which step.
     pub exit: Option<(usize, u64)>,

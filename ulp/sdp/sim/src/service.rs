@@ -1,5 +1,5 @@
-//! The service thread of a process: it sleeps until the kernel, the peer or its own side has news of
-//! the connection, and closes the socket when the program's threads have ended.
+//! The service thread of a process: it sleeps until the kernel, the peer or its own side has news
+//! of the connection, and closes the socket when the program's threads have ended.
 
 use crate::Plant;
 use crate::host::{Host, is_running};

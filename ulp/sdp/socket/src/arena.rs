@@ -8,8 +8,8 @@
 //! 10,000 connections, and no record is touched. Whoever lets go of a record clears its bit and
 //! looks for the bit in the rows of the others that live; if nobody has it, the record is given
 //! back. A process that has not forked since it took a record need not look: nobody else can have
-//! it (the record names its owner). A fork is counted after the row was copied, and whoever has looked looks
-//! again if a fork was counted meanwhile.
+//! it (the record names its owner). A fork is counted after the row was copied, and whoever has
+//! looked looks again if a fork was counted meanwhile.
 //!
 //! **Death in the middle.** There is no lock. A record's state is one word, a count and whether it
 //! is in use, and goes from free to used and back by compare and exchange. A taker sets its bit

@@ -9,9 +9,9 @@
 //! does a program that looks into /proc/self/fd. A lock of F_OFD_SETLK belongs to an open file,
 //! which children share. So each process has opened the file anew, has closed the descriptor, and
 //! keeps the open file by a mapping alone, which children do not inherit. The mapping goes with the
-//! address space: with exit, with any signal, with exec, and with nothing else. It means the same in
-//! every namespace of process numbers. To open the file anew takes /proc; a process without it has
-//! no number, and no records of its own.
+//! address space: with exit, with any signal, with exec, and with nothing else. It means the same
+//! in every namespace of process numbers. To open the file anew takes /proc; a process without it
+//! has no number, and no records of its own.
 //!
 //! A child of fork(2) is given its number by its parent before it is there: the parent takes the
 //! lock, the child inherits the mapping, the parent gives it up. So there is no moment at which a

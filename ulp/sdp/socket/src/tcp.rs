@@ -1,8 +1,8 @@
 //! What the kernel says of a TCP socket, and what is sent and taken without waiting.
 
+use crate::raw::system_call;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
-use std::arch::asm;
 
 /// Bytes and state of a connection, as of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,35 +152,6 @@ pub unsafe fn receive(socket: BorrowedFd<'_>, to: *mut u8, length: usize) -> Res
     ];
     // SAFETY: the caller's promise.
     unsafe { system_call(libc::SYS_recvfrom, arguments) }.map(|received| received as usize)
-}
-
-/// The C library's functions may be others' here, `syscall` too; this is the instruction.
-///
-/// # Safety
-/// As for the call.
-unsafe fn system_call(number: libc::c_long, arguments: [isize; 6]) -> Result<isize, Errno> {
-    let [first, second, third, fourth, fifth, sixth] = arguments;
-    let result: isize;
-    // SAFETY: the caller's promise; the kernel keeps all registers but these.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") first,
-            in("rsi") second,
-            in("rdx") third,
-            in("r10") fourth,
-            in("r8") fifth,
-            in("r9") sixth,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    if (-4095..0).contains(&result) {
-        return Err(Errno::from_raw_os_error(-(result as i32)));
-    }
-    Ok(result)
 }
 
 #[cfg(test)]

@@ -284,8 +284,8 @@ impl Engine {
         local.is_some_and(|local| local.has_more())
     }
 
-    /// Whoever polled does so no more: from now on peers ring for the progress thread. A thread that
-    /// began to rest just before finds that out, or is woken: nobody ticks for it.
+    /// Whoever polled does so no more: from now on peers ring for the progress thread. A thread
+    /// that began to rest just before finds that out, or is woken: nobody ticks for it.
     pub(super) fn end_polling(&self) {
         self.polling.store(false, Ordering::SeqCst);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);

@@ -1,11 +1,12 @@
-//! What wakes the ranks of this host: an eventfd for each, and the barrier that spares senders their
-//! fence.
+//! What wakes the ranks of this host: an eventfd for each, and the barrier that spares senders
+//! their fence.
 //!
 //! Owns: the ranks' descriptors, and the steps by which a rank falls asleep and is woken. Must not
 //! know: what a rank waits for.
 //!
 //! A sender stores a record and then looks whether the receiver sleeps; the receiver says that it
-//! sleeps and then looks for records. `ferriband_host::Barrier` says what lies between the two steps.
+//! sleeps and then looks for records. `ferriband_host::Barrier` says what lies between the two
+//! steps.
 
 use ferriband_host::{Barrier, wake};
 use std::os::fd::BorrowedFd;

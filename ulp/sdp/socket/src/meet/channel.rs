@@ -1,5 +1,5 @@
-//! The Unix sockets that carry the messages. Owns: their names, one channel's sending and receiving,
-//! descriptors that come with a message. Must not know: what a message asks for.
+//! The Unix sockets that carry the messages. Owns: their names, one channel's sending and
+//! receiving, descriptors that come with a message. Must not know: what a message asks for.
 
 use super::message::{MOST_BYTES, Name, Packet};
 use crate::tcp;

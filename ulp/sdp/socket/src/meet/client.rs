@@ -1,9 +1,9 @@
 //! The connecting side: asks a port's families who holds the peer's socket, then the holder.
 //!
-//! Owns: what is asked at this time, the channels to holders, the slots that they have lent. Must not
-//! know: when a connection is worth it. All families of a port are asked at once, so that none can
-//! hold up another; the processes that they name are asked one after another. Where one process has
-//! accepted at the port before, it is asked first, and no family if it agrees.
+//! Owns: what is asked at this time, the channels to holders, the slots that they have lent. Must
+//! not know: when a connection is worth it. All families of a port are asked at once, so that none
+//! can hold up another; the processes that they name are asked one after another. Where one process
+//! has accepted at the port before, it is asked first, and no family if it agrees.
 
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;

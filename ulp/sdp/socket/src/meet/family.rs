@@ -1,7 +1,7 @@
 //! Where a listening TCP socket is asked who holds what it has accepted.
 //!
-//! Owns: the Unix socket of a port, and the answers. Must not know: sockets and their users. What it
-//! says is routing and proves nothing: whoever gets it checks the holder.
+//! Owns: the Unix socket of a port, and the answers. Must not know: sockets and their users. What
+//! it says is routing and proves nothing: whoever gets it checks the holder.
 
 use super::PATIENCE;
 use super::channel::{self, Channel, Received};
@@ -20,7 +20,8 @@ const MOST_VISITORS: usize = 64;
 /// Messages of one channel in one call.
 const MOST_MESSAGES: usize = 16;
 
-/// The processes that hold one listening socket, as one of them sees it. A forked child has its own.
+/// The processes that hold one listening socket, as one of them sees it. A forked child has its
+/// own.
 #[derive(Debug)]
 pub struct Family {
     port: u16,

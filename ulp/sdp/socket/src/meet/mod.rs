@@ -1,15 +1,15 @@
 //! How two processes of one network namespace agree about a TCP connection, beside that connection.
 //!
-//! Owns: the messages ([`message`]) and the sockets that carry them ([`channel`]), the routing from a
-//! port to the process that holds a socket ([`family`], [`table`]), the checks that this process is
-//! the one that it says it is ([`credentials`]), the accepting side ([`holder`]), the connecting side
-//! ([`client`]), and what both share afterwards ([`pair`]). Must not know: which thread calls it, how
-//! a connection is carried once both sides have its slot.
+//! Owns: the messages ([`message`]) and the sockets that carry them ([`channel`]), the routing from
+//! a port to the process that holds a socket ([`family`], [`table`]), the checks that this process
+//! is the one that it says it is ([`credentials`]), the accepting side ([`holder`]), the connecting
+//! side ([`client`]), and what both share afterwards ([`pair`]). Must not know: which thread calls
+//! it, how a connection is carried once both sides have its slot.
 //!
-//! Nothing here waits. Each service has descriptors to poll, a deadline, and a function `serve` that
-//! does what can be done. Whatever comes from outside may be anything; who breaks a rule loses the
-//! channel. A forked child drops its copies of its parent's services before it does anything else
-//! with them: as long as it has them, peers do not hear of the parent's end.
+//! Nothing here waits. Each service has descriptors to poll, a deadline, and a function `serve`
+//! that does what can be done. Whatever comes from outside may be anything; who breaks a rule loses
+//! the channel. A forked child drops its copies of its parent's services before it does anything
+//! else with them: as long as it has them, peers do not hear of the parent's end.
 
 pub mod channel;
 pub mod client;

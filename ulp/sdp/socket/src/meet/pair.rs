@@ -1,8 +1,8 @@
 //! What two processes share once they have met: segments, their slots, the peer's eventfd.
 //!
-//! Owns: which slots are given out, and what is checked of descriptors that come from the peer. Must
-//! not know: messages and channels. The accepting side lends slots of segments that it makes, the
-//! connecting side borrows them. A slot is lent again when both have given it back.
+//! Owns: which slots are given out, and what is checked of descriptors that come from the peer.
+//! Must not know: messages and channels. The accepting side lends slots of segments that it makes,
+//! the connecting side borrows them. A slot is lent again when both have given it back.
 
 use super::message::Reason;
 use crate::segment::{self, LENGTH, SLOTS};

@@ -1,7 +1,8 @@
 //! Random calls in a tree of processes, against a model.
 //!
-//! The processes do one step at a time, as the test tells them in memory that they share. After each
-//! step all numbers of the process, and all records that there ever were, are as the model says.
+//! The processes do one step at a time, as the test tells them in memory that they share. After
+//! each step all numbers of the process, and all records that there ever were, are as the model
+//! says.
 
 use super::{Kind, Left, Table, table};
 use crate::pages::{Pages, Seen};
