@@ -84,7 +84,7 @@ const fn latency<P, F>(
 }
 
 /// On one host.
-const TARGETS: [Target<(), Floors>; 9] = [
+const TARGETS: [Target<(), Floors>; 10] = [
     latency(
         "WRITE 8 B into shared memory, one way (ib_write_lat --mmap)",
         |()| probes::write_mapped(),
@@ -105,6 +105,13 @@ const TARGETS: [Target<(), Floors>; 9] = [
         "mapped ring with completion",
         Against::Round(|f| f.mapped_ring_ns),
         3.0,
+    ),
+    latency(
+        "SEND 8 B by events, one way (ib_send_lat -e)",
+        |()| probes::send_by_events(),
+        "eventfd that wakes a reader",
+        Against::Round(|f| f.wake_ns),
+        1.3,
     ),
     latency(
         "WRITE 8 B, private memory, one way (ib_write_lat)",

@@ -173,6 +173,13 @@ pub fn send_private() -> Result<f64, Failure> {
     Run::new("ib_send_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
 }
 
+/// `ib_send_lat` of 8 bytes whose sides sleep until the other's message comes.
+pub fn send_by_events() -> Result<f64, Failure> {
+    let mut run = Run::new("ib_send_lat", 8, LATENCY_MESSAGES / 5);
+    run.options.push("-e".to_owned());
+    run.figure(Report::Latency)
+}
+
 /// `ib_write_lat` of 8 bytes.
 pub fn write_private() -> Result<f64, Failure> {
     Run::new("ib_write_lat", 8, LATENCY_MESSAGES).figure(Report::Latency)
