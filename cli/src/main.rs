@@ -29,6 +29,7 @@ mod netns;
 mod pages;
 mod perf;
 mod progress;
+mod settings;
 mod sim;
 mod status;
 mod updown;
