@@ -59,7 +59,7 @@ const MATRIX: &str = "docs/matrix.md";
 const ARROWS: [(&str, &[&str]); 3] = [
     ("sys/", &[]),
     ("ulp/host/", &["sys/"]),
-    ("ulp/", &["ulp/", "abi/verbs-sys", "sys/"]),
+    ("ulp/", &["ulp/", "abi/verbs-sys", "abi/rdmacm-sys", "sys/"]),
 ];
 
 /// Checks every rule and names each breach.
