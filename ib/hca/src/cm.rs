@@ -259,6 +259,9 @@ impl Cm {
         qp_type: QpType,
     ) -> Result<u32, Error> {
         let space = PortSpace::from_code(space).ok_or(Error::Invalid("no such port space"))?;
+        if space == PortSpace::Sdp && qp_type != QpType::Rc {
+            return Err(Error::Invalid("SDP has reliable connections"));
+        }
         let mut state = lock(&self.state);
         let number = state.next;
         state.next = state.next.checked_add(1).unwrap_or(1);

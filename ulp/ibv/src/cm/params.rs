@@ -34,7 +34,7 @@ impl PortSpace {
     pub(super) const fn to_c(self) -> cm::rdma_port_space {
         match self {
             PortSpace::Tcp => cm::RDMA_PS_TCP,
-            PortSpace::Sdp => 0x0001,
+            PortSpace::Sdp => cm::RDMA_PS_SDP,
         }
     }
 }
