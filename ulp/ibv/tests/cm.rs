@@ -1,143 +1,19 @@
 //! The connection manager of Ferriband's own library: connections within this process and with another, on the addresses of this host.
 
 mod common;
+#[path = "common/connection.rs"]
+mod connection;
 
+use connection::{PATIENCE, RESOLVE, Side, channel, expect, listen, manager, resolved};
 use ferriband_ibv::{
-    ACCEPT_ROOM, Access, Choice, Cm, CmChannel, CmError, CmEvent, CmEventKind, CmId, CmOption,
-    ConnectParams, Cq, ErrorKind, EventKind, Gid, Mr, Pd, PortSpace, Qp, QpInit, QpState, QpType,
-    RecvWr, Region, RejectReason, SendFlags, SendWr, Verbs, Wc, WcStatus, leaked,
+    ACCEPT_ROOM, CmChannel, CmError, CmEventKind, CmId, CmOption, ConnectParams, ErrorKind,
+    EventKind, Gid, PortSpace, QpState, RejectReason, WcStatus, leaked,
 };
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A hang is a failure, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long resolving may take.
-const RESOLVE: Duration = Duration::from_secs(2);
-
-fn manager() -> &'static Cm {
-    static MANAGER: OnceLock<&Cm> = OnceLock::new();
-    MANAGER.get_or_init(|| {
-        let path = match std::env::var_os("IBV_TEST_LIBRARY") {
-            Some(path) => path.into(),
-            None => common::library_dir().join("libibverbs.so.1"),
-        };
-        let verbs = Verbs::load(&Choice::File(path)).expect("our own library");
-        Cm::load(verbs).expect("the connection manager beside it")
-    })
-}
-
-fn channel() -> Arc<CmChannel> {
-    CmChannel::create(manager()).expect("a channel")
-}
-
-/// The next event, which must be of this kind.
-fn expect(channel: &Arc<CmChannel>, kind: CmEventKind) -> CmEvent {
-    let event = channel.wait_event(PATIENCE).expect("a channel");
-    let event = event.unwrap_or_else(|| panic!("no {kind:?} within {PATIENCE:?}"));
-    assert_eq!(event.kind(), kind, "{event:?} {:?}", event.result());
-    event
-}
-
-/// A listener on a port of its choice.
-fn listen(channel: &Arc<CmChannel>, space: PortSpace, tag: u64) -> (Arc<CmId>, SocketAddr) {
-    let id = CmId::create(channel, space, tag).expect("an identifier");
-    id.bind("127.0.0.1:0".parse().expect("an address"))
-        .expect("bound");
-    id.listen(8).expect("it listens");
-    let at = id.local_address().expect("it has an address");
-    assert_ne!(at.port(), 0);
-    (id, at)
-}
-
-/// An identifier whose route to an address is resolved.
-fn resolved(channel: &Arc<CmChannel>, space: PortSpace, tag: u64, to: SocketAddr) -> Arc<CmId> {
-    let id = CmId::create(channel, space, tag).expect("an identifier");
-    assert!(id.context().expect("no failure").is_none());
-    id.resolve_address(None, to, RESOLVE).expect("asked");
-    let event = expect(channel, CmEventKind::AddrResolved);
-    assert!(Arc::ptr_eq(event.id(), &id) && event.result().is_ok());
-    drop(event);
-    id.resolve_route(RESOLVE).expect("asked");
-    expect(channel, CmEventKind::RouteResolved);
-    assert_eq!(id.peer_address(), Some(to));
-    id
-}
-
-/// A domain, a completion queue, memory and a queue pair of an identifier: one side of a connection.
-struct Side {
-    cq: Arc<Cq>,
-    mr: Arc<Mr>,
-    memory: Arc<Region>,
-    qp: Arc<Qp>,
-}
-
-impl Side {
-    /// With the queue pair that `make` makes.
-    fn with(id: &Arc<CmId>, make: impl FnOnce(&Arc<Pd>, &QpInit<'_>) -> Arc<Qp>) -> Side {
-        let context = id.context().expect("no failure").expect("it has a device");
-        let pd = Pd::alloc(&context).expect("a domain");
-        let cq = Cq::create(&context, 16, None, 0).expect("a queue");
-        let qp = make(&pd, &QpInit::new(QpType::Rc, &cq, &cq));
-        let memory = Region::create(c"test", 4096).expect("memory");
-        let mr = Mr::register(&pd, &memory, Access::LOCAL_WRITE).expect("registered");
-        Side { cq, mr, memory, qp }
-    }
-
-    /// With the identifier's own queue pair.
-    fn managed(id: &Arc<CmId>) -> Side {
-        Side::with(id, |pd, init| {
-            let qp = id.create_qp(pd, init).expect("a queue pair");
-            assert_eq!(qp.state(), Ok(QpState::Init));
-            qp
-        })
-    }
-
-    /// With a queue pair that the program brings up.
-    fn by_hand(id: &Arc<CmId>) -> Side {
-        Side::with(id, |pd, init| {
-            let qp = Qp::create(pd, init).expect("a queue pair");
-            id.init_qp(&qp).expect("INIT");
-            qp
-        })
-    }
-
-    fn receive(&self) {
-        let buffer = [self.mr.element(0, 1024).expect("inside")];
-        self.qp
-            .post_recv(&mut RecvWr::new(7, &buffer))
-            .expect("posted");
-    }
-
-    fn send(&self, text: &[u8]) {
-        self.memory.write(2048, text).expect("inside");
-        let part = [self.mr.element(2048, text.len() as u32).expect("inside")];
-        self.qp
-            .post_send(&mut SendWr::send(1, &part).flags(SendFlags::SIGNALED))
-            .expect("posted");
-    }
-
-    fn wait(&self) -> Wc {
-        let end = Instant::now() + PATIENCE;
-        let mut wcs = [Wc::default()];
-        while self.cq.poll(&mut wcs).expect("polling") == 0 {
-            assert!(Instant::now() < end, "no completion within {PATIENCE:?}");
-        }
-        wcs[0]
-    }
-
-    /// What was received.
-    fn text(&self) -> Vec<u8> {
-        let wc = self.wait();
-        assert!(wc.is_ok() && wc.id() == 7, "{wc:?}");
-        let mut text = vec![0; wc.byte_len() as usize];
-        self.memory.read(0, &mut text).expect("inside");
-        text
-    }
-}
 
 /// A message each way.
 fn talk(a: &Side, b: &Side) {

@@ -69,3 +69,23 @@ pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
     assert!(status.success(), "compiling fake_verbs.c: {status}");
     Some(library)
 }
+
+/// False where another user, or the kernel, has the port of RoCEv2.
+#[allow(dead_code)] // as above
+pub fn port_is_to_be_had() -> bool {
+    let taken = std::fs::read_to_string("/proc/net/udp")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let local = fields.nth(1)?;
+            let uid: u32 = fields.nth(5)?.parse().ok()?;
+            local.ends_with(":12B7").then_some(uid)
+        })
+        // SAFETY: getuid has no preconditions.
+        .any(|uid| uid != unsafe { libc::getuid() });
+    if taken {
+        eprintln!("SKIP: UDP port 4791 is another user's");
+    }
+    !taken
+}
