@@ -13,6 +13,8 @@ mod id;
 mod outbox;
 mod record;
 mod route;
+#[cfg(test)]
+mod tests;
 mod unheard;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -59,7 +59,7 @@ pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
             "-fPIC",
         ])
         .args(defined.iter().map(|name| format!("-D{name}")))
-        .arg("-Wl,-soname,libfake_verbs.so.1")
+        .arg(format!("-Wl,-soname,lib{name}.so.1"))
         .arg(format!("-Wl,--version-script={}", map.display()))
         .arg("-o")
         .arg(&library)
