@@ -6,8 +6,8 @@ mod connection;
 
 use connection::{PATIENCE, RESOLVE, Side, channel, expect, listen, manager, resolved};
 use ferriband_ibv::{
-    ACCEPT_ROOM, CmChannel, CmError, CmEventKind, CmId, CmOption, ConnectParams, ErrorKind,
-    EventKind, Gid, PortSpace, QpState, RejectReason, WcStatus, leaked,
+    ACCEPT_ROOM, Choice, Cm, CmChannel, CmError, CmEventKind, CmId, CmOption, ConnectParams,
+    ErrorKind, EventKind, Gid, PortSpace, QpState, RejectReason, Verbs, WcStatus, leaked,
 };
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -398,4 +398,90 @@ fn the_other_sides_death_is_told() {
     expect(&here, CmEventKind::Disconnected);
     active.disconnect().expect("ended on this side, too");
     assert_eq!(client.qp.state(), Ok(QpState::Error));
+}
+
+/// Runs a test of this file in a process of its own, and gives its output.
+fn in_a_child(test: &str, environment: &[(&str, &str)]) -> String {
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .env("IBV_TEST_CHILD", "1")
+        .env("IBV_TEST_LIBRARY", manager().verbs().path())
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the child starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The child of the test below.
+#[test]
+fn child_of_the_test_of_far_addresses() {
+    if std::env::var_os("IBV_TEST_CHILD").is_none() {
+        return;
+    }
+    let there = channel();
+    let (_listener, at) = listen(&there, PortSpace::Tcp, 1);
+    let here = channel();
+    let id = CmId::create(&here, PortSpace::Tcp, 1).expect("an identifier");
+    let far = "203.0.113.9:5".parse().expect("an address");
+    id.resolve_address(None, far, RESOLVE).expect("asked");
+    match expect(&here, CmEventKind::AddrError).result() {
+        Err(CmError::Failed(error)) => assert_eq!(
+            (error.call(), error.kind()),
+            ("rdma_resolve_addr", ErrorKind::Unreachable)
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert!(id.resolve_route(RESOLVE).is_err());
+    // Another address may be tried.
+    id.resolve_address(None, at, RESOLVE).expect("asked");
+    expect(&here, CmEventKind::AddrResolved);
+}
+
+/// The adapter of one host reaches no other one.
+#[test]
+fn an_address_that_is_not_reached_is_told_in_an_event() {
+    let environment = [("FERRIBAND_DEVICES", "ferri0")];
+    in_a_child("child_of_the_test_of_far_addresses", &environment);
+}
+
+/// The child of the test below.
+#[test]
+fn child_of_the_test_of_the_systems_manager() {
+    if std::env::var_os("IBV_TEST_CHILD").is_none() {
+        return;
+    }
+    let choice = Choice::from_env().expect("a good value");
+    let loaded = Verbs::load(&choice).and_then(Cm::load);
+    let cm = match loaded {
+        Ok(cm) => cm,
+        Err(error) => return println!("manager: none {error}"),
+    };
+    println!("manager: {}", cm.path().display());
+    match CmChannel::create(cm) {
+        Ok(channel) => {
+            // The kernel's connection manager offers TCP, and no SDP.
+            CmId::create(&channel, PortSpace::Tcp, 1).expect("an identifier");
+            let sdp = CmId::create(&channel, PortSpace::Sdp, 1).expect_err("not offered");
+            assert_eq!(sdp.kind(), ErrorKind::Invalid);
+        }
+        // Without its device.
+        Err(error) => assert!(
+            matches!(error.kind(), ErrorKind::DeviceGone | ErrorKind::NotAllowed),
+            "{error}"
+        ),
+    }
+}
+
+#[test]
+fn the_systems_manager_goes_with_the_systems_verbs() {
+    let ours = common::library_dir().to_str().expect("text");
+    let said = in_a_child(
+        "child_of_the_test_of_the_systems_manager",
+        &[("FERRIBAND_VERBS", "system"), ("LD_LIBRARY_PATH", ours)],
+    );
+    let (_, manager) = said.split_once("manager: ").expect("the child's answer");
+    // Without the system's packages there is none, and that is said.
+    assert!(!manager.starts_with(ours), "{manager}");
 }

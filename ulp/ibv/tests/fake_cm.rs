@@ -30,6 +30,9 @@ struct Fake {
 
 /// A directory with a fake library of verbs and a fake connection manager that is linked to it, or to `other`'s.
 fn build(name: &str, defined: &[&str], other: Option<&Path>) -> Option<PathBuf> {
+    if !common::has_header("rdma/rdma_cma.h", "librdmacm-dev") {
+        return None;
+    }
     let verbs = common::fake(name, &[])?;
     let directory = verbs.with_file_name(format!("cm-{name}"));
     std::fs::create_dir_all(&directory).expect("a directory");

@@ -25,24 +25,25 @@ pub fn library_dir() -> &'static Path {
     })
 }
 
-/// Builds the fake library with these macros defined; `None` where the headers are missing (Debian: libibverbs-dev).
+/// True if a header of the system's is there; else it says which package has it.
 #[allow(dead_code)] // as above
-pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
-    let headers = Command::new("cc")
-        .args([
-            "-E",
-            "-include",
-            "infiniband/verbs.h",
-            "-x",
-            "c",
-            "/dev/null",
-        ])
+pub fn has_header(header: &str, package: &str) -> bool {
+    let found = Command::new("cc")
+        .args(["-E", "-include", header, "-x", "c", "/dev/null"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .expect("a C compiler, which linking Rust needs anyway");
-    if !headers.success() {
-        eprintln!("skipped: infiniband/verbs.h is not installed (apt install libibverbs-dev)");
+    if !found.success() {
+        eprintln!("skipped: {header} is not installed (apt install {package})");
+    }
+    found.success()
+}
+
+/// Builds the fake library with these macros defined; `None` where the headers are missing.
+#[allow(dead_code)] // as above
+pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
+    if !has_header("infiniband/verbs.h", "libibverbs-dev") {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_verbs.c");
