@@ -64,7 +64,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
         "ulp/sdp/preload/",
         &["ulp/sdp/socket", "ulp/sdp/local", "sys/"],
     ),
-    ("ulp/", &["ulp/", "abi/verbs-sys", "sys/"]),
+    ("ulp/", &["ulp/", "abi/verbs-sys", "abi/rdmacm-sys", "sys/"]),
 ];
 
 /// Checks every rule and names each breach.

@@ -29,6 +29,8 @@ mod bindings;
 
 pub use bindings::*;
 
+/// Port space of the Sockets Direct Protocol: a number that Linux's connection manager had, and no release of rdma-core names.
+pub const RDMA_PS_SDP: rdma_port_space = 0x0001;
 /// Bits of a service ID that name an IP port space. By hand: bindgen makes a signed number of it.
 pub const RDMA_IB_IP_PS_MASK: u64 = 0xffff_ffff_ffff_0000;
 /// Bits of a service ID that name a port.

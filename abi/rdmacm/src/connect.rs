@@ -7,7 +7,7 @@ use crate::id::{Id, State, get};
 use crate::private::{call, functions};
 use crate::qp::{self, AUTOMATIC_DEPTH, AUTOMATIC_RESOURCES};
 use crate::resolve::{self, What};
-use crate::sys::{RDMA_PS_TCP, rdma_cm_id, rdma_conn_param};
+use crate::sys::{RDMA_PS_SDP, RDMA_PS_TCP, rdma_cm_id, rdma_conn_param};
 use ferriband_cm_abi::{FB_MAX_PRIVATE_DATA, fb_conn_param, fb_ece};
 use ferriband_verbs_sys::{ibv_ece, ibv_event_type};
 use std::ffi::{c_int, c_void};
@@ -24,7 +24,7 @@ fn limits(id: &Id) -> Result<Limits, Errno> {
 
 /// More READs and atomics than the device carries are EINVAL, as is a connection for which nothing names a queue pair.
 fn validate(id: &Id, param: Option<&rdma_conn_param>, limits: Limits) -> Result<(), Errno> {
-    if get!(id.ps) != RDMA_PS_TCP {
+    if !matches!(get!(id.ps), RDMA_PS_TCP | RDMA_PS_SDP) {
         return Ok(());
     }
     let Some(param) = param else {

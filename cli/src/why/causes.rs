@@ -413,7 +413,7 @@ fn of_connection(failure: &ConnectionFailure) -> Vec<Cause> {
         ("rejected", false, 8) | ("rejected", true, 1) => causes.add(
             Certain,
             format!("a host answers at {there}, but no program of it listens at that port"),
-            "start the server first, with the same port and port space (RDMA_PS_TCP, UDP, IB), by the same user",
+            "start the server first, with the same port and port space (RDMA_PS_TCP, UDP, IB, SDP), by the same user",
         ),
         ("rejected", false, 28) => causes.add(
             Certain,

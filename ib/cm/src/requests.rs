@@ -343,15 +343,18 @@ fn covers(own: std::net::IpAddr, wanted: Option<std::net::IpAddr>) -> bool {
     })
 }
 
-/// The address that a request is for, if its service is one of the IP addressing annex and its private data begin with
-/// the header.
+/// The address that a request is for, if it is for an IP address.
 fn ip_destination(service_id: ServiceId, private_data: &[u8]) -> Option<std::net::IpAddr> {
     ip_request(service_id, private_data).map(|(header, _)| header.addresses.destination())
 }
 
-/// What a request's private data say with the IP addressing annex: who asks whom, and the consumer's bytes. None if the
-/// service is not one of the annex, or the header is none.
+/// What a request's private data say of IP addresses: who asks whom, and the consumer's bytes, which with the IP addressing annex come
+/// after a header, and with SDP are a Hello that has the addresses in it. None if the service has no addresses, or they are not there.
 pub fn ip_request(service_id: ServiceId, private_data: &[u8]) -> Option<(IpCmHeader, &[u8])> {
+    if service_id.is_sdp() {
+        let header = IpCmHeader::from_hello(private_data).ok()?;
+        return Some((header, private_data));
+    }
     if !service_id.is_ip() {
         return None;
     }

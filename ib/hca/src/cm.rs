@@ -13,6 +13,8 @@ mod id;
 mod outbox;
 mod record;
 mod route;
+#[cfg(test)]
+mod tests;
 mod unheard;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -259,6 +261,9 @@ impl Cm {
         qp_type: QpType,
     ) -> Result<u32, Error> {
         let space = PortSpace::from_code(space).ok_or(Error::Invalid("no such port space"))?;
+        if space == PortSpace::Sdp && qp_type != QpType::Rc {
+            return Err(Error::Invalid("SDP has reliable connections"));
+        }
         let mut state = lock(&self.state);
         let number = state.next;
         state.next = state.next.checked_add(1).unwrap_or(1);

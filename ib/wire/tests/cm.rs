@@ -367,6 +367,17 @@ proptest! {
             Err(error) => prop_assert!(!right, "{}", error),
         }
         let _ = IpCmHeader::parse(&mad);
+        let _ = IpCmHeader::from_hello(&mad);
+    }
+
+    /// Addresses in a Hello come back; the rest of it is the consumer's.
+    #[test]
+    fn addresses_in_a_hello_come_back(header in ip_cm_header(), mut hello in proptest::collection::vec(any::<u8>(), 64..=92)) {
+        hello[0] = 0;
+        let data = header.in_hello(&hello).expect("a Hello");
+        prop_assert_eq!(IpCmHeader::from_hello(data.as_bytes()), Ok(header));
+        prop_assert_eq!(&data.as_bytes()[..17], &hello[..17]);
+        prop_assert_eq!(&data.as_bytes()[64..hello.len()], &hello[64..]);
     }
 }
 

@@ -28,6 +28,12 @@ pub enum ErrorKind {
     Again,
     /// ETIMEDOUT, EHOSTUNREACH, ENETUNREACH: the other side does not answer.
     Unreachable,
+    /// EADDRINUSE: somebody else has the address or the port.
+    AddressInUse,
+    /// EADDRNOTAVAIL: the address is none of this host's.
+    NoSuchAddress,
+    /// ECONNREFUSED: the other side does not want to.
+    Refused,
     /// Another errno.
     Other,
 }
@@ -75,6 +81,9 @@ impl VerbsError {
             libc::EPERM | libc::EACCES => ErrorKind::NotAllowed,
             libc::EAGAIN | libc::EINTR => ErrorKind::Again,
             libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH => ErrorKind::Unreachable,
+            libc::EADDRINUSE => ErrorKind::AddressInUse,
+            libc::EADDRNOTAVAIL => ErrorKind::NoSuchAddress,
+            libc::ECONNREFUSED => ErrorKind::Refused,
             _ => ErrorKind::Other,
         }
     }

@@ -1,4 +1,4 @@
-//! The verbs API for the upper protocols: a safe wrapper over the published C ABI of `libibverbs.so.1`, loaded at run time.
+//! The verbs API for the upper protocols: a safe wrapper over the published C ABI of `libibverbs.so.1` and `librdmacm.so.1`, loaded at run time.
 //!
 //! This crate owns the choice of the library ([`Verbs::load`]), what `infiniband/verbs.h` does in inline functions, and
 //! objects whose order of destruction cannot be wrong. It knows nothing of our adapter (the C layouts of `ferriband-verbs-sys` are
@@ -19,12 +19,15 @@
 //! # }
 //! ```
 //!
+//! Connections are set up by the connection manager of the installation ([`Cm`]), or by whatever the program has to tell queue pairs of each other.
+//!
 //! What is safe here and what is not: a work request can reach registered memory only. Memory of a [`Region`] is reached through copies
 //! and atomic words alone, never through references to its bytes, so an adapter may write it at any time; other memory is registered by
 //! [`Mr::register_foreign`], which is `unsafe`, and so is naming a range of it in a request ([`Element::foreign`]).
 
 #![warn(missing_docs)]
 
+mod cm;
 mod error;
 mod inline;
 mod load;
@@ -33,6 +36,10 @@ mod types;
 mod wc;
 mod wr;
 
+pub use cm::{
+    ACCEPT_ROOM, Cm, CmChannel, CmError, CmEvent, CmEventKind, CmId, CmOption, ConnectParams,
+    PeerParams, PortSpace, REJECT_ROOM, RejectReason,
+};
 pub use error::{ErrorKind, PostError, VerbsError};
 pub use load::{Choice, LoadError, Verbs};
 pub use objects::ah::Ah;

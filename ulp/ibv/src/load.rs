@@ -56,7 +56,7 @@ impl Choice {
     }
 }
 
-/// Why no library of verbs could be loaded.
+/// Why a library could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadError {
     /// `FERRIBAND_VERBS` has a value that means nothing.
@@ -67,6 +67,8 @@ pub enum LoadError {
     Symbol(PathBuf, &'static str, &'static str),
     /// The system's library was asked for, and Ferriband's is the only one there.
     NoSystem,
+    /// This connection manager goes with another library of verbs than the one that is loaded, the second.
+    Mixed(PathBuf, PathBuf),
 }
 
 impl fmt::Display for LoadError {
@@ -83,8 +85,14 @@ impl fmt::Display for LoadError {
             ),
             LoadError::Symbol(path, name, node) => write!(
                 f,
-                "{} has no {name}@{node}, so it is no {SONAME} of rdma-core 17 or newer; set {VARIABLE} to another",
+                "{} has no {name}@{node}, so it is no library of rdma-core 17 or newer; set {VARIABLE} to another {SONAME}",
                 path.display()
+            ),
+            LoadError::Mixed(manager, verbs) => write!(
+                f,
+                "{} is not linked to {}, which is loaded: both must come from one installation",
+                manager.display(),
+                verbs.display()
             ),
             LoadError::NoSystem => write!(
                 f,
@@ -97,21 +105,23 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+/// A structure of functions of a library, each of a name under a version; those that may be missing are options.
 macro_rules! functions {
     (
+        $(#[$doc:meta])* $struct:ident
         required { $($name:ident @ $node:literal: fn($($arg:ty),*) -> $ret:ty;)* }
         optional { $($oname:ident @ $onode:literal: fn($($oarg:ty),*) -> $oret:ty;)* }
     ) => {
-        /// The functions of a loaded library.
-        pub(crate) struct Functions {
+        $(#[$doc])*
+        pub(crate) struct $struct {
             $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
             $(pub $oname: Option<unsafe extern "C" fn($($oarg),*) -> $oret>,)*
         }
 
-        impl Functions {
+        impl $struct {
             /// Looks every function up in an opened library.
-            fn of(library: Library, path: &Path) -> Result<Functions, LoadError> {
-                Ok(Functions {
+            pub(crate) fn of(library: Library, path: &Path) -> Result<$struct, LoadError> {
+                Ok($struct {
                     $($name: {
                         let (name, node) = (stringify!($name), $node);
                         let at = library
@@ -133,6 +143,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// The functions of a loaded library of verbs.
+    Functions
     required {
         ibv_get_device_list @ "IBVERBS_1.1": fn(*mut c_int) -> *mut *mut sys::ibv_device;
         ibv_free_device_list @ "IBVERBS_1.1": fn(*mut *mut sys::ibv_device) -> ();
@@ -176,6 +188,7 @@ functions! {
         ibv_query_qp_data_in_order @ "IBVERBS_1.14": fn(*mut sys::ibv_qp, sys::ibv_wr_opcode, u32) -> c_int;
     }
 }
+pub(crate) use functions;
 
 /// A loaded library of verbs.
 pub struct Verbs {
@@ -272,7 +285,7 @@ fn own_directory() -> Option<PathBuf> {
 }
 
 /// The loaded file that contains an address.
-fn file_of(address: *const c_void) -> Option<PathBuf> {
+pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
@@ -293,10 +306,10 @@ fn file_of(address: *const c_void) -> Option<PathBuf> {
 
 /// A library that was opened and is never closed.
 #[derive(Clone, Copy)]
-struct Library(NonNull<c_void>);
+pub(crate) struct Library(NonNull<c_void>);
 
 impl Library {
-    fn open(path: &Path) -> Result<Library, LoadError> {
+    pub(crate) fn open(path: &Path) -> Result<Library, LoadError> {
         let refused = |why: String| LoadError::Open(path.to_path_buf(), why);
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| refused("its name contains a zero byte".into()))?;
@@ -308,7 +321,7 @@ impl Library {
     }
 
     /// A function under a version. Both names end in a zero byte.
-    fn symbol(self, name: &'static str, node: &'static str) -> Option<NonNull<c_void>> {
+    pub(crate) fn symbol(self, name: &'static str, node: &'static str) -> Option<NonNull<c_void>> {
         let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("written with its zero");
         let node = CStr::from_bytes_with_nul(node.as_bytes()).expect("written with its zero");
         // SAFETY: the handle is open, both strings end in a zero.
@@ -322,9 +335,14 @@ impl Library {
 
     /// The file behind the handle.
     fn path(self) -> PathBuf {
-        self.symbol("ibv_get_device_list\0", "IBVERBS_1.1\0")
+        self.verbs_list()
             .and_then(|at| file_of(at.as_ptr()))
             .unwrap_or_else(|| PathBuf::from(SONAME))
+    }
+
+    /// A function that tells libraries of verbs apart: its own, or that of the one that it is linked to.
+    pub(crate) fn verbs_list(self) -> Option<NonNull<c_void>> {
+        self.symbol("ibv_get_device_list\0", "IBVERBS_1.1\0")
     }
 }
 

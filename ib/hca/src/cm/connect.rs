@@ -5,7 +5,7 @@ use ferriband_cm::{
 };
 use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
 use ferriband_wire::cm::{
-    Failover, Info, IpCmHeader, IpPair, PrivateData, RejectReason, SidrStatus,
+    Failover, Info, IpCmHeader, IpPair, PortSpace, PrivateData, RejectReason, SidrStatus,
 };
 use ferriband_wire::{CommId, PKey, QKey, Qpn};
 
@@ -15,21 +15,35 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::{limits, lock};
 
-/// The consumer's bytes as a message carries them: behind the header of the IP addressing annex, unless the addresses are native.
+/// The consumer's bytes as a SIDR_REQ, or a REQ of another port space than SDP's, carries them: behind the header of the IP addressing
+/// annex, unless the addresses are native.
 fn private_data<const N: usize>(id: &Id, bytes: &[u8]) -> Result<PrivateData<N>, Error> {
     let too_long = Error::Invalid("the private data are too long");
     if id.native {
         return PrivateData::new(bytes).map_err(|_| too_long);
     }
+    addresses(id)?.before::<N>(bytes).map_err(|_| too_long)
+}
+
+/// The consumer's bytes as a REQ carries them: of SDP the Hello, in which the addresses are filled in.
+fn request_data(id: &Id, bytes: &[u8]) -> Result<PrivateData<92>, Error> {
+    if id.space != PortSpace::Sdp {
+        return private_data(id, bytes);
+    }
+    let no_hello = Error::Invalid("the private data are no Hello of SDP");
+    addresses(id)?.in_hello(bytes).ok_or(no_hello)
+}
+
+/// Who asks and whom.
+fn addresses(id: &Id) -> Result<IpCmHeader, Error> {
     let (Some(src), Some(dst)) = (id.src, id.dst) else {
         return Err(Error::Invalid("the route is not resolved"));
     };
-    let header = IpCmHeader {
+    let families = Error::Invalid("the addresses are of different families");
+    Ok(IpCmHeader {
         source_port: src.port(),
-        addresses: IpPair::new(src.ip(), dst.ip())
-            .ok_or(Error::Invalid("the addresses are of different families"))?,
-    };
-    header.before::<N>(bytes).map_err(|_| too_long)
+        addresses: IpPair::new(src.ip(), dst.ip()).ok_or(families)?,
+    })
 }
 
 /// Refuses what is before the identifier: REJ, or for a datagram service SIDR_REP.
@@ -98,7 +112,7 @@ impl Cm {
                     },
                 )
             } else {
-                let data = private_data::<92>(found, wish.private_data)?;
+                let data = request_data(found, wish.private_data)?;
                 machine.connect(
                     Engine::now(),
                     &ReqParams {

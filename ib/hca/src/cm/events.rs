@@ -310,7 +310,7 @@ impl State {
         withdrawn
     }
 
-    /// The IP header of a request, unless its listener is one of native addresses.
+    /// The IP addresses of a request and the consumer's bytes, unless its listener is one of native addresses.
     fn header<'a>(
         &self,
         listener: u32,
@@ -327,6 +327,11 @@ impl State {
             request.service_id,
             request.private_data.as_bytes(),
         );
+        if request.service_id.is_sdp() && ip.is_none() {
+            // As from the kernel no consumer hears of a request of SDP without a Hello.
+            self.machine.destroy(Engine::now(), comm);
+            return;
+        }
         let place = route::place_of_gid(&request.primary.1.local_gid, request.primary.1.local_lid);
         let bytes = ip.map_or(&request.private_data.as_bytes()[..], |(_, rest)| rest);
         let conn = ConnParam {

@@ -59,6 +59,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(AnyMad::parse(&again), Ok(mad));
         }
     }
+    if let Ok(header) = IpCmHeader::from_hello(bytes) {
+        let data = header.in_hello(&bytes[..IpCmHeader::IN_HELLO]).expect("a Hello");
+        assert_eq!(IpCmHeader::from_hello(data.as_bytes()), Ok(header));
+    }
     if let Ok((header, _)) = IpCmHeader::parse(bytes) {
         let again = emitted(IpCmHeader::LEN, |out| {
             header.emit(out).map(|_| IpCmHeader::LEN)

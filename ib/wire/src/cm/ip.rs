@@ -16,6 +16,8 @@ pub const RDMA_UDP_QKEY: QKey = QKey(0x0123_4567);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum PortSpace {
+    /// The Sockets Direct Protocol: reliable connections, whose addresses stand in the Hello (IBA annex A4).
+    Sdp = 0x0001,
     /// IP over InfiniBand multicast: no service is listened for.
     Ipoib = 0x0002,
     /// TCP-like: reliable connections. The low byte is TCP's protocol number.
@@ -30,6 +32,7 @@ impl PortSpace {
     /// From the number; None for port spaces that do not exist.
     pub const fn from_code(code: u16) -> Option<Self> {
         Some(match code {
+            0x0001 => PortSpace::Sdp,
             0x0002 => PortSpace::Ipoib,
             0x0106 => PortSpace::Tcp,
             0x0111 => PortSpace::Udp,
@@ -66,6 +69,11 @@ impl ServiceId {
     /// `IpCmHeader` before the private data; one that is bound to a GID (in any port space) finds none.
     pub const fn is_ip(self) -> bool {
         self.0 >> Self::IP_PREFIX_SHIFT == Self::IP_PREFIX
+    }
+
+    /// Whether the service ID is a port of the Sockets Direct Protocol, so that the private data of a request are its Hello.
+    pub const fn is_sdp(self) -> bool {
+        self.0 >> PORT_BITS == PortSpace::Sdp as u64
     }
 
     /// The port space and port that the service ID stands for; None for service IDs of other kinds.
@@ -160,11 +168,11 @@ pub struct IpCmHeader {
 const IP_VERSION_SHIFT: u32 = 4;
 
 /// An IPv4 address in its place: the last four of sixteen bytes.
-fn v4_field(address: Ipv4Addr) -> [u8; 16] {
+pub(super) fn v4_field(address: Ipv4Addr) -> [u8; 16] {
     u128::from(u32::from(address)).to_be_bytes()
 }
 
-fn v4_address([.., a, b, c, d]: [u8; 16]) -> Ipv4Addr {
+pub(super) fn v4_address([.., a, b, c, d]: [u8; 16]) -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, d)
 }
 
@@ -249,7 +257,10 @@ mod tests {
         let udp = ServiceId::from_port(PortSpace::Udp, 1);
         assert_eq!(udp, ServiceId(0x0000_0000_0111_0001));
         assert_eq!(udp, ServiceId::from_ip(17, 1));
+        let sdp = ServiceId::from_port(PortSpace::Sdp, 7174);
+        assert_eq!(sdp, ServiceId(0x0000_0000_0001_1c06));
         for space in [
+            PortSpace::Sdp,
             PortSpace::Ipoib,
             PortSpace::Tcp,
             PortSpace::Udp,
@@ -258,11 +269,14 @@ mod tests {
             for port in [0, 1, 7174, u16::MAX] {
                 let service = ServiceId::from_port(space, port);
                 assert_eq!(service.port(), Some((space, port)));
-                assert_eq!(service.is_ip(), space != PortSpace::Ipoib);
+                let annex = !matches!(space, PortSpace::Ipoib | PortSpace::Sdp);
+                assert_eq!(service.is_ip(), annex);
+                assert_eq!(service.is_sdp(), space == PortSpace::Sdp);
             }
         }
-        // SDP's, one of the operating system's, and one with bits above.
-        assert_eq!(ServiceId(0x0001_1c06).port(), None);
+        // One of the operating system's, and some with bits above.
+        assert_eq!(ServiceId(sdp.0 | 1 << 32).port(), None);
+        assert!(!ServiceId(sdp.0 | 1 << 32).is_sdp());
         assert_eq!(ServiceId::LOCAL_OS.port(), None);
         assert_eq!(ServiceId(tcp.0 | 1 << 40).port(), None);
         assert!(!ServiceId(tcp.0 | 1 << 40).is_ip());

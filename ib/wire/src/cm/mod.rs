@@ -8,6 +8,7 @@ mod ip;
 mod path;
 mod private_data;
 mod req;
+mod sdp;
 mod sidr;
 
 pub use codes::*;
@@ -16,6 +17,7 @@ pub use ip::*;
 pub use path::*;
 pub use private_data::*;
 pub use req::*;
+pub use sdp::*;
 pub use sidr::*;
 
 use crate::error::{EmitError, ParseError};

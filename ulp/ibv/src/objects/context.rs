@@ -85,6 +85,16 @@ impl Context {
         }))
     }
 
+    /// A context that the connection manager has opened: it stays open while the device of its list lives.
+    ///
+    /// # Safety
+    /// `at` is open, and of that list.
+    pub(crate) unsafe fn of_manager(at: NonNull<sys::ibv_context>, device: Device) -> Arc<Context> {
+        // SAFETY: the caller's promise.
+        let ops = unsafe { Ops::of(at.as_ptr()) };
+        Arc::new(Context { at, ops, device })
+    }
+
     /// The device that was opened.
     pub fn device(&self) -> &Device {
         &self.device
@@ -176,7 +186,7 @@ impl Context {
         set_nonblocking(self.async_fd())
     }
 
-    pub(super) fn as_ptr(&self) -> *mut sys::ibv_context {
+    pub(crate) fn as_ptr(&self) -> *mut sys::ibv_context {
         self.at.as_ptr()
     }
 
@@ -190,7 +200,7 @@ impl Context {
 }
 
 /// Makes reads from a descriptor return instead of waiting.
-pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), VerbsError> {
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), VerbsError> {
     use std::os::fd::AsRawFd;
     // SAFETY: an open descriptor; the flags are only read.
     let flags = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETFL) };
@@ -214,6 +224,9 @@ impl fmt::Debug for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.device.is_managers() {
+            return;
+        }
         // SAFETY: every object of this context keeps it alive, so none is left.
         let returned = unsafe { (self.f().ibv_close_device)(self.as_ptr()) };
         after_destruction(returned, || self.device.clone());

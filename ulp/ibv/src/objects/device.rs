@@ -2,6 +2,7 @@
 
 use super::any_thread;
 use super::context::Context;
+use crate::cm::Cm;
 use crate::error::VerbsError;
 use crate::load::Verbs;
 use ferriband_verbs_sys as sys;
@@ -17,10 +18,17 @@ pub struct Device {
     at: NonNull<sys::ibv_device>,
 }
 
-/// The library's answer, kept until the last device of it is gone.
+/// What keeps devices in place, until the last of them is gone.
 struct List {
     verbs: &'static Verbs,
-    devices: NonNull<*mut sys::ibv_device>,
+    held: Held,
+}
+
+enum Held {
+    /// The library's answer.
+    Devices(NonNull<*mut sys::ibv_device>),
+    /// The connection manager's answer: its contexts, open as long as it is held.
+    Contexts(&'static Cm, NonNull<*mut sys::ibv_context>),
 }
 
 any_thread!(Device, List);
@@ -33,7 +41,8 @@ impl Device {
         let devices = unsafe { (verbs.f.ibv_get_device_list)(&raw mut count) };
         let devices =
             NonNull::new(devices).ok_or_else(|| VerbsError::last("ibv_get_device_list"))?;
-        let list = Arc::new(List { verbs, devices });
+        let held = Held::Devices(devices);
+        let list = Arc::new(List { verbs, held });
         let count = usize::try_from(count).unwrap_or(0);
         let each = (0..count).filter_map(|at| {
             // SAFETY: the library's array has `count` elements.
@@ -44,6 +53,31 @@ impl Device {
             })
         });
         Ok(each.collect())
+    }
+
+    /// The device of a context that the connection manager has opened, and keeps open as long as this object lives.
+    ///
+    /// # Safety
+    /// `list` is an answer of `rdma_get_devices` that nobody else frees, and `context` is in it.
+    pub(crate) unsafe fn of_manager(
+        cm: &'static Cm,
+        list: NonNull<*mut sys::ibv_context>,
+        context: NonNull<sys::ibv_context>,
+    ) -> Result<Device, VerbsError> {
+        let list = Arc::new(List {
+            verbs: cm.verbs(),
+            held: Held::Contexts(cm, list),
+        });
+        // SAFETY: the context is open; its device is settled since then.
+        let device = unsafe { (&raw const (*context.as_ptr()).device).read() };
+        let at = NonNull::new(device)
+            .ok_or_else(|| VerbsError::new("rdma_get_devices", libc::ENODEV))?;
+        Ok(Device { list, at })
+    }
+
+    /// True if its context is the connection manager's, which closes it.
+    pub(super) fn is_managers(&self) -> bool {
+        matches!(self.list.held, Held::Contexts(..))
     }
 
     /// Its name, such as `ferri0` or `mlx5_0`.
@@ -87,7 +121,11 @@ impl fmt::Debug for Device {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: the list came from the library and no device of it is used any more.
-        unsafe { (self.verbs.f.ibv_free_device_list)(self.devices.as_ptr()) };
+        match self.held {
+            // SAFETY: the list came from the library and no device of it is used any more.
+            Held::Devices(list) => unsafe { (self.verbs.f.ibv_free_device_list)(list.as_ptr()) },
+            // SAFETY: the list came from the manager and no context of it is used any more.
+            Held::Contexts(cm, list) => unsafe { (cm.f.rdma_free_devices)(list.as_ptr()) },
+        }
     }
 }

@@ -25,7 +25,7 @@ pub fn leaked() -> u64 {
 }
 
 /// After a destruction: unless it succeeded, what the object was made from must outlive it, that is, the process.
-fn after_destruction<P>(returned: i32, parents: impl FnOnce() -> P) {
+pub(crate) fn after_destruction<P>(returned: i32, parents: impl FnOnce() -> P) {
     if returned != 0 {
         LEAKED.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(parents());
@@ -42,4 +42,4 @@ macro_rules! any_thread {
         unsafe impl Sync for $name {}
     )*};
 }
-use any_thread;
+pub(crate) use any_thread;

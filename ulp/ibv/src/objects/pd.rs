@@ -48,7 +48,7 @@ impl Pd {
         &self.context
     }
 
-    pub(super) fn as_ptr(&self) -> *mut sys::ibv_pd {
+    pub(crate) fn as_ptr(&self) -> *mut sys::ibv_pd {
         self.at.as_ptr()
     }
 }

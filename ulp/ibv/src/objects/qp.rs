@@ -5,6 +5,7 @@ use super::pd::Pd;
 use super::srq::Srq;
 use super::xrcd::Xrcd;
 use super::{after_destruction, any_thread};
+use crate::cm::CmId;
 use crate::error::{PostError, VerbsError};
 use crate::inline::{self, PostRecv, PostSend};
 use crate::load::Functions;
@@ -35,10 +36,19 @@ any_thread!(Qp);
 enum Kept {
     Plain {
         pd: Arc<Pd>,
-        _queues: (Arc<Cq>, Arc<Cq>, Option<Arc<Srq>>),
+        queues: Queues,
     },
     Target(Arc<Xrcd>),
+    /// Made by the connection manager for an identifier, which knows it.
+    Managed {
+        id: Arc<CmId>,
+        pd: Arc<Pd>,
+        queues: Queues,
+    },
 }
+
+/// Completion queues of sends and receives, and a shared receive queue.
+type Queues = (Arc<Cq>, Arc<Cq>, Option<Arc<Srq>>);
 
 /// How much a queue pair holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +103,35 @@ impl<'a> QpInit<'a> {
             signal_all: false,
             tag: 0,
         }
+    }
+
+    fn to_c(self) -> sys::ibv_qp_init_attr {
+        let (initiator, caps) = (self.qp_type == QpType::XrcSend, self.caps);
+        sys::ibv_qp_init_attr {
+            qp_context: std::ptr::without_provenance_mut(self.tag as usize),
+            send_cq: self.send_cq.as_ptr(),
+            recv_cq: if initiator {
+                std::ptr::null_mut()
+            } else {
+                self.recv_cq.as_ptr()
+            },
+            srq: self.srq.map_or(std::ptr::null_mut(), |srq| srq.as_ptr()),
+            cap: sys::ibv_qp_cap {
+                max_send_wr: caps.send_wr,
+                max_recv_wr: if initiator { 0 } else { caps.recv_wr },
+                max_send_sge: caps.send_sge,
+                max_recv_sge: if initiator { 0 } else { caps.recv_sge },
+                max_inline_data: caps.inline,
+            },
+            qp_type: self.qp_type.to_c(),
+            sq_sig_all: c_int::from(self.signal_all),
+        }
+    }
+
+    /// What it keeps alive.
+    fn queues(&self) -> Queues {
+        let queues = (Arc::clone(self.send_cq), Arc::clone(self.recv_cq));
+        (queues.0, queues.1, self.srq.cloned())
     }
 }
 
@@ -151,39 +190,32 @@ const CAP_BLOCKS: c_int = 1 << 1;
 impl Qp {
     /// Makes a queue pair in RESET. XRC targets have a function of their own.
     pub fn create(pd: &Arc<Pd>, init: &QpInit<'_>) -> Result<Arc<Qp>, VerbsError> {
-        let initiator = init.qp_type == QpType::XrcSend;
-        let caps = init.caps;
-        let mut attr = sys::ibv_qp_init_attr {
-            qp_context: std::ptr::without_provenance_mut(init.tag as usize),
-            send_cq: init.send_cq.as_ptr(),
-            recv_cq: if initiator {
-                std::ptr::null_mut()
-            } else {
-                init.recv_cq.as_ptr()
-            },
-            srq: init.srq.map_or(std::ptr::null_mut(), |srq| srq.as_ptr()),
-            cap: sys::ibv_qp_cap {
-                max_send_wr: caps.send_wr,
-                max_recv_wr: if initiator { 0 } else { caps.recv_wr },
-                max_send_sge: caps.send_sge,
-                max_recv_sge: if initiator { 0 } else { caps.recv_sge },
-                max_inline_data: caps.inline,
-            },
-            qp_type: init.qp_type.to_c(),
-            sq_sig_all: c_int::from(init.signal_all),
-        };
+        let mut attr = init.to_c();
         let f = pd.context().f();
         // SAFETY: everything named lives, the attributes are writable. With a domain alone the extended call is this one.
         let at = unsafe { (f.ibv_create_qp)(pd.as_ptr(), &raw mut attr) };
         let kept = Kept::Plain {
             pd: Arc::clone(pd),
-            _queues: (
-                Arc::clone(init.send_cq),
-                Arc::clone(init.recv_cq),
-                init.srq.cloned(),
-            ),
+            queues: init.queues(),
         };
         Qp::made("ibv_create_qp", at, attr.cap.max_inline_data, kept)
+    }
+
+    /// A queue pair that the connection manager has made for an identifier. `create` makes it, of attributes that it may change.
+    pub(crate) fn create_managed(
+        id: &Arc<CmId>,
+        pd: &Arc<Pd>,
+        init: &QpInit<'_>,
+        create: impl FnOnce(&mut sys::ibv_qp_init_attr) -> Result<*mut sys::ibv_qp, VerbsError>,
+    ) -> Result<Arc<Qp>, VerbsError> {
+        let mut attr = init.to_c();
+        let at = create(&mut attr)?;
+        let kept = Kept::Managed {
+            id: Arc::clone(id),
+            pd: Arc::clone(pd),
+            queues: init.queues(),
+        };
+        Qp::made("rdma_create_qp", at, attr.cap.max_inline_data, kept)
     }
 
     /// Makes the target of an extended reliable connection. It receives for every XRC shared receive queue of the domain.
@@ -225,7 +257,7 @@ impl Qp {
     ) -> Result<Arc<Qp>, VerbsError> {
         let at = NonNull::new(at).ok_or_else(|| VerbsError::last(call))?;
         let context = match &kept {
-            Kept::Plain { pd, .. } => pd.context(),
+            Kept::Plain { pd, .. } | Kept::Managed { pd, .. } => pd.context(),
             Kept::Target(xrcd) => xrcd.context(),
         };
         // SAFETY: the library's structure; these fields are settled since it was made.
@@ -355,6 +387,19 @@ impl Qp {
             ..Default::default()
         };
         self.modify(&mut attr, 0)
+    }
+
+    /// True if it takes its receives from a shared queue.
+    pub(crate) fn has_srq(&self) -> bool {
+        match &self.kept {
+            Kept::Plain { queues, .. } | Kept::Managed { queues, .. } => queues.2.is_some(),
+            Kept::Target(_) => true,
+        }
+    }
+
+    /// To the state that the connection manager's attributes name.
+    pub(crate) fn apply(&self, attr: &mut sys::ibv_qp_attr, mask: c_int) -> Result<(), VerbsError> {
+        self.modify(attr, mask as u32)
     }
 
     fn modify(&self, attr: &mut sys::ibv_qp_attr, mask: u32) -> Result<(), VerbsError> {
@@ -525,6 +570,9 @@ impl fmt::Debug for Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
+        if let Kept::Managed { id, .. } = &self.kept {
+            return id.destroy_qp();
+        }
         // SAFETY: nobody uses it any more; events were acknowledged as they were taken.
         let returned = unsafe { (self.f.ibv_destroy_qp)(self.as_ptr()) };
         after_destruction(returned, || self.kept.clone());

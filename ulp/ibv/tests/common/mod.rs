@@ -25,24 +25,25 @@ pub fn library_dir() -> &'static Path {
     })
 }
 
-/// Builds the fake library with these macros defined; `None` where the headers are missing (Debian: libibverbs-dev).
+/// True if a header of the system's is there; else it says which package has it.
 #[allow(dead_code)] // as above
-pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
-    let headers = Command::new("cc")
-        .args([
-            "-E",
-            "-include",
-            "infiniband/verbs.h",
-            "-x",
-            "c",
-            "/dev/null",
-        ])
+pub fn has_header(header: &str, package: &str) -> bool {
+    let found = Command::new("cc")
+        .args(["-E", "-include", header, "-x", "c", "/dev/null"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .expect("a C compiler, which linking Rust needs anyway");
-    if !headers.success() {
-        eprintln!("skipped: infiniband/verbs.h is not installed (apt install libibverbs-dev)");
+    if !found.success() {
+        eprintln!("skipped: {header} is not installed (apt install {package})");
+    }
+    found.success()
+}
+
+/// Builds the fake library with these macros defined; `None` where the headers are missing.
+#[allow(dead_code)] // as above
+pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
+    if !has_header("infiniband/verbs.h", "libibverbs-dev") {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_verbs.c");
@@ -59,7 +60,7 @@ pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
             "-fPIC",
         ])
         .args(defined.iter().map(|name| format!("-D{name}")))
-        .arg("-Wl,-soname,libfake_verbs.so.1")
+        .arg(format!("-Wl,-soname,lib{name}.so.1"))
         .arg(format!("-Wl,--version-script={}", map.display()))
         .arg("-o")
         .arg(&library)
@@ -68,4 +69,24 @@ pub fn fake(name: &str, defined: &[&str]) -> Option<PathBuf> {
         .expect("cc runs");
     assert!(status.success(), "compiling fake_verbs.c: {status}");
     Some(library)
+}
+
+/// False where another user, or the kernel, has the port of RoCEv2.
+#[allow(dead_code)] // as above
+pub fn port_is_to_be_had() -> bool {
+    let taken = std::fs::read_to_string("/proc/net/udp")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let local = fields.nth(1)?;
+            let uid: u32 = fields.nth(5)?.parse().ok()?;
+            local.ends_with(":12B7").then_some(uid)
+        })
+        // SAFETY: getuid has no preconditions.
+        .any(|uid| uid != unsafe { libc::getuid() });
+    if taken {
+        eprintln!("SKIP: UDP port 4791 is another user's");
+    }
+    !taken
 }
