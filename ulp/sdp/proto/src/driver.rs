@@ -58,16 +58,26 @@ pub trait Driver {
 /// # Errors
 /// A post failed; the connection is lost.
 pub fn drive<D: Driver>(connection: &mut Connection, driver: &mut D) -> Result<(), D::Error> {
-    while let Some(work) = connection.poll_work() {
-        let posted = match &work {
-            Work::Receive { slot } => driver.post_receive(*slot),
-            Work::Send(send) => driver.post_send(send),
-            Work::Write(write) => driver.post_write(write),
-        };
-        if let Err(error) = posted {
-            connection.handle_lost();
-            return Err(error);
-        }
-    }
+    while drive_once(connection, driver)? {}
     Ok(())
+}
+
+/// Hands over the next work. False if there is none.
+///
+/// # Errors
+/// The post failed; the connection is lost.
+pub fn drive_once<D: Driver>(
+    connection: &mut Connection,
+    driver: &mut D,
+) -> Result<bool, D::Error> {
+    let posted = match connection.poll_work() {
+        None => return Ok(false),
+        Some(Work::Receive { slot }) => driver.post_receive(slot),
+        Some(Work::Send(send)) => driver.post_send(&send),
+        Some(Work::Write(write)) => driver.post_write(&write),
+    };
+    if posted.is_err() {
+        connection.handle_lost();
+    }
+    posted.map(|()| true)
 }

@@ -149,8 +149,9 @@ impl Connection {
         self.send.buffer.reserve(credits, self.send.segments)
     }
 
-    /// The first `bytes` of the piece that [`Connection::reserve`] gave are there. `more`: the
-    /// program will give more at once (the same call goes on, MSG_MORE), so a short segment waits.
+    /// The first `bytes` of the piece that [`Connection::reserve`] gave are there; nothing else was
+    /// called in between. `more`: the program will give more at once (the same call goes on,
+    /// MSG_MORE), so a short segment waits.
     ///
     /// # Panics
     /// If the piece is shorter: a fault of the caller.
@@ -421,7 +422,7 @@ impl Connection {
         let segment = self.send.buffer.next(credits, works, short)?;
         let bytes = segment.from.bytes;
         self.stats.bytes_sent += u64::from(bytes);
-        self.stats.joined += u64::from(self.send.calls > 1);
+        self.stats.joined += u64::from(segment.to.is_some() && self.send.calls > 1);
         if self.send.buffer.waiting() == 0 {
             (self.send.short, self.send.calls) = (false, 0);
         }

@@ -183,13 +183,13 @@ impl Slots {
         }
     }
 
-    /// A buffer that is begun has its credit. Another needs one: what the program has given is
-    /// never held back (papers/004, section 4.2).
+    /// There is a credit for what the program gives, so nothing of it is held back (papers/004,
+    /// section 4.2), unless a message without data takes that credit meanwhile.
     fn reserve(&self, credits: u32) -> Option<Piece> {
         let busy = self.closed.len() + self.posted.len();
         let spoken_for = self.closed.len() as u32;
-        let may_begin = busy < usize::from(self.count) && data_credits(credits) > spoken_for;
-        (self.fill > 0 || may_begin)
+        let has_buffer = self.fill > 0 || busy < usize::from(self.count);
+        (has_buffer && data_credits(credits) > spoken_for)
             .then(|| self.piece(self.open, self.fill, self.most - self.fill))
     }
 

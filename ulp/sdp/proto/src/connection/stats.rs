@@ -12,14 +12,14 @@ pub struct Stats {
     pub updates_sent: u64,
     /// RDMA WRITEs with immediate data.
     pub writes_sent: u64,
+    /// Of these, those that joined the bytes of several calls.
+    pub joined: u64,
     /// Bytes of the stream sent.
     pub bytes_sent: u64,
     /// Messages and RDMA WRITEs received.
     pub messages_received: u64,
     /// Bytes of the stream received.
     pub bytes_received: u64,
-    /// Segments that joined the bytes of several calls.
-    pub joined: u64,
 }
 
 /// Bytes of a side's buffers that hold data.
