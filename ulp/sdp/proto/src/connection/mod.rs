@@ -165,6 +165,15 @@ impl Connection {
         }
     }
 
+    /// The program's call ends with less than it wanted to give: what it gave with `more` set waits
+    /// no longer, unless there is a cork.
+    pub fn end_call(&mut self) {
+        self.send.calls += 1;
+        if !self.send.corked {
+            self.push();
+        }
+    }
+
     /// What waits because a segment is short may leave: TCP_NODELAY was set. Without TCP_NODELAY
     /// nothing is held back either: bytes leave at once while there is room (papers/004, section
     /// 4.1), and are joined only while there is none.
