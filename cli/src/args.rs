@@ -809,8 +809,8 @@ pub enum World {
     Direct,
     /// MPI's fast path: ranks that write to one another's blocks, and sleep.
     Mpi,
-    /// SDP between two sides of a host: its rings and its changes from and to TCP, interleaved,
-    /// stopped and killed.
+    /// SDP: between two sides of a host its rings and its changes from and to TCP, interleaved,
+    /// stopped and killed; and its three flow controls by queue pairs, slow wherever they may be.
     Sdp,
 }
 

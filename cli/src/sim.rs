@@ -37,12 +37,20 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map(|_| ())
             .map_err(|failure| failure.to_string())
     }),
-    (World::Sdp, |seed| {
-        ferriband_sdp_sim::run(seed, &ferriband_sdp_sim::Scenario::default())
-            .map(|_| ())
-            .map_err(|failure| failure.to_string())
-    }),
+    (World::Sdp, run_sdp),
 ];
+
+/// A seed of SDP's rings in shared memory, and of each of its flow controls by queue pairs.
+fn run_sdp(seed: u64) -> Result<(), String> {
+    use ferriband_sdp_sim::flow;
+    ferriband_sdp_sim::run(seed, &ferriband_sdp_sim::Scenario::default())
+        .map_err(|failure| failure.to_string())?;
+    for kind in flow::Kind::ALL {
+        let scenario = flow::Scenario { kind, plant: None };
+        flow::run(seed, &scenario).map_err(|failure| failure.to_string())?;
+    }
+    Ok(())
+}
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

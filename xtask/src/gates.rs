@@ -33,6 +33,7 @@ const SAFE_ROOMS: [&str; 14] = [
     "ulp/sdp/proto/src/lib.rs",
     "ulp/sdp/wire/src/lib.rs",
     "ulp/sdp/sim/src/lib.rs",
+    "ulp/sdp/verbs/src/lib.rs",
     "ib/admin/src/lib.rs",
     "ib/wire/src/lib.rs",
     "ib/cm/src/lib.rs",

@@ -1,6 +1,6 @@
 //! SDP between two sides of one host, from a seed: the very code of `ferriband-sdp-local`, each
 //! access to memory and each call of the kernel a step at which another thread goes on, a process
-//! stops, or dies.
+//! stops, or dies. SDP over queue pairs has a world of its own ([`flow`]).
 //!
 //! Owns: memory as x86 shows it (`memory`), the kernel's TCP (`tcp`), fibers and when they run
 //! (`world`, `run`), what programs do (`program`) and their service threads (`service`), the fate
@@ -8,6 +8,7 @@
 //! Must not know: descriptors, clocks, system calls.
 #![forbid(unsafe_code)]
 
+pub mod flow;
 mod host;
 mod memory;
 mod oracle;

@@ -264,6 +264,28 @@ impl<'a> Message<'a> {
         })
     }
 
+    /// Reads a message of an established connection whose data may lie elsewhere: `prefix` is the
+    /// message's start, its headers at least, and `length_bytes` is how long the message is. Returns
+    /// the message with that part of its data which is in `prefix`, and how much data it has in all.
+    pub fn parse_prefix(prefix: &'a [u8], length_bytes: u32) -> Result<(Self, u32), ParseError> {
+        let (bsdh, rest) = Bsdh::parse(prefix)?;
+        let body = Body::parse(bsdh.mid, rest)?;
+        let headers = body.headers_len();
+        let differs = ParseError::Length {
+            mid: bsdh.mid,
+            expected: bsdh.length_bytes,
+            got: length_bytes as usize,
+        };
+        let data = u32::try_from(headers)
+            .ok()
+            .and_then(|headers| length_bytes.checked_sub(headers))
+            .filter(|data| *data as usize >= body.data().len())
+            .filter(|_| bsdh.length_bytes == length_bytes)
+            .ok_or(differs)?;
+        let header = bsdh.message_header();
+        Ok((Message { header, body }, data))
+    }
+
     /// Bytes of the message.
     pub const fn len_bytes(&self) -> usize {
         self.body.headers_len() + self.body.data().len()
@@ -306,5 +328,37 @@ impl<'a> Message<'a> {
             None => Ok(()),
             Some((field, value)) => Err(EmitError::Field { field, value }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::MessageSeq;
+
+    #[test]
+    fn a_prefix_holds_the_headers_and_says_how_much_data_there_is() {
+        let header = MessageHeader {
+            bufs: 3,
+            mseq: MessageSeq(9),
+            ..MessageHeader::default()
+        };
+        let message = |body| Message { header, body };
+        let mut bytes = [0; 64];
+        let len = message(Body::Data(b"abcdefgh"))
+            .emit(&mut bytes)
+            .expect("it fits");
+        let read = Message::parse_prefix(&bytes[..20], len as u32);
+        assert_eq!(read, Ok((message(Body::Data(b"abcd")), 8)));
+        // the whole, less than the headers, and lengths that differ from the field
+        let read = Message::parse_prefix(&bytes[..len], len as u32);
+        assert_eq!(read, Ok((message(Body::Data(b"abcdefgh")), 8)));
+        assert!(Message::parse_prefix(&bytes[..15], len as u32).is_err());
+        assert!(Message::parse_prefix(&bytes[..20], len as u32 - 1).is_err());
+        assert!(Message::parse_prefix(&bytes[..len + 1], len as u32).is_err());
+        let len = message(Body::DisConn).emit(&mut bytes).expect("it fits");
+        let read = Message::parse_prefix(&bytes[..len], len as u32);
+        assert_eq!(read, Ok((message(Body::DisConn), 0)));
+        assert!(Message::parse_prefix(&bytes[..len + 1], len as u32).is_err());
     }
 }

@@ -1,0 +1,201 @@
+//! A side: its machine, its buffers, its program.
+//!
+//! Owns: what the program of a side wants to do, and the driver under the machine. Must not know:
+//! when it is its turn.
+
+use super::fabric::{Posted, Tag, What, Wire};
+use super::{Kind, Plant};
+use crate::rng::Rng;
+use ferriband_sdp_proto::connection::{Config, Connection, Flow, HEADER_BYTES, Peer};
+use ferriband_sdp_proto::connection::{Piece, SendWork, WriteWork};
+use ferriband_sdp_proto::driver::Driver;
+use ferriband_sdp_wire::{Bsdh, Mid};
+
+/// What a program does.
+pub(super) struct Program {
+    /// Bytes that it sends, and how many it has given.
+    pub total: u64,
+    pub given: u64,
+    /// Bytes of a call at most; how often a call says MSG_MORE, or the cork goes in or out, of a
+    /// hundred.
+    pub longest: u64,
+    pub more: u64,
+    pub corks: u64,
+    pub corked: bool,
+    /// Bytes that it has read, how many at a time, and after how many it reads no more.
+    pub read: u64,
+    pub most: u64,
+    pub reads_until: u64,
+    /// After having given so many bytes it computes for ever.
+    pub computes_at: u64,
+    pub computing: bool,
+    /// It has said that it sends no more; it has seen the end.
+    pub shut: bool,
+    pub at_end: bool,
+    /// It found no room, and nothing has happened since.
+    pub blocked: bool,
+    /// It reads nothing before this step.
+    pub reads_from: u64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Program {
+    pub fn new(rng: &mut Rng, space: u64) -> Self {
+        let most_bytes = rng.pick(&[space, 4 * space, 8 * space]).min(6_000);
+        let total = rng.range(0, most_bytes);
+        Program {
+            total,
+            given: 0,
+            longest: rng.pick(&[1, 5, 40, space, 2 * space]).max(1),
+            more: rng.pick(&[0, 0, 10, 50]),
+            corks: rng.pick(&[0, 10, 30]),
+            corked: false,
+            read: 0,
+            most: rng.pick(&[1, 7, 50, space]).max(1),
+            reads_until: NEVER,
+            computes_at: NEVER,
+            computing: false,
+            shut: false,
+            at_end: false,
+            blocked: false,
+            reads_from: 0,
+        }
+    }
+
+    pub fn reads(&self) -> bool {
+        self.read < self.reads_until && !self.computing
+    }
+}
+
+/// A side.
+pub(super) struct Side {
+    pub config: Config,
+    pub machine: Connection,
+    pub send_memory: Vec<Tag>,
+    pub memory: super::fabric::ReceiveMemory,
+    pub program: Program,
+    /// The machine may have works.
+    pub stale: bool,
+    /// The driver is woken by the next completion although the program computes.
+    pub armed: bool,
+    pub dead: bool,
+    pub told_lost: bool,
+    /// Counted as read, and not copied yet.
+    pub uncopied: Option<Piece>,
+}
+
+/// Buffers of random sizes.
+pub(super) fn config(rng: &mut Rng, kind: Kind) -> Config {
+    let buffers = rng.range(4, 12) as u16;
+    let buffer_bytes = rng.pick(&[1, 3, 8, 20, 64]);
+    let space = u32::from(buffers) * buffer_bytes;
+    let flow = match kind {
+        Kind::Credit => Flow::Credit,
+        Kind::Ring => Flow::Ring {
+            receives: rng.pick(&[4, 5, 8, 20, 100]),
+        },
+        Kind::Nic => {
+            let window_bytes = rng.range(1, u64::from(space / 4)) as u32;
+            let more = rng.below(u64::from(2 * space)) as u32;
+            Flow::Nic {
+                window_bytes,
+                reserve_bytes: window_bytes + rng.pick(&[0, 0, more]),
+            }
+        }
+    };
+    Config {
+        flow,
+        buffers,
+        buffer_bytes,
+        coalesce: !rng.chance(15),
+    }
+}
+
+/// What a side believes of its peer.
+pub(super) fn peer(config: &Config, plant: Option<Plant>) -> Peer {
+    let mut peer = Peer::of(config);
+    if plant == Some(Plant::ReserveLonger) {
+        peer.receives -= 1;
+    }
+    peer
+}
+
+/// The transport under a machine: what it posts goes to the two directions.
+pub(super) struct Posting<'a> {
+    pub out: &'a mut Wire,
+    pub inward: &'a mut Wire,
+    pub rng: &'a mut Rng,
+    pub plant: Option<Plant>,
+}
+
+/// The transport takes no more.
+pub(super) struct Full;
+
+impl Posting<'_> {
+    fn now_and_then(&mut self, plant: Plant, one_in: u64) -> bool {
+        self.plant == Some(plant) && self.rng.below(one_in) == 0
+    }
+
+    fn post(&mut self, posted: Posted) {
+        if self.plant == Some(Plant::CompletedEarly) {
+            self.out.completions.push_back(posted.id);
+        }
+        self.out.works.push_back(posted);
+    }
+}
+
+impl Driver for Posting<'_> {
+    type Error = Full;
+
+    fn post_receive(&mut self, slot: u16) -> Result<(), Full> {
+        if !self.now_and_then(Plant::ReceiveLost, 10) {
+            self.inward.receives.push_back(slot);
+        }
+        if self.now_and_then(Plant::ReceiveEarly, 10) {
+            self.inward.receives.push_back(slot);
+        }
+        Ok(())
+    }
+
+    fn post_send(&mut self, work: &SendWork) -> Result<(), Full> {
+        let mut head = work.head.bytes().to_vec();
+        let (bsdh, rest) = Bsdh::parse(&head).expect("the machine's own header");
+        let is_update = bsdh.mid == Mid::Data && work.data.is_none();
+        let has_tail = is_update && !rest.is_empty();
+        if is_update && self.now_and_then(Plant::UpdateLost, 3) {
+            return Ok(());
+        }
+        if self.plant == Some(Plant::BufsOneMore) {
+            head[2..4].copy_from_slice(&(bsdh.bufs + 1).to_be_bytes());
+        }
+        if has_tail && self.plant == Some(Plant::TailEarly) {
+            let at = HEADER_BYTES as usize;
+            let tail = u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+            head[at..at + 4].copy_from_slice(&(tail + 1).to_be_bytes());
+        }
+        self.post(Posted {
+            id: work.id,
+            what: What::Send {
+                head,
+                data: work.data,
+            },
+            landed: 0,
+        });
+        Ok(())
+    }
+
+    fn post_write(&mut self, work: &WriteWork) -> Result<(), Full> {
+        let off = u32::from(self.now_and_then(Plant::LandsOff, 10));
+        self.post(Posted {
+            id: work.id,
+            what: What::Write {
+                from: work.from,
+                to: work.to + off,
+                immediate: work.immediate,
+            },
+            landed: 0,
+        });
+        Ok(())
+    }
+}

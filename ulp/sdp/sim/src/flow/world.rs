@@ -1,0 +1,717 @@
+//! The steps of a run: which of the two programs, machines and directions goes on, and what must
+//! hold then.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::fabric::{Arrival, Posted, ReceiveMemory, What, Wire};
+use super::side::{Posting, Program, Side, config, peer};
+use super::{Failure, Kind, Law, Plant, Scenario, Stats};
+use crate::rng::Rng;
+use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, Over};
+use ferriband_sdp_proto::driver::drive_once;
+
+/// Steps after which a run that does not end is a failure.
+const STEP_LIMIT: u64 = 400_000;
+const TRACE_LINES: usize = 60;
+const NEVER: u64 = u64::MAX;
+
+/// What can happen next: at a side, or in the direction that it sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// The program gives bytes, or says that it gives no more.
+    Give,
+    /// The program reads.
+    Read,
+    /// The driver takes the completion of a receive, or of a work.
+    Arrive,
+    Complete,
+    /// The driver hands over a work.
+    Drive,
+    /// A packet lands; a work takes its receive.
+    Land,
+    Execute,
+    /// The driver hears that the transport has failed.
+    Lost,
+}
+
+const STEPS: [Step; 8] = [
+    Step::Give,
+    Step::Read,
+    Step::Arrive,
+    Step::Complete,
+    Step::Drive,
+    Step::Land,
+    Step::Execute,
+    Step::Lost,
+];
+
+struct World {
+    kind: Kind,
+    plant: Option<Plant>,
+    rng: Rng,
+    sides: [Side; 2],
+    /// `wires[side]`: what that side sends.
+    wires: [Wire; 2],
+    /// How likely each of [`STEPS`] is.
+    weights: [[u64; 8]; 2],
+    packet: u32,
+    /// A side is killed, the transport fails, a side gives up: at this step.
+    kill: Option<(usize, u64)>,
+    reset_at: u64,
+    abort: Option<(usize, u64)>,
+    lost: bool,
+    violation: Option<(Law, String)>,
+    trace: Option<VecDeque<String>>,
+    stats: Stats,
+}
+
+/// Runs one seed with one flow control. The same seed and scenario give the same run.
+///
+/// # Errors
+/// The first law that is broken, with the steps that led to it.
+pub fn run(seed: u64, scenario: &Scenario) -> Result<Stats, Failure> {
+    // the trace costs time: only a run that fails is run again with it
+    run_once(seed, scenario, false)
+        .map_err(|failure| run_once(seed, scenario, true).err().unwrap_or(failure))
+}
+
+fn run_once(seed: u64, scenario: &Scenario, trace: bool) -> Result<Stats, Failure> {
+    let mut world = World::new(seed, scenario, trace);
+    let caught = catch_unwind(AssertUnwindSafe(|| world.run()));
+    if let Err(panic) = caught {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
+        world.fail(Law::Panic, text.unwrap_or_default());
+    }
+    match world.violation {
+        None => Ok(world.stats),
+        Some((law, what)) => Err(Failure {
+            seed,
+            kind: scenario.kind,
+            law,
+            what,
+            trace: world.trace.unwrap_or_default().into(),
+        }),
+    }
+}
+
+impl World {
+    fn new(seed: u64, scenario: &Scenario, trace: bool) -> Self {
+        let (kind, plant) = (scenario.kind, scenario.plant);
+        let mut rng = Rng::new(seed ^ ((kind as u64 + 1) << 40));
+        let configs = [config(&mut rng, kind), config(&mut rng, kind)];
+        let side = |me: usize, rng: &mut Rng| {
+            let (own, other) = (configs[me], configs[1 - me]);
+            let machine = Connection::new(own, peer(&other, plant)).expect("possible numbers");
+            let memory = match own.flow {
+                Flow::Credit => u32::from(own.receives()) * own.receive_bytes(),
+                Flow::Ring { .. } | Flow::Nic { .. } => own.ring_bytes(),
+            };
+            Side {
+                config: own,
+                machine,
+                send_memory: vec![0; own.send_bytes() as usize],
+                memory: ReceiveMemory::new(memory),
+                program: Program::new(rng, other.space_bytes().into()),
+                stale: true,
+                armed: false,
+                dead: false,
+                told_lost: false,
+                uncopied: None,
+            }
+        };
+        let sides = [side(0, &mut rng), side(1, &mut rng)];
+        let mut weights = [[0; 8]; 2];
+        for weight in weights.iter_mut().flatten() {
+            *weight = rng.pick(&[1, 3, 10, 30]);
+        }
+        let mut world = World {
+            kind,
+            plant,
+            sides,
+            wires: Default::default(),
+            weights,
+            packet: rng.pick(&[1, 8, 64]),
+            kill: None,
+            reset_at: NEVER,
+            abort: None,
+            lost: false,
+            violation: None,
+            trace: trace.then(VecDeque::new),
+            stats: Stats::default(),
+            rng,
+        };
+        world.plan();
+        world
+    }
+
+    /// What goes wrong in this run, if anything does.
+    fn plan(&mut self) {
+        let latest = self.rng.pick(&[50, 500, 5_000]);
+        let at = self.rng.range(1, latest);
+        let side = self.rng.below(2) as usize;
+        let program = &mut self.sides[side].program;
+        match self.rng.below(12) {
+            0 => self.kill = Some((side, at)),
+            1 => self.reset_at = at,
+            2 => self.abort = Some((side, at)),
+            3 | 4 => program.reads_until = self.rng.below(program.total + 200),
+            5..=8 if program.total > 0 => program.computes_at = self.rng.range(1, program.total),
+            9 | 10 => program.reads_from = at,
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, law: Law, what: impl Into<String>) {
+        if self.violation.is_none() {
+            self.violation = Some((law, what.into()));
+        }
+    }
+
+    fn note(&mut self, line: impl FnOnce(&World) -> String) {
+        if self.trace.is_none() {
+            return;
+        }
+        let line = format!("{:>6}  {}", self.stats.steps, line(self));
+        let trace = self.trace.as_mut().expect("looked at before");
+        if trace.len() >= TRACE_LINES {
+            trace.pop_front();
+        }
+        trace.push_back(line);
+    }
+
+    fn run(&mut self) {
+        self.note(|world| format!("{:?}", world.sides.each_ref().map(|side| side.config)));
+        // the receives are posted before Hello and HelloAck tell of them
+        for side in 0..2 {
+            while self.sides[side].stale {
+                self.drive(side);
+            }
+        }
+        while self.violation.is_none() {
+            if self.stats.steps > STEP_LIMIT {
+                self.fail(Law::Progress, "no end");
+            }
+            self.stats.steps += 1;
+            self.strike();
+            if !self.step() && !self.time_passes() {
+                break;
+            }
+            self.check_credits();
+        }
+        if self.violation.is_none() {
+            self.check_end();
+        }
+        for side in &self.sides {
+            let stats = side.machine.stats();
+            self.stats.joined += stats.joined;
+            self.stats.updates += stats.updates_sent;
+            self.stats.segments += stats.writes_sent;
+        }
+    }
+
+    /// What the plan of the run has for this step.
+    fn strike(&mut self) {
+        let now = self.stats.steps;
+        if let Some((side, at)) = self.kill
+            && at == now
+        {
+            self.note(|_| format!("s{side} is killed"));
+            self.sides[side].dead = true;
+            self.lose();
+        }
+        if self.reset_at == now {
+            self.lose();
+        }
+        if let Some((side, at)) = self.abort
+            && at == now
+        {
+            self.note(|_| format!("s{side} gives up"));
+            self.sides[side].machine.abort();
+            self.sides[side].stale = true;
+        }
+        let over = self.sides.iter().any(|side| side.machine.over().is_some());
+        if over && !self.lost && self.rng.chance(5) {
+            self.lose();
+        }
+    }
+
+    fn lose(&mut self) {
+        if !self.lost {
+            self.note(|_| "the transport fails".into());
+            self.lost = true;
+            self.stats.losses += 1;
+            self.wires.iter_mut().for_each(Wire::lose);
+        }
+    }
+
+    /// One of the steps that are possible. False if none is.
+    fn step(&mut self) -> bool {
+        let mut possible = [(Step::Give, 0, 0); 16];
+        let (mut count, mut sum) = (0, 0);
+        for side in 0..2 {
+            for step in STEPS {
+                if self.is_possible(step, side) {
+                    sum += self.weights[side][step as usize];
+                    possible[count] = (step, side, sum);
+                    count += 1;
+                }
+            }
+        }
+        if count == 0 {
+            return false;
+        }
+        let dice = self.rng.below(sum);
+        let chosen = possible[..count].iter().find(|(_, _, upto)| dice < *upto);
+        let (step, side, _) = *chosen.expect("the dice are below the sum");
+        match step {
+            Step::Give => self.give(side),
+            Step::Read => self.read(side),
+            Step::Arrive => self.arrive(side),
+            Step::Complete => self.complete(side),
+            Step::Drive => self.drive(side),
+            Step::Land => self.land(side),
+            Step::Execute => self.execute(side),
+            Step::Lost => self.tell_lost(side),
+        }
+        true
+    }
+
+    fn is_possible(&self, step: Step, side: usize) -> bool {
+        let me = &self.sides[side];
+        let program = &me.program;
+        let awake = !me.dead && program.reads_from <= self.stats.steps;
+        let over = me.machine.over().is_some();
+        match step {
+            Step::Give => awake && !over && !program.computing && !program.shut && !program.blocked,
+            Step::Read => {
+                let more = me.machine.readable().is_some() || me.uncopied.is_some();
+                let end = me.machine.is_at_end() || self.plant == Some(Plant::EndEarly);
+                awake && program.reads() && (more || (end && !program.at_end && !over))
+            }
+            Step::Arrive => {
+                !me.dead && !program.computing && !self.wires[1 - side].arrivals.is_empty()
+            }
+            Step::Complete => {
+                let looks = !program.computing || me.armed;
+                !me.dead && looks && !self.wires[side].completions.is_empty()
+            }
+            Step::Drive => !me.dead && me.stale,
+            Step::Land => self.wires[side].has_packet(),
+            Step::Execute => {
+                // what is held waits, and is looked at when there is a receive
+                let held = self.wires[side].receives.is_empty();
+                let promised = self.is_promised(side);
+                self.wires[side].is_ready() && (!held || promised.is_some())
+            }
+            Step::Lost => {
+                let drained = self.wires[1 - side].arrivals.is_empty()
+                    && self.wires[side].completions.is_empty();
+                let computing = program.computing;
+                self.lost && !me.dead && !me.told_lost && (drained || computing)
+            }
+        }
+    }
+
+    /// Why a work of `side` that finds no receive should have found one.
+    fn is_promised(&self, side: usize) -> Option<&'static str> {
+        let other = &self.sides[1 - side];
+        let Flow::Nic { window_bytes, .. } = other.config.flow else {
+            return Some("the flow control promises one");
+        };
+        if self.wires[side].executed < u64::from(other.config.receives()) {
+            return Some("the first receives are not used up");
+        }
+        let seen = !other.stale && self.wires[side].arrivals.is_empty();
+        let looks = !other.dead && !other.program.computing && other.machine.over().is_none();
+        let spare = other.machine.account().spare.unwrap_or(0);
+        (seen && looks && spare >= window_bytes).then_some("a window is free")
+    }
+
+    /// Nothing is possible: a sleep ends, or a transport whose side gave up. False if that is all.
+    fn time_passes(&mut self) -> bool {
+        let now = self.stats.steps;
+        let sleeps = self.sides.iter().map(|side| side.program.reads_from);
+        if let Some(at) = sleeps.filter(|at| *at > now).min() {
+            self.stats.steps = at;
+            return true;
+        }
+        let over = self.sides.iter().any(|side| side.machine.over().is_some());
+        if over && !self.lost {
+            self.lose();
+            return true;
+        }
+        false
+    }
+
+    fn give(&mut self, side: usize) {
+        let me = &mut self.sides[side];
+        let program = &mut me.program;
+        let left = program.total - program.given;
+        if left == 0 {
+            program.shut = true;
+            me.machine.shut_down();
+            me.stale = true;
+            self.note(|_| format!("s{side} sends no more"));
+            return;
+        }
+        if program.corked && self.rng.chance(30) || self.rng.chance(program.corks) {
+            program.corked = !program.corked;
+            if program.corked || self.plant != Some(Plant::CorkStays) {
+                me.machine.set_cork(program.corked);
+            }
+            me.stale = true;
+        }
+        let Some(piece) = me.machine.reserve() else {
+            // a cork holds nothing that fills the buffer, but may hold its last bytes
+            program.blocked = !me.stale && !program.corked;
+            return;
+        };
+        let longest = program.longest.min(left).min(piece.bytes.into());
+        let bytes = self.rng.range(1, longest) as u32;
+        for at in 0..bytes {
+            program.given += 1;
+            me.send_memory[(piece.at + at) as usize] = program.given;
+        }
+        let mut more = self.rng.chance(program.more);
+        if program.given >= program.computes_at {
+            (program.computing, more) = (true, false);
+            self.stats.computing += 1;
+        }
+        me.machine.commit(bytes, more);
+        if program.computing && self.plant != Some(Plant::CorkStays) {
+            me.machine.set_cork(false);
+        }
+        me.stale = true;
+        let given = program.given;
+        self.note(|_| format!("s{side} gives {bytes}, up to {given}, more: {more}"));
+    }
+
+    fn read(&mut self, side: usize) {
+        let me = &mut self.sides[side];
+        if let Some(piece) = me.uncopied.take_if(|_| self.rng.chance(5)) {
+            return self.copy(side, piece);
+        }
+        if me.uncopied.is_some() {
+            return;
+        }
+        let early = self.plant == Some(Plant::EndEarly) && self.wires[1 - side].executed > 3;
+        let Some(mut piece) = me.machine.readable().filter(|_| !early) else {
+            if early || me.machine.is_at_end() {
+                self.end(side);
+            }
+            return;
+        };
+        let most = me
+            .program
+            .most
+            .min(me.program.reads_until - me.program.read);
+        piece.bytes = piece.bytes.min(self.rng.range(1, most) as u32);
+        me.machine.consume(piece.bytes);
+        me.stale |= self.plant != Some(Plant::ReadUnseen);
+        if self.plant == Some(Plant::ConsumedFirst) {
+            me.uncopied = Some(piece);
+            return;
+        }
+        self.copy(side, piece);
+    }
+
+    fn copy(&mut self, side: usize, piece: ferriband_sdp_proto::connection::Piece) {
+        let me = &mut self.sides[side];
+        for tag in me.memory.read(piece) {
+            let expected = me.program.read;
+            me.program.read += 1;
+            if tag != expected + 1 && self.violation.is_none() {
+                let what = format!(
+                    "s{side} reads byte {} for byte {expected}",
+                    tag.wrapping_sub(1)
+                );
+                self.violation = Some((Law::Stream, what));
+            }
+        }
+        self.stats.bytes += u64::from(piece.bytes);
+        let read = me.program.read;
+        self.note(|_| format!("s{side} reads {} up to {read}", piece.bytes));
+    }
+
+    fn end(&mut self, side: usize) {
+        let other = &self.sides[1 - side].program;
+        let (shut, given) = (other.shut, other.given);
+        let program = &mut self.sides[side].program;
+        program.at_end = true;
+        self.stats.ends += 1;
+        if !shut || program.read != given {
+            let what = format!("s{side} sees the end after {} of {given}", program.read);
+            self.fail(Law::End, what);
+        }
+        self.note(|_| format!("s{side} is at the end"));
+    }
+
+    /// Something has happened at a side: its program and its driver look again.
+    fn rouse(&mut self, side: usize) {
+        self.sides[side].stale = true;
+        self.sides[side].program.blocked = false;
+    }
+
+    fn arrive(&mut self, side: usize) {
+        let wire = &mut self.wires[1 - side];
+        if self.plant == Some(Plant::ReceivesSwapped) && wire.arrivals.len() > 1 {
+            wire.arrivals.swap(0, 1);
+        }
+        let Some(arrival) = wire.arrivals.pop_front() else {
+            return;
+        };
+        let machine = &mut self.sides[side].machine;
+        let handled = match &arrival {
+            Arrival::Message { head, length_bytes } => machine.handle_message(head, *length_bytes),
+            Arrival::Write { bytes, immediate } => machine.handle_write(*bytes, *immediate),
+        };
+        if let Err(violation) = handled {
+            self.fail(Law::Broken, format!("s{side}: {violation}"));
+        }
+        self.rouse(side);
+        self.note(|_| format!("s{side} handles an arrival"));
+    }
+
+    fn complete(&mut self, side: usize) {
+        let Some(id) = self.wires[side].completions.pop_front() else {
+            return;
+        };
+        if self.plant == Some(Plant::CompletionLost) && self.rng.chance(50) {
+            return;
+        }
+        if let Err(violation) = self.sides[side].machine.handle_sent(id) {
+            self.fail(Law::Broken, format!("s{side}: {violation}"));
+        }
+        self.rouse(side);
+        self.note(|_| format!("s{side} handles the completion of {}", id.0));
+    }
+
+    fn drive(&mut self, side: usize) {
+        let [first, second] = &mut self.wires;
+        let (out, inward) = match side {
+            0 => (first, second),
+            _ => (second, first),
+        };
+        let me = &mut self.sides[side];
+        let mut posting = Posting {
+            out,
+            inward,
+            rng: &mut self.rng,
+            plant: self.plant,
+        };
+        let posted = drive_once(&mut me.machine, &mut posting);
+        if self.lost {
+            // the queue pair is in error: what is posted is flushed
+            self.wires.iter_mut().for_each(Wire::lose);
+        }
+        if !posted.unwrap_or(false) {
+            me.stale = false;
+            me.armed = me.machine.wants_completion() && self.plant != Some(Plant::WakeLost);
+            self.check_spare(side);
+        } else {
+            me.program.blocked = false;
+            self.note(|world| {
+                let posted = world.wires[side].works.back().map_or(0, |last| last.id.0);
+                format!("s{side} posts; its last work is {posted}")
+            });
+        }
+    }
+
+    fn land(&mut self, side: usize) {
+        let Some((to, from)) = self.wires[side].next_packet(self.packet) else {
+            return;
+        };
+        if self.wires[side].receives.is_empty() {
+            self.stats.ahead += u64::from(from.bytes);
+        }
+        let range = from.at as usize..(from.at + from.bytes) as usize;
+        let tags = self.sides[side].send_memory[range].to_vec();
+        let landed = self.sides[1 - side].memory.land(to, &tags);
+        if let Err(what) = landed {
+            self.fail(Law::Overwritten, what);
+        }
+        self.note(|_| format!("{} bytes of s{side} land at {to}", from.bytes));
+    }
+
+    fn execute(&mut self, side: usize) {
+        let promised = self.is_promised(side);
+        let Some(slot) = self.wires[side].receives.pop_front() else {
+            self.stats.held += 1;
+            let why = promised.unwrap_or("nothing");
+            self.fail(Law::Receive, format!("a work of s{side} finds none: {why}"));
+            return;
+        };
+        let Some(Posted { id, what, .. }) = self.wires[side].works.pop_front() else {
+            return;
+        };
+        self.wires[side].executed += 1;
+        let bytes = what.bytes();
+        let arrival = match what {
+            What::Write { immediate, .. } => Arrival::Write { bytes, immediate },
+            What::Send { mut head, data } => {
+                let length = head.len() as u32 + bytes;
+                if let Some(from) = data {
+                    self.stats.segments += 1;
+                    let other = &mut self.sides[1 - side];
+                    let at = u32::from(slot) * other.config.receive_bytes() + head.len() as u32;
+                    let range = from.at as usize..(from.at + from.bytes) as usize;
+                    let tags = self.sides[side].send_memory[range].to_vec();
+                    // the driver hands over the start of the buffer; of the data it matters nothing
+                    head.resize(HEAD_BYTES.min(length as usize), 0);
+                    let landed = self.sides[1 - side].memory.land(at, &tags);
+                    if let Err(what) = landed {
+                        self.fail(Law::Overwritten, what);
+                    }
+                }
+                Arrival::Message {
+                    head,
+                    length_bytes: length,
+                }
+            }
+        };
+        self.wires[side].arrivals.push_back(arrival);
+        if self.plant != Some(Plant::CompletedEarly) {
+            self.wires[side].completions.push_back(id);
+        }
+        if self.wires[side].receives.is_empty() && !self.wires[side].works.is_empty() {
+            self.stats.held += 1;
+        }
+        self.note(|_| format!("work {} of s{side} takes receive {slot}", id.0));
+    }
+
+    fn tell_lost(&mut self, side: usize) {
+        self.note(|_| format!("s{side} hears of the loss"));
+        self.sides[side].told_lost = true;
+        self.sides[side].machine.handle_lost();
+        self.rouse(side);
+    }
+
+    /// F5, as far as it holds between any two steps.
+    fn check_credits(&mut self) {
+        if self.lost {
+            return;
+        }
+        for side in 0..2 {
+            let (me, other) = (&self.sides[side], &self.sides[1 - side]);
+            let wire = &self.wires[side];
+            let receives = wire.receives.len();
+            let posted = usize::from(other.machine.account().posted);
+            if other.machine.over().is_none() && receives + wire.arrivals.len() != posted {
+                let waiting = wire.arrivals.len();
+                let what = format!("{receives} receives and {waiting} arrivals, {posted} posted");
+                return self.fail(Law::Credits, what);
+            }
+            let credits = me.machine.account().credits as usize;
+            if self.kind == Kind::Nic {
+                self.check_windows(1 - side);
+            } else if credits + wire.works.len() > receives {
+                let works = wire.works.len();
+                let what =
+                    format!("s{side}: {credits} credits, {works} works, {receives} receives");
+                return self.fail(Law::Credits, what);
+            }
+        }
+    }
+
+    fn check_windows(&mut self, side: usize) {
+        let me = &self.sides[side];
+        let Flow::Nic { window_bytes, .. } = me.config.flow else {
+            return;
+        };
+        let account = me.machine.account();
+        let space = window_bytes * u32::from(me.config.receives());
+        let windows = window_bytes * u32::from(account.posted);
+        let unread = me.machine.usage().receive_bytes;
+        if unread + windows + account.spare.unwrap_or(0) != space {
+            let what = format!("s{side}: {unread} unread, windows of {windows}, {account:?}");
+            self.fail(Law::Credits, what);
+        }
+    }
+
+    /// A machine that has no work has posted all the receives that it may.
+    fn check_spare(&mut self, side: usize) {
+        let me = &self.sides[side];
+        if let Flow::Nic { window_bytes, .. } = me.config.flow
+            && me.machine.over().is_none()
+        {
+            let spare = me.machine.account().spare.unwrap_or(0);
+            if spare >= window_bytes {
+                let what = format!("s{side}: {spare} spare bytes, a window is {window_bytes}");
+                self.fail(Law::Credits, what);
+            }
+        }
+    }
+
+    /// Nothing is possible any more.
+    fn check_end(&mut self) {
+        let ended = |side: &Side| side.dead || side.program.computing;
+        for side in 0..2 {
+            if self.lost {
+                let me = &self.sides[side];
+                if !ended(me) && me.machine.over().is_none() && !me.machine.is_finished() {
+                    self.fail(Law::Progress, format!("s{side} has not heard of the loss"));
+                }
+                continue;
+            }
+            self.check_direction(side);
+            if !self.sides.iter().any(ended) && self.kind != Kind::Nic {
+                self.check_told(side);
+            }
+        }
+        let done = |side: &Side| side.program.at_end && side.program.shut;
+        let over = |side: &Side| side.machine.over() == Some(Over::Lost);
+        if !self.lost && self.sides.iter().all(done) {
+            let finished = self.sides.iter().all(|side| side.machine.is_finished());
+            if !finished || self.sides.iter().any(over) {
+                self.fail(
+                    Law::Progress,
+                    "both streams have ended, and a side is not finished",
+                );
+            }
+        }
+    }
+
+    /// F6: what `side` has given has arrived, or it waits for good reason.
+    fn check_direction(&mut self, side: usize) {
+        let (me, other) = (&self.sides[side], &self.sides[1 - side]);
+        let (given, read) = (me.program.given, other.program.read);
+        let account = me.machine.account();
+        let all = me.program.shut && account.waiting == 0;
+        if other.program.reads() {
+            // in ring, what waits for room waits for the program's next call
+            let waits = me.program.computing && self.kind == Kind::Ring;
+            let due = me.program.computing || (all && other.program.at_end);
+            if !waits && (read != given || !due) {
+                let what = format!("s{side} has given {given}, {read} were read, {account:?}");
+                self.fail(Law::Progress, what);
+            }
+            return;
+        }
+        if all || me.program.computing || other.program.computing {
+            return;
+        }
+        let unread = other.machine.usage().receive_bytes;
+        let full = match self.kind {
+            Kind::Credit => account.credits <= 2 && unread > 0,
+            Kind::Ring => unread > 0,
+            Kind::Nic => self.wires[side].receives.is_empty() && unread > 0,
+        };
+        if !full {
+            let what = format!("s{side} waits, {unread} bytes are unread, {account:?}");
+            self.fail(Law::Progress, what);
+        }
+    }
+
+    /// F5 at rest: what a side does not know of it has not been told.
+    fn check_told(&mut self, side: usize) {
+        let credits = self.sides[side].machine.account().credits as i32;
+        let other = self.sides[1 - side].machine.account();
+        if credits + other.untold != i32::from(other.posted) {
+            let what = format!("s{side} has {credits} credits, {other:?}");
+            self.fail(Law::Credits, what);
+        }
+    }
+}

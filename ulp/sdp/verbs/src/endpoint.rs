@@ -1,0 +1,237 @@
+//! A side before it is connected: what it brings, and how it gets to RTS.
+//!
+//! Owns: attributes of queue pairs. Must not know: how the two sides tell each other their ends.
+
+use crate::queues::{Buffer, Queues};
+use crate::stream::Stream;
+use ferriband_ibv::{Access, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange, Pd};
+use ferriband_ibv::{Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError};
+use ferriband_sdp_proto::connection::{CONTROL_WORKS, Config, ConfigError, Connection, DATA_WORKS};
+use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, Over, Peer};
+use ferriband_sdp_wire::{FlowControl, RKey, Ring};
+use std::io;
+use std::sync::Arc;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The verbs API refuses.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    /// There is no memory.
+    #[error("buffers: {0}")]
+    Memory(#[from] io::Error),
+    /// A place outside the buffers: a fault of this crate, or a peer that was believed.
+    #[error(transparent)]
+    Place(#[from] OutOfRange),
+    /// Numbers that cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The connection is over.
+    #[error(transparent)]
+    Over(#[from] Over),
+    /// The peer's end lies on another kind of link.
+    #[error("the ports have no kind of address in common")]
+    NoRoute,
+}
+
+/// A port of an open adapter, with a domain for connections.
+#[derive(Debug)]
+pub struct Adapter {
+    context: Arc<Context>,
+    pd: Arc<Pd>,
+    port: u8,
+    lid: Lid,
+    gid: Gid,
+    mtu: Mtu,
+    by_gid: bool,
+}
+
+impl Adapter {
+    /// A port, counted from 1, and the first entry of its GID table.
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn new(context: &Arc<Context>, port: u8) -> Result<Arc<Adapter>, Error> {
+        let info = context.port(port)?;
+        Ok(Arc::new(Adapter {
+            pd: Pd::alloc(context)?,
+            context: Arc::clone(context),
+            port,
+            lid: info.lid,
+            gid: context.gid(port, 0)?,
+            mtu: info.active_mtu,
+            by_gid: info.link_layer == LinkLayer::Ethernet,
+        }))
+    }
+
+    fn route(&self, peer: &End) -> Result<Route, Error> {
+        if self.by_gid != peer.by_gid {
+            return Err(Error::NoRoute);
+        }
+        Ok(Route {
+            dlid: peer.lid,
+            global: self.by_gid.then_some((peer.gid, 0)),
+            hop_limit: 64,
+            port: self.port,
+            ..Route::default()
+        })
+    }
+}
+
+/// What a side tells its peer before they are connected. Flow control, receives and their length
+/// travel in Hello and HelloAck; the rest is the connection manager's, where there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Its queue pair.
+    pub qp: Qpn,
+    /// The PSN that it begins with.
+    pub psn: u32,
+    /// Address of its port on InfiniBand.
+    pub lid: Lid,
+    /// Address of its port on Ethernet.
+    pub gid: Gid,
+    /// Whether its port lies on Ethernet.
+    pub by_gid: bool,
+    /// Path MTU of its port.
+    pub mtu: Mtu,
+    /// Receives that it has posted: `bufs` of the BSDH.
+    pub receives: u16,
+    /// Bytes of each, header included.
+    pub receive_bytes: u32,
+    /// Its flow control, with its ring.
+    pub flow_control: FlowControl,
+}
+
+/// A side with its queue pair and its buffers, whose receives are posted.
+pub struct Endpoint {
+    adapter: Arc<Adapter>,
+    config: Config,
+    queues: Queues,
+    psn: u32,
+}
+
+/// How often a lost packet is sent again, and how long its answer may take (4.096 us times 2 to this
+/// power: 67 ms).
+const RETRIES: u8 = 7;
+const TIMEOUT: u8 = 14;
+/// A work that finds no receive is tried again without end: the flow control *nic* lives on it.
+const FOR_EVER: u8 = 7;
+/// The shortest time that the API knows until that is done, 0.01 ms: a receive is posted as soon as
+/// the program has read.
+const RNR_TIMER: u8 = 1;
+
+impl Endpoint {
+    /// Makes a queue pair and buffers, and posts the receives that [`Endpoint::end`] tells of.
+    ///
+    /// # Errors
+    /// As the verbs API; numbers that cannot be.
+    pub fn new(adapter: &Arc<Adapter>, config: Config) -> Result<Endpoint, Error> {
+        config.check()?;
+        let (context, pd) = (&adapter.context, &adapter.pd);
+        let channel = CompChannel::create(context)?;
+        channel.set_nonblocking()?;
+        let works = DATA_WORKS + CONTROL_WORKS;
+        let receives = u32::from(config.receives());
+        let send_cq = Cq::create(context, works, Some(&channel), 0)?;
+        let receive_cq = Cq::create(context, receives, Some(&channel), 0)?;
+        let init = QpInit {
+            caps: QpCaps {
+                send_wr: works,
+                recv_wr: receives,
+                send_sge: 1,
+                recv_sge: 1,
+                inline: HEAD_BYTES as u32,
+            },
+            signal_all: true,
+            ..QpInit::new(QpType::Rc, &send_cq, &receive_cq)
+        };
+        let qp = Qp::create(pd, &init)?;
+        qp.init(adapter.port, 0, Access::REMOTE_WRITE)?;
+        let local = Access::LOCAL_WRITE;
+        let ring = match config.ring_bytes() {
+            0 => None,
+            bytes => Some(Buffer::new(pd, bytes, local | Access::REMOTE_WRITE)?),
+        };
+        let mut queues = Queues {
+            psn_seed: qp.number().0,
+            qp,
+            send_cq,
+            receive_cq,
+            channel,
+            send: Buffer::new(pd, config.send_bytes(), Access::empty())?,
+            receive: Buffer::new(pd, receives * config.receive_bytes(), local)?,
+            ring,
+            receive_bytes: config.receive_bytes(),
+            peer_ring: None,
+            early: config.receives(),
+        };
+        queues.post_early()?;
+        Ok(Endpoint {
+            adapter: Arc::clone(adapter),
+            config,
+            psn: queues.psn_seed.wrapping_mul(0x9e_3779) & 0xff_ffff,
+            queues,
+        })
+    }
+
+    /// What the peer has to know.
+    pub fn end(&self) -> End {
+        let ring = self.queues.ring.as_ref().map(|buffer| Ring {
+            virtual_address: buffer.mr.address(),
+            rkey: RKey(buffer.mr.rkey().0),
+            size_bytes: self.config.ring_bytes(),
+        });
+        let flow_control = match (self.config.flow, ring) {
+            (Flow::Ring { .. }, Some(ring)) => FlowControl::Ring(ring),
+            (Flow::Nic { window_bytes, .. }, Some(ring)) => FlowControl::Nic { ring, window_bytes },
+            _ => FlowControl::Credit,
+        };
+        End {
+            qp: self.queues.qp.number(),
+            psn: self.psn,
+            lid: self.adapter.lid,
+            gid: self.adapter.gid,
+            by_gid: self.adapter.by_gid,
+            mtu: self.adapter.mtu,
+            receives: self.config.receives(),
+            receive_bytes: self.config.receive_bytes(),
+            flow_control,
+        }
+    }
+
+    /// Takes the queue pair to RTS towards the peer, which does the same at its side. Bytes may be
+    /// sent at once: what comes before the peer is ready is sent again.
+    ///
+    /// # Errors
+    /// As the verbs API; a peer whose numbers cannot be.
+    pub fn connect(mut self, peer: &End) -> Result<Stream, Error> {
+        let known = Peer::new(peer.receives, peer.receive_bytes, Some(peer.flow_control));
+        let machine = Connection::new(self.config, known)?;
+        let ring = peer.flow_control.ring();
+        self.queues.peer_ring =
+            ring.map(|ring| (ring.virtual_address, ferriband_ibv::RKey(ring.rkey.0)));
+        let qp = &self.queues.qp;
+        let mtus = [self.adapter.mtu, peer.mtu];
+        qp.ready_to_receive(&Rtr {
+            peer: peer.qp,
+            route: self.adapter.route(peer)?,
+            rq_psn: peer.psn,
+            mtu: mtus
+                .into_iter()
+                .min_by_key(|mtu| mtu.bytes())
+                .unwrap_or(Mtu::Mtu256),
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: RNR_TIMER,
+        })?;
+        qp.ready_to_send(&Rts {
+            sq_psn: self.psn,
+            max_rd_atomic: 1,
+            timeout: TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: FOR_EVER,
+        })?;
+        Stream::new(machine, self.queues)
+    }
+}

@@ -1,0 +1,230 @@
+//! A connected side, as its program uses it. No call waits.
+//!
+//! Owns: copies to and from the buffers, and completions. Must not know: when to call again;
+//! [`Stream::arm`] and [`Stream::channel`] are for whoever sleeps.
+
+use crate::endpoint::Error;
+use crate::queues::Queues;
+use ferriband_ibv::{CompChannel, Cq, QpState, Wc, WcOpcode};
+use ferriband_sdp_proto::connection::{Connection, HEAD_BYTES, WorkId};
+use ferriband_sdp_proto::driver::drive;
+use std::sync::Arc;
+
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
+
+/// What became of a receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// The peer sends no more, and all was read.
+    End,
+    /// There is nothing.
+    Nothing,
+}
+
+/// A connected side.
+pub struct Stream {
+    machine: Connection,
+    queues: Queues,
+    lost: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(machine: Connection, queues: Queues) -> Result<Stream, Error> {
+        let mut stream = Stream {
+            machine,
+            queues,
+            lost: false,
+        };
+        stream.drive()?;
+        Ok(stream)
+    }
+
+    /// Takes bytes of the program: as many as there is room for, perhaps none. `more`: others
+    /// follow at once (MSG_MORE).
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn send(&mut self, bytes: &[u8], more: bool) -> Result<usize, Error> {
+        let mut given = 0;
+        let mut looked = false;
+        while given < bytes.len() {
+            let Some(piece) = self.machine.reserve() else {
+                if looked {
+                    break;
+                }
+                self.progress()?;
+                looked = true;
+                continue;
+            };
+            let left = &bytes[given..];
+            let part = &left[..left.len().min(piece.bytes as usize)];
+            self.queues.send.region.write(piece.at as usize, part)?;
+            given += part.len();
+            self.machine
+                .commit(part.len() as u32, more || given < bytes.len());
+            self.drive()?;
+            looked = false;
+        }
+        if given < bytes.len() && !more {
+            // the call ends here: what it gave is not held back
+            self.machine.end_call();
+            self.drive()?;
+        }
+        match self.machine.over() {
+            Some(over) if given == 0 => Err(over.into()),
+            _ => Ok(given),
+        }
+    }
+
+    /// Gives bytes to the program.
+    ///
+    /// # Errors
+    /// The connection is over, and what came before was read.
+    pub fn receive(&mut self, to: &mut [u8]) -> Result<Received, Error> {
+        if self.machine.readable().is_none() {
+            self.progress()?;
+        }
+        let mut taken = 0;
+        while let Some(piece) = self.machine.readable().filter(|_| taken < to.len()) {
+            let length = (to.len() - taken).min(piece.bytes as usize);
+            let part = &mut to[taken..taken + length];
+            self.queues.unread().read(piece.at as usize, part)?;
+            self.machine.consume(length as u32);
+            taken += length;
+        }
+        if taken > 0 {
+            self.drive()?;
+            return Ok(Received::Bytes(taken));
+        }
+        if self.machine.is_at_end() {
+            return Ok(Received::End);
+        }
+        match self.machine.over() {
+            Some(over) => Err(over.into()),
+            None => Ok(Received::Nothing),
+        }
+    }
+
+    /// TCP_CORK.
+    ///
+    /// # Errors
+    /// The queue pair takes no work.
+    pub fn set_cork(&mut self, corked: bool) -> Result<(), Error> {
+        self.machine.set_cork(corked);
+        self.drive()
+    }
+
+    /// The program sends no more.
+    ///
+    /// # Errors
+    /// The queue pair takes no work.
+    pub fn shut_down(&mut self) -> Result<(), Error> {
+        self.machine.shut_down();
+        self.drive()
+    }
+
+    /// Ends the connection at once, for both sides.
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn abort(&mut self) -> Result<(), Error> {
+        self.machine.abort();
+        self.drive()
+    }
+
+    /// Takes the completions that are there, and does what follows from them. Returns how many.
+    ///
+    /// # Errors
+    /// The verbs API fails, or the queue pair takes no work. That the connection is over is told by
+    /// the other calls.
+    pub fn progress(&mut self) -> Result<usize, Error> {
+        let received = self.take_receives()?;
+        let sent = self.take_sends()?;
+        if self.lost {
+            self.machine.handle_lost();
+        }
+        if self.machine.over().is_none() {
+            self.drive()?;
+        }
+        Ok(received + sent)
+    }
+
+    /// Asks for an event on the channel at the next completion: of either queue, or of the send
+    /// queue alone (`only_sends`: the program computes, and what waits in the software-handled part
+    /// is to leave). Whoever calls this looks once more ([`Stream::progress`]) before it sleeps.
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn arm(&self, only_sends: bool) -> Result<(), Error> {
+        self.queues.send_cq.arm(false)?;
+        if !only_sends {
+            self.queues.receive_cq.arm(false)?;
+        }
+        Ok(())
+    }
+
+    /// The channel that the two completion queues announce themselves on. It does not block.
+    pub fn channel(&self) -> &Arc<CompChannel> {
+        &self.queues.channel
+    }
+
+    /// The machine, for its counters and its state.
+    pub fn machine(&self) -> &Connection {
+        &self.machine
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
+        drive(&mut self.machine, &mut self.queues)
+    }
+
+    fn take_receives(&mut self) -> Result<usize, Error> {
+        let mut wcs = [Wc::default(); BATCH];
+        let count = poll(&self.queues.receive_cq, &mut wcs)?;
+        for wc in &wcs[..count] {
+            if !wc.is_ok() {
+                self.lost = true;
+            } else if wc.opcode() == WcOpcode::RecvRdmaWithImm {
+                let immediate = wc.immediate().unwrap_or(0);
+                self.note(|machine| machine.handle_write(wc.byte_len(), immediate));
+            } else {
+                let stride = self.queues.receive_bytes as usize;
+                let mut prefix = [0; HEAD_BYTES];
+                let prefix = &mut prefix[..HEAD_BYTES.min(wc.byte_len() as usize)];
+                let at = wc.id() as usize * stride;
+                self.queues.receive.region.read(at, prefix)?;
+                self.note(|machine| machine.handle_message(prefix, wc.byte_len()));
+            }
+        }
+        Ok(count)
+    }
+
+    fn take_sends(&mut self) -> Result<usize, Error> {
+        let mut wcs = [Wc::default(); BATCH];
+        let count = poll(&self.queues.send_cq, &mut wcs)?;
+        for wc in &wcs[..count] {
+            if wc.is_ok() {
+                self.note(|machine| machine.handle_sent(WorkId(wc.id())));
+            } else {
+                self.lost = true;
+            }
+        }
+        Ok(count)
+    }
+
+    /// A violation ends the connection: the queue pair goes into error, which the peer hears of as
+    /// of any loss.
+    fn note<E>(&mut self, handle: impl FnOnce(&mut Connection) -> Result<(), E>) {
+        if handle(&mut self.machine).is_err() {
+            self.lost = true;
+            // the machine remembers why; a queue pair that cannot be stopped is in error already
+            let _ = self.queues.qp.stop(QpState::Error);
+        }
+    }
+}
+
+fn poll(cq: &Cq, wcs: &mut [Wc; BATCH]) -> Result<usize, Error> {
+    Ok(cq.poll(wcs)?)
+}

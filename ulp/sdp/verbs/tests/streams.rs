@@ -1,0 +1,283 @@
+//! Streams between two sides over Ferriband's own library, with each flow control.
+
+use ferriband_ibv::{Choice, Context, Device, Verbs};
+use ferriband_sdp_proto::connection::{Config, Flow};
+use ferriband_sdp_verbs::{Adapter, Endpoint, Received, Stream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A hang is a failure, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ferriband's own library, built by `cargo xtask libs`, or the one that SDP_TEST_LIBRARY names.
+fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("SDP_TEST_LIBRARY") {
+        return path.into();
+    }
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+    let paths = String::from_utf8(output.stdout).expect("paths");
+    paths.lines().next().expect("a library").into()
+}
+
+fn open() -> Arc<Context> {
+    static VERBS: OnceLock<&Verbs> = OnceLock::new();
+    let verbs =
+        VERBS.get_or_init(|| Verbs::load(&Choice::File(library())).expect("our own library"));
+    let devices = Device::list(verbs).expect("a list");
+    let first = devices.iter().find(|device| device.name() == "ferri0");
+    let device = first.expect("the adapter of this host is always there");
+    device.open().expect("it opens")
+}
+
+const CREDIT: Flow = Flow::Credit;
+const RING: Flow = Flow::Ring { receives: 32 };
+const NIC: Flow = Flow::Nic {
+    window_bytes: 4096,
+    reserve_bytes: 16_384,
+};
+
+fn config(flow: Flow) -> Config {
+    Config {
+        flow,
+        buffers: 8,
+        buffer_bytes: 4096,
+        coalesce: true,
+    }
+}
+
+fn pair(config: Config) -> (Stream, Stream) {
+    let context = open();
+    let adapter = Adapter::new(&context, 1).expect("a port");
+    let side = || Endpoint::new(&adapter, config).expect("a side");
+    let (one, other) = (side(), side());
+    let ends = (one.end(), other.end());
+    (
+        one.connect(&ends.1).expect("RTS"),
+        other.connect(&ends.0).expect("RTS"),
+    )
+}
+
+/// A sequence of bytes that tells if one is missing, doubled or elsewhere.
+struct Bytes(u64);
+
+impl Bytes {
+    fn next(&mut self) -> u8 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 56) as u8
+    }
+}
+
+/// Waits for something, by looking again and again.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "nothing within {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn send_all(stream: &mut Stream, mut bytes: &[u8]) {
+    until(|| {
+        let given = stream.send(bytes, false).expect("it is open");
+        bytes = &bytes[given..];
+        bytes.is_empty().then_some(())
+    });
+}
+
+/// Reads to the end, `most` bytes at a time, and compares.
+fn read_all(stream: &mut Stream, seed: u64, most: usize) -> u64 {
+    let mut expected = Bytes(seed);
+    let mut buffer = vec![0; most];
+    let mut count = 0;
+    loop {
+        let received = until(|| match stream.receive(&mut buffer).expect("it is open") {
+            Received::Nothing => None,
+            other => Some(other),
+        });
+        let Received::Bytes(bytes) = received else {
+            return count;
+        };
+        for byte in &buffer[..bytes] {
+            assert_eq!(*byte, expected.next(), "byte {count}");
+            count += 1;
+        }
+    }
+}
+
+/// A thread sends `total` bytes in calls of up to `longest`, and reads as many of the other side.
+fn both_ways(stream: &mut Stream, me: u64, total: u64, longest: u64) {
+    let (mut out, mut lengths) = (Bytes(me), Bytes(99 + me));
+    let mut expected = Bytes(1 - me);
+    let (mut given, mut read, mut at_end) = (0, 0, false);
+    let mut call = Vec::new();
+    let mut buffer = vec![0; 3000];
+    until(|| {
+        if call.is_empty() && given < total {
+            let length = 1 + (u64::from(lengths.next()) * longest / 256).min(total - given - 1);
+            call = (0..length).map(|_| out.next()).collect();
+        }
+        let sent = stream.send(&call, false).expect("it is open");
+        call.drain(..sent);
+        given += sent as u64;
+        if given == total && stream.machine().reserve().is_some() {
+            stream.shut_down().expect("it is open");
+        }
+        match stream.receive(&mut buffer).expect("it is open") {
+            Received::Nothing => {}
+            Received::End => at_end = true,
+            Received::Bytes(bytes) => {
+                for byte in &buffer[..bytes] {
+                    assert_eq!(*byte, expected.next(), "byte {read}");
+                    read += 1;
+                }
+            }
+        }
+        (at_end && given == total && stream.machine().is_finished()).then_some(())
+    });
+    assert_eq!(read, total);
+}
+
+#[test]
+fn each_flow_control_carries_both_streams_to_their_ends() {
+    for flow in [CREDIT, RING, NIC] {
+        for (longest, total) in [(1, 20_000), (300, 1 << 20), (30_000, 4 << 20)] {
+            let (mut one, mut other) = pair(config(flow));
+            std::thread::scope(|scope| {
+                scope.spawn(|| both_ways(&mut one, 0, total, longest));
+                scope.spawn(|| both_ways(&mut other, 1, total, longest));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_stops_holds_the_writer_up_and_loses_nothing() {
+    for flow in [CREDIT, RING, NIC] {
+        let (mut one, mut other) = pair(config(flow));
+        let mut bytes = Bytes(7);
+        let mut given = 0;
+        let mut left: Vec<u8> = Vec::new();
+        let begun = Instant::now();
+        // the reader's adapter takes what it has room for; its program takes nothing
+        while begun.elapsed() < Duration::from_millis(200) {
+            if left.is_empty() {
+                left = (0..1000).map(|_| bytes.next()).collect();
+            }
+            let sent = one.send(&left, false).expect("it is open");
+            left.drain(..sent);
+            given += sent as u64;
+            other.progress().expect("it is open");
+        }
+        let usage = (one.machine().usage(), other.machine().usage());
+        assert!(usage.1.receive_bytes <= 8 * 4096, "{flow:?}: {usage:?}");
+        assert!(given >= 4000, "{flow:?}: {given}");
+        if flow != CREDIT {
+            // both buffers are full
+            assert!(given > 50_000, "{flow:?}: {given}, {usage:?}");
+        }
+        one.shut_down().expect("it is open");
+        let read = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read_all(&mut other, 7, 777));
+            until(|| {
+                one.progress().expect("it is open");
+                reader.is_finished().then_some(())
+            });
+            reader.join().expect("no panic")
+        });
+        assert_eq!(read, given, "{flow:?}");
+    }
+}
+
+/// Papers/004, section 5.2: what waits in the software-handled part leaves although the program
+/// computes, for a completion wakes the driver. In *ring* it waits for the next call.
+#[test]
+fn in_nic_bytes_leave_while_the_program_computes() {
+    for flow in [NIC, RING] {
+        let (one, mut other) = pair(config(flow));
+        let one = Mutex::new(one);
+        let total = 50_000;
+        let bytes: Vec<u8> = {
+            let mut bytes = Bytes(3);
+            (0..total).map(|_| bytes.next()).collect()
+        };
+        // both buffers are filled: 32 KiB and what the other takes
+        let mut given = 0;
+        until(|| {
+            let mut one = one.lock().expect("no panic");
+            given += one.send(&bytes[given..], false).expect("it is open");
+            (given > 45_000).then_some(())
+        });
+        let computed = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // the thread of the driver: it sleeps unless the machine wants to hear of completions
+            scope.spawn(|| {
+                let channel = Arc::clone(one.lock().expect("no panic").channel());
+                while !computed.load(std::sync::atomic::Ordering::Acquire) {
+                    let mut one = one.lock().expect("no panic");
+                    if one.machine().wants_completion() {
+                        one.arm(true).expect("armed");
+                        while one.progress().expect("it is open") > 0 {}
+                    }
+                    drop(one);
+                    wait_readable(&channel);
+                }
+            });
+            let mut read = 0;
+            let mut buffer = [0; 1000];
+            let begun = Instant::now();
+            while read < given && begun.elapsed() < Duration::from_millis(500) {
+                if let Received::Bytes(count) = other.receive(&mut buffer).expect("it is open") {
+                    assert_eq!(buffer[..count], bytes[read..read + count]);
+                    read += count;
+                }
+            }
+            computed.store(true, std::sync::atomic::Ordering::Release);
+            assert_eq!(read == given, flow == NIC, "{flow:?}: {read} of {given}");
+        });
+    }
+}
+
+/// Waits for an event, or 10 ms.
+fn wait_readable(channel: &ferriband_ibv::CompChannel) {
+    use std::os::fd::AsRawFd;
+    let mut poll = libc::pollfd {
+        fd: channel.fd().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure, which lives.
+    unsafe { libc::poll(&raw mut poll, 1, 10) };
+    while channel.next_event().expect("no failure").is_some() {}
+}
+
+#[test]
+fn an_abort_and_a_lost_peer_are_heard() {
+    for flow in [CREDIT, RING, NIC] {
+        let (mut one, mut other) = pair(config(flow));
+        send_all(&mut one, b"before");
+        one.abort().expect("it is open");
+        assert!(one.send(b"x", false).is_err());
+        let mut buffer = [0; 10];
+        let first = until(|| match other.receive(&mut buffer).expect("it is open") {
+            Received::Nothing => None,
+            other => Some(other),
+        });
+        assert_eq!(first, Received::Bytes(6));
+        let told = until(|| other.receive(&mut buffer).err());
+        assert_eq!(told.to_string(), "the peer has aborted the connection");
+    }
+}
