@@ -19,9 +19,11 @@
 
 use crate::arena::{Arena, Holder, Living, Taken};
 use crate::holder::Family;
+use crate::link::Link;
 use crate::numbers::{Kind, Numbers, once};
 use crate::own;
 use crate::pages::{Pages, Seen};
+use crate::record::Record;
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::ptr;
@@ -29,8 +31,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::numbers::Kind as NumberKind;
 
-/// Bytes of a record's line.
+/// Bytes of a record's line: counts, the record's generation, its link, then what is known of its
+/// traffic.
 const LINE: usize = 64;
+const GENERATION: usize = 8;
+const LINK: usize = 16;
+const TRAFFIC: usize = 24;
 /// Calls are counted in the lowest bits, then numbers, then comes whose line it is.
 const NUMBER: u64 = 1 << 12;
 const CALLS: u64 = NUMBER - 1;
@@ -51,6 +57,27 @@ pub struct Table {
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// What one process knows of the traffic of a record. Nothing else depends on it than whether the
+/// connection is worth to be carried by SDP.
+#[derive(Default, Debug)]
+#[repr(C)]
+pub struct Traffic {
+    /// Bytes that were sent and received.
+    pub bytes: AtomicU64,
+    /// Sends that followed a receive.
+    pub exchanges: AtomicU32,
+    /// What the sockets' service has to remember of it.
+    pub state: AtomicU32,
+}
+
+impl Traffic {
+    fn clear(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.exchanges.store(0, Ordering::Relaxed);
+        self.state.store(0, Ordering::Relaxed);
+    }
+}
 
 /// What has become of a number.
 #[derive(Debug)]
@@ -89,9 +116,19 @@ impl Last<'_> {
     }
 }
 
+impl Last<'_> {
+    /// How it is carried, if not by TCP alone.
+    pub fn link(&self) -> Option<&Link<'static>> {
+        let link = self.table.link(self.taken.index).load(Ordering::Acquire);
+        // SAFETY: it is dropped with this.
+        unsafe { link.as_ref() }
+    }
+}
+
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         let table = self.table;
+        table.drop_link(self.taken.index);
         table.arena.leave(table.who(), self.taken, table.family);
         table.changes[1].fetch_add(1, Ordering::SeqCst);
     }
@@ -114,8 +151,47 @@ impl<'a> Pin<'a> {
 
     /// Its words.
     #[inline]
-    pub fn record(&self) -> &'a crate::record::Record {
+    pub fn record(&self) -> &'a Record {
         self.table.arena.record(self.taken.index)
+    }
+
+    /// How it is carried in this process, if not by TCP alone.
+    #[inline]
+    pub fn link(&self) -> Option<&Link<'static>> {
+        let link = self.table.link(self.taken.index).load(Ordering::Acquire);
+        // SAFETY: it is dropped by who takes the last count away, which this call keeps.
+        unsafe { link.as_ref() }
+    }
+
+    /// What is known of its traffic in this process.
+    #[inline]
+    pub fn traffic(&self) -> &'a Traffic {
+        self.table.traffic(self.taken.index)
+    }
+
+    /// From now on calls of this process find how the record is carried. Children that fork from
+    /// now on do so, too; who has forked before does not, so the caller asks by
+    /// [`Pin::others_hold`] inside [`Table::without_fork`] before.
+    ///
+    /// # Errors
+    /// It has a link already.
+    pub fn put_link(&self, link: Link<'static>) -> Result<(), Link<'static>> {
+        let place = self.table.link(self.taken.index);
+        let link = Box::into_raw(Box::new(link));
+        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+        match place.compare_exchange(ptr::null_mut(), link, won, lost) {
+            Ok(_) => Ok(()),
+            // SAFETY: the box from above, which nobody else has seen.
+            Err(_) => Err(*unsafe { Box::from_raw(link) }),
+        }
+    }
+
+    /// Whether other processes hold the record.
+    pub fn others_hold(&self) -> bool {
+        let table = self.table;
+        table
+            .arena
+            .others_hold(table.who(), self.taken, table.family)
     }
 }
 
@@ -194,7 +270,19 @@ impl Table {
     }
 
     fn generation(&self, index: u32) -> &AtomicU64 {
-        self.lines.word(index as usize * LINE + 8)
+        self.lines.word(index as usize * LINE + GENERATION)
+    }
+
+    #[inline]
+    fn link(&self, index: u32) -> &AtomicPtr<Link<'static>> {
+        // SAFETY: an atomic pointer that begins as null, and nothing else lies there.
+        unsafe { self.lines.at(index as usize * LINE + LINK) }
+    }
+
+    #[inline]
+    fn traffic(&self, index: u32) -> &Traffic {
+        // SAFETY: atomic words that begin as zeros, and nothing else lies there.
+        unsafe { self.lines.at(index as usize * LINE + TRAFFIC) }
     }
 
     /// After socket(2) or accept(2): the number is a stream's, with a record of its own. None if
@@ -217,6 +305,9 @@ impl Table {
         let taken = self.arena.take(self.who(), self.family)?;
         self.generation(taken.index)
             .store(taken.generation, Ordering::Relaxed);
+        // a parent's, of which this is a copy
+        self.drop_link(taken.index);
+        self.traffic(taken.index).clear();
         let counts = u64::from(holder) << WHOSE | NUMBER | 1;
         self.line(taken.index).store(counts, Ordering::SeqCst);
         self.replace(number, Kind::Stream(taken.index));
@@ -280,6 +371,49 @@ impl Table {
             if self.numbers.look(number) == kind {
                 return Some(pin);
             }
+        }
+    }
+
+    /// A call on a record of this process whose number is not known. None if the process has let go
+    /// of it.
+    pub fn pin_taken(&self, taken: Taken) -> Option<Pin<'_>> {
+        let holder = self.holder();
+        let line = self.line(taken.index);
+        loop {
+            let counts = line.load(Ordering::Acquire);
+            let generation = self.generation(taken.index).load(Ordering::Relaxed);
+            if holder == 0 || counts & COUNTS == 0 || generation != taken.generation {
+                return None;
+            }
+            if counts >> WHOSE != u64::from(holder) {
+                self.make_mine(line, counts, holder);
+                continue;
+            }
+            if counts & CALLS == CALLS {
+                std::thread::yield_now();
+                continue;
+            }
+            let (won, lost) = (Ordering::Acquire, Ordering::Relaxed);
+            let more = line.compare_exchange_weak(counts, counts + 1, won, lost);
+            if more.is_ok() {
+                // it may have become another record's before it was counted
+                let (index, generation) = (taken.index, self.generation(taken.index));
+                let generation = generation.load(Ordering::Relaxed);
+                let pin = Pin {
+                    table: self,
+                    taken: Taken { index, generation },
+                    holder,
+                };
+                return (pin.taken == taken).then_some(pin);
+            }
+        }
+    }
+
+    fn drop_link(&self, index: u32) {
+        let link = self.link(index).swap(ptr::null_mut(), Ordering::AcqRel);
+        if !link.is_null() {
+            // SAFETY: the box that was put there, which nobody has that does not count.
+            drop(unsafe { Box::from_raw(link) });
         }
     }
 

@@ -80,9 +80,9 @@ struct End {
 }
 
 impl End {
-    fn new(socket: TcpStream, met: &Met, own: &Event) -> Self {
+    fn new(socket: TcpStream, met: &Met, own: &Arc<Event>) -> Self {
         let record: &Record = Box::leak(Box::default());
-        let link = || met.link(record, own).expect("descriptors");
+        let link = || met.link(record, own.clone()).expect("descriptors");
         let over = Arc::new(AtomicBool::new(false));
         let (told, copy, twin) = (over.clone(), socket.try_clone(), link());
         let copy = copy.expect("a descriptor");
@@ -249,7 +249,12 @@ fn ask(client: &mut ClientService, stream: &TcpStream) -> Result<Met, (No, Optio
 }
 
 /// The listening program's part of an echo.
-fn echo(stream: TcpStream, holder: &mut HolderService, family: Option<&mut Family>, own: &Event) {
+fn echo(
+    stream: TcpStream,
+    holder: &mut HolderService,
+    family: Option<&mut Family>,
+    own: &Arc<Event>,
+) {
     let mut bytes = vec![0; 1 << 16];
     for round in 0..BEFORE {
         let length = LENGTHS[round % LENGTHS.len()];
@@ -274,7 +279,7 @@ fn echo(stream: TcpStream, holder: &mut HolderService, family: Option<&mut Famil
 }
 
 /// The connecting program's part; gives what came of asking.
-fn talk(stream: TcpStream, client: &mut ClientService, own: &Event) {
+fn talk(stream: TcpStream, client: &mut ClientService, own: &Arc<Event>) {
     let mut at = 0;
     let mut received = vec![0; 1 << 16];
     for round in 0..BEFORE {

@@ -113,9 +113,9 @@ impl Drop for Service {
 impl Link<'static> {
     /// As another thread has it.
     fn twin(&self) -> Self {
-        let events = [Event::new().expect("one"), Event::new().expect("one")];
         let (segment, record) = (self.segment.clone(), self.record);
-        Link::new(segment, self.slot, self.role, record, events).expect("a slot")
+        let (peer, own) = (self.peer.clone(), self.own.clone());
+        Link::new(segment, self.slot, self.role, record, peer, own).expect("a slot")
     }
 }
 
@@ -127,8 +127,9 @@ fn pair() -> (End, End) {
     let segment = Arc::new(segment);
     let end = |socket, role| {
         let record = Box::leak(Box::new(Record::default()));
-        let events = [Event::new().expect("one"), Event::new().expect("one")];
-        let link = Link::new(segment.clone(), 5, role, record, events).expect("a slot");
+        let peer = Arc::new(Bells::new(Event::new().expect("one")));
+        let own = Arc::new(Event::new().expect("one"));
+        let link = Link::new(segment.clone(), 5, role, record, peer, own).expect("a slot");
         End { socket, link }
     };
     (end(here, Role::Connected), end(there, Role::Accepted))

@@ -3,6 +3,7 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
+use super::bells::Bells;
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
@@ -48,7 +49,7 @@ struct Guest {
     uid: u32,
     lender: Lender,
     /// Tells the peer's process.
-    bell: Option<Arc<Event>>,
+    bells: Option<Arc<Bells>>,
     /// The peer has this process's eventfd.
     is_told: bool,
     /// It is closed at this time if nothing has been agreed by then.
@@ -112,7 +113,7 @@ impl HolderService {
                 channel,
                 uid,
                 lender: Lender::default(),
-                bell: None,
+                bells: None,
                 is_told: false,
                 until: Some(now + PATIENCE),
             });
@@ -134,8 +135,8 @@ impl HolderService {
             };
             match packet.message {
                 Message::Request(request) => {
-                    match guest.bell {
-                        None => guest.bell = Some(pair::bell(fds)?),
+                    match guest.bells {
+                        None => guest.bells = Some(pair::bells(fds)?),
                         Some(_) if fds.is_empty() => {}
                         Some(_) => return Err(Broken),
                     }
@@ -190,7 +191,7 @@ impl HolderService {
             Ok(loan) => loan,
             Err(reason) => return refuse(guest, number, No::Never(reason)),
         };
-        let peer = guest.bell.clone().ok_or(Broken)?;
+        let peer = guest.bells.clone().ok_or(Broken)?;
         let (segment, slot) = (loan.number, loan.slot);
         let mut fds = Vec::new();
         if loan.is_new {

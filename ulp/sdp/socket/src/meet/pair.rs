@@ -4,8 +4,9 @@
 //! Must not know: messages and channels. The accepting side lends slots of segments that it makes,
 //! the connecting side borrows them. A slot is lent again when both have given it back.
 
+use super::bells::Bells;
 use super::message::Reason;
-use crate::segment::{self, LENGTH, SLOTS};
+use crate::segment::{self, LENGTH, Role, SLOTS};
 use ferriband_host::segment::Segment;
 use ferriband_host::wake::Event;
 use ferriband_sdp_local::Shared;
@@ -140,13 +141,23 @@ fn clear(segment: &Segment, slot: u64) {
         let word = segment.word64(at).expect("a slot of the segment");
         word.store(0, Ordering::SeqCst);
     }
+    for (direction, reads) in [(0, false), (0, true), (1, false), (1, true)] {
+        let at = segment::box_word(slot, direction, reads);
+        let word = segment.word64(at).expect("a slot of the segment");
+        word.store(0, Ordering::SeqCst);
+    }
+    for side in [Role::Connected, Role::Accepted] {
+        let word = segment.word64(segment::told(side));
+        let word = word.expect("each segment has these");
+        word.fetch_and(!(1 << slot), Ordering::SeqCst);
+    }
 }
 
 /// The connecting side's segments.
 #[derive(Default, Debug)]
 pub struct Borrower {
     segments: Vec<Borrowed>,
-    bell: Option<Arc<Event>>,
+    bells: Option<Arc<Bells>>,
 }
 
 #[derive(Debug)]
@@ -167,10 +178,10 @@ impl Borrower {
         number: u32,
         slot: u64,
         fds: Vec<OwnedFd>,
-    ) -> Result<(Arc<Segment>, Arc<Event>), Broken> {
+    ) -> Result<(Arc<Segment>, Arc<Bells>), Broken> {
         let number = number as usize;
         let is_new = number == self.segments.len() && number < MOST_SEGMENTS;
-        let expected = usize::from(is_new) + usize::from(self.bell.is_none());
+        let expected = usize::from(is_new) + usize::from(self.bells.is_none());
         if number > self.segments.len() || slot >= SLOTS || fds.len() != expected {
             return Err(Broken);
         }
@@ -184,17 +195,17 @@ impl Borrower {
                 Arc::new(segment.map_err(|_| Broken)?)
             }
         };
-        let bell = match &self.bell {
-            Some(bell) => bell.clone(),
-            None => bell(vec![fds.next().ok_or(Broken)?])?,
+        let bells = match &self.bells {
+            Some(bells) => bells.clone(),
+            None => bells(vec![fds.next().ok_or(Broken)?])?,
         };
         if is_new {
             let segment = segment.clone();
             self.segments.push(Borrowed { segment, used: 0 });
         }
-        self.bell = Some(bell.clone());
+        self.bells = Some(bells.clone());
         self.segments[number].used |= 1 << slot;
-        Ok((segment, bell))
+        Ok((segment, bells))
     }
 
     /// Nothing was ever borrowed.
@@ -213,13 +224,14 @@ impl Borrower {
     }
 }
 
-/// The peer's eventfd, which has to come alone.
+/// The eventfd of the peer's box 0, which has to come alone.
 ///
 /// # Errors
 /// It is something else, or not alone.
-pub fn bell(fds: Vec<OwnedFd>) -> Result<Arc<Event>, Broken> {
+pub fn bells(fds: Vec<OwnedFd>) -> Result<Arc<Bells>, Broken> {
     let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
-    Event::from_fd(fd).map(Arc::new).map_err(|_| Broken)
+    let first = Event::from_fd(fd).map_err(|_| Broken)?;
+    Ok(Arc::new(Bells::new(first)))
 }
 
 #[cfg(test)]

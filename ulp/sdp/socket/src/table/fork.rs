@@ -50,23 +50,40 @@ impl Table {
         [self.changes[0].load(Ordering::SeqCst), ended]
     }
 
+    /// Keeps other threads from forking by the C library while `what` is done, which must be short
+    /// and must not fork itself.
+    pub fn without_fork<T>(&self, what: impl FnOnce() -> T) -> T {
+        let mine = self.keep_from_forking();
+        let done = what();
+        if mine {
+            self.forking.store(0, Ordering::Release);
+        }
+        done
+    }
+
+    /// False if this thread has done so already.
+    fn keep_from_forking(&self) -> bool {
+        let me = thread();
+        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+        let free = || self.forking.compare_exchange(0, me, won, lost);
+        while let Err(other) = free() {
+            if other == me {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
     fn before_fork(&self) {
         let parent = self.family.holder();
         if parent == 0 {
             return;
         }
-        let me = thread();
-        let free = || {
-            self.forking
-                .compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire)
-        };
         // a child would inherit what keeps the lock of another thread's child
-        while let Err(other) = free() {
-            if other == me {
-                // a signal handler forks in the middle: its child takes a number at its first need
-                return;
-            }
-            std::thread::yield_now();
+        if !self.keep_from_forking() {
+            // a signal handler forks in the middle: its child takes a number at its first need
+            return;
         }
         let [begun, ended] = self.changes();
         let gift = Gift {
