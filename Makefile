@@ -150,6 +150,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(LIB_DIR)/librdmacm.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/librdmacm.so.1
 	install -m 755 $(LIB_DIR)/libibumad.so.3 $(DESTDIR)$(PREFIX)/lib/ferriband/libibumad.so.3
 	install -m 755 $(LIB_DIR)/libferriband_sysfs.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sysfs.so
+	install -m 755 $(LIB_DIR)/libferriband_sdp.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sdp.so
 	install -m 755 $(LIB_DIR)/libferriband_mpi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_mpi.so.1
 	install -m 755 $(LIB_DIR)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so.1
 	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so

@@ -56,9 +56,13 @@ const MATRIX: &str = "docs/matrix.md";
 
 /// Rooms whose crates may use those of certain rooms only: `sys/` knows the operating system alone,
 /// and the upper protocols reach the adapter by the published C ABI alone.
-const ARROWS: [(&str, &[&str]); 3] = [
+const ARROWS: [(&str, &[&str]); 4] = [
     ("sys/", &[]),
     ("ulp/host/", &["sys/"]),
+    (
+        "ulp/sdp/preload/",
+        &["ulp/sdp/socket", "ulp/sdp/local", "sys/"],
+    ),
     ("ulp/", &["ulp/", "abi/verbs-sys", "sys/"]),
 ];
 
@@ -251,6 +255,7 @@ mod tests {
         assert_eq!(found("ib/a/Cargo.toml"), 0);
         assert_eq!(found("ulp/b/Cargo.toml"), 1);
         assert_eq!(found("ulp/host/Cargo.toml"), 2);
+        assert_eq!(found("ulp/sdp/preload/Cargo.toml"), 2);
         assert_eq!(found("sys/c/Cargo.toml"), 3);
     }
 

@@ -1,6 +1,6 @@
 //! Links the drop-in C libraries.
 //!
-//! One library is no drop-in but is preloaded: it has the C library's names, without versions, so that it stands before any version of them.
+//! Two libraries are no drop-ins but are preloaded: they have the C library's names, without versions, so that they stand before any version of them.
 //!
 //! A cdylib cannot carry the version nodes that rdma-core's libraries have: rustc passes a version script of its own, and
 //! two scripts either clash or silently lose the nodes. So each library is built as a static archive and linked by the
@@ -82,6 +82,15 @@ const LIBRARIES: &[Library] = &[
         exports: Exports::Plain("abi/sysfs/link/symbols.txt"),
         needs: &[],
         cancelled: true,
+        bare: false,
+    },
+    Library {
+        package: "ferriband-sdp-preload",
+        soname: "libferriband_sdp.so",
+        link_name: "",
+        exports: Exports::Plain("ulp/sdp/preload/link/symbols.txt"),
+        needs: &[],
+        cancelled: false,
         bare: false,
     },
     Library {
