@@ -1,6 +1,6 @@
 //! Two processes meet about a TCP connection, take it over and go on in the middle of its streams.
 
-use ferriband_host::wake::{self, Event};
+use ferriband_host::wake;
 use ferriband_sdp_local::{PEER_ENDED, Reader, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
 use ferriband_sdp_socket::calls::{self, Answer, Patience};
@@ -11,6 +11,7 @@ use ferriband_sdp_socket::meet::family::Family;
 use ferriband_sdp_socket::meet::holder::HolderService;
 use ferriband_sdp_socket::meet::message::{Message, Name, Packet, Reason, Request};
 use ferriband_sdp_socket::meet::{Met, News, No, PATIENCE};
+use ferriband_sdp_socket::own::Event;
 use ferriband_sdp_socket::record::Record;
 use ferriband_sdp_socket::{diag, tcp};
 use rustix::event::{PollFd, PollFlags, Timespec};

@@ -123,7 +123,7 @@ fn pair() -> (End, End) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let here = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
     let there = listener.accept().expect("accepted").0;
-    let segment = Segment::create(c"sdp", LENGTH).expect("memory");
+    let segment = crate::own::memory(LENGTH).expect("memory");
     let segment = Arc::new(segment);
     let end = |socket, role| {
         let record = Box::leak(Box::new(Record::default()));

@@ -3,7 +3,7 @@
 //! Owns: which eventfd is a box's. Must not know: who waits there.
 
 use super::pair::Broken;
-use ferriband_host::wake::Event;
+use crate::own::Event;
 use std::sync::OnceLock;
 
 /// Boxes of a process, its service thread's included.

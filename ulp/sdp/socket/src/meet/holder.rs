@@ -9,14 +9,14 @@ use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
 use super::pair::{self, Broken, Lender};
 use super::{Met, News, No, PATIENCE, Ticket};
+use crate::own::{Event, Own};
 use crate::segment::Role;
-use ferriband_host::wake::Event;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub type Sockets<'a> = dyn Fn(u64) -> Result<[SocketAddr; 2], No> + 'a;
 #[derive(Debug)]
 pub struct HolderService {
     name: Name,
-    listener: OwnedFd,
+    listener: Own,
     credentials: Credentials,
     /// Tells this process.
     bell: Arc<Event>,

@@ -25,11 +25,11 @@ pub mod table;
 mod testing;
 
 use crate::link::Link;
+use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::Role;
 use bells::Bells;
-use ferriband_host::segment::{OutOfRange, Segment};
-use ferriband_host::wake::Event;
+use ferriband_host::segment::OutOfRange;
 use message::Reason;
 use std::sync::Arc;
 use std::time::Duration;

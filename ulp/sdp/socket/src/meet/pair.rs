@@ -6,9 +6,8 @@
 
 use super::bells::Bells;
 use super::message::Reason;
+use crate::own::{self, Event, Own, Segment};
 use crate::segment::{self, LENGTH, Role, SLOTS};
-use ferriband_host::segment::Segment;
-use ferriband_host::wake::Event;
 use ferriband_sdp_local::Shared;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -121,7 +120,7 @@ impl Lent {
         if number == MOST_SEGMENTS {
             return Err(Reason::TooMany);
         }
-        let segment = Segment::create(c"ferriband-sdp", LENGTH).map_err(|_| Reason::NoMemory)?;
+        let segment = own::memory(LENGTH).map_err(|_| Reason::NoMemory)?;
         let segment = Arc::new(segment);
         let [here, there] = [0; 2];
         Ok(Self {
@@ -191,8 +190,8 @@ impl Borrower {
             Some(known) => known.segment.clone(),
             None => {
                 // checks the kind of file, its seals and its length
-                let segment = Segment::map(fds.next().ok_or(Broken)?, LENGTH);
-                Arc::new(segment.map_err(|_| Broken)?)
+                let file = Own::hide(fds.next().ok_or(Broken)?).map_err(|_| Broken)?;
+                Arc::new(Segment::map(file, LENGTH).map_err(|_| Broken)?)
             }
         };
         let bells = match &self.bells {
@@ -237,6 +236,7 @@ pub fn bells(fds: Vec<OwnedFd>) -> Result<Arc<Bells>, Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_host::segment as host;
     use std::os::fd::AsFd;
 
     fn copy(of: impl AsFd) -> OwnedFd {
@@ -244,7 +244,9 @@ mod tests {
     }
 
     fn event() -> OwnedFd {
-        Event::new().expect("an eventfd").into()
+        ferriband_host::wake::Event::new()
+            .expect("an eventfd")
+            .into()
     }
 
     #[test]
@@ -336,8 +338,8 @@ mod tests {
 
     #[test]
     fn a_borrower_refuses_descriptors_of_another_kind_or_number() {
-        let segment = || OwnedFd::from(Segment::create(c"test", LENGTH).expect("memory"));
-        let short = OwnedFd::from(Segment::create(c"test", LENGTH - 1).expect("memory"));
+        let segment = || host::create(c"test", LENGTH).expect("memory");
+        let short = host::create(c"test", LENGTH - 1).expect("memory");
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
         let unsealed = rustix::fs::memfd_create(c"test", flags).expect("memory");
         rustix::fs::ftruncate(&unsealed, LENGTH).expect("long enough");
