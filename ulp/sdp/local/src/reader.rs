@@ -165,6 +165,26 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Bytes that a receive would find, if the kernel's socket has so many.
+    pub fn unread(&self, kernel: u64) -> u64 {
+        if self.own(Own::ReceiveGate) == 0 {
+            return kernel;
+        }
+        let phase = self.phase();
+        let head = self.0.load(shared(Shared::Head));
+        let size = self.0.ring_bytes(IN);
+        match self.place().next(phase, &self.marks(), head, size) {
+            Ok(Next::Tcp { most: Some(most) }) if kernel >= most => {
+                let ring = head.wrapping_sub(self.own(Own::FromSdp));
+                most + ring.min(size)
+            }
+            Ok(Next::Tcp { .. }) => kernel,
+            Ok(Next::Sdp { bytes }) => bytes,
+            Ok(Next::PassOver { bytes }) => kernel.saturating_sub(bytes),
+            Ok(Next::Empty) | Err(_) => 0,
+        }
+    }
+
     /// The service thread's: the kernel has told of `ended` ([`crate::PEER_ENDED`],
     /// [`crate::CONNECTION_OVER`]), or of bytes of a direction that is not SDP's yet. Sleepers look
     /// again.

@@ -3,7 +3,7 @@
 use ferriband_host::wake;
 use ferriband_sdp_local::{PEER_ENDED, Reader, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
-use ferriband_sdp_socket::calls::{self, Answer, Patience};
+use ferriband_sdp_socket::calls::{self, Answer};
 use ferriband_sdp_socket::link::Link;
 use ferriband_sdp_socket::meet::channel::{self, Channel, Received};
 use ferriband_sdp_socket::meet::client::ClientService;
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 const BEFORE: usize = 20;
 const ROUNDS: usize = 400;
 const LENGTHS: [usize; 6] = [1, 3, 64, 1000, 5000, 40_000];
-const FOREVER: Patience = Patience::Until(None);
 /// Two processes of a busy machine get so long for what takes milliseconds.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -112,10 +111,11 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            done += match calls::send(call, &[part], left.len() as u64, FOREVER) {
+            done += match calls::send(call, &[part], left.len() as u64, &mut || Ok(None)) {
                 Answer::Bytes(sent) => sent as usize,
-                Answer::Kernel => {
-                    let sent = (&self.socket).write(left).expect("sent");
+                Answer::Kernel(done) => {
+                    let done = done as usize;
+                    let sent = done + (&self.socket).write(&left[done..]).expect("sent");
                     calls::sent_by_kernel(call);
                     sent
                 }
@@ -133,9 +133,10 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            let more = match calls::receive(call, &mut [part], left.len() as u64, FOREVER) {
+            let more = match calls::receive(call, &mut [part], left.len() as u64, &mut || Ok(None))
+            {
                 Answer::Bytes(received) => received as usize,
-                Answer::Kernel => {
+                Answer::Kernel(_) => {
                     let received = (&self.socket).read(left).expect("received");
                     calls::received_by_kernel(call);
                     received
