@@ -2,7 +2,7 @@
 
 use crate::link::Call;
 use ferriband_host::wake::{Until, Wait};
-use ferriband_sdp_local::{FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 use std::time::Duration;
 
 /// What a call does.
@@ -59,8 +59,15 @@ pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Pat
             Sent::Ended => return Answer::Error(call.pending_error().unwrap_or(libc::EPIPE)),
             Sent::NoRoom => {}
         }
-        let Patience::Until(end) = patience else {
-            return given_up(done, libc::EAGAIN);
+        let end = match patience {
+            // whoever cannot wait is told by poll(2) and its like when there is room, and by one that
+            // is edge-triggered only then
+            Patience::None if wants.is_none() => {
+                wants = Some(writer.want_room(BOX));
+                continue;
+            }
+            Patience::None => return given_up(done, libc::EAGAIN),
+            Patience::Until(end) => end,
         };
         let Some(value) = wants.take() else {
             wants = Some(writer.want_room(FUTEX));
