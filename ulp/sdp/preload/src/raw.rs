@@ -99,11 +99,46 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
             )
             .into(),
             libc::SYS_epoll_ctl => {
-                waiting::epoll_ctl(number, b as c_int, c as c_int, pointer(d)).into()
+                waiting::epoll_ctl(number, b as c_int, c as c_int, pointer(d).cast()).into()
             }
             libc::SYS_poll => {
                 waiting::poll(pointer(a).cast(), b as libc::nfds_t, c as c_int).into()
             }
+            libc::SYS_epoll_create1 => waiting::epoll_create1(number).into(),
+            libc::SYS_epoll_wait => {
+                waiting::epoll_wait(number, pointer(b).cast(), c as c_int, d as c_int).into()
+            }
+            libc::SYS_epoll_pwait => waiting::epoll_pwait(
+                number,
+                pointer(b).cast(),
+                c as c_int,
+                d as c_int,
+                pointer(e).cast(),
+            )
+            .into(),
+            libc::SYS_epoll_pwait2 => waiting::epoll_pwait2(
+                number,
+                pointer(b).cast(),
+                c as c_int,
+                pointer(d).cast(),
+                pointer(e).cast(),
+            )
+            .into(),
+            libc::SYS_select => waiting::select(
+                number,
+                pointer(b).cast(),
+                pointer(c).cast(),
+                pointer(d).cast(),
+                pointer(e).cast(),
+            )
+            .into(),
+            libc::SYS_ppoll => waiting::ppoll(
+                pointer(a).cast(),
+                b as libc::nfds_t,
+                pointer(c).cast(),
+                pointer(d).cast(),
+            )
+            .into(),
             libc::SYS_execve => programs::execve(
                 pointer(a).cast(),
                 pointer(b).cast::<*const _>(),

@@ -2,7 +2,7 @@
 
 use crate::link::Call;
 use ferriband_host::wake::{Until, Wait};
-use ferriband_sdp_local::{FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 use std::time::Duration;
 
 /// What a call does.
@@ -59,6 +59,12 @@ pub fn send(
         }
         let end = match patience() {
             Ok(end) => end,
+            // whoever cannot wait is told by poll(2) and its like when there is room, and by one that
+            // is edge-triggered only then
+            Err(libc::EAGAIN) if wants.is_none() => {
+                wants = Some(writer.want_room(BOX));
+                continue;
+            }
             Err(errno) => return given_up(done, errno),
         };
         let Some(value) = wants.take() else {

@@ -41,6 +41,27 @@ unsafe impl Send for Link<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Link<'_> {}
 
+/// Where one side is told that there is news of a connection. Keeps the memory mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    segment: Arc<Segment>,
+    role: Role,
+    slot: u32,
+}
+
+impl Told {
+    /// The word, in which each connection of the segment has a bit.
+    pub fn word(&self) -> &AtomicU64 {
+        let told = self.segment.word64(segment::told(self.role));
+        told.expect("each segment has it")
+    }
+
+    /// The number of the connection's bit.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
 impl<'a> Link<'a> {
     /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `own` are
     /// rung.
@@ -117,6 +138,20 @@ impl<'a> Link<'a> {
         told.load(Ordering::SeqCst) & bit != 0 && told.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
+    /// Where this side is told of this connection.
+    pub(crate) fn where_told(&self) -> Told {
+        Told {
+            segment: self.segment.clone(),
+            role: self.role,
+            slot: self.slot as u32,
+        }
+    }
+
+    /// Wakes this process's service thread.
+    pub(crate) fn ring_service(&self) {
+        self.own.signal();
+    }
+
     /// The half of a word that futexes compare.
     fn futex(&self, word: Word) -> &AtomicU32 {
         let low = usize::from(cfg!(target_endian = "big"));
@@ -146,6 +181,11 @@ impl<'b, 'a> Call<'b, 'a> {
     /// The connection.
     pub fn link(&self) -> &'b Link<'a> {
         self.link
+    }
+
+    /// The TCP socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'b> {
+        self.socket
     }
 
     /// Waits until the kernel takes bytes to send, or has an error.

@@ -2,8 +2,12 @@
 //!
 //! Owns: which eventfd is a box's. Must not know: who waits there.
 
+use super::channel::Channel;
+use super::message::{Message, Packet};
 use super::pair::Broken;
 use crate::own::Event;
+use crate::ready::boxes;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// Boxes of a process, its service thread's included.
@@ -35,6 +39,15 @@ impl Bells {
         place.set(event).map_err(|_| Broken)
     }
 
+    /// The peer has told of a box more, whose eventfd has to come alone.
+    ///
+    /// # Errors
+    /// As [`Bells::add`]; what has come is no eventfd.
+    pub fn told(&self, number: u32, fds: Vec<OwnedFd>) -> Result<(), Broken> {
+        let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
+        self.add(number, Event::from_fd(fd).map_err(|_| Broken)?)
+    }
+
     /// Tells who waits at a box; the service thread, if no such box is known.
     pub fn ring(&self, number: u64) {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
@@ -43,6 +56,25 @@ impl Bells {
             .and_then(OnceLock::get)
             .unwrap_or(&self.first)
             .signal();
+    }
+}
+
+/// Tells a peer of the boxes that it does not know, of which `told` is the number. Whoever reads so
+/// little that it gets no descriptor is told later; its service thread is told meanwhile.
+pub fn tell(channel: &mut Channel, told: &mut u32) {
+    while *told < boxes::count() {
+        let number = *told + 1;
+        let Some(bell) = boxes::get(number) else {
+            return;
+        };
+        let packet = Packet {
+            number: 0,
+            message: Message::Bell { number },
+        };
+        if channel.send(&packet, &[bell.as_fd()]).is_err() {
+            return;
+        }
+        *told = number;
     }
 }
 

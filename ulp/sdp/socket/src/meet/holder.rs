@@ -3,7 +3,7 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
-use super::bells::Bells;
+use super::bells::{self, Bells};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
@@ -52,6 +52,8 @@ struct Guest {
     bells: Option<Arc<Bells>>,
     /// The peer has this process's eventfd.
     is_told: bool,
+    /// Boxes of this process that the peer has been told of.
+    boxes_told: u32,
     /// It is closed at this time if nothing has been agreed by then.
     until: Option<Duration>,
 }
@@ -115,6 +117,7 @@ impl HolderService {
                 lender: Lender::default(),
                 bells: None,
                 is_told: false,
+                boxes_told: 0,
                 until: Some(now + PATIENCE),
             });
             self.next_pair += 1;
@@ -156,8 +159,15 @@ impl HolderService {
                         }));
                     }
                 }
+                Message::Bell { number } => match &guest.bells {
+                    Some(bells) => bells.told(number, fds)?,
+                    None => return Err(Broken),
+                },
                 _ => return Err(Broken),
             }
+        }
+        if guest.is_told {
+            bells::tell(&mut guest.channel, &mut guest.boxes_told);
         }
         guest.channel.flush().map_err(|_| Broken)
     }

@@ -207,6 +207,11 @@ impl Borrower {
         Ok((segment, bells))
     }
 
+    /// What tells the peer's process.
+    pub fn bells(&self) -> Option<&Bells> {
+        self.bells.as_deref()
+    }
+
     /// Nothing was ever borrowed.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()

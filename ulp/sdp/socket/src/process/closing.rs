@@ -4,7 +4,8 @@ use super::state::{self, State};
 use super::{Process, STANDARD, socket};
 use crate::numbers::Kind;
 use crate::own;
-use crate::table::Pin;
+use crate::ready;
+use crate::table::{Left, Pin};
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,12 @@ impl Process {
     #[inline]
     pub fn close(&'static self, number: i32) -> Closing {
         match self.table.numbers().look(number) {
-            Kind::Unknown => Closing::ByKernel,
+            Kind::Unknown => {
+                if ready::knows(number) {
+                    ready::closed(number, &Left::Plain);
+                }
+                Closing::ByKernel
+            }
             Kind::Own => Closing::Closed,
             Kind::Plain | Kind::Stream(_) => {
                 self.leave(number);
@@ -43,14 +49,14 @@ impl Process {
             let left = self.table.leave(number);
             service.left(self, number, left);
         } else {
-            drop(self.table.leave(number));
+            ready::closed(number, &self.table.leave(number));
         }
     }
 
     /// A number that was closed without our knowledge.
     pub(super) fn leave_unseen(&'static self, number: i32) {
         let _service = self.served();
-        drop(self.table.leave(number));
+        ready::closed(number, &self.table.leave(number));
     }
 
     /// Before close_range(2) and closefrom(3). Gives the ranges that the kernel may close.
@@ -58,6 +64,8 @@ impl Process {
         &'static self,
         range: RangeInclusive<u32>,
     ) -> impl Iterator<Item = RangeInclusive<u32>> + use<> {
+        let last = i32::try_from(*range.end()).unwrap_or(i32::MAX);
+        ready::closed_range(i32::try_from(*range.start()).unwrap_or(i32::MAX)..=last);
         let mut service = self.served();
         self.table.leave_range(range, &mut |number, left| {
             service.left(self, number, left);
@@ -73,6 +81,10 @@ impl Process {
             return Ok(());
         }
         match self.table.numbers().look(number) {
+            Kind::Unknown if ready::knows(number) => {
+                rustix::io::fcntl_getfd(socket(from))?;
+                ready::closed(number, &Left::Plain);
+            }
             Kind::Unknown => {}
             Kind::Own => {
                 own::make_way(number)?;
@@ -92,7 +104,8 @@ impl Process {
             return;
         }
         let Some(pin) = self.pin(from) else {
-            return self.other(number);
+            self.other(number);
+            return ready::aliased(from, number);
         };
         self.table.alias(&pin, number);
         // the C library writes to these by itself

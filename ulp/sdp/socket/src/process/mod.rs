@@ -151,6 +151,14 @@ impl Process {
         }
     }
 
+    /// Before a call that waits for several descriptors, of which this is one.
+    #[inline]
+    pub fn waits(&'static self, number: i32) {
+        if self.is_stream(number) {
+            drop(self.pin(number));
+        }
+    }
+
     /// The service's state.
     fn served(&self) -> Guard<'_, Service> {
         self.service.lock()

@@ -14,6 +14,7 @@ use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
 use crate::meet::{Met, News, No, Ticket};
 use crate::own::{Event, Own};
+use crate::ready;
 use crate::segment::Role;
 use crate::table::{Last, Left, Pin};
 use crate::tcp;
@@ -230,6 +231,11 @@ impl Service {
             let ended = if of_kernel { ended(socket) } else { 0 };
             Look(&link.on(socket)).look(ended);
         });
+        if carried.kept.is_none()
+            && let Some(pin) = process.table.pin_taken(carried.taken)
+        {
+            ready::told(&pin);
+        }
         let is_over = carried.kept.as_ref().is_some_and(Kept::may_close);
         if is_over && let Some(carried) = self.carried.remove(&index) {
             self.give_back(carried.slot);
@@ -250,7 +256,7 @@ impl Service {
         }
         let asked = match &mut self.client {
             None => Err(No::Never(Reason::NoDiag)),
-            Some(_) if pin.others_hold() => Err(No::Later),
+            Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
         match asked {
@@ -269,7 +275,7 @@ impl Service {
         let pin = process.table.pin_taken(known.taken);
         let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
         let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
-        if pin.others_hold() {
+        if pin.others_hold() || !ready::fits(&pin) {
             return Err(No::Later);
         }
         fit(&pin, known.number)?;
@@ -318,13 +324,18 @@ impl Service {
         let record = process.table.arena().record(taken.index);
         let link = met.link(record, self.own_bell().ok()?).ok()?;
         smooth(&pin, number);
-        let put = || !pin.others_hold() && pin.put_link(link).is_ok();
+        let put = || !pin.others_hold() && ready::fits(&pin) && pin.put_link(link).is_ok();
         if !process.table.without_fork(put) {
             return None;
         }
         self.watch(&pin, number, Some(slot));
         if pin.traffic().is(state::NEVER) {
             process.bring_back_now(&pin, number);
+        } else if ready::linked(&pin, number)
+            && let Some(link) = pin.link()
+        {
+            // a reader that waits in the kernel offers with its next call
+            Reader(&link.on(socket(number))).offer();
         }
         Some(())
     }
@@ -385,6 +396,7 @@ impl Service {
 
     /// A number was left, whose descriptor is still open.
     pub fn left(&mut self, process: &'static Process, number: i32, left: Left<'static>) {
+        ready::closed(number, &left);
         match left {
             Left::Plain | Left::Own => {}
             Left::Others(taken) => self.renumber(process, number, taken),

@@ -3,6 +3,7 @@
 use super::{TABLE, Table};
 use crate::arena::Holder;
 use crate::holder::{self, Family, Reserved};
+use crate::ready;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,10 +105,13 @@ fn table() -> Option<&'static Table> {
 extern "C" fn before() {
     if let Some(table) = table() {
         table.before_fork();
+        // behind the lock against forks, inside which a link is put
+        ready::before_fork();
     }
 }
 
 extern "C" fn in_parent() {
+    ready::after_fork();
     let (Some(table), Some(gift)) = (table(), GIFT.take()) else {
         return;
     };
@@ -118,6 +122,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    ready::after_fork();
     let Some(table) = table() else {
         return;
     };
