@@ -24,7 +24,7 @@ mod wake;
 mod writer;
 
 pub use memory::{CONNECTION_OVER, Errno, Kernel, Memory, Own, PEER_ENDED, Shared, Way, Word};
-pub use reader::{Reader, Received};
+pub use reader::{Finds, Reader, Received};
 pub use service::Service;
 pub use wake::{BOX, FUTEX};
 pub use writer::{Sent, Writer};

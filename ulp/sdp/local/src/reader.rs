@@ -22,6 +22,20 @@ pub enum Received {
     Broken(Broken),
 }
 
+/// What a receive would find, as of one moment. Another thread's receive may be in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finds {
+    /// What the kernel's socket has, if it has anything.
+    ByKernel,
+    /// Bytes, the stream's end, or what is wrong.
+    Something,
+    /// Nothing, whatever the kernel's socket has.
+    Nothing,
+    /// The kernel's socket has, or will have, a copy of what was read. A receive passes over it and
+    /// finds what follows.
+    Copy,
+}
+
 /// The receiving half of a side of a connection.
 pub struct Reader<'a, K: Kernel>(pub &'a K);
 
@@ -163,6 +177,55 @@ impl<K: Kernel> Reader<'_, K> {
             Ok(Next::Tcp { .. }) => phase < Phase::Sdp && self.own(Own::Ended) != 0,
             Ok(Next::Sdp { .. } | Next::PassOver { .. }) | Err(_) => true,
         }
+    }
+
+    /// Bytes that a receive would find, if the kernel's socket has so many.
+    pub fn unread(&self, kernel: u64) -> u64 {
+        if self.own(Own::ReceiveGate) == 0 {
+            return kernel;
+        }
+        let phase = self.phase();
+        let head = self.0.load(shared(Shared::Head));
+        let size = self.0.ring_bytes(IN);
+        match self.place().next(phase, &self.marks(), head, size) {
+            Ok(Next::Tcp { most: Some(most) }) if kernel >= most => {
+                let ring = head.wrapping_sub(self.own(Own::FromSdp));
+                most + ring.min(size)
+            }
+            Ok(Next::Tcp { .. }) => kernel,
+            Ok(Next::Sdp { bytes }) => bytes,
+            Ok(Next::PassOver { bytes }) => kernel.saturating_sub(bytes),
+            Ok(Next::Empty) | Err(_) => 0,
+        }
+    }
+
+    /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes is
+    /// told.
+    pub fn finds(&self) -> Finds {
+        if self.own(Own::ReceiveGate) == 0 {
+            return Finds::ByKernel;
+        }
+        // a receive of another thread may count between two loads: then what was seen cannot be
+        for _ in 0..4 {
+            // the place first, so that it is not beyond the head
+            let place = self.place();
+            let phase = self.phase();
+            let head = self.0.load(shared(Shared::Head));
+            match place.next(phase, &self.marks(), head, self.0.ring_bytes(IN)) {
+                Ok(Next::Tcp { .. }) => return Finds::ByKernel,
+                Ok(Next::Sdp { .. }) => return Finds::Something,
+                Ok(Next::PassOver { .. }) => return Finds::Copy,
+                Ok(Next::Empty) if self.own(Own::Ended) == 0 => return Finds::Nothing,
+                Ok(Next::Empty) => return Finds::Something,
+                Err(_) => {}
+            }
+        }
+        Finds::Something
+    }
+
+    /// Whether the kernel alone receives, for good.
+    pub fn is_left(&self) -> bool {
+        self.own(Own::ReceiveGate) == 0 && self.phase() == Phase::Done
     }
 
     /// The service thread's: the kernel has told of `ended` ([`crate::PEER_ENDED`],

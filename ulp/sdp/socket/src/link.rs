@@ -2,12 +2,14 @@
 //! socket.
 
 use crate::holder;
+use crate::meet::bells::Bells;
+use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
-use ferriband_host::segment::{OutOfRange, Segment};
-use ferriband_host::wake::{self, Event, Until, Wait};
+use ferriband_host::segment::OutOfRange;
+use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::RecvFlags;
@@ -28,9 +30,9 @@ pub struct Link<'a> {
     role: Role,
     rings: [NonNull<u8>; 2],
     /// What tells the peer's waiters.
-    peer: Event,
-    /// What tells this side's waiters.
-    own: Event,
+    peer: Arc<Bells>,
+    /// What tells this process's service thread, which tells this side's waiters.
+    own: Arc<Event>,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -39,9 +41,30 @@ unsafe impl Send for Link<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Link<'_> {}
 
+/// Where one side is told that there is news of a connection. Keeps the memory mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    segment: Arc<Segment>,
+    role: Role,
+    slot: u32,
+}
+
+impl Told {
+    /// The word, in which each connection of the segment has a bit.
+    pub fn word(&self) -> &AtomicU64 {
+        let told = self.segment.word64(segment::told(self.role));
+        told.expect("each segment has it")
+    }
+
+    /// The number of the connection's bit.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
 impl<'a> Link<'a> {
-    /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `own`
-    /// are rung.
+    /// A connection in a slot of a segment, which is [`LENGTH`] bytes long. `peer` and `own` are
+    /// rung.
     ///
     /// # Errors
     /// There is no such slot, or the segment is too short.
@@ -50,7 +73,8 @@ impl<'a> Link<'a> {
         slot: u64,
         role: Role,
         record: &'a Record,
-        [peer, own]: [Event; 2],
+        peer: Arc<Bells>,
+        own: Arc<Event>,
     ) -> Result<Self, OutOfRange> {
         // the last byte tells whether all that is addressed here is there
         let end = if slot < SLOTS { LENGTH - 1 } else { u64::MAX };
@@ -90,6 +114,44 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// Which box of this process its waiters are in, from now on.
+    pub fn set_box(&self, number: u32) {
+        for out in [false, true] {
+            let direction = segment::direction(self.role, out);
+            let at = segment::box_word(self.slot, direction, !out);
+            let word = self.segment.word64(at).expect("a slot of the segment");
+            word.store(number.into(), Ordering::SeqCst);
+        }
+    }
+
+    /// The word in which a side is told that there is news of a slot, a bit for each.
+    fn told(&self, side: Role) -> &AtomicU64 {
+        let told = self.segment.word64(segment::told(side));
+        told.expect("each segment has it")
+    }
+
+    /// Whether this side was told of news, which is taken away. All connections of a segment share
+    /// the word.
+    pub fn take_told(&self) -> bool {
+        let (told, bit) = (self.told(self.role), 1 << self.slot);
+        // most of the time there is none
+        told.load(Ordering::SeqCst) & bit != 0 && told.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    }
+
+    /// Where this side is told of this connection.
+    pub(crate) fn where_told(&self) -> Told {
+        Told {
+            segment: self.segment.clone(),
+            role: self.role,
+            slot: self.slot as u32,
+        }
+    }
+
+    /// Wakes this process's service thread.
+    pub(crate) fn ring_service(&self) {
+        self.own.signal();
+    }
+
     /// The half of a word that futexes compare.
     fn futex(&self, word: Word) -> &AtomicU32 {
         let low = usize::from(cfg!(target_endian = "big"));
@@ -119,6 +181,11 @@ impl<'b, 'a> Call<'b, 'a> {
     /// The connection.
     pub fn link(&self) -> &'b Link<'a> {
         self.link
+    }
+
+    /// The TCP socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'b> {
+        self.socket
     }
 
     /// Waits until the kernel takes bytes to send, or has an error.
@@ -313,12 +380,22 @@ impl Kernel for Call<'_, '_> {
         wake::wake(self.link.futex(word), u32::MAX);
     }
 
-    fn ring(&self, _way: Way) {
-        self.link.peer.signal();
+    fn ring(&self, way: Way) {
+        let link = self.link;
+        let bit = 1 << link.slot;
+        link.told(link.role.other()).fetch_or(bit, Ordering::SeqCst);
+        // bytes of what this side sends are the peer's to read
+        let direction = segment::direction(link.role, way == Way::Out);
+        let at = segment::box_word(link.slot, direction, way == Way::Out);
+        let number = link.segment.word64(at).expect("a slot of the segment");
+        link.peer.ring(number.load(Ordering::SeqCst));
     }
 
     fn ring_own(&self) {
-        self.link.own.signal();
+        let link = self.link;
+        let bit = 1 << link.slot;
+        link.told(link.role).fetch_or(bit, Ordering::SeqCst);
+        link.own.signal();
     }
 }
 

@@ -1,7 +1,8 @@
 //! What lies where in the segment that a pair of processes shares.
 //!
-//! 64 connections: their words first, then their rings, each with pages of its own. Pages that no
-//! connection has used cost nothing.
+//! 64 connections: their words first, then a page with a word for each side, in which a bit for each
+//! connection says whose waiters the peer has told, then the rings, each with pages of its own. Pages
+//! that no connection has used cost nothing.
 
 use ferriband_sdp_local::Shared;
 
@@ -14,7 +15,8 @@ pub const LENGTH: u64 = RINGS + SLOTS * 2 * RING_BYTES;
 
 const DIRECTION_BYTES: u64 = 256;
 const SLOT_BYTES: u64 = 2 * DIRECTION_BYTES;
-const RINGS: u64 = SLOTS * SLOT_BYTES;
+const TOLD: u64 = SLOTS * SLOT_BYTES;
+const RINGS: u64 = TOLD + 4096;
 
 /// Which side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,17 @@ pub enum Role {
     Connected,
     /// It has called accept(2).
     Accepted,
+}
+
+impl Role {
+    /// The peer's.
+    #[inline]
+    pub fn other(self) -> Self {
+        match self {
+            Role::Connected => Role::Accepted,
+            Role::Accepted => Role::Connected,
+        }
+    }
 }
 
 /// A direction: 0 is that of which the connected side is the writer.
@@ -46,6 +59,21 @@ pub(crate) fn word(slot: u64, direction: u64, word: Shared) -> u64 {
         Shared::Phase => 128,
     };
     slot * SLOT_BYTES + direction * DIRECTION_BYTES + at
+}
+
+/// Offset of the word in which a side says which of its process's boxes its waiters are in: those
+/// that wait for bytes of a direction, if it `reads`, or for room.
+#[inline]
+pub(crate) fn box_word(slot: u64, direction: u64, reads: bool) -> u64 {
+    let at = if reads { 88 } else { 48 };
+    slot * SLOT_BYTES + direction * DIRECTION_BYTES + at
+}
+
+/// Offset of the word in which the peer of a side says for which slots it has told that side's
+/// waiters.
+#[inline]
+pub(crate) fn told(side: Role) -> u64 {
+    TOLD + 128 * u64::from(side == Role::Accepted)
 }
 
 /// Offset of a ring.

@@ -19,18 +19,24 @@
 
 use crate::arena::{Arena, Holder, Living, Taken};
 use crate::holder::Family;
+use crate::link::Link;
 use crate::numbers::{Kind, Numbers, once};
 use crate::own;
 use crate::pages::{Pages, Seen};
+use crate::record::Record;
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::numbers::Kind as NumberKind;
 
-/// Bytes of a record's line.
+/// Bytes of a record's line: counts, the record's generation, its link, then what is known of its
+/// traffic.
 const LINE: usize = 64;
+const GENERATION: usize = 8;
+const LINK: usize = 16;
+const TRAFFIC: usize = 24;
 /// Calls are counted in the lowest bits, then numbers, then comes whose line it is.
 const NUMBER: u64 = 1 << 12;
 const CALLS: u64 = NUMBER - 1;
@@ -51,6 +57,41 @@ pub struct Table {
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// What one process knows of the traffic of a record. Nothing else depends on it than whether the
+/// connection is worth to be carried by SDP.
+#[derive(Default, Debug)]
+#[repr(C)]
+pub struct Traffic {
+    /// Bytes that were sent and received.
+    pub bytes: AtomicU64,
+    /// Sends that followed a receive, times two; the lowest bit is set after a receive.
+    pub exchanges: AtomicU32,
+    /// What the sockets' service has to remember of it.
+    pub state: AtomicU32,
+    /// How often it was not taken over for the time being.
+    pub put_off: AtomicU32,
+    /// A number that stood for it once.
+    pub number: AtomicI32,
+}
+
+impl Traffic {
+    fn clear(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.exchanges.store(0, Ordering::Relaxed);
+        self.state.store(0, Ordering::Relaxed);
+        self.put_off.store(0, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(TRAFFIC + size_of::<Traffic>() <= LINE);
+
+/// A [`Pin`] without its destructor.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    taken: Taken,
+    holder: u32,
+}
 
 /// What has become of a number.
 #[derive(Debug)]
@@ -89,9 +130,19 @@ impl Last<'_> {
     }
 }
 
+impl Last<'_> {
+    /// How it is carried, if not by TCP alone.
+    pub fn link(&self) -> Option<&Link<'static>> {
+        let link = self.table.link(self.taken.index).load(Ordering::Acquire);
+        // SAFETY: it is dropped with this.
+        unsafe { link.as_ref() }
+    }
+}
+
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         let table = self.table;
+        table.drop_link(self.taken.index);
         table.arena.leave(table.who(), self.taken, table.family);
         table.changes[1].fetch_add(1, Ordering::SeqCst);
     }
@@ -114,8 +165,55 @@ impl<'a> Pin<'a> {
 
     /// Its words.
     #[inline]
-    pub fn record(&self) -> &'a crate::record::Record {
+    pub fn record(&self) -> &'a Record {
         self.table.arena.record(self.taken.index)
+    }
+
+    /// How it is carried in this process, if not by TCP alone.
+    #[inline]
+    pub fn link(&self) -> Option<&Link<'static>> {
+        let link = self.table.link(self.taken.index).load(Ordering::Acquire);
+        // SAFETY: it is dropped by who takes the last count away, which this call keeps.
+        unsafe { link.as_ref() }
+    }
+
+    /// What is known of its traffic in this process.
+    #[inline]
+    pub fn traffic(&self) -> &'a Traffic {
+        self.table.traffic(self.taken.index)
+    }
+
+    /// The call goes on, without a destructor; [`Table::take_up`] has it again.
+    #[inline]
+    pub fn keep_open(self) -> Open {
+        let (taken, holder) = (self.taken, self.holder);
+        std::mem::forget(self);
+        Open { taken, holder }
+    }
+
+    /// From now on calls of this process find how the record is carried. Children that fork from
+    /// now on do so, too; who has forked before does not, so the caller asks by
+    /// [`Pin::others_hold`] inside [`Table::without_fork`] before.
+    ///
+    /// # Errors
+    /// It has a link already.
+    pub fn put_link(&self, link: Link<'static>) -> Result<(), Link<'static>> {
+        let place = self.table.link(self.taken.index);
+        let link = Box::into_raw(Box::new(link));
+        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+        match place.compare_exchange(ptr::null_mut(), link, won, lost) {
+            Ok(_) => Ok(()),
+            // SAFETY: the box from above, which nobody else has seen.
+            Err(_) => Err(*unsafe { Box::from_raw(link) }),
+        }
+    }
+
+    /// Whether other processes hold the record.
+    pub fn others_hold(&self) -> bool {
+        let table = self.table;
+        table
+            .arena
+            .others_hold(table.who(), self.taken, table.family)
     }
 }
 
@@ -194,7 +292,19 @@ impl Table {
     }
 
     fn generation(&self, index: u32) -> &AtomicU64 {
-        self.lines.word(index as usize * LINE + 8)
+        self.lines.word(index as usize * LINE + GENERATION)
+    }
+
+    #[inline]
+    fn link(&self, index: u32) -> &AtomicPtr<Link<'static>> {
+        // SAFETY: an atomic pointer that begins as null, and nothing else lies there.
+        unsafe { self.lines.at(index as usize * LINE + LINK) }
+    }
+
+    #[inline]
+    fn traffic(&self, index: u32) -> &Traffic {
+        // SAFETY: atomic words that begin as zeros, and nothing else lies there.
+        unsafe { self.lines.at(index as usize * LINE + TRAFFIC) }
     }
 
     /// After socket(2) or accept(2): the number is a stream's, with a record of its own. None if
@@ -217,6 +327,9 @@ impl Table {
         let taken = self.arena.take(self.who(), self.family)?;
         self.generation(taken.index)
             .store(taken.generation, Ordering::Relaxed);
+        // a parent's, of which this is a copy
+        self.drop_link(taken.index);
+        self.traffic(taken.index).clear();
         let counts = u64::from(holder) << WHOSE | NUMBER | 1;
         self.line(taken.index).store(counts, Ordering::SeqCst);
         self.replace(number, Kind::Stream(taken.index));
@@ -283,6 +396,65 @@ impl Table {
         }
     }
 
+    /// A call on the record with this index, if this process has it.
+    pub(crate) fn pin_index(&self, index: u32) -> Option<Pin<'_>> {
+        let generation = self.generation(index).load(Ordering::Relaxed);
+        self.pin_taken(Taken { index, generation })
+    }
+
+    /// A call on a record of this process whose number is not known. None if the process has let go
+    /// of it.
+    pub fn pin_taken(&self, taken: Taken) -> Option<Pin<'_>> {
+        let holder = self.holder();
+        let line = self.line(taken.index);
+        loop {
+            let counts = line.load(Ordering::Acquire);
+            let generation = self.generation(taken.index).load(Ordering::Relaxed);
+            if holder == 0 || counts & COUNTS == 0 || generation != taken.generation {
+                return None;
+            }
+            if counts >> WHOSE != u64::from(holder) {
+                self.make_mine(line, counts, holder);
+                continue;
+            }
+            if counts & CALLS == CALLS {
+                std::thread::yield_now();
+                continue;
+            }
+            let (won, lost) = (Ordering::Acquire, Ordering::Relaxed);
+            let more = line.compare_exchange_weak(counts, counts + 1, won, lost);
+            if more.is_ok() {
+                // it may have become another record's before it was counted
+                let (index, generation) = (taken.index, self.generation(taken.index));
+                let generation = generation.load(Ordering::Relaxed);
+                let pin = Pin {
+                    table: self,
+                    taken: Taken { index, generation },
+                    holder,
+                };
+                return (pin.taken == taken).then_some(pin);
+            }
+        }
+    }
+
+    /// A call that [`Pin::keep_open`] has left open. Once for each.
+    #[inline]
+    pub fn take_up(&self, open: Open) -> Pin<'_> {
+        Pin {
+            table: self,
+            taken: open.taken,
+            holder: open.holder,
+        }
+    }
+
+    fn drop_link(&self, index: u32) {
+        let link = self.link(index).swap(ptr::null_mut(), Ordering::AcqRel);
+        if !link.is_null() {
+            // SAFETY: the box that was put there, which nobody has that does not count.
+            drop(unsafe { Box::from_raw(link) });
+        }
+    }
+
     /// The line is a parent's copy: its calls are not this process's.
     #[cold]
     fn make_mine(&self, line: &AtomicU64, counts: u64, holder: u32) {
@@ -335,8 +507,8 @@ impl Table {
     pub fn leave_range<'a>(
         &'a self,
         range: RangeInclusive<u32>,
-        mut each: impl FnMut(i32, Left<'a>),
-    ) -> impl Iterator<Item = RangeInclusive<u32>> {
+        each: &mut dyn FnMut(i32, Left<'a>),
+    ) -> impl Iterator<Item = RangeInclusive<u32>> + use<'a> {
         let first = i32::try_from(*range.start()).unwrap_or(i32::MAX);
         let last = i32::try_from(*range.end()).unwrap_or(i32::MAX);
         for (number, kind) in self.numbers.known(first..=last) {

@@ -1,9 +1,9 @@
 //! Two processes meet about a TCP connection, take it over and go on in the middle of its streams.
 
-use ferriband_host::wake::{self, Event};
+use ferriband_host::wake;
 use ferriband_sdp_local::{PEER_ENDED, Reader, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
-use ferriband_sdp_socket::calls::{self, Answer, Patience};
+use ferriband_sdp_socket::calls::{self, Answer};
 use ferriband_sdp_socket::link::Link;
 use ferriband_sdp_socket::meet::channel::{self, Channel, Received};
 use ferriband_sdp_socket::meet::client::ClientService;
@@ -11,6 +11,7 @@ use ferriband_sdp_socket::meet::family::Family;
 use ferriband_sdp_socket::meet::holder::HolderService;
 use ferriband_sdp_socket::meet::message::{Message, Name, Packet, Reason, Request};
 use ferriband_sdp_socket::meet::{Met, News, No, PATIENCE};
+use ferriband_sdp_socket::own::Event;
 use ferriband_sdp_socket::record::Record;
 use ferriband_sdp_socket::{diag, tcp};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -26,7 +27,6 @@ use std::time::{Duration, Instant};
 const BEFORE: usize = 20;
 const ROUNDS: usize = 400;
 const LENGTHS: [usize; 6] = [1, 3, 64, 1000, 5000, 40_000];
-const FOREVER: Patience = Patience::Until(None);
 /// Two processes of a busy machine get so long for what takes milliseconds.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -80,9 +80,9 @@ struct End {
 }
 
 impl End {
-    fn new(socket: TcpStream, met: &Met, own: &Event) -> Self {
+    fn new(socket: TcpStream, met: &Met, own: &Arc<Event>) -> Self {
         let record: &Record = Box::leak(Box::default());
-        let link = || met.link(record, own).expect("descriptors");
+        let link = || met.link(record, own.clone()).expect("descriptors");
         let over = Arc::new(AtomicBool::new(false));
         let (told, copy, twin) = (over.clone(), socket.try_clone(), link());
         let copy = copy.expect("a descriptor");
@@ -111,10 +111,11 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            done += match calls::send(call, &[part], left.len() as u64, FOREVER) {
+            done += match calls::send(call, &[part], left.len() as u64, &mut || Ok(None)) {
                 Answer::Bytes(sent) => sent as usize,
-                Answer::Kernel => {
-                    let sent = (&self.socket).write(left).expect("sent");
+                Answer::Kernel(done) => {
+                    let done = done as usize;
+                    let sent = done + (&self.socket).write(&left[done..]).expect("sent");
                     calls::sent_by_kernel(call);
                     sent
                 }
@@ -132,9 +133,10 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            let more = match calls::receive(call, &mut [part], left.len() as u64, FOREVER) {
+            let more = match calls::receive(call, &mut [part], left.len() as u64, &mut || Ok(None))
+            {
                 Answer::Bytes(received) => received as usize,
-                Answer::Kernel => {
+                Answer::Kernel(_) => {
                     let received = (&self.socket).read(left).expect("received");
                     calls::received_by_kernel(call);
                     received
@@ -249,7 +251,12 @@ fn ask(client: &mut ClientService, stream: &TcpStream) -> Result<Met, (No, Optio
 }
 
 /// The listening program's part of an echo.
-fn echo(stream: TcpStream, holder: &mut HolderService, family: Option<&mut Family>, own: &Event) {
+fn echo(
+    stream: TcpStream,
+    holder: &mut HolderService,
+    family: Option<&mut Family>,
+    own: &Arc<Event>,
+) {
     let mut bytes = vec![0; 1 << 16];
     for round in 0..BEFORE {
         let length = LENGTHS[round % LENGTHS.len()];
@@ -274,7 +281,7 @@ fn echo(stream: TcpStream, holder: &mut HolderService, family: Option<&mut Famil
 }
 
 /// The connecting program's part; gives what came of asking.
-fn talk(stream: TcpStream, client: &mut ClientService, own: &Event) {
+fn talk(stream: TcpStream, client: &mut ClientService, own: &Arc<Event>) {
     let mut at = 0;
     let mut received = vec![0; 1 << 16];
     for round in 0..BEFORE {

@@ -5,15 +5,16 @@
 //! can hold up another; the processes that they name are asked one after another. Where one process
 //! has accepted at the port before, it is asked first, and no family if it agrees.
 
+use super::bells;
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::family::PLACES;
 use super::message::{Message, Name, Packet, Reason, Request};
-use super::pair::Borrower;
+use super::pair::{Borrower, Broken};
 use super::{Met, News, No, PATIENCE, Ticket};
 use crate::diag::{self, Holder};
+use crate::own::Event;
 use crate::segment::Role;
-use ferriband_host::wake::Event;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ struct Partner {
     borrower: Borrower,
     /// It has this process's eventfd.
     is_told: bool,
+    /// Boxes of this process that it has been told of.
+    boxes_told: u32,
     /// Where it has accepted a connection of this process.
     port: Option<u16>,
     is_over: bool,
@@ -326,6 +329,7 @@ impl Partner {
             channel,
             borrower: Borrower::default(),
             is_told: false,
+            boxes_told: 0,
             port: None,
             is_over: false,
         }
@@ -387,11 +391,21 @@ impl Partner {
                     asked.outcome = Some(Outcome::Stays(No::Later));
                 }
                 (Message::Refused(_) | Message::Later, None) if fds.is_empty() => {}
+                (Message::Bell { number }, _) => {
+                    let bells = self.borrower.bells().ok_or(Broken);
+                    if bells.and_then(|bells| bells.told(number, fds)).is_err() {
+                        self.is_over = true;
+                        return;
+                    }
+                }
                 _ => {
                     self.is_over = true;
                     return;
                 }
             }
+        }
+        if !self.borrower.is_empty() {
+            bells::tell(&mut self.channel, &mut self.boxes_told);
         }
         self.is_over |= self.channel.flush().is_err();
     }

@@ -3,19 +3,20 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
+use super::bells::{self, Bells};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
 use super::pair::{self, Broken, Lender};
 use super::{Met, News, No, PATIENCE, Ticket};
+use crate::own::{Event, Own};
 use crate::segment::Role;
-use ferriband_host::wake::Event;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub type Sockets<'a> = dyn Fn(u64) -> Result<[SocketAddr; 2], No> + 'a;
 #[derive(Debug)]
 pub struct HolderService {
     name: Name,
-    listener: OwnedFd,
+    listener: Own,
     credentials: Credentials,
     /// Tells this process.
     bell: Arc<Event>,
@@ -48,9 +49,11 @@ struct Guest {
     uid: u32,
     lender: Lender,
     /// Tells the peer's process.
-    bell: Option<Arc<Event>>,
+    bells: Option<Arc<Bells>>,
     /// The peer has this process's eventfd.
     is_told: bool,
+    /// Boxes of this process that the peer has been told of.
+    boxes_told: u32,
     /// It is closed at this time if nothing has been agreed by then.
     until: Option<Duration>,
 }
@@ -112,8 +115,9 @@ impl HolderService {
                 channel,
                 uid,
                 lender: Lender::default(),
-                bell: None,
+                bells: None,
                 is_told: false,
+                boxes_told: 0,
                 until: Some(now + PATIENCE),
             });
             self.next_pair += 1;
@@ -134,8 +138,8 @@ impl HolderService {
             };
             match packet.message {
                 Message::Request(request) => {
-                    match guest.bell {
-                        None => guest.bell = Some(pair::bell(fds)?),
+                    match guest.bells {
+                        None => guest.bells = Some(pair::bells(fds)?),
                         Some(_) if fds.is_empty() => {}
                         Some(_) => return Err(Broken),
                     }
@@ -155,8 +159,15 @@ impl HolderService {
                         }));
                     }
                 }
+                Message::Bell { number } => match &guest.bells {
+                    Some(bells) => bells.told(number, fds)?,
+                    None => return Err(Broken),
+                },
                 _ => return Err(Broken),
             }
+        }
+        if guest.is_told {
+            bells::tell(&mut guest.channel, &mut guest.boxes_told);
         }
         guest.channel.flush().map_err(|_| Broken)
     }
@@ -190,7 +201,7 @@ impl HolderService {
             Ok(loan) => loan,
             Err(reason) => return refuse(guest, number, No::Never(reason)),
         };
-        let peer = guest.bell.clone().ok_or(Broken)?;
+        let peer = guest.bells.clone().ok_or(Broken)?;
         let (segment, slot) = (loan.number, loan.slot);
         let mut fds = Vec::new();
         if loan.is_new {

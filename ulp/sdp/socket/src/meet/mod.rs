@@ -11,6 +11,7 @@
 //! the channel. A forked child drops its copies of its parent's services before it does anything
 //! else with them: as long as it has them, peers do not hear of the parent's end.
 
+pub mod bells;
 pub mod channel;
 pub mod client;
 pub mod credentials;
@@ -24,13 +25,12 @@ pub mod table;
 mod testing;
 
 use crate::link::Link;
+use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::Role;
-use ferriband_host::segment::Segment;
-use ferriband_host::wake::Event;
+use bells::Bells;
+use ferriband_host::segment::OutOfRange;
 use message::Reason;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,19 +68,18 @@ pub struct Met {
     pub role: Role,
     /// The memory.
     pub segment: Arc<Segment>,
-    /// The eventfd that tells the peer's process.
-    pub peer: Arc<Event>,
+    /// What tells the peer's process.
+    pub peer: Arc<Bells>,
 }
 
 impl Met {
     /// The connection in this process; `own` is the eventfd that tells this process.
     ///
     /// # Errors
-    /// No descriptors are left.
-    pub fn link<'a>(&self, record: &'a Record, own: &Event) -> io::Result<Link<'a>> {
-        let events = [twin(&self.peer)?, twin(own)?];
+    /// There is no such slot.
+    pub fn link<'a>(&self, record: &'a Record, own: Arc<Event>) -> Result<Link<'a>, OutOfRange> {
         let (segment, slot) = (self.segment.clone(), self.ticket.slot);
-        Ok(Link::new(segment, slot, self.role, record, events)?)
+        Link::new(segment, slot, self.role, record, self.peer.clone(), own)
     }
 }
 
@@ -106,10 +105,4 @@ pub enum News {
         /// The pair's number.
         pair: u64,
     },
-}
-
-/// The eventfd, by another descriptor.
-fn twin(event: &Event) -> io::Result<Event> {
-    let copy: OwnedFd = rustix::io::fcntl_dupfd_cloexec(event.as_fd(), 0)?;
-    Event::from_fd(copy)
 }

@@ -4,10 +4,10 @@
 //! Must not know: messages and channels. The accepting side lends slots of segments that it makes,
 //! the connecting side borrows them. A slot is lent again when both have given it back.
 
+use super::bells::Bells;
 use super::message::Reason;
-use crate::segment::{self, LENGTH, SLOTS};
-use ferriband_host::segment::Segment;
-use ferriband_host::wake::Event;
+use crate::own::{self, Event, Own, Segment};
+use crate::segment::{self, LENGTH, Role, SLOTS};
 use ferriband_sdp_local::Shared;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Lent {
         if number == MOST_SEGMENTS {
             return Err(Reason::TooMany);
         }
-        let segment = Segment::create(c"ferriband-sdp", LENGTH).map_err(|_| Reason::NoMemory)?;
+        let segment = own::memory(LENGTH).map_err(|_| Reason::NoMemory)?;
         let segment = Arc::new(segment);
         let [here, there] = [0; 2];
         Ok(Self {
@@ -140,13 +140,23 @@ fn clear(segment: &Segment, slot: u64) {
         let word = segment.word64(at).expect("a slot of the segment");
         word.store(0, Ordering::SeqCst);
     }
+    for (direction, reads) in [(0, false), (0, true), (1, false), (1, true)] {
+        let at = segment::box_word(slot, direction, reads);
+        let word = segment.word64(at).expect("a slot of the segment");
+        word.store(0, Ordering::SeqCst);
+    }
+    for side in [Role::Connected, Role::Accepted] {
+        let word = segment.word64(segment::told(side));
+        let word = word.expect("each segment has these");
+        word.fetch_and(!(1 << slot), Ordering::SeqCst);
+    }
 }
 
 /// The connecting side's segments.
 #[derive(Default, Debug)]
 pub struct Borrower {
     segments: Vec<Borrowed>,
-    bell: Option<Arc<Event>>,
+    bells: Option<Arc<Bells>>,
 }
 
 #[derive(Debug)]
@@ -167,10 +177,10 @@ impl Borrower {
         number: u32,
         slot: u64,
         fds: Vec<OwnedFd>,
-    ) -> Result<(Arc<Segment>, Arc<Event>), Broken> {
+    ) -> Result<(Arc<Segment>, Arc<Bells>), Broken> {
         let number = number as usize;
         let is_new = number == self.segments.len() && number < MOST_SEGMENTS;
-        let expected = usize::from(is_new) + usize::from(self.bell.is_none());
+        let expected = usize::from(is_new) + usize::from(self.bells.is_none());
         if number > self.segments.len() || slot >= SLOTS || fds.len() != expected {
             return Err(Broken);
         }
@@ -180,21 +190,26 @@ impl Borrower {
             Some(known) => known.segment.clone(),
             None => {
                 // checks the kind of file, its seals and its length
-                let segment = Segment::map(fds.next().ok_or(Broken)?, LENGTH);
-                Arc::new(segment.map_err(|_| Broken)?)
+                let file = Own::hide(fds.next().ok_or(Broken)?).map_err(|_| Broken)?;
+                Arc::new(Segment::map(file, LENGTH).map_err(|_| Broken)?)
             }
         };
-        let bell = match &self.bell {
-            Some(bell) => bell.clone(),
-            None => bell(vec![fds.next().ok_or(Broken)?])?,
+        let bells = match &self.bells {
+            Some(bells) => bells.clone(),
+            None => bells(vec![fds.next().ok_or(Broken)?])?,
         };
         if is_new {
             let segment = segment.clone();
             self.segments.push(Borrowed { segment, used: 0 });
         }
-        self.bell = Some(bell.clone());
+        self.bells = Some(bells.clone());
         self.segments[number].used |= 1 << slot;
-        Ok((segment, bell))
+        Ok((segment, bells))
+    }
+
+    /// What tells the peer's process.
+    pub fn bells(&self) -> Option<&Bells> {
+        self.bells.as_deref()
     }
 
     /// Nothing was ever borrowed.
@@ -213,18 +228,20 @@ impl Borrower {
     }
 }
 
-/// The peer's eventfd, which has to come alone.
+/// The eventfd of the peer's box 0, which has to come alone.
 ///
 /// # Errors
 /// It is something else, or not alone.
-pub fn bell(fds: Vec<OwnedFd>) -> Result<Arc<Event>, Broken> {
+pub fn bells(fds: Vec<OwnedFd>) -> Result<Arc<Bells>, Broken> {
     let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
-    Event::from_fd(fd).map(Arc::new).map_err(|_| Broken)
+    let first = Event::from_fd(fd).map_err(|_| Broken)?;
+    Ok(Arc::new(Bells::new(first)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_host::segment as host;
     use std::os::fd::AsFd;
 
     fn copy(of: impl AsFd) -> OwnedFd {
@@ -232,7 +249,9 @@ mod tests {
     }
 
     fn event() -> OwnedFd {
-        Event::new().expect("an eventfd").into()
+        ferriband_host::wake::Event::new()
+            .expect("an eventfd")
+            .into()
     }
 
     #[test]
@@ -324,8 +343,8 @@ mod tests {
 
     #[test]
     fn a_borrower_refuses_descriptors_of_another_kind_or_number() {
-        let segment = || OwnedFd::from(Segment::create(c"test", LENGTH).expect("memory"));
-        let short = OwnedFd::from(Segment::create(c"test", LENGTH - 1).expect("memory"));
+        let segment = || host::create(c"test", LENGTH).expect("memory");
+        let short = host::create(c"test", LENGTH - 1).expect("memory");
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
         let unsealed = rustix::fs::memfd_create(c"test", flags).expect("memory");
         rustix::fs::ftruncate(&unsealed, LENGTH).expect("long enough");

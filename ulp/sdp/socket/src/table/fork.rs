@@ -3,6 +3,7 @@
 use super::{TABLE, Table};
 use crate::arena::Holder;
 use crate::holder::{self, Family, Reserved};
+use crate::ready;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,23 +51,40 @@ impl Table {
         [self.changes[0].load(Ordering::SeqCst), ended]
     }
 
+    /// Keeps other threads from forking by the C library while `what` is done, which must be short
+    /// and must not fork itself.
+    pub fn without_fork<T>(&self, what: impl FnOnce() -> T) -> T {
+        let mine = self.keep_from_forking();
+        let done = what();
+        if mine {
+            self.forking.store(0, Ordering::Release);
+        }
+        done
+    }
+
+    /// False if this thread has done so already.
+    fn keep_from_forking(&self) -> bool {
+        let me = thread();
+        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+        let free = || self.forking.compare_exchange(0, me, won, lost);
+        while let Err(other) = free() {
+            if other == me {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
     fn before_fork(&self) {
         let parent = self.family.holder();
         if parent == 0 {
             return;
         }
-        let me = thread();
-        let free = || {
-            self.forking
-                .compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire)
-        };
         // a child would inherit what keeps the lock of another thread's child
-        while let Err(other) = free() {
-            if other == me {
-                // a signal handler forks in the middle: its child takes a number at its first need
-                return;
-            }
-            std::thread::yield_now();
+        if !self.keep_from_forking() {
+            // a signal handler forks in the middle: its child takes a number at its first need
+            return;
         }
         let [begun, ended] = self.changes();
         let gift = Gift {
@@ -87,10 +105,13 @@ fn table() -> Option<&'static Table> {
 extern "C" fn before() {
     if let Some(table) = table() {
         table.before_fork();
+        // behind the lock against forks, inside which a link is put
+        ready::before_fork();
     }
 }
 
 extern "C" fn in_parent() {
+    ready::after_fork();
     let (Some(table), Some(gift)) = (table(), GIFT.take()) else {
         return;
     };
@@ -101,6 +122,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    ready::after_fork();
     let Some(table) = table() else {
         return;
     };

@@ -35,9 +35,9 @@ fn both_sides_get_one_slot() {
     let mut seen = [0; 4];
     here.segment.read(70_000, &mut seen).expect("inside");
     assert_eq!(&seen, b"both");
-    there.peer.signal();
+    there.peer.ring(0);
     assert_eq!(world.client_bell().take(), 1);
-    here.peer.signal();
+    here.peer.ring(0);
     assert_eq!(world.holder.bell.take(), 1);
 }
 

@@ -1,0 +1,148 @@
+//! The boxes of this process, each with the eventfd by which peers tell whoever waits there.
+//!
+//! Owns: the numbers, the eventfds, which of them nobody uses. Must not know: who waits.
+//!
+//! A box stays as long as the process does, since peers know its number and its eventfd; whoever
+//! waits next takes it over. Peers that tell a box late wake another waiter for nothing, who looks
+//! and finds nothing. Peers are told of each box by the channel of their pair; until then what
+//! they tell it goes to the service thread.
+//!
+//! A child has copies. It must not wait at them: whoever reads an eventfd takes from the parent what
+//! the parent has not seen. Only an epoll instance, which the kernel shares between the two, keeps
+//! the box that it has.
+
+use super::kernel;
+use crate::meet::bells::MOST_BOXES;
+use crate::numbers::once;
+use crate::own::Own;
+use crate::table;
+use ferriband_host::wake;
+use rustix::io::Errno;
+use std::array;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// A box. Box 0 is the service thread's and not among these; one that has this number all the same
+/// is known to no peer, and the service thread tells it.
+#[derive(Debug)]
+pub struct Bell {
+    number: u32,
+    event: Own,
+}
+
+impl Bell {
+    fn new(number: u32) -> Result<Self, Errno> {
+        let event = Own::hide(kernel::event()?)?;
+        Ok(Self { number, event })
+    }
+
+    /// The number that peers know.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Wakes whoever waits there.
+    pub fn ring(&self) {
+        wake::signal(self.event.as_fd());
+    }
+
+    /// Makes it silent, for one who waits by poll(2).
+    pub fn silence(&self) {
+        wake::take(self.event.as_fd());
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// All boxes that peers may know.
+#[derive(Debug)]
+struct Made {
+    bells: [AtomicPtr<Bell>; MOST_BOXES],
+    /// Their number. Box 1 is the first.
+    count: AtomicU32,
+}
+
+static MADE: AtomicPtr<Made> = AtomicPtr::new(ptr::null_mut());
+
+fn made() -> Result<&'static Made, Errno> {
+    once(&MADE, || {
+        Ok(Made {
+            bells: array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            count: AtomicU32::new(0),
+        })
+    })
+}
+
+/// How many boxes this process has. Their numbers are 1 to this.
+pub fn count() -> u32 {
+    let made = MADE.load(Ordering::Acquire);
+    // SAFETY: what was once put there stays for ever.
+    let made = unsafe { made.as_ref() };
+    made.map_or(0, |made| made.count.load(Ordering::Acquire))
+}
+
+/// The box with a number from 1 to [`count`].
+pub fn get(number: u32) -> Option<&'static Bell> {
+    let made = made().ok()?;
+    let at = (number as usize).checked_sub(1)?;
+    let bell = made.bells.get(at)?.load(Ordering::Acquire);
+    // SAFETY: what was once put there stays for ever.
+    unsafe { bell.as_ref() }
+}
+
+/// Boxes that nobody uses.
+#[derive(Debug, Default)]
+pub(super) struct Free {
+    bells: Vec<&'static Bell>,
+    /// Whose they are.
+    process: u32,
+}
+
+impl Free {
+    fn make_mine(&mut self) {
+        let process = process();
+        if self.process != process {
+            self.bells.clear();
+            self.process = process;
+        }
+    }
+
+    /// One of them, or a new one; and whether it is new.
+    ///
+    /// # Errors
+    /// No descriptor, no memory.
+    pub fn take(&mut self) -> Result<(&'static Bell, bool), Errno> {
+        self.make_mine();
+        if let Some(bell) = self.bells.pop() {
+            return Ok((bell, false));
+        }
+        let made = made()?;
+        let number = made.count.load(Ordering::Acquire) + 1;
+        let is_known = (number as usize) < MOST_BOXES;
+        let bell = Bell::new(if is_known { number } else { 0 })?;
+        let bell: &'static Bell = Box::leak(Box::new(bell));
+        if is_known {
+            let place = &made.bells[number as usize - 1];
+            place.store(ptr::from_ref(bell).cast_mut(), Ordering::Release);
+            made.count.store(number, Ordering::Release);
+        }
+        Ok((bell, is_known))
+    }
+
+    /// Nobody waits there any more.
+    pub fn give_back(&mut self, bell: &'static Bell) {
+        self.make_mine();
+        self.bells.push(bell);
+    }
+}
+
+/// This process's number.
+#[inline]
+pub(super) fn process() -> u32 {
+    (table::thread() >> 32) as u32
+}

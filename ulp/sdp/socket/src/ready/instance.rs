@@ -1,0 +1,653 @@
+//! One epoll instance of the program: what it watches, and which of that is to be looked at.
+//!
+//! Owns: the registrations of stream sockets, the list of those that may be ready, what is told to
+//! the program of each. Must not know: who else waits for a connection, when a thread sleeps.
+//!
+//! # What the kernel watches
+//! A registration whose connection has no link is the kernel's: the program's events, the program's
+//! data. One that is linked is watched for everything, edge-triggered, with a tag in the place of
+//! the data: each event of it is a hint that the kernel's socket has news.
+//!
+//! # Why nobody sleeps while there is something
+//! A linked registration is on the list, or it is *parked*. It is parked only after its wants were
+//! set and a look that followed has found nothing (what is level-triggered), or after its wants were
+//! set before the look whose result was reported (what is edge-triggered). So whatever comes later
+//! is told:
+//! * bytes or room of the ring: whoever gives it fences and finds the want, whatever the phase was
+//!   when the want was set: the want lies in the slot from the beginning, and whoever changes a
+//!   direction over, or back, looks at it as well. It sets the told bit and rings.
+//! * what the kernel's socket gets: the kernel's registration is edge-triggered and never disabled,
+//!   so news since the last look of the kernel's state make a hint.
+//! * the end of the connection: the kernel's hint, and the service thread, which wakes wants.
+//!
+//! Whoever takes a hint, or a told bit, out of where it is seen once (the kernel's list, the bell's
+//! edge, the told word) puts the registration on the list under the lock, and then either reports
+//! it, or parks it, or leaves it on the list. Whoever leaves the list with something on it while
+//! threads sleep rings the bell ([`Inside::leave`]), which wakes one of them, as the kernel does.
+//! A thread counts itself among the sleepers under the lock, in the same hold in which it has found
+//! the list empty; so whoever lists something afterwards sees it and rings, and the bell is in the
+//! kernel's set before: the sleep ends at once.
+
+use super::boxes::{Bell, process};
+use super::kernel::{self, ET, EXCLUSIVE, Event, IN, ONESHOT, OUT, PRI, RDHUP, WAKEUP};
+use super::lock::Lock;
+use super::mask::{self, Seen};
+use crate::arena::Taken;
+use crate::link::{Call, Told};
+use crate::numbers::Kind;
+use crate::table::{Pin, Table};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bits of a tag that are the place of a registration; above them comes how often it was taken.
+const PLACE_BITS: u32 = 20;
+const PLACES: u32 = 1 << PLACE_BITS;
+const TIMES: u32 = 1 << (32 - PLACE_BITS);
+/// The bell's place, which no registration has.
+const BELL: u32 = PLACES - 1;
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// An epoll instance. Its memory stays, and is another instance's later.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// Events of the kernel are to be translated: it has had a linked registration.
+    pub is_tagged: AtomicBool,
+    /// It was seen in another instance, or in poll(2): the kernel has to know that it is ready.
+    pub is_nested: AtomicBool,
+    /// Its lock is held by the thread that forks.
+    pub is_forking: AtomicBool,
+    pub inside: Lock<Inside>,
+}
+
+impl Instance {
+    pub fn new() -> Self {
+        Self {
+            is_tagged: AtomicBool::new(false),
+            is_nested: AtomicBool::new(false),
+            is_forking: AtomicBool::new(false),
+            inside: Lock::new(Inside::default()),
+        }
+    }
+}
+
+/// One stream socket of an instance.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// How often the place was taken.
+    times: u32,
+    is_used: bool,
+    /// The number by which it was registered, which may be closed meanwhile.
+    pub number: i32,
+    pub taken: Taken,
+    /// What the program wants, and what it is told.
+    pub event: Event,
+    /// It has counted itself among the calls that wait in the kernel.
+    pub is_counted: bool,
+    pub linked: Option<Linked>,
+}
+
+/// What a linked registration has besides.
+#[derive(Debug)]
+pub(super) struct Linked {
+    seen: Seen,
+    is_listed: bool,
+    /// ONESHOT, and reported.
+    is_disabled: bool,
+    /// A peer has told, and whether it wants something was not looked at.
+    is_told: bool,
+    /// The wait by which it was reported last.
+    wait: u32,
+    group: usize,
+    slot: u32,
+    /// The next registration of the connection.
+    next: u32,
+}
+
+/// The linked registrations whose told bits share a word.
+#[derive(Debug)]
+struct Group {
+    told: Told,
+    /// The bits of those that there are.
+    mask: u64,
+    /// The first registration of each.
+    first: Box<[u32; 64]>,
+}
+
+/// What the lock keeps.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    /// The process that has made it. In a child it is inherited.
+    pub process: u32,
+    /// Numbers that stand for it.
+    pub numbers: Vec<i32>,
+    places: Vec<Registration>,
+    free: Vec<u32>,
+    by_key: BTreeMap<(i32, u32), u32>,
+    /// Tags of those that may be ready.
+    list: VecDeque<u32>,
+    groups: Vec<Group>,
+    group_of: BTreeMap<usize, usize>,
+    pub bell: Option<&'static Bell>,
+    /// Threads that sleep, and of which process they are.
+    asleep: u32,
+    asleep_of: u32,
+    waits: u32,
+    /// The list has filled the last wait's room: the kernel is asked first.
+    pub kernel_first: bool,
+}
+
+/// What the library adds to its tags, so that a program's data are none.
+pub(super) fn tag_base() -> u64 {
+    super::ready().map_or(0, |ready| ready.tag)
+}
+
+/// A descriptor by its number.
+fn borrow<'a>(number: i32) -> BorrowedFd<'a> {
+    // SAFETY: it is used for calls that say so if it is closed; whoever closes a number that is
+    // registered waits for the instance's lock before.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+impl Registration {
+    /// A number of the socket that is open. None if there is none.
+    fn open_number(&self, table: &Table) -> Option<i32> {
+        let kind = Kind::Stream(self.taken.index);
+        if table.numbers().look(self.number) == kind {
+            return Some(self.number);
+        }
+        let mut known = table.numbers().known(0..=i32::MAX);
+        known
+            .find(|(_, one)| *one == kind)
+            .map(|(number, _)| number)
+    }
+
+    fn is_level(&self) -> bool {
+        let events = self.event.events;
+        events & (ET | ONESHOT) == 0
+    }
+}
+
+/// What has become of a look at a registration.
+enum Look {
+    /// These events are reported.
+    Report(u32),
+    /// It is parked.
+    Parked,
+    /// The kernel alone carries the connection from here on.
+    Left,
+    /// There is no such connection any more.
+    Gone,
+}
+
+impl Inside {
+    /// For a new instance.
+    pub fn begin(&mut self, number: i32) {
+        let waits = self.waits;
+        // a thread may sleep in what was here before: it takes itself away
+        let (asleep, asleep_of) = (self.asleep, self.asleep_of);
+        let mut places = std::mem::take(&mut self.places);
+        for place in &mut places {
+            place.is_used = false;
+            place.times = (place.times + 1) % TIMES;
+            place.linked = None;
+        }
+        let free = (0..places.len() as u32).rev().collect();
+        *self = Self {
+            process: process(),
+            numbers: vec![number],
+            places,
+            free,
+            waits,
+            asleep,
+            asleep_of,
+            ..Self::default()
+        };
+    }
+
+    /// The registration of a number for a connection.
+    pub fn find(&self, number: i32, taken: Taken) -> Option<u32> {
+        let at = *self.by_key.get(&(number, taken.index))?;
+        (self.places[at as usize].taken == taken).then_some(at)
+    }
+
+    /// The registration at a place that is used.
+    pub fn at(&mut self, at: u32) -> &mut Registration {
+        &mut self.places[at as usize]
+    }
+
+    /// The registration at a place, if it is this connection's.
+    pub fn of(&mut self, at: u32, taken: Taken) -> Option<&mut Registration> {
+        let place = self.places.get_mut(at as usize)?;
+        (place.is_used && place.taken == taken).then_some(place)
+    }
+
+    /// All of them, by their places.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Registration)> {
+        let all = (0..).zip(&self.places);
+        all.filter(|(_, place)| place.is_used)
+    }
+
+    /// A place for a registration. None: there are too many.
+    pub fn insert(&mut self, number: i32, taken: Taken, event: Event) -> Option<u32> {
+        let new = |times| Registration {
+            times,
+            is_used: true,
+            number,
+            taken,
+            event,
+            is_counted: false,
+            linked: None,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                let place = self.at(at);
+                *place = new(place.times);
+                at
+            }
+            None if self.places.len() < BELL as usize => {
+                self.places.push(new(0));
+                self.places.len() as u32 - 1
+            }
+            None => return None,
+        };
+        self.by_key.insert((number, taken.index), at);
+        Some(at)
+    }
+
+    /// Takes a registration away.
+    pub fn remove(&mut self, at: u32) {
+        self.detach(at);
+        let place = self.at(at);
+        place.is_used = false;
+        place.times = (place.times + 1) % TIMES;
+        let key = (place.number, place.taken.index);
+        if self.by_key.get(&key) == Some(&at) {
+            self.by_key.remove(&key);
+        }
+        self.free.push(at);
+    }
+
+    fn tag(&self, at: u32) -> u32 {
+        self.places[at as usize].times << PLACE_BITS | at
+    }
+
+    /// The registration of a tag, if that is not old.
+    fn of_tag(&self, tag: u32) -> Option<u32> {
+        let at = tag & (PLACES - 1);
+        let place = self.places.get(at as usize)?;
+        (place.is_used && place.times == tag >> PLACE_BITS).then_some(at)
+    }
+
+    /// What the kernel is to watch of a linked registration.
+    pub fn watched(&self, at: u32) -> Event {
+        let events = self.places[at as usize].event.events;
+        Event {
+            events: IN | OUT | PRI | RDHUP | ET | events & WAKEUP,
+            data: tag_base() | u64::from(self.tag(at)),
+        }
+    }
+
+    /// What the kernel is to watch of the bell.
+    pub fn watch_bell(&mut self, bell: &'static Bell) -> Result<(), Errno> {
+        let watched = Event {
+            events: IN | ET,
+            data: tag_base() | u64::from(BELL),
+        };
+        let number = bell.as_fd().as_raw_fd();
+        let instance = *self.numbers.first().ok_or(Errno::BADF)?;
+        kernel::ctl(instance, libc::EPOLL_CTL_ADD, number, Some(watched))?;
+        self.bell = Some(bell);
+        Ok(())
+    }
+
+    /// A registration is linked from here on, and looked at by the next wait.
+    pub fn attach(&mut self, at: u32, told: Told) {
+        if self.places[at as usize].linked.is_some() {
+            return;
+        }
+        let word = std::ptr::from_ref(told.word()) as usize;
+        let slot = told.slot();
+        let group = match self.group_of.get(&word) {
+            Some(group) => *group,
+            None => {
+                let (mask, first) = (0, Box::new([NONE; 64]));
+                self.groups.push(Group { told, mask, first });
+                self.group_of.insert(word, self.groups.len() - 1);
+                self.groups.len() - 1
+            }
+        };
+        let first = &mut self.groups[group].first[slot as usize];
+        let next = std::mem::replace(first, at);
+        self.groups[group].mask |= 1 << slot;
+        self.at(at).linked = Some(Linked {
+            seen: Seen::nothing(),
+            is_listed: false,
+            is_disabled: false,
+            is_told: true,
+            wait: 0,
+            group,
+            slot,
+            next,
+        });
+        self.list(at);
+    }
+
+    /// A registration is the kernel's from here on.
+    fn detach(&mut self, at: u32) {
+        let Some(linked) = self.at(at).linked.take() else {
+            return;
+        };
+        let group = &mut self.groups[linked.group];
+        let slot = linked.slot as usize;
+        if group.first[slot] == at {
+            group.first[slot] = linked.next;
+        } else {
+            let mut before = group.first[slot];
+            while before != NONE {
+                let one = self.places[before as usize].linked.as_mut();
+                let one = one.expect("all of a group are linked");
+                if one.next == at {
+                    one.next = linked.next;
+                    break;
+                }
+                before = one.next;
+            }
+        }
+        let group = &mut self.groups[linked.group];
+        if group.first[slot] == NONE {
+            group.mask &= !(1 << slot);
+        }
+        if group.mask == 0 {
+            self.drop_group(linked.group);
+        }
+    }
+
+    fn drop_group(&mut self, at: usize) {
+        let gone = self.groups.swap_remove(at);
+        let word = std::ptr::from_ref(gone.told.word()) as usize;
+        self.group_of.remove(&word);
+        // the last has taken its place
+        let Some(moved) = self.groups.get(at) else {
+            return;
+        };
+        let word = std::ptr::from_ref(moved.told.word()) as usize;
+        self.group_of.insert(word, at);
+        for first in *moved.first {
+            let mut one = first;
+            while one != NONE {
+                let linked = self.places[one as usize].linked.as_mut();
+                let linked = linked.expect("all of a group are linked");
+                linked.group = at;
+                one = linked.next;
+            }
+        }
+    }
+
+    /// Puts a linked registration on the list.
+    fn list(&mut self, at: u32) {
+        let tag = self.tag(at);
+        if let Some(linked) = &mut self.places[at as usize].linked
+            && !linked.is_listed
+        {
+            linked.is_listed = true;
+            self.list.push_back(tag);
+        }
+    }
+
+    /// There is news of a linked registration: the next wait looks at it. `of_kernel`: the kernel's
+    /// socket may have changed.
+    pub fn news(&mut self, at: u32, of_kernel: bool) {
+        let place = self.places.get_mut(at as usize);
+        if let Some(linked) = place.and_then(|place| place.linked.as_mut()) {
+            linked.seen.stale |= of_kernel;
+            linked.is_told = true;
+            self.list(at);
+        }
+    }
+
+    /// The program has changed what it wants of a linked registration.
+    pub fn change(&mut self, at: u32, event: Event) {
+        let place = self.at(at);
+        place.event = event;
+        if let Some(linked) = &mut place.linked {
+            linked.is_disabled = false;
+        }
+        self.list(at);
+    }
+
+    /// Nothing is to be looked at.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// A thread is about to sleep.
+    pub fn fall_asleep(&mut self) {
+        let process = process();
+        if self.asleep_of != process {
+            // a parent's threads
+            (self.asleep, self.asleep_of) = (0, process);
+        }
+        self.asleep += 1;
+    }
+
+    /// It has slept.
+    pub fn wake_up(&mut self) {
+        self.asleep = self.asleep.saturating_sub(1);
+    }
+
+    /// A number for a wait.
+    pub fn next_wait(&mut self) -> u32 {
+        self.waits = self.waits.wrapping_add(1).max(1);
+        self.waits
+    }
+
+    /// Before the lock is left, if something may have been listed, or left on the list: threads that
+    /// sleep, and whoever waits for the instance itself, are to look.
+    pub fn leave(&self, is_nested: bool) {
+        let sleeps = self.asleep > 0 && self.asleep_of == process();
+        if !self.list.is_empty()
+            && (sleeps || is_nested)
+            && let Some(bell) = self.bell
+        {
+            bell.ring();
+        }
+    }
+
+    /// The bell was heard: all that were told are listed. Gives those of which others may wait, too,
+    /// who are to be told as well: this was the only bit.
+    pub fn heard(&mut self, is_shared: impl Fn(u32) -> bool, shared: &mut Vec<Taken>) {
+        for group in 0..self.groups.len() {
+            let Group { told, mask, .. } = &self.groups[group];
+            let mut bits = told.word().load(Ordering::SeqCst) & mask;
+            if bits == 0 {
+                continue;
+            }
+            bits &= told.word().fetch_and(!bits, Ordering::SeqCst);
+            while bits != 0 {
+                let slot = bits.trailing_zeros();
+                bits &= bits - 1;
+                let mut one = self.groups[group].first[slot as usize];
+                let taken = self.places.get(one as usize).map(|place| place.taken);
+                shared.extend(taken.filter(|taken| is_shared(taken.index)));
+                while one != NONE {
+                    self.news(one, false);
+                    let linked = self.places[one as usize].linked.as_ref();
+                    one = linked.map_or(NONE, |linked| linked.next);
+                }
+            }
+        }
+    }
+
+    /// Takes this library's own out of what the kernel has told: what is left is the program's.
+    /// Gives how many that are, and whether the bell was among the others.
+    pub fn translate(&mut self, events: &mut [Event]) -> (usize, bool) {
+        let (mut kept, mut rang) = (0, false);
+        let base = tag_base();
+        for at in 0..events.len() {
+            let event = events[at];
+            let data = event.data;
+            if data >> 32 != base >> 32 {
+                events[kept] = event;
+                kept += 1;
+                continue;
+            }
+            let tag = data as u32;
+            if tag == BELL {
+                rang = true;
+            } else if let Some(found) = self.of_tag(tag) {
+                self.hint(found);
+            }
+        }
+        (kept, rang)
+    }
+
+    fn hint(&mut self, at: u32) {
+        let linked = self.places[at as usize].linked.as_mut();
+        if let Some(linked) = linked {
+            linked.seen.stale = true;
+            self.list(at);
+        }
+    }
+
+    /// Reports what is so, as far as there is room. Gives how many events these are. What `wait` has
+    /// reported already is not looked at.
+    pub fn report(&mut self, table: &Table, wait: u32, into: &mut [Event]) -> usize {
+        let mut reported = 0;
+        for _ in 0..self.list.len() {
+            if reported == into.len() {
+                break;
+            }
+            let Some(tag) = self.list.pop_front() else {
+                break;
+            };
+            let Some(at) = self.of_tag(tag) else {
+                continue;
+            };
+            let Some(linked) = &mut self.at(at).linked else {
+                continue;
+            };
+            if linked.wait == wait {
+                self.list.push_back(tag);
+                continue;
+            }
+            linked.is_listed = false;
+            if let Some(events) = self.take_look(table, at) {
+                let place = self.at(at);
+                let data = place.event.data;
+                into[reported] = Event { events, data };
+                reported += 1;
+                let is_level = place.is_level();
+                let is_once = place.event.events & ONESHOT != 0;
+                if let Some(linked) = &mut place.linked {
+                    linked.wait = wait;
+                    linked.is_disabled = is_once;
+                }
+                if is_level {
+                    self.list(at);
+                }
+            }
+        }
+        reported
+    }
+
+    /// What a registration is to report; it is off the list.
+    fn take_look(&mut self, table: &Table, at: u32) -> Option<u32> {
+        match self.look(table, at) {
+            Look::Report(events) => Some(events),
+            Look::Parked => None,
+            Look::Left => {
+                self.give_to_kernel(at);
+                None
+            }
+            // closed without our knowledge
+            Look::Gone => {
+                self.remove(at);
+                None
+            }
+        }
+    }
+
+    fn look(&mut self, table: &Table, at: u32) -> Look {
+        let place = self.at(at);
+        let Some(number) = place.open_number(table) else {
+            return Look::Gone;
+        };
+        let events = place.event.events;
+        let is_edge = events & (ET | ONESHOT) == ET;
+        let Some(linked) = &mut place.linked else {
+            return Look::Parked;
+        };
+        let Some(pin) = table.pin_taken(place.taken) else {
+            return Look::Gone;
+        };
+        let Some(call) = pin.link().map(|link| link.on(borrow(number))) else {
+            return Look::Gone;
+        };
+        if std::mem::take(&mut linked.is_told) {
+            mask::serve(call);
+        }
+        if linked.is_disabled {
+            return Look::Parked;
+        }
+        let interest = events & !(ET | ONESHOT | EXCLUSIVE | WAKEUP);
+        if is_edge {
+            // what comes after the look is another edge
+            mask::want(call, interest);
+        }
+        let (mut found, has_asked) = mask::events(call, interest, &mut linked.seen, false);
+        if found == 0 && !is_edge {
+            mask::want(call, interest);
+            found = mask::events(call, interest, &mut linked.seen, has_asked).0;
+        }
+        match found {
+            0 if mask::is_left(call) && place.number == number => Look::Left,
+            0 => Look::Parked,
+            found => Look::Report(found),
+        }
+    }
+
+    /// Both directions have gone back to TCP: the kernel's registration becomes the program's.
+    fn give_to_kernel(&mut self, at: u32) {
+        let Some(instance) = self.numbers.first().copied() else {
+            return;
+        };
+        let place = self.at(at);
+        let (number, event) = (place.number, place.event);
+        // one of these cannot be changed, and costs a look at each hint
+        if event.events & EXCLUSIVE != 0 {
+            return;
+        }
+        if kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(event)).is_ok() {
+            self.detach(at);
+        }
+    }
+
+    /// Whether a wait would report something, of what is linked.
+    pub fn is_ready(&mut self, table: &Table) -> bool {
+        for _ in 0..self.list.len() {
+            let Some(tag) = self.list.pop_front() else {
+                break;
+            };
+            let Some(at) = self.of_tag(tag) else {
+                continue;
+            };
+            let Some(linked) = &mut self.at(at).linked else {
+                continue;
+            };
+            linked.is_listed = false;
+            if self.take_look(table, at).is_some() {
+                self.list(at);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The connection of a call of the program, by one of its numbers.
+pub(super) fn call_on<'b>(pin: &'b Pin<'_>, number: i32) -> Option<Call<'b, 'static>> {
+    pin.link().map(|link| link.on(borrow(number)))
+}

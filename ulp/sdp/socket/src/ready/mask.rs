@@ -1,0 +1,196 @@
+//! What is so of one connection that SDP carries: the events that poll(2) and epoll(7) would tell
+//! if the kernel carried it.
+//!
+//! Owns: which bits come from the ring, which from the kernel's socket. Must not know: who asks.
+
+use super::kernel::{self, ERR, HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
+use crate::link::Call;
+use ferriband_sdp_local::{
+    BOX, CONNECTION_OVER, Finds, Memory, Own, PEER_ENDED, Reader, Service, Way, Word, Writer,
+};
+use ferriband_sdp_proto::change::Phase;
+
+/// Bits that mean bytes to receive.
+const INPUT: u32 = IN | RDNORM;
+/// Bits that mean room to send.
+const OUTPUT: u32 = OUT | WRNORM;
+/// Bits that the kernel tells and that may go without news of the kernel: another call takes an
+/// error, or the urgent byte.
+const PASSING: u32 = ERR | PRI;
+
+/// What is known of the kernel's socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// What it was when it was last looked at.
+    pub bits: u32,
+    /// It has told of news since.
+    pub stale: bool,
+}
+
+impl Seen {
+    /// Nothing is known.
+    pub fn nothing() -> Self {
+        let (bits, stale) = (0, true);
+        Self { bits, stale }
+    }
+}
+
+/// Where a way's readiness is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// The kernel's socket tells.
+    Kernel,
+    /// The kernel's socket has a copy of what was read, which has not come so far.
+    Copy,
+    /// It is so.
+    Ready,
+    /// It is not so, whatever the kernel says.
+    Idle,
+}
+
+/// Both ways of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ways {
+    /// Bytes to receive.
+    pub input: Source,
+    /// Room to send.
+    pub output: Source,
+}
+
+impl Ways {
+    /// As of this moment.
+    pub fn of(call: Call<'_, '_>) -> Self {
+        Self {
+            input: input(call),
+            output: output(call),
+        }
+    }
+
+    /// What the kernel has to be asked, if this is of interest.
+    pub fn asks(self, interest: u32) -> u32 {
+        let input = matches!(self.input, Source::Kernel | Source::Copy);
+        let input = if input { interest & INPUT } else { 0 };
+        let output = self.output == Source::Kernel;
+        input | if output { interest & OUTPUT } else { 0 }
+    }
+
+    /// The events, where the kernel has these.
+    pub fn events(self, kernel: u32, interest: u32) -> u32 {
+        let mut events = kernel & (HUP | ERR | RDHUP | PRI);
+        let has = |bits| kernel & bits != 0;
+        match self.input {
+            Source::Kernel if has(INPUT) => events |= INPUT,
+            Source::Ready => events |= INPUT,
+            _ => {}
+        }
+        match self.output {
+            Source::Kernel if has(OUTPUT) => events |= OUTPUT,
+            Source::Ready => events |= OUTPUT,
+            _ => {}
+        }
+        events & (interest | ERR | HUP)
+    }
+}
+
+fn input(call: Call<'_, '_>) -> Source {
+    let reader = Reader(&call);
+    match reader.finds() {
+        Finds::ByKernel => Source::Kernel,
+        Finds::Something => Source::Ready,
+        Finds::Nothing => Source::Idle,
+        Finds::Copy => {
+            // passes over the copy, as far as it has come
+            let _ = reader.receive(&mut [], 0, 0);
+            match reader.finds() {
+                Finds::ByKernel => Source::Kernel,
+                Finds::Something => Source::Ready,
+                Finds::Nothing => Source::Idle,
+                Finds::Copy => Source::Copy,
+            }
+        }
+    }
+}
+
+fn output(call: Call<'_, '_>) -> Source {
+    let writer = Writer(&call);
+    if writer.phase() != Phase::Sdp {
+        return Source::Kernel;
+    }
+    // as the kernel has it: a third of what the socket holds is free
+    let is_writable = match writer.room() {
+        Some(room) => room * 3 >= call.ring_bytes(Way::Out),
+        // a send tells what is wrong
+        None => true,
+    };
+    if is_writable || call.load(Word::Own(Own::Ended)) & CONNECTION_OVER != 0 {
+        Source::Ready
+    } else {
+        Source::Idle
+    }
+}
+
+/// What is so of a connection, of what is of interest, and whether the kernel was asked. It is
+/// asked if `seen` says so or a way goes by TCP, unless the caller `has_asked` before it has set
+/// its wants: what has come since is news, which the kernel tells.
+pub(super) fn events(
+    call: Call<'_, '_>,
+    interest: u32,
+    seen: &mut Seen,
+    has_asked: bool,
+) -> (u32, bool) {
+    let mut ways = Ways::of(call);
+    let passing = seen.bits & PASSING != 0;
+    let asks = seen.stale || !has_asked && (passing || ways.asks(interest) != 0);
+    if asks {
+        // first, so that news of meanwhile is not forgotten
+        seen.stale = false;
+        seen.bits = kernel::state(call.socket());
+        hear(call, seen.bits);
+        ways = Ways::of(call);
+    }
+    (ways.events(seen.bits, interest), asks)
+}
+
+/// The kernel has told of the connection's end: what the service thread does then, so that a
+/// receive finds what is told here.
+pub(super) fn hear(call: Call<'_, '_>, kernel: u32) {
+    let mut ended = 0;
+    if kernel & (RDHUP | HUP) != 0 {
+        ended |= PEER_ENDED;
+    }
+    if kernel & (HUP | ERR) != 0 {
+        ended |= CONNECTION_OVER;
+    }
+    if ended & !call.load(Word::Own(Own::Ended)) != 0 {
+        Service(&call).look(ended);
+    }
+}
+
+/// The peer has told of news: it may want its direction back in TCP, which the service thread would
+/// do; or the kernel has room for the rest of a copy.
+pub(super) fn serve(call: Call<'_, '_>) {
+    let writer = Writer(&call);
+    match writer.phase() {
+        Phase::Done => {}
+        Phase::Back => Service(&call).look(0),
+        _ if writer.is_recalled() => Service(&call).look(0),
+        _ => {}
+    }
+}
+
+/// Wants to be told of what is of interest. What comes from then on is told; the caller looks once
+/// more before it believes that there is nothing.
+pub(super) fn want(call: Call<'_, '_>, interest: u32) {
+    if interest & INPUT != 0 {
+        // also while TCP carries the direction: whoever changes it over looks at the want
+        Reader(&call).want_bytes(BOX);
+    }
+    if interest & OUTPUT != 0 && output(call) != Source::Ready {
+        Writer(&call).want_room(BOX);
+    }
+}
+
+/// The kernel alone carries both ways, for good.
+pub(super) fn is_left(call: Call<'_, '_>) -> bool {
+    Reader(&call).is_left() && Writer(&call).phase() == Phase::Done
+}

@@ -1,0 +1,615 @@
+//! Who waits for which connection: epoll instances, and threads in poll(2).
+//!
+//! Owns: the instances, which of them has a connection, which box the peer tells. Must not know:
+//! what is so of a connection.
+//!
+//! # The box
+//! The peer tells one box of a connection. If one waits, that is its box; if several do, box 0, the
+//! service thread's, which tells all ([`tell`]). After the box's number was changed the told bit is
+//! looked at: a peer that has told the box from before has set the bit before it has looked at the
+//! number. If an instance that is no longer alone takes the bit, it tells the others
+//! ([`super::instance::Inside::heard`]): the number of those who wait ([`super::Ready::count`]) is
+//! raised before the box is changed, and that before the newcomer sets its wants, so who finds the
+//! bit that these have caused finds the number raised.
+//!
+//! What a parent has linked goes by box 0 once a child's instance or thread waits for it: peers know
+//! the parent's boxes alone.
+//!
+//! # Locks
+//! That of all connections before that of an instance, never two instances' at once.
+
+use super::boxes::{self, Bell, process};
+use super::instance::{self, Instance};
+use super::kernel::{self, Event, ONESHOT};
+use super::lock::Guard;
+use super::{Ready, mask};
+use crate::arena::Taken;
+use crate::numbers::Kind;
+use crate::table::{Left, Pin, Table};
+use ferriband_sdp_local::{Own, Reader, Writer};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// Who waits for one connection.
+#[derive(Debug)]
+struct Connection {
+    taken: Taken,
+    instances: Vec<(&'static Instance, u32)>,
+    threads: Vec<(&'static Bell, u32)>,
+    /// The box that the peer tells; none was set so far.
+    number: Option<u32>,
+}
+
+/// What the lock of all connections keeps.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    connections: BTreeMap<u32, Connection>,
+    pub instances: Vec<&'static Instance>,
+    unused: Vec<&'static Instance>,
+    pub boxes: boxes::Free,
+}
+
+type Held<'a> = Guard<'a, Waiters>;
+
+impl Connection {
+    fn new(taken: Taken) -> Self {
+        Self {
+            taken,
+            instances: Vec::new(),
+            threads: Vec::new(),
+            number: None,
+        }
+    }
+
+    /// The threads of this process.
+    fn threads(&self) -> impl Iterator<Item = &'static Bell> {
+        let process = process();
+        let mine = self.threads.iter().filter(move |(_, of)| *of == process);
+        mine.map(|(bell, _)| *bell)
+    }
+
+    /// How many wait, and the box of one of them.
+    fn waiters(&self) -> (u32, u32) {
+        let mut count = self.threads().count() as u32;
+        let mut number = self.threads().next().map_or(0, Bell::number);
+        let mut last = None;
+        for (instance, at) in &self.instances {
+            // two registrations of one instance follow each other
+            if last.is_some_and(|last| std::ptr::eq(last, *instance)) {
+                continue;
+            }
+            last = Some(*instance);
+            let Some(mut inside) = instance.inside.enter() else {
+                continue;
+            };
+            let one = inside.of(*at, self.taken);
+            if one.is_some_and(|one| one.linked.is_some()) {
+                count += 1;
+                number = inside.bell.map_or(0, Bell::number);
+            }
+        }
+        (count, number)
+    }
+}
+
+impl Ready {
+    /// All who wait for a connection look at it.
+    pub(super) fn tell(&self, held: &Held<'_>, index: u32, of_kernel: bool) {
+        let Some(connection) = held.connections.get(&index) else {
+            return;
+        };
+        for (instance, at) in &connection.instances {
+            if let Some(mut inside) = instance.inside.enter() {
+                inside.news(*at, of_kernel);
+                inside.leave(instance.is_nested.load(Ordering::Relaxed));
+            }
+        }
+        connection.threads().for_each(Bell::ring);
+    }
+
+    /// Says which box the peer tells, after those who wait have changed.
+    pub(super) fn settle(&self, held: &mut Held<'_>, pin: &Pin<'_>) {
+        let Some(link) = pin.link() else { return };
+        let index = pin.taken().index;
+        let Some(connection) = held.connections.get_mut(&index) else {
+            return;
+        };
+        let (count, number) = connection.waiters();
+        self.count(index).store(count, Ordering::SeqCst);
+        // of a parent's link peers know the parent's boxes
+        let is_mine = self.linker(index).load(Ordering::Acquire) == process();
+        let number = match count {
+            // whoever waits next says so
+            0 => return,
+            1 if is_mine => number,
+            _ => 0,
+        };
+        if connection.number == Some(number) {
+            return;
+        }
+        connection.number = Some(number);
+        link.set_box(number);
+        if link.take_told() {
+            self.tell(held, index, false);
+        }
+    }
+
+    /// The instance of a number, which is made known if it is not.
+    pub(super) fn adopt(&self, held: &mut Held<'_>, number: i32) -> Option<&'static Instance> {
+        if let Some(known) = self.instance(number) {
+            return Some(known);
+        }
+        let place = self.place(number)?;
+        let instance = match held.unused.pop() {
+            Some(unused) => unused,
+            None => {
+                let new: &'static Instance = Box::leak(Box::new(Instance::new()));
+                held.instances.push(new);
+                new
+            }
+        };
+        instance.inside.enter()?.begin(number);
+        place.store(std::ptr::from_ref(instance).cast_mut(), Ordering::Release);
+        Some(instance)
+    }
+
+    /// Another number of an instance.
+    pub(super) fn alias(&self, number: i32, other: i32) {
+        let Some(instance) = self.instance(number) else {
+            return;
+        };
+        let Some(_held) = self.waiters.enter() else {
+            return;
+        };
+        if let (Some(place), Some(mut inside)) = (self.place(other), instance.inside.enter()) {
+            inside.numbers.push(other);
+            place.store(std::ptr::from_ref(instance).cast_mut(), Ordering::Release);
+        }
+    }
+
+    /// A number of an instance is closed.
+    pub(super) fn leave_instance(&self, number: i32) {
+        let Some(mut held) = self.waiters.enter() else {
+            // a handler has interrupted the hold: the next instance of this number takes its place
+            return;
+        };
+        let Some(place) = self.place(number) else {
+            return;
+        };
+        let instance = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: instances stay for ever.
+        let Some(instance) = (unsafe { instance.as_ref() }) else {
+            return;
+        };
+        let instance: &'static Instance = instance;
+        let Some(mut inside) = instance.inside.enter() else {
+            return;
+        };
+        inside.numbers.retain(|one| *one != number);
+        if !inside.numbers.is_empty() {
+            return;
+        }
+        let all: Vec<_> = inside.all().map(|(at, one)| (at, one.taken)).collect();
+        let bell = inside.bell.take();
+        drop(inside);
+        for (at, taken) in all {
+            self.remove(&mut held, instance, at, taken);
+        }
+        instance.is_tagged.store(false, Ordering::Release);
+        instance.is_nested.store(false, Ordering::Release);
+        if let Some(bell) = bell {
+            held.boxes.give_back(bell);
+        }
+        held.unused.push(instance);
+    }
+
+    /// Takes a registration away.
+    fn remove(&self, held: &mut Held<'_>, instance: &'static Instance, at: u32, taken: Taken) {
+        let Some(mut inside) = instance.inside.enter() else {
+            return;
+        };
+        let is_mine = inside.process == process();
+        if let Some(one) = inside.of(at, taken) {
+            let is_counted = std::mem::take(&mut one.is_counted);
+            inside.remove(at);
+            // a parent's are the parent's to take away
+            if is_counted && is_mine {
+                count_out(taken);
+            }
+        }
+        drop(inside);
+        let Some(connection) = held.connections.get_mut(&taken.index) else {
+            return;
+        };
+        if connection.taken != taken {
+            return;
+        }
+        let is_it = |one: &(&'static Instance, u32)| std::ptr::eq(one.0, instance) && one.1 == at;
+        connection.instances.retain(|one| !is_it(one));
+        if connection.instances.is_empty() && connection.threads.is_empty() {
+            held.connections.remove(&taken.index);
+            self.count(taken.index).store(0, Ordering::SeqCst);
+            return;
+        }
+        let pin = Table::get().ok().and_then(|table| table.pin_taken(taken));
+        if let Some(pin) = pin {
+            self.settle(held, &pin);
+        }
+    }
+
+    /// All that is known of who waits for a connection; what an earlier one of this place had is
+    /// forgotten.
+    fn connection<'a>(&self, held: &'a mut Held<'_>, taken: Taken) -> &'a mut Connection {
+        let known = held.connections.entry(taken.index);
+        let connection = known.or_insert_with(|| Connection::new(taken));
+        if connection.taken != taken {
+            *connection = Connection::new(taken);
+        }
+        connection
+    }
+
+    /// epoll_ctl(2) with a stream socket.
+    pub(super) fn control(
+        &self,
+        pin: &Pin<'_>,
+        instance: i32,
+        op: i32,
+        number: i32,
+        event: Option<Event>,
+    ) -> Result<(), Errno> {
+        if op == libc::EPOLL_CTL_MOD
+            && let (Some(known), Some(event)) = (self.instance(instance), event)
+            && let Some(answer) = modify(known, pin, instance, number, event)
+        {
+            return answer;
+        }
+        let Some(mut held) = self.waiters.enter() else {
+            return kernel::ctl(instance, op, number, event);
+        };
+        match (op, event) {
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) => {
+                self.put(&mut held, pin, instance, op, number, event)
+            }
+            _ => {
+                kernel::ctl(instance, op, number, event)?;
+                if let Some(known) = self.instance(instance) {
+                    let found = known.inside.enter();
+                    let found = found.and_then(|inside| inside.find(number, pin.taken()));
+                    if let Some(at) = found {
+                        self.remove(&mut held, known, at, pin.taken());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn put(
+        &self,
+        held: &mut Held<'_>,
+        pin: &Pin<'_>,
+        instance: i32,
+        op: i32,
+        number: i32,
+        event: Event,
+    ) -> Result<(), Errno> {
+        let is_carried = || instance::call_on(pin, number).is_some_and(|call| !mask::is_left(call));
+        // one that is disabled by its report waits in the kernel unaided: it cannot be told from
+        // here whether that has happened, so it gets its tag when the program enables it
+        let once = event.events & ONESHOT != 0;
+        let mut is_counted = once && !is_carried();
+        if is_counted && !count_in(pin) {
+            is_counted = false;
+        }
+        let is_carried = !is_counted && is_carried();
+        // with the program's own, so that the kernel's answer is what it would be; what is told
+        // once is not told by both
+        let first = match is_carried && once {
+            true => Event {
+                events: event.events & !(kernel::IN | kernel::OUT | kernel::RDHUP | kernel::PRI),
+                ..event
+            },
+            false => event,
+        };
+        let answer = kernel::ctl(instance, op, number, Some(first));
+        let known = answer.and_then(|()| self.adopt(held, instance).ok_or(Errno::NOMEM));
+        let known = match known {
+            Ok(known) => known,
+            Err(error) => {
+                if is_counted {
+                    count_out(pin.taken());
+                }
+                return Err(error);
+            }
+        };
+        let put = self.register(held, known, pin, number, event, is_counted);
+        if !is_carried {
+            return put;
+        }
+        let put = put.and_then(|()| self.tag(held, known, pin, number));
+        if put.is_err() {
+            let _ = kernel::ctl(instance, libc::EPOLL_CTL_DEL, number, None);
+            let found = known.inside.enter();
+            let found = found.and_then(|inside| inside.find(number, pin.taken()));
+            if let Some(at) = found {
+                self.remove(held, known, at, pin.taken());
+            }
+        }
+        self.settle(held, pin);
+        put
+    }
+
+    /// Notes what the kernel watches.
+    fn register(
+        &self,
+        held: &mut Held<'_>,
+        known: &'static Instance,
+        pin: &Pin<'_>,
+        number: i32,
+        event: Event,
+        is_counted: bool,
+    ) -> Result<(), Errno> {
+        let taken = pin.taken();
+        let mut inside = known.inside.enter().ok_or(Errno::BUSY)?;
+        if let Some(at) = inside.find(number, taken) {
+            let was = std::mem::replace(&mut inside.at(at).is_counted, is_counted);
+            inside.change(at, event);
+            if was {
+                count_out(taken);
+            }
+            return Ok(());
+        }
+        let at = inside.insert(number, taken, event).ok_or(Errno::NOSPC)?;
+        inside.at(at).is_counted = is_counted;
+        drop(inside);
+        let all = &mut self.connection(held, taken).instances;
+        let beside = all
+            .iter()
+            .position(|(other, _)| std::ptr::eq(*other, known));
+        all.insert(beside.unwrap_or(all.len()), (known, at));
+        Ok(())
+    }
+
+    /// Makes a registration of a connection that has a link a linked one.
+    fn tag(
+        &self,
+        held: &mut Held<'_>,
+        known: &'static Instance,
+        pin: &Pin<'_>,
+        number: i32,
+    ) -> Result<(), Errno> {
+        let link = pin.link().ok_or(Errno::INVAL)?;
+        let mut inside = known.inside.enter().ok_or(Errno::BUSY)?;
+        let at = inside.find(number, pin.taken()).ok_or(Errno::NOENT)?;
+        if inside.at(at).linked.is_some() {
+            return Ok(());
+        }
+        let numbers = Table::get()?.numbers();
+        if numbers.look(number) != Kind::Stream(pin.taken().index) {
+            return Err(Errno::BADF);
+        }
+        let instance = *inside.numbers.first().ok_or(Errno::BADF)?;
+        // before the kernel has any of it: whoever wakes up with it looks here
+        known.is_tagged.store(true, Ordering::SeqCst);
+        if inside.bell.is_none() {
+            let (bell, is_new) = held.boxes.take()?;
+            if let Err(error) = inside.watch_bell(bell) {
+                held.boxes.give_back(bell);
+                return Err(error);
+            }
+            if is_new {
+                // which tells peers of it
+                link.ring_service();
+            }
+        }
+        let watched = inside.watched(at);
+        if inside.at(at).event.events & kernel::EXCLUSIVE != 0 {
+            // the kernel does not change one of these
+            kernel::ctl(instance, libc::EPOLL_CTL_DEL, number, None)?;
+            kernel::ctl(instance, libc::EPOLL_CTL_ADD, number, Some(watched))?;
+        } else {
+            kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(watched))?;
+        }
+        inside.attach(at, link.where_told());
+        inside.leave(known.is_nested.load(Ordering::Relaxed));
+        Ok(())
+    }
+
+    /// Whether the connection may be given a link, as far as those are concerned who wait for it.
+    pub(super) fn fits(&self, pin: &Pin<'_>) -> bool {
+        let Some(held) = self.waiters.enter() else {
+            return false;
+        };
+        let (Some(connection), Ok(table)) =
+            (held.connections.get(&pin.taken().index), Table::get())
+        else {
+            return true;
+        };
+        let process = process();
+        let kind = Kind::Stream(pin.taken().index);
+        connection.taken != pin.taken()
+            || connection.instances.iter().all(|(instance, at)| {
+                let inside = instance.inside.enter();
+                inside.is_some_and(|mut inside| {
+                    let is_mine = inside.process == process;
+                    let one = inside.of(*at, pin.taken());
+                    let number = one.map(|one| one.number);
+                    is_mine && number.is_none_or(|number| table.numbers().look(number) == kind)
+                })
+            })
+    }
+
+    /// After a link was put. False: the connection cannot be served, and stays TCP.
+    pub(super) fn linked(&self, pin: &Pin<'_>, number: i32) -> bool {
+        let Some(mut held) = self.waiters.enter() else {
+            return false;
+        };
+        let index = pin.taken().index;
+        self.linker(index).store(process(), Ordering::Release);
+        let Some(connection) = held.connections.get_mut(&index) else {
+            return true;
+        };
+        if connection.taken != pin.taken() {
+            return true;
+        }
+        connection.number = None;
+        let all = connection.instances.clone();
+        let mut is_served = true;
+        for (instance, at) in all {
+            let Some(mut inside) = instance.inside.enter() else {
+                continue;
+            };
+            let one = inside.of(at, pin.taken());
+            let one = one.map(|one| (one.number, one.is_counted));
+            drop(inside);
+            if let Some((registered, false)) = one {
+                is_served &= self.tag(&mut held, instance, pin, registered).is_ok();
+            }
+        }
+        self.settle(&mut held, pin);
+        if !is_served && let Some(call) = instance::call_on(pin, number) {
+            // nobody has offered, or will: the kernel has the connection
+            let _ = Reader(&call).give_up();
+            Writer(&call).go_back();
+        }
+        is_served
+    }
+
+    /// A thread is about to sleep in poll(2) for some connections.
+    pub(super) fn sleeps(&self, pins: &mut dyn Iterator<Item = &Pin<'_>>) -> Option<&'static Bell> {
+        let mut held = self.waiters.enter()?;
+        let (bell, is_new) = held.boxes.take().ok()?;
+        let mut is_untold = is_new;
+        for pin in pins {
+            let connection = self.connection(&mut held, pin.taken());
+            connection.threads.push((bell, process()));
+            self.settle(&mut held, pin);
+            if is_untold && let Some(link) = pin.link() {
+                link.ring_service();
+                is_untold = false;
+            }
+        }
+        Some(bell)
+    }
+
+    /// It has slept.
+    pub(super) fn woke(&self, bell: &'static Bell, pins: &mut dyn Iterator<Item = &Pin<'_>>) {
+        let Some(mut held) = self.waiters.enter() else {
+            return;
+        };
+        for pin in pins {
+            let index = pin.taken().index;
+            let Some(connection) = held.connections.get_mut(&index) else {
+                continue;
+            };
+            let threads = &mut connection.threads;
+            if let Some(at) = threads.iter().position(|(one, _)| std::ptr::eq(*one, bell)) {
+                threads.swap_remove(at);
+            }
+            if !connection.instances.is_empty() {
+                self.settle(&mut held, pin);
+            }
+        }
+        held.boxes.give_back(bell);
+    }
+
+    /// A number of a stream is about to be closed.
+    pub(super) fn leave_stream(&self, number: i32, left: &Left<'_>) {
+        let (taken, last) = match left {
+            Left::Others(taken) => (*taken, None),
+            Left::Calls(taken) => (*taken, Some(None)),
+            Left::Last(last) => (last.taken(), Some(Some(last))),
+            Left::Plain | Left::Own => return,
+        };
+        let Some(mut held) = self.waiters.enter() else {
+            // a handler has interrupted the hold: whoever looks at what is left finds it gone
+            return;
+        };
+        let Some(connection) = held.connections.get(&taken.index) else {
+            return;
+        };
+        if connection.taken != taken {
+            return;
+        }
+        let all = connection.instances.clone();
+        let others_hold = last.flatten().is_some_and(|last| last.others_hold());
+        for (instance, at) in all {
+            let Some(mut inside) = instance.inside.enter() else {
+                continue;
+            };
+            // whoever looks at it by this number is done: the lock was free
+            if last.is_none() {
+                continue;
+            }
+            let is_mine = inside.process == process();
+            let one = inside.of(at, taken);
+            let is_watched = one.is_some_and(|one| one.linked.is_some() && one.number == number);
+            let own = inside.numbers.first().copied();
+            drop(inside);
+            if let (true, true, Some(own)) = (others_hold && is_mine, is_watched, own) {
+                // what another process holds stays in the kernel's instance
+                let _ = kernel::ctl(own, libc::EPOLL_CTL_DEL, number, None);
+            }
+            self.remove(&mut held, instance, at, taken);
+        }
+        if last.is_some() {
+            held.connections.remove(&taken.index);
+            self.count(taken.index).store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// epoll_ctl(2) that changes what is registered, where no other instance is concerned. None: it is
+/// another's business.
+fn modify(
+    known: &'static Instance,
+    pin: &Pin<'_>,
+    instance: i32,
+    number: i32,
+    event: Event,
+) -> Option<Result<(), Errno>> {
+    let mut inside = known.inside.enter()?;
+    let at = inside.find(number, pin.taken())?;
+    let place = inside.at(at);
+    if place.linked.is_none() {
+        let is_simple = pin.link().is_none() && (place.event.events | event.events) & ONESHOT == 0;
+        if !is_simple {
+            return None;
+        }
+        let answer = kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(event));
+        if answer.is_ok() {
+            place.event = event;
+        }
+        return Some(answer);
+    }
+    // the kernel's registration stays as it is, and this is its answer
+    if (place.event.events | event.events) & kernel::EXCLUSIVE != 0 {
+        return Some(Err(Errno::INVAL));
+    }
+    inside.change(at, event);
+    inside.leave(known.is_nested.load(Ordering::Relaxed));
+    Some(Ok(()))
+}
+
+/// Counts one who waits in the kernel for a connection's bytes. False: there is a link, by which he
+/// is told.
+pub(super) fn count_in(pin: &Pin<'_>) -> bool {
+    let record = pin.record();
+    record.word(Own::Receives).fetch_add(1, Ordering::SeqCst);
+    if record.word(Own::ReceiveGate).load(Ordering::SeqCst) == 0 {
+        return true;
+    }
+    record.word(Own::Receives).fetch_sub(1, Ordering::SeqCst);
+    false
+}
+
+/// After [`count_in`].
+pub(super) fn count_out(taken: Taken) {
+    if let Ok(table) = Table::get()
+        && table.arena().is(taken)
+    {
+        let record = table.arena().record(taken.index);
+        record.word(Own::Receives).fetch_sub(1, Ordering::SeqCst);
+    }
+}
