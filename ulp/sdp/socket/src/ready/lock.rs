@@ -72,7 +72,9 @@ impl<T> Lock<T> {
             if owner & !AWAITED == me {
                 return false;
             }
-            let is_copy = owner != 0 && owner >> 32 != me >> 32;
+            let [theirs, ours] = [owner, me].map(|thread| (thread >> 32) as u32);
+            // of a process without a number nobody can tell
+            let is_copy = owner != 0 && theirs != ours && theirs != u32::MAX;
             if owner == 0 || is_copy {
                 match take(owner, mine) {
                     Ok(_) => return true,
