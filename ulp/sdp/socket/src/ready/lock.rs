@@ -45,7 +45,8 @@ impl<T> Lock<T> {
     /// Waits for it. None if this thread has it: a signal handler has interrupted its hold.
     #[inline]
     pub fn enter(&self) -> Option<Guard<'_, T>> {
-        self.take().then_some(Guard { lock: self })
+        // not `then_some`, which would make a guard and drop it
+        self.take().then(|| Guard { lock: self })
     }
 
     /// As [`Lock::enter`], without a guard: [`Lock::leave`] follows. False if this thread has it.
