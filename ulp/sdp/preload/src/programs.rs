@@ -4,6 +4,7 @@ use crate::{only_by_kernel, quietly, real};
 use ferriband_sdp_socket::process::{Process, report as report_to};
 use std::arch::global_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Strings = *const *const c_char;
 
@@ -140,14 +141,30 @@ fn report() {
     if Process::there().is_none() {
         return;
     }
-    // SAFETY: a name; who changes the environment while others read it is as wrong as with any getenv.
-    let path = unsafe { libc::getenv(c"FERRIBAND_SDP_COUNTERS".as_ptr()) };
+    let path = COUNTERS.load(Ordering::Relaxed);
     if !path.is_null() {
-        // SAFETY: not NULL, so a string.
+        // SAFETY: not NULL, so the string of `at_start`, which stays.
         let path = unsafe { CStr::from_ptr(path) };
         quietly((), || report_to(path));
     }
 }
+
+/// Where somebody wants to know it, as the environment was when the program began.
+static COUNTERS: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn at_start() {
+    // SAFETY: a name; the program has no other thread yet.
+    let path = unsafe { libc::getenv(c"FERRIBAND_SDP_COUNTERS".as_ptr()) };
+    if !path.is_null() {
+        // SAFETY: not NULL, so a string.
+        COUNTERS.store(unsafe { libc::strdup(path) }, Ordering::Relaxed);
+    }
+}
+
+/// The C library calls it when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_exit() {
     report();

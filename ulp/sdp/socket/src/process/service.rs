@@ -176,7 +176,7 @@ impl Service {
 
     /// The thread's work. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, process: &'static Process, now: Duration) {
-        let rung = self.hear_kernel(process);
+        let mut rung = self.hear_kernel(process);
         for port in &mut self.families {
             port.family.serve(now);
         }
@@ -192,6 +192,7 @@ impl Service {
             client.serve(now, &mut news);
         }
         for news in news {
+            rung |= matches!(news, News::Rung);
             self.learn(process, news);
         }
         if rung {
@@ -327,7 +328,7 @@ impl Service {
                 }
             }
             // what such a slot holds is read on, and given back with this side's close
-            News::Left(_) | News::Gone { .. } => {}
+            News::Left(_) | News::Gone { .. } | News::Rung => {}
         }
     }
 
