@@ -30,6 +30,12 @@ RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cy
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
 INTEROP ?=
 
+# What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's with its binaries.
+SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl
+# Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket'; the git directory of nginx-tests, which no package has.
+FOR_SDP ?=
+NGINX_TESTS ?=
+
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 FERRIBAND = $(TARGET)/release/ferriband
 TESTED = $(TARGET)/debug/ferriband
@@ -42,7 +48,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -78,6 +84,10 @@ test-distributions: build ## run the RDMA programs of newer releases of Debian, 
 test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 ranks (pip fetches and builds mpi4py the first time; FOR_MPI='-n 2 test_request')
 	$(need) python3-dev python3-venv
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
+
+test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='cpython redis:unit/protocol'; NGINX_TESTS=GIT)
+	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),nginx-light perl)
+	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
 
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)

@@ -4,6 +4,7 @@ mod fabric;
 mod fabric_sim;
 mod mpi;
 mod placing;
+mod sdp;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ pub use fabric::*;
 pub use fabric_sim::*;
 pub use mpi::*;
 pub use placing::*;
+pub use sdp::*;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
 #[derive(Parser)]
@@ -157,6 +159,16 @@ pub enum Command {
         after_help = "Exit status: 0 something was shown, 1 failed, 2 wrong usage, 3 there is nothing to show."
     )]
     Why(WhyArgs),
+    /// Run TCP programs over SDP: connections between two such programs go by shared memory, all others by TCP as before
+    #[command(
+        after_help = "Examples:\n  ferriband sdp run -- redis-server & ferriband sdp run -- redis-benchmark -t get\n  \
+        eval \"$(ferriband sdp env)\"; ./server & ./client"
+    )]
+    Sdp {
+        /// What to do.
+        #[command(subcommand)]
+        command: SdpCommand,
+    },
     /// Measure latency, bandwidth and message rate of every operation between two processes
     Perf(PerfArgs),
     /// The second process of `perf`; its standard input is a socket.

@@ -100,6 +100,24 @@ fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
     path
 }
 
+/// The same for a program that this process starts, with what the caller has set.
+///
+/// # Errors
+/// The directory's name would end where the loader's list has its next entry.
+fn checked_search_path(dir: &Path) -> Result<OsString, Failure> {
+    let ends_entry = |byte: &u8| matches!(byte, b':' | b';');
+    if dir.as_os_str().as_bytes().iter().any(ends_entry) {
+        let what = format!(
+            "the library directory {} has a ':' or ';' in its name",
+            dir.display()
+        );
+        return Err(
+            Failure::new(what).remedy("the dynamic loader cannot be told of it: move it elsewhere")
+        );
+    }
+    Ok(search_path(dir, env::var_os(SEARCH_PATH).as_deref()))
+}
+
 /// What is preloaded: libraries of ours, first and once. A name with a slash is what the loader ignores without a word in programs that gain
 /// privilege; in a directory whose name would end the word there, the bare name does, which the search path leads to.
 fn preload(dir: &Path, libraries: &[&str], inherited: Option<&OsStr>) -> OsString {
@@ -160,24 +178,7 @@ pub fn library_settings() -> Result<Vec<(&'static str, OsString)>, Failure> {
 /// comes before any of them, whatever its file is called.
 fn settings_with(sysfs: Sysfs, bundled: bool) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let dir = lib_dir()?;
-    if dir
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| matches!(byte, b':' | b';'))
-    {
-        let what = format!(
-            "the library directory {} has a ':' or ';' in its name",
-            dir.display()
-        );
-        return Err(
-            Failure::new(what).remedy("the dynamic loader cannot be told of it: move it elsewhere")
-        );
-    }
-    let mut settings = vec![(
-        SEARCH_PATH,
-        search_path(&dir, env::var_os(SEARCH_PATH).as_deref()),
-    )];
+    let mut settings = vec![(SEARCH_PATH, checked_search_path(&dir)?)];
     let wanted = [
         (SYSFS_LIBRARY, sysfs == Sysfs::Preload),
         (VERBS_SONAME, bundled),
@@ -193,6 +194,28 @@ fn settings_with(sysfs: Sysfs, bundled: bool) -> Result<Vec<(&'static str, OsStr
         settings.push((PRELOAD, list));
         settings.extend(asan_options(env::var_os(ASAN_OPTIONS)).map(|list| (ASAN_OPTIONS, list)));
     }
+    Ok(settings)
+}
+
+/// The variables that preload `library` of ours, before what the caller preloads, and nothing else.
+///
+/// # Errors
+/// It is not where our libraries are, or the loader cannot be told of that directory.
+pub fn preload_settings(library: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let dir = lib_dir()?;
+    if !dir.join(library).is_file() {
+        let what = format!("there is no {library} in {}", dir.display());
+        return Err(Failure::new(what).remedy(
+            "build it with: cargo xtask libs    (or install all of Ferriband with: make install)",
+        ));
+    }
+    let list = preload(&dir, &[library], env::var_os(PRELOAD).as_deref());
+    let by_name = !list.as_bytes().starts_with(dir.as_os_str().as_bytes());
+    let mut settings = vec![(PRELOAD, list)];
+    if by_name {
+        settings.push((SEARCH_PATH, checked_search_path(&dir)?));
+    }
+    settings.extend(asan_options(env::var_os(ASAN_OPTIONS)).map(|list| (ASAN_OPTIONS, list)));
     Ok(settings)
 }
 
@@ -313,9 +336,7 @@ pub fn run(
     faults: &[String],
     command: &[OsString],
 ) -> Result<ExitCode, Failure> {
-    let (program, arguments) = command
-        .split_first()
-        .expect("clap demands at least one word");
+    let program = &command[0];
     // what was typed is judged before what is installed
     let faults = match faults {
         [] => None,
@@ -329,22 +350,39 @@ pub fn run(
     if let Err(failure) = file_limit() {
         complain!("ferriband: {failure}");
     }
-    let mut command = Command::new(program);
-    caller::give_back(&mut command);
-    let error = command.args(arguments).envs(settings).exec();
+    let error = become_program(command, settings);
     Err(explain(program, &error))
 }
 
-/// What to say of a program that could not be executed, with the status that a shell would give.
+/// Executes a program, the first of the words, in place of this process, with these variables set.
+/// Returns only when that failed.
+pub fn become_program(words: &[OsString], settings: Vec<(&'static str, OsString)>) -> io::Error {
+    let (program, arguments) = words.split_first().expect("clap demands at least one word");
+    let mut command = Command::new(program);
+    caller::give_back(&mut command);
+    command.args(arguments).envs(settings).exec()
+}
+
+/// What to say of an RDMA program that could not be executed, with the status that a shell would give.
 pub fn explain(program: &OsStr, error: &io::Error) -> Failure {
+    let packages = "check the spelling, or install it (ibverbs-utils and perftest hold the usual RDMA programs)";
+    explain_with(program, error, packages)
+}
+
+/// The same of any program; `missing` says what to do where there is none of that name.
+pub fn explain_with(program: &OsStr, error: &io::Error, missing: &str) -> Failure {
     let name = program.to_string_lossy();
     match (error.raw_os_error(), resolve(program)) {
-        (Some(libc::ENOENT), None) if name.starts_with('-') => Failure::new(format!("cannot run {name}: no such option, and no such program"))
-            .remedy("see which options there are with --help")
-            .status(127),
-        (Some(libc::ENOENT | libc::ENOTDIR), None) => Failure::new(format!("cannot run {name}: no such program"))
-            .remedy("check the spelling, or install it (ibverbs-utils and perftest hold the usual RDMA programs)")
-            .status(127),
+        (Some(libc::ENOENT), None) if name.starts_with('-') => Failure::new(format!(
+            "cannot run {name}: no such option, and no such program"
+        ))
+        .remedy("see which options there are with --help")
+        .status(127),
+        (Some(libc::ENOENT | libc::ENOTDIR), None) => {
+            Failure::new(format!("cannot run {name}: no such program"))
+                .remedy(missing)
+                .status(127)
+        }
         (Some(libc::ENOENT), Some(path)) => Failure::new(format!(
             "cannot run {}: the interpreter that it names does not exist",
             path.display()
@@ -357,7 +395,12 @@ pub fn explain(program: &OsStr, error: &io::Error) -> Failure {
             if path.is_dir() {
                 return failure.remedy("it is a directory").status(126);
             }
-            failure.remedy(format!("make it executable with: chmod +x {}", quote(&path.to_string_lossy()))).status(126)
+            failure
+                .remedy(format!(
+                    "make it executable with: chmod +x {}",
+                    quote(&path.to_string_lossy())
+                ))
+                .status(126)
         }
         _ => Failure::io("run", &name, error).status(126),
     }

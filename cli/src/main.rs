@@ -29,6 +29,8 @@ mod netns;
 mod pages;
 mod perf;
 mod progress;
+mod sdp;
+mod settings;
 mod sim;
 mod status;
 mod updown;
@@ -103,6 +105,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             system,
             json,
         } => verbs::many::command(count, system, json.json),
+        Command::Sdp { command } => sdp::command(&command),
         Command::Fabric { command } => fabric::command(&command),
         Command::Sim(args) => sim::command(&args),
         Command::Why(args) => why::command(&args),

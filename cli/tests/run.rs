@@ -158,6 +158,8 @@ fn a_missing_library_names_the_place_and_the_remedy() {
     for arguments in [
         &["run", "true"][..],
         &["env"],
+        &["sdp", "run", "true"],
+        &["sdp", "env"],
         &["devices"],
         &["demo", "--only", "devinfo"],
     ] {
@@ -180,6 +182,8 @@ fn wrong_usage_ends_with_status_2() {
         &["perf", "--plot", "x.gif"],
         &["nonsense"],
         &["sim", "--seed", "x"],
+        &["sdp"],
+        &["sdp", "run"],
     ] {
         assert_eq!(
             scratch.run(arguments).status.code(),
@@ -194,7 +198,7 @@ fn manual_pages_and_completions_name_the_subcommands() {
     let scratch = Scratch::new("pages");
     let out = scratch.0.join("man");
     assert!(scratch.run(&["man", "--out", shown(&out)]).status.success());
-    for page in ["ferriband.1", "ferriband-run.1", "ferriband-perf.1"] {
+    for page in ["ferriband.1", "ferriband-run.1", "ferriband-sdp-run.1"] {
         assert!(
             fs::read_to_string(out.join(page))
                 .expect("the page is there")

@@ -3,12 +3,10 @@
 use crate::args::MpiInfoArgs;
 use crate::failure::Failure;
 use crate::launch;
+use crate::settings::{self, Setting};
 use crate::text::{self, Table};
-use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
+use ferriband_mpi_proto::settings::{SETTINGS, Values, plan};
 use serde::Serialize;
-use std::env;
-use std::fs::File;
-use std::io::{self, Read};
 use std::process::ExitCode;
 
 /// One row for each function of the standard, checked in with the library that is made from it.
@@ -34,18 +32,6 @@ struct Info {
 }
 
 #[derive(Serialize)]
-struct Setting {
-    name: &'static str,
-    variable: String,
-    about: &'static str,
-    value: String,
-    default: &'static str,
-    source: String,
-    takes: String,
-    help: &'static str,
-}
-
-#[derive(Serialize)]
 struct Protocol {
     messages: String,
     way: String,
@@ -60,7 +46,7 @@ struct Functions {
 
 /// Prints it.
 pub fn command(args: &MpiInfoArgs) -> Result<ExitCode, Failure> {
-    let (values, file) = values(&args.set)?;
+    let (values, file) = settings::values(&SETTINGS, &args.set)?;
     let library = |name: &str| {
         let path = launch::lib_dir().ok()?.join(name);
         path.is_file().then(|| path.display().to_string())
@@ -72,7 +58,7 @@ pub fn command(args: &MpiInfoArgs) -> Result<ExitCode, Failure> {
         library: library(FACE),
         runtime: library(RUNTIME),
         settings_file: file,
-        settings: values.iter().map(Setting::of).collect(),
+        settings: Setting::all(&SETTINGS, &values),
         unknown: values.strangers.clone(),
         protocols: protocols(&values),
         launchers: [
@@ -91,93 +77,9 @@ pub fn command(args: &MpiInfoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The values that a rank would find here, with those of the command line, and the settings file that was read.
-fn values(set: &[String]) -> Result<(Values, Option<String>), Failure> {
-    let text = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
-    let named = text(FILE_VARIABLE);
-    let path = settings::file(
-        named.as_deref(),
-        text("XDG_CONFIG_HOME").as_deref(),
-        text("HOME").as_deref(),
-    );
-    let mut file = None;
-    if let Some(path) = path {
-        match read(&path) {
-            Ok(text) => file = Some((path, text)),
-            // As the library takes it: a home without one, or none that can be looked into.
-            Err(error) if named.is_none() && is_absent(&error) => (),
-            Err(error) => {
-                return Err(
-                    Failure::io("read", &format!("the settings file {path}"), &error)
-                        .remedy(format!(
-                            "mend it, or name another with {FILE_VARIABLE} (empty: none)"
-                        ))
-                        .status(2),
-                );
-            }
-        }
-    }
-    let variables = env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let wrong = |wrong: settings::Wrong| {
-        Failure::new(wrong.0)
-            .remedy("`ferriband mpi-info` lists the settings; those of the environment begin with FERRIBAND_MPI_")
-            .status(2)
-    };
-    let both = file
-        .as_ref()
-        .map(|(path, text)| (path.as_str(), text.as_str()));
-    let mut values = Values::read(both, variables).map_err(wrong)?;
-    for pair in set {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        values.set(name, value).map_err(wrong)?;
-    }
-    Ok((values, file.map(|(path, _)| path)))
-}
-
-fn read(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST_FILE {
-        let words = format!("it is longer than {LONGEST_FILE} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
-    }
-    Ok(text)
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ENOENT
-                | libc::ENOTDIR
-                | libc::EACCES
-                | libc::EPERM
-                | libc::ELOOP
-                | libc::ENAMETOOLONG
-        )
-    )
-}
-
 /// Says which of `set` means nothing, or what else that is set does.
 pub fn check(set: &[String]) -> Result<(), Failure> {
-    values(set).map(|_| ())
-}
-
-impl Setting {
-    fn of((setting, value, from): (&'static settings::Setting, &str, settings::From)) -> Self {
-        Self {
-            name: setting.name,
-            variable: settings::variable(setting.name),
-            about: setting.about,
-            value: value.to_owned(),
-            default: setting.default,
-            source: from.to_string(),
-            takes: setting.kind.to_string(),
-            help: setting.help,
-        }
-    }
+    settings::values(&SETTINGS, set).map(|_| ())
 }
 
 /// Which message takes which way, with these values.
@@ -212,7 +114,7 @@ fn protocols(values: &Values) -> Vec<Protocol> {
     } else {
         "as to other hosts".to_owned()
     };
-    let (plan, grows) = values.plan();
+    let (plan, grows) = plan(values);
     let fast = match values.number("fast_channels") {
         0 => "SEND; the RDMA fast path is off".to_owned(),
         channels => format!(
@@ -289,22 +191,8 @@ impl Info {
             self.launchers.join("; ")
         ))?;
         line("")?;
-        let mut about = "";
-        for setting in &self.settings {
-            if setting.about != about {
-                about = setting.about;
-                line(&format!("{about}:"))?;
-            }
-            let value = if setting.value.is_empty() {
-                "-"
-            } else {
-                &setting.value
-            };
-            line(&format!(
-                "  {:<15} {value:<10} {:<13} {}",
-                setting.name, setting.source, setting.takes
-            ))?;
-            line(&format!("      {}", setting.help))?;
+        for text in settings::lines(&self.settings) {
+            line(&text)?;
         }
         line("")?;
         line(
@@ -355,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_set_shows_in_the_ways_of_messages() {
-        let mut values = Values::default();
+        let mut values = SETTINGS.defaults();
         values.set("rndv", "put").expect("good");
         values.set("fast_channels", "0").expect("good");
         let shown = protocols(&values);

@@ -25,7 +25,7 @@ use crate::launch;
 use apps::Apps;
 use ferriband_attach::DEFAULT_FABRIC;
 use ferriband_mpi_proto::segment::Life;
-use ferriband_mpi_proto::settings::variable;
+use ferriband_mpi_proto::settings::SETTINGS;
 use foreign::Watch;
 use input::Input;
 use places::Places;
@@ -181,7 +181,7 @@ fn settings(args: &MpirunArgs) -> Result<Vec<(String, String)>, Failure> {
     Ok(pairs
         .iter()
         .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (variable(name), value.to_owned()))
+        .map(|(name, value)| (SETTINGS.variable(name), value.to_owned()))
         .collect())
 }
 

@@ -234,10 +234,10 @@ impl Drop for Mapping {
     }
 }
 
-/// Shared memory that this process may write to.
-pub struct Segment {
+/// Shared memory that this process may write to, and what keeps the file behind it open.
+pub struct Segment<F = OwnedFd> {
     mapping: Mapping,
-    file: OwnedFd,
+    file: F,
 }
 
 impl Segment {
@@ -248,13 +248,15 @@ impl Segment {
     pub fn create(name: &CStr, length: u64) -> io::Result<Self> {
         Ok(Self::map(create(name, length)?, length)?)
     }
+}
 
+impl<F: AsFd> Segment<F> {
     /// Maps the first `length` bytes of a file that came from elsewhere.
     ///
     /// # Errors
     /// [`MapError`] says what is wrong with the file. EACCES if the descriptor is for reading only;
     /// EPERM if the file is sealed against writing.
-    pub fn map(file: OwnedFd, length: u64) -> Result<Self, MapError> {
+    pub fn map(file: F, length: u64) -> Result<Self, MapError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let mapping = Mapping::new(file.as_fd(), length, access)?;
         Ok(Self { mapping, file })
@@ -330,7 +332,7 @@ impl Segment {
     }
 
     /// Keeps the mapping until the process ends: where it begins, and the file behind it.
-    pub fn leak(self) -> (NonNull<u8>, OwnedFd) {
+    pub fn leak(self) -> (NonNull<u8>, F) {
         let base = self.mapping.base;
         std::mem::forget(self.mapping);
         (base, self.file)
@@ -343,13 +345,13 @@ impl From<Segment> for OwnedFd {
     }
 }
 
-impl AsFd for Segment {
+impl<F: AsFd> AsFd for Segment<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file()
     }
 }
 
-impl fmt::Debug for Segment {
+impl<F> fmt::Debug for Segment<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Mapping { base, length } = self.mapping;
         write!(f, "Segment({base:p}, {length})")

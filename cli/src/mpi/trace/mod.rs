@@ -13,7 +13,7 @@ use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
 use crate::text;
-use ferriband_mpi_proto::settings::variable;
+use ferriband_mpi_proto::settings::SETTINGS;
 use ferriband_mpi_proto::trace::{EVENT, EVENTS, MOST_EVENTS, Tape};
 use quantiles::Quantiles;
 use std::ffi::{CString, OsString};
@@ -166,8 +166,8 @@ fn run(args: &TraceArgs, dir: &Path) -> Result<ExitStatus, Failure> {
     command
         .args(arguments)
         .envs(launch::library_settings()?)
-        .env(variable("trace"), dir)
-        .env(variable("trace_events"), args.events.to_string());
+        .env(SETTINGS.variable("trace"), dir)
+        .env(SETTINGS.variable("trace_events"), args.events.to_string());
     // SAFETY: ignoring a signal takes no memory. The child gets what the caller has left.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     caller::give_back_signals(&mut command);

@@ -4,7 +4,7 @@ use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MP
 use crate::errors::{MpiError, Outcome};
 use crate::wireup::Wish;
 use ferriband_mpi_proto::fast::Plan;
-use ferriband_mpi_proto::settings::{self, FILE_VARIABLE, LONGEST_FILE, Values};
+use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
 use std::env;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -127,7 +127,8 @@ impl Chosen {
         let variables = env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let values = Values::read(file, variables)
+        let values = SETTINGS
+            .read(file, variables)
             .map_err(|wrong| MpiError::with(MPI_ERR_OTHER, wrong.0))?;
         Ok(Self::from(&values))
     }
@@ -140,7 +141,7 @@ impl Chosen {
             let says_so = values.is_set(name) || !values.is_set("eager");
             size(if says_so { name } else { "eager" })
         };
-        let (plan, grows) = values.plan();
+        let (plan, grows) = plan(values);
         Self {
             verbs_everywhere: values.text("same_host") == "verbs",
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
@@ -209,7 +210,7 @@ fn settings_file() -> Outcome<Option<(String, String)>> {
     let value = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
     let named = value(FILE_VARIABLE);
     let (config, home) = (value("XDG_CONFIG_HOME"), value("HOME"));
-    let Some(path) = settings::file(named.as_deref(), config.as_deref(), home.as_deref()) else {
+    let Some(path) = SETTINGS.path(named.as_deref(), config.as_deref(), home.as_deref()) else {
         return Ok(None);
     };
     match read(&path) {
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn each_row_comes_to_its_field() {
-        let nothing = Chosen::from(&Values::default());
+        let nothing = Chosen::from(&SETTINGS.defaults());
         assert!(!nothing.verbs_everywhere && nothing.reads_peers);
         assert_eq!((nothing.rendezvous, nothing.bundle), (Rendezvous::Auto, 4));
         assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(nothing.device, None);
         assert_eq!(nothing.errhandler, MPI_ERRORS_ARE_FATAL);
         let set = |name: &str, value: &str| {
-            let mut values = Values::default();
+            let mut values = SETTINGS.defaults();
             values.set(name, value).expect("a value");
             Chosen::from(&values)
         };

@@ -179,6 +179,32 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Bytes that a receive would find, if the kernel's socket has so many.
+    pub fn unread(&self, kernel: u64) -> u64 {
+        if self.own(Own::ReceiveGate) == 0 {
+            return kernel;
+        }
+        let phase = self.phase();
+        let head = self.0.load(shared(Shared::Head));
+        let size = self.0.ring_bytes(IN);
+        let (place, marks) = (self.place(), self.marks());
+        if phase == Phase::Done {
+            // the kernel has all of it, and before it what was read of the copy
+            let read = place.pass_over_now(&marks, size).unwrap_or(0);
+            return kernel.saturating_sub(read);
+        }
+        match place.next(phase, &marks, head, size) {
+            Ok(Next::Tcp { most: Some(most) }) if kernel >= most => {
+                let ring = head.wrapping_sub(self.own(Own::FromSdp));
+                most + ring.min(size)
+            }
+            Ok(Next::Tcp { .. }) => kernel,
+            Ok(Next::Sdp { bytes }) => bytes,
+            Ok(Next::PassOver { bytes }) => kernel.saturating_sub(bytes),
+            Ok(Next::Empty) | Err(_) => 0,
+        }
+    }
+
     /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes is
     /// told.
     pub fn finds(&self) -> Finds {

@@ -47,8 +47,14 @@ fn wake_by<K: Kernel>(kernel: &K, word: Word, ring: impl FnOnce()) {
     if wants & (BOX | WAKING) != 0 {
         ring();
     }
-    // a want of meanwhile stays
-    let _ = kernel.exchange(word, WAKING, 0);
+    // a want of meanwhile stays, and is no dead one's
+    let mut wants = WAKING;
+    while let Err(now) = kernel.exchange(word, wants, wants & !WAKING) {
+        if now & WAKING == 0 {
+            break;
+        }
+        wants = now;
+    }
 }
 
 /// Wakes this side's own waiters, to look at the kernel's socket and at the record again. The

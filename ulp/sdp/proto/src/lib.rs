@@ -1,7 +1,9 @@
 //! One connection of the Sockets Direct Protocol, without input and output.
 //!
-//! Owns: what a connection's bytes go by, and when that changes ([`change`]). Must not know: whose
+//! Owns: what a connection's bytes go by, and when that changes ([`change`]);
+//! what a user may set ([`settings`]). Must not know: whose
 //! memory the words of the two sides lie in, descriptors, queue pairs, time.
 #![forbid(unsafe_code)]
 
 pub mod change;
+pub mod settings;

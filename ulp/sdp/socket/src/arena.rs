@@ -316,6 +316,11 @@ impl Arena {
         found
     }
 
+    /// Words of a map with a bit for each record, of those that were ever in use.
+    pub(crate) fn used_words(&self) -> impl Iterator<Item = u32> {
+        self.words()
+    }
+
     /// Words of a row that may have bits.
     fn words(&self) -> impl Iterator<Item = u32> {
         let high = self.header().high.load(Ordering::SeqCst).min(self.records);

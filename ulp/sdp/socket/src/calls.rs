@@ -10,25 +10,26 @@ use std::time::Duration;
 pub enum Answer {
     /// So many bytes were moved.
     Bytes(u64),
-    /// The kernel's function is to be called as the program has called it; then
-    /// [`sent_by_kernel`] or [`received_by_kernel`].
-    Kernel,
+    /// The kernel's function is to be called for what lies behind so many bytes of the program's,
+    /// as the program has called it; then [`sent_by_kernel`] or [`received_by_kernel`].
+    Kernel(u64),
     /// An error, by its number.
     Error(i32),
 }
 
-/// How long a call may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patience {
-    /// Not at all.
-    None,
-    /// As long as it takes, or until CLOCK_MONOTONIC shows this.
-    Until(Option<Duration>),
-}
+/// Asked before a call sleeps, and after it has slept: when CLOCK_MONOTONIC ends the sleep, if it
+/// is to end; or the error that the call has instead.
+pub type Patience<'a> = dyn FnMut() -> Result<Option<Duration>, i32> + 'a;
 
 /// send(2) and its like: `bytes` is the parts' length. It ends when all are sent, as a blocking
-/// socket's does, or with what was sent before it had to give up.
-pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Patience) -> Answer {
+/// socket's does, or with what was sent before it had to give up. [`Answer::Kernel`] comes with
+/// what was sent before.
+pub fn send(
+    call: Call<'_, '_>,
+    parts: &[libc::iovec],
+    bytes: u64,
+    patience: &mut Patience<'_>,
+) -> Answer {
     let writer = Writer(&call);
     let want = Word::Shared(Way::Out, Shared::WantRoom);
     let mut done = 0;
@@ -43,14 +44,11 @@ pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Pat
                 }
                 continue;
             }
-            Sent::ByKernel if done == 0 => return Answer::Kernel,
-            Sent::ByKernel => {
-                // the rest is another call's: what the direction went by has changed
-                writer.leave_kernel();
-                return Answer::Bytes(done);
-            }
-            Sent::KernelFull if patience == Patience::None => return given_up(done, libc::EAGAIN),
+            Sent::ByKernel => return Answer::Kernel(done),
             Sent::KernelFull => {
+                if let Err(errno) = patience() {
+                    return given_up(done, errno);
+                }
                 call.wait_for_kernel();
                 continue;
             }
@@ -59,21 +57,24 @@ pub fn send(call: Call<'_, '_>, parts: &[libc::iovec], bytes: u64, patience: Pat
             Sent::Ended => return Answer::Error(call.pending_error().unwrap_or(libc::EPIPE)),
             Sent::NoRoom => {}
         }
-        let end = match patience {
+        let end = match patience() {
+            Ok(end) => end,
             // whoever cannot wait is told by poll(2) and its like when there is room, and by one that
             // is edge-triggered only then
-            Patience::None if wants.is_none() => {
+            Err(libc::EAGAIN) if wants.is_none() => {
                 wants = Some(writer.want_room(BOX));
                 continue;
             }
-            Patience::None => return given_up(done, libc::EAGAIN),
-            Patience::Until(end) => end,
+            Err(errno) => return given_up(done, errno),
         };
         let Some(value) = wants.take() else {
             wants = Some(writer.want_room(FUTEX));
             continue;
         };
         if let Some(errno) = sleep(call, want, value, end) {
+            return given_up(done, errno);
+        }
+        if let Err(errno) = patience() {
             return given_up(done, errno);
         }
     }
@@ -84,7 +85,7 @@ pub fn receive(
     call: Call<'_, '_>,
     parts: &mut [libc::iovec],
     bytes: u64,
-    patience: Patience,
+    patience: &mut Patience<'_>,
 ) -> Answer {
     let reader = Reader(&call);
     let want = Word::Shared(Way::In, Shared::WantBytes);
@@ -92,19 +93,23 @@ pub fn receive(
     loop {
         match reader.receive(parts, 0, bytes) {
             Received::Bytes(received) => return Answer::Bytes(received),
-            Received::ByKernel => return Answer::Kernel,
+            Received::ByKernel => return Answer::Kernel(0),
             Received::Refused(error) => return Answer::Error(error.0),
             Received::Broken(_) => return Answer::Error(libc::EIO),
             Received::Nothing => {}
         }
-        let Patience::Until(end) = patience else {
-            return Answer::Error(libc::EAGAIN);
+        let end = match patience() {
+            Ok(end) => end,
+            Err(errno) => return Answer::Error(errno),
         };
         let Some(value) = wants.take() else {
             wants = Some(reader.want_bytes(FUTEX));
             continue;
         };
         if let Some(errno) = sleep(call, want, value, end) {
+            return Answer::Error(errno);
+        }
+        if let Err(errno) = patience() {
             return Answer::Error(errno);
         }
     }

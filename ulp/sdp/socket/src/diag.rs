@@ -1,11 +1,12 @@
 //! Who holds the other end of a TCP connection of this network namespace: `sock_diag(7)`.
 
+use crate::own::Own;
 use crate::tcp;
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 /// What the kernel says of a TCP socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +36,7 @@ const COOKIE: libc::c_int = 57;
 
 /// A socket by which the kernel is asked.
 #[derive(Debug)]
-pub struct Diag(OwnedFd);
+pub struct Diag(Own);
 
 impl Diag {
     /// Opens it.
@@ -50,7 +51,7 @@ impl Diag {
             Some(netlink::SOCK_DIAG),
         )?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Self(socket))
+        Ok(Self(Own::hide(socket)?))
     }
 
     /// The TCP socket with these addresses of its own and of its peer; None if there is none in

@@ -3,12 +3,13 @@
 
 use crate::holder;
 use crate::meet::bells::Bells;
+use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
-use ferriband_host::segment::{OutOfRange, Segment};
-use ferriband_host::wake::{self, Event, Until, Wait};
+use ferriband_host::segment::OutOfRange;
+use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::RecvFlags;

@@ -11,8 +11,11 @@
 
 use crate::numbers::{Kind, NUMBERS, Numbers, once};
 use crate::pages::{Pages, Seen};
+use ferriband_host::segment::Segment as HostSegment;
+use ferriband_host::wake;
 use rustix::io::Errno;
 use rustix::process::Resource;
+use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -105,6 +108,57 @@ impl Drop for Own {
         }
         // SAFETY: the library's own descriptor, of which nobody else knows.
         unsafe { rustix::io::close(number) };
+    }
+}
+
+/// Memory that is shared with another process, whose file is hidden from the program.
+pub type Segment = HostSegment<Own>;
+
+/// New zeroed memory of `length` bytes.
+///
+/// # Errors
+/// As of [`HostSegment::create`].
+pub fn memory(length: u64) -> io::Result<Segment> {
+    let file = ferriband_host::segment::create(c"ferriband-sdp", length)?;
+    Ok(Segment::map(Own::hide(file)?, length)?)
+}
+
+/// An eventfd that is hidden from the program.
+#[derive(Debug)]
+pub struct Event(Own);
+
+impl Event {
+    /// A new one.
+    ///
+    /// # Errors
+    /// MFILE, NFILE, NOMEM.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Own::hide(wake::Event::new()?.into())?))
+    }
+
+    /// Takes over a descriptor that came from another process.
+    ///
+    /// # Errors
+    /// As [`wake::Event::from_fd`]; MFILE, NOMEM.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self(Own::hide(wake::Event::from_fd(fd)?.into())?))
+    }
+
+    /// Adds 1 to the count, which wakes whoever polls.
+    #[inline]
+    pub fn signal(&self) {
+        wake::signal(self.0.as_fd());
+    }
+
+    /// Sets the count to 0: what it was.
+    pub fn take(&self) -> u64 {
+        wake::take(self.0.as_fd())
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::record::Record;
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::numbers::Kind as NumberKind;
 
@@ -65,10 +65,14 @@ static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 pub struct Traffic {
     /// Bytes that were sent and received.
     pub bytes: AtomicU64,
-    /// Sends that followed a receive.
+    /// Sends that followed a receive, times two; the lowest bit is set after a receive.
     pub exchanges: AtomicU32,
     /// What the sockets' service has to remember of it.
     pub state: AtomicU32,
+    /// How often it was not taken over for the time being.
+    pub put_off: AtomicU32,
+    /// A number that stood for it once.
+    pub number: AtomicI32,
 }
 
 impl Traffic {
@@ -76,7 +80,17 @@ impl Traffic {
         self.bytes.store(0, Ordering::Relaxed);
         self.exchanges.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Relaxed);
+        self.put_off.store(0, Ordering::Relaxed);
     }
+}
+
+const _: () = assert!(TRAFFIC + size_of::<Traffic>() <= LINE);
+
+/// A [`Pin`] without its destructor.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    taken: Taken,
+    holder: u32,
 }
 
 /// What has become of a number.
@@ -167,6 +181,14 @@ impl<'a> Pin<'a> {
     #[inline]
     pub fn traffic(&self) -> &'a Traffic {
         self.table.traffic(self.taken.index)
+    }
+
+    /// The call goes on, without a destructor; [`Table::take_up`] has it again.
+    #[inline]
+    pub fn keep_open(self) -> Open {
+        let (taken, holder) = (self.taken, self.holder);
+        std::mem::forget(self);
+        Open { taken, holder }
     }
 
     /// From now on calls of this process find how the record is carried. Children that fork from
@@ -374,6 +396,12 @@ impl Table {
         }
     }
 
+    /// A call on the record with this index, if this process has it.
+    pub(crate) fn pin_index(&self, index: u32) -> Option<Pin<'_>> {
+        let generation = self.generation(index).load(Ordering::Relaxed);
+        self.pin_taken(Taken { index, generation })
+    }
+
     /// A call on a record of this process whose number is not known. None if the process has let go
     /// of it.
     pub fn pin_taken(&self, taken: Taken) -> Option<Pin<'_>> {
@@ -406,6 +434,16 @@ impl Table {
                 };
                 return (pin.taken == taken).then_some(pin);
             }
+        }
+    }
+
+    /// A call that [`Pin::keep_open`] has left open. Once for each.
+    #[inline]
+    pub fn take_up(&self, open: Open) -> Pin<'_> {
+        Pin {
+            table: self,
+            taken: open.taken,
+            holder: open.holder,
         }
     }
 
@@ -469,8 +507,8 @@ impl Table {
     pub fn leave_range<'a>(
         &'a self,
         range: RangeInclusive<u32>,
-        mut each: impl FnMut(i32, Left<'a>),
-    ) -> impl Iterator<Item = RangeInclusive<u32>> {
+        each: &mut dyn FnMut(i32, Left<'a>),
+    ) -> impl Iterator<Item = RangeInclusive<u32>> + use<'a> {
         let first = i32::try_from(*range.start()).unwrap_or(i32::MAX);
         let last = i32::try_from(*range.end()).unwrap_or(i32::MAX);
         for (number, kind) in self.numbers.known(first..=last) {

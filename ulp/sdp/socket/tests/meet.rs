@@ -1,9 +1,9 @@
 //! Two processes meet about a TCP connection, take it over and go on in the middle of its streams.
 
-use ferriband_host::wake::{self, Event};
+use ferriband_host::wake;
 use ferriband_sdp_local::{PEER_ENDED, Reader, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
-use ferriband_sdp_socket::calls::{self, Answer, Patience};
+use ferriband_sdp_socket::calls::{self, Answer};
 use ferriband_sdp_socket::link::Link;
 use ferriband_sdp_socket::meet::channel::{self, Channel, Received};
 use ferriband_sdp_socket::meet::client::ClientService;
@@ -11,6 +11,7 @@ use ferriband_sdp_socket::meet::family::Family;
 use ferriband_sdp_socket::meet::holder::HolderService;
 use ferriband_sdp_socket::meet::message::{Message, Name, Packet, Reason, Request};
 use ferriband_sdp_socket::meet::{Met, News, No, PATIENCE};
+use ferriband_sdp_socket::own::Event;
 use ferriband_sdp_socket::record::Record;
 use ferriband_sdp_socket::{diag, tcp};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -26,7 +27,6 @@ use std::time::{Duration, Instant};
 const BEFORE: usize = 20;
 const ROUNDS: usize = 400;
 const LENGTHS: [usize; 6] = [1, 3, 64, 1000, 5000, 40_000];
-const FOREVER: Patience = Patience::Until(None);
 /// Two processes of a busy machine get so long for what takes milliseconds.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -111,10 +111,11 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            done += match calls::send(call, &[part], left.len() as u64, FOREVER) {
+            done += match calls::send(call, &[part], left.len() as u64, &mut || Ok(None)) {
                 Answer::Bytes(sent) => sent as usize,
-                Answer::Kernel => {
-                    let sent = (&self.socket).write(left).expect("sent");
+                Answer::Kernel(done) => {
+                    let done = done as usize;
+                    let sent = done + (&self.socket).write(&left[done..]).expect("sent");
                     calls::sent_by_kernel(call);
                     sent
                 }
@@ -132,9 +133,10 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            let more = match calls::receive(call, &mut [part], left.len() as u64, FOREVER) {
+            let more = match calls::receive(call, &mut [part], left.len() as u64, &mut || Ok(None))
+            {
                 Answer::Bytes(received) => received as usize,
-                Answer::Kernel => {
+                Answer::Kernel(_) => {
                     let received = (&self.socket).read(left).expect("received");
                     calls::received_by_kernel(call);
                     received
@@ -489,13 +491,14 @@ fn another_user_who_answers_for_a_socket_is_not_believed() {
 }
 
 #[test]
-fn a_connection_of_two_users_stays_tcp() {
+fn two_users_tell_each_other_by_sockets() {
     if !is_root() {
         eprintln!("skipped: only root can become another user");
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let there = listener.local_addr().expect("bound");
+    let mut family = Family::bind(there.port()).expect("a name");
     let child = fork(|| {
         assert!(become_another());
         let stream = TcpStream::connect(there).expect("connected");
@@ -503,11 +506,30 @@ fn a_connection_of_two_users_stays_tcp() {
             .read_exact(&mut [0])
             .expect("the peer has accepted");
         let mut client = ClientService::new(event()).expect("this kernel tells");
-        let answer = ask(&mut client, &stream).err();
-        assert_eq!(answer, Some((No::Never(Reason::OtherUser), None)));
+        let met = ask(&mut client, &stream).expect("both take part");
+        met.peer.ring(7);
+        let begun = Instant::now();
+        let mut news = Vec::new();
+        while !news.iter().any(|news| matches!(news, News::Rung)) {
+            assert!(begun.elapsed() < LONG, "the peer rings");
+            wait(client.interest());
+            client.serve(now(), &mut news);
+        }
     });
     let mut accepted = listener.accept().expect("accepted").0;
+    let mut holder = HolderService::new(event()).expect("this kernel tells");
+    family.table().insert(cookie(&accepted), holder.name());
     accepted.write_all(b"!").expect("sent");
+    let met = serve_until_met(&mut holder, Some(&mut family), &accepted);
+    let begun = Instant::now();
+    let mut news = Vec::new();
+    let sockets = |_: u64| Err(No::Never(Reason::NotHeld));
+    while !news.iter().any(|news| matches!(news, News::Rung)) {
+        assert!(begun.elapsed() < LONG, "the peer rings");
+        wait(holder.interest());
+        holder.serve(now(), &sockets, &mut news);
+    }
+    met.peer.ring(0);
     child.end();
 }
 

@@ -1,15 +1,13 @@
 //! Two ends of a real TCP connection in one process, each with a link of its own.
 
 use super::*;
-use crate::calls::{self, Answer, Patience};
+use crate::calls::{self, Answer};
 use ferriband_sdp_local::{PEER_ENDED, Reader, Service as Look, Writer};
 use ferriband_sdp_proto::change::Phase;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
-
-const FOREVER: Patience = Patience::Until(None);
 
 /// One end.
 struct End {
@@ -30,10 +28,11 @@ impl End {
                 iov_base: left.as_ptr().cast_mut().cast(),
                 iov_len: left.len(),
             };
-            done += match calls::send(self.call(), &[part], left.len() as u64, FOREVER) {
+            done += match calls::send(self.call(), &[part], left.len() as u64, &mut || Ok(None)) {
                 Answer::Bytes(sent) => sent as usize,
-                Answer::Kernel => {
-                    let sent = (&self.socket).write(left).expect("sent");
+                Answer::Kernel(done) => {
+                    let done = done as usize;
+                    let sent = done + (&self.socket).write(&left[done..]).expect("sent");
                     calls::sent_by_kernel(self.call());
                     sent
                 }
@@ -48,9 +47,11 @@ impl End {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: into.len(),
         };
-        match calls::receive(self.call(), &mut [part], into.len() as u64, FOREVER) {
+        match calls::receive(self.call(), &mut [part], into.len() as u64, &mut || {
+            Ok(None)
+        }) {
             Answer::Bytes(received) => received as usize,
-            Answer::Kernel => {
+            Answer::Kernel(_) => {
                 let received = (&self.socket).read(into).expect("received");
                 calls::received_by_kernel(self.call());
                 received
@@ -123,7 +124,7 @@ fn pair() -> (End, End) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let here = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
     let there = listener.accept().expect("accepted").0;
-    let segment = Segment::create(c"sdp", LENGTH).expect("memory");
+    let segment = crate::own::memory(LENGTH).expect("memory");
     let segment = Arc::new(segment);
     let end = |socket, role| {
         let record = Box::leak(Box::new(Record::default()));

@@ -2,6 +2,7 @@
 //! receiving, descriptors that come with a message. Must not know: what a message asks for.
 
 use super::message::{MOST_BYTES, Name, Packet};
+use crate::own::Own;
 use crate::tcp;
 use rustix::event::PollFlags;
 use rustix::io::{Errno, retry_on_intr};
@@ -39,7 +40,7 @@ pub fn family_address(port: u16, place: u8) -> Result<SocketAddrUnix, Errno> {
 ///
 /// # Errors
 /// As socket(2), bind(2), listen(2): EADDRINUSE if somebody has the name.
-pub fn listen(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+pub fn listen(address: &SocketAddrUnix) -> Result<Own, Errno> {
     let socket = socket()?;
     rustix::net::bind(&socket, address)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -53,12 +54,13 @@ pub fn listen(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
 pub fn accept(listener: BorrowedFd<'_>) -> Result<Channel, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = retry_on_intr(|| rustix::net::accept_with(listener, flags))?;
-    Ok(Channel::over(socket))
+    Ok(Channel::over(Own::hide(socket)?))
 }
 
-fn socket() -> Result<OwnedFd, Errno> {
+fn socket() -> Result<Own, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    Own::hide(socket)
 }
 
 /// What has come.
@@ -77,12 +79,12 @@ pub enum Received {
 /// One connection, at either of its ends.
 #[derive(Debug)]
 pub struct Channel {
-    socket: OwnedFd,
+    socket: Own,
     unsent: VecDeque<Vec<u8>>,
 }
 
 impl Channel {
-    fn over(socket: OwnedFd) -> Self {
+    fn over(socket: Own) -> Self {
         let unsent = VecDeque::new();
         Self { socket, unsent }
     }
@@ -212,7 +214,8 @@ impl Channel {
         let kind = SocketType::SEQPACKET;
         let (here, there) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)
             .expect("two descriptors");
-        (Self::over(here), Self::over(there))
+        let [here, there] = [here, there].map(|end| Self::over(Own::hide(end).expect("room")));
+        (here, there)
     }
 }
 

@@ -5,15 +5,16 @@
 //! can hold up another; the processes that they name are asked one after another. Where one process
 //! has accepted at the port before, it is asked first, and no family if it agrees.
 
+use super::bells::{self, Ear};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::family::PLACES;
 use super::message::{Message, Name, Packet, Reason, Request};
-use super::pair::Borrower;
+use super::pair::{Borrower, Broken};
 use super::{Met, News, No, PATIENCE, Ticket};
 use crate::diag::{self, Holder};
+use crate::own::Event;
 use crate::segment::Role;
-use ferriband_host::wake::Event;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -54,8 +55,14 @@ struct Partner {
     uid: u32,
     channel: Channel,
     borrower: Borrower,
-    /// It has this process's eventfd.
+    /// It is of this process's user.
+    is_own_user: bool,
+    /// Where one of another user tells this process.
+    ear: Option<Ear>,
+    /// It has what tells this process.
     is_told: bool,
+    /// Boxes of this process that it has been told of.
+    boxes_told: u32,
     /// Where it has accepted a connection of this process.
     port: Option<u16>,
     is_over: bool,
@@ -267,8 +274,9 @@ impl ClientService {
                 asked.blame(Ok(uid));
                 self.credentials
                     .compare(&asked.there, uid, asked.request.accepted)?;
-                self.partners
-                    .push(Partner::new(self.next_pair, name, uid, channel));
+                let is_own_user = self.credentials.is_own(uid);
+                let partner = Partner::new(self.next_pair, name, uid, is_own_user, channel);
+                self.partners.push(partner);
                 self.next_pair += 1;
                 self.partners.len() - 1
             }
@@ -280,7 +288,13 @@ impl ClientService {
             number: asked.number,
             message: Message::Request(asked.request),
         };
-        let bell = [self.bell.as_fd()];
+        let mut mouth = None;
+        if !partner.is_told && !partner.is_own_user {
+            let (ear, other) = Ear::new().map_err(|_| Reason::NoMemory)?;
+            partner.ear = Some(ear);
+            mouth = Some(other);
+        }
+        let bell = [mouth.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd)];
         let fds = if partner.is_told { &[][..] } else { &bell[..] };
         if partner.channel.send(&packet, fds).is_err() {
             partner.is_over = true;
@@ -304,7 +318,12 @@ impl ClientService {
     pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let families = self.asked.iter().flat_map(|asked| &asked.families);
         let partners = self.partners.iter().map(|partner| &partner.channel);
-        families.chain(partners).map(Channel::interest)
+        let ears = self
+            .partners
+            .iter()
+            .filter_map(|partner| partner.ear.as_ref());
+        let ears = ears.map(|ear| (ear.as_fd(), PollFlags::IN));
+        families.chain(partners).map(Channel::interest).chain(ears)
     }
 
     /// When [`ClientService::serve`] has to be called at the latest.
@@ -318,14 +337,17 @@ impl ClientService {
 }
 
 impl Partner {
-    fn new(pair: u64, name: Name, uid: u32, channel: Channel) -> Self {
+    fn new(pair: u64, name: Name, uid: u32, is_own_user: bool, channel: Channel) -> Self {
         Self {
             pair,
             name,
             uid,
             channel,
-            borrower: Borrower::default(),
+            borrower: Borrower::new(is_own_user),
+            is_own_user,
+            ear: None,
             is_told: false,
+            boxes_told: 0,
             port: None,
             is_over: false,
         }
@@ -387,11 +409,24 @@ impl Partner {
                     asked.outcome = Some(Outcome::Stays(No::Later));
                 }
                 (Message::Refused(_) | Message::Later, None) if fds.is_empty() => {}
+                (Message::Bell { number }, _) => {
+                    let bells = self.borrower.bells().ok_or(Broken);
+                    if bells.and_then(|bells| bells.told(number, fds)).is_err() {
+                        self.is_over = true;
+                        return;
+                    }
+                }
                 _ => {
                     self.is_over = true;
                     return;
                 }
             }
+        }
+        if self.ear.as_ref().is_some_and(Ear::hear) {
+            news.push(News::Rung);
+        }
+        if !self.borrower.is_empty() && self.is_own_user {
+            bells::tell(&mut self.channel, &mut self.boxes_told);
         }
         self.is_over |= self.channel.flush().is_err();
     }

@@ -7,9 +7,10 @@ use super::PATIENCE;
 use super::channel::{self, Channel, Received};
 use super::message::{Message, Packet};
 use super::table::Table;
+use crate::own::Own;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ const MOST_MESSAGES: usize = 16;
 pub struct Family {
     port: u16,
     place: u8,
-    listener: OwnedFd,
+    listener: Own,
     table: Arc<Table>,
     visitors: Vec<Visitor>,
 }

@@ -67,6 +67,12 @@ pub enum Message {
         /// The slot.
         slot: u32,
     },
+    /// Either way, between two processes that share a segment: the sender's waiters have a box more.
+    /// With it comes the eventfd that tells them. It has no answer.
+    Bell {
+        /// The box's number, which is not 0.
+        number: u32,
+    },
 }
 
 /// A message and the number that its answer repeats.
@@ -114,8 +120,6 @@ reasons! {
     NotEstablished = 3, "the connection is not established";
     /// A uid that this user namespace cannot name.
     UnknownUser = 4, "the peer's user has no number in this user namespace";
-    /// The uids differ.
-    OtherUser = 5, "the two programs run as different users";
     /// SO_PEERCRED's uid is not that of the socket.
     NotTheUser = 6, "whoever answered for the connection is another user than its holder";
     /// A cookie is not that of the socket.
@@ -196,6 +200,7 @@ const AGREED: u16 = 5;
 const REFUSED: u16 = 6;
 const LATER: u16 = 7;
 const OVER: u16 = 8;
+const BELL: u16 = 9;
 
 const _: () = assert!(size_of::<Header>() + size_of::<RequestBody>() <= MOST_BYTES);
 
@@ -218,6 +223,7 @@ impl Packet {
             Message::Refused(reason) => (REFUSED, U16::new(reason as u16).as_bytes().to_vec()),
             Message::Later => (LATER, Vec::new()),
             Message::Over { segment, slot: at } => (OVER, slot(segment, at)),
+            Message::Bell { number } => (BELL, U32::new(number).as_bytes().to_vec()),
         };
         let header = Header {
             magic: MAGIC,
@@ -258,6 +264,9 @@ impl Packet {
                 let (segment, slot) = (segment.get(), slot.get());
                 Message::Over { segment, slot }
             }
+            BELL => Message::Bell {
+                number: exact::<U32>(body)?.get(),
+            },
             _ => return Err(Malformed),
         };
         let number = header.number.get();
@@ -339,6 +348,7 @@ mod tests {
                 segment: u32::MAX,
                 slot: 1,
             },
+            Message::Bell { number: 7 },
         ];
         messages.extend(Reason::ALL.iter().map(|reason| Message::Refused(*reason)));
         let number = |(number, message)| Packet {

@@ -25,11 +25,11 @@ pub mod table;
 mod testing;
 
 use crate::link::Link;
+use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::Role;
 use bells::Bells;
-use ferriband_host::segment::{OutOfRange, Segment};
-use ferriband_host::wake::Event;
+use ferriband_host::segment::OutOfRange;
 use message::Reason;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +99,8 @@ pub enum News {
     },
     /// The peer has given the slot back, and looks at it no more. This side gives it back, too.
     Left(Ticket),
+    /// A peer of another user has told of news.
+    Rung,
     /// The channel to the peer's process has ended: the process is gone, or has broken the rules.
     /// Slots of the pair can be used on as long as the process lives.
     Gone {

@@ -4,11 +4,10 @@
 //! Must not know: messages and channels. The accepting side lends slots of segments that it makes,
 //! the connecting side borrows them. A slot is lent again when both have given it back.
 
-use super::bells::Bells;
+use super::bells::{Bells, Ringer};
 use super::message::Reason;
+use crate::own::{self, Own, Segment};
 use crate::segment::{self, LENGTH, Role, SLOTS};
-use ferriband_host::segment::Segment;
-use ferriband_host::wake::Event;
 use ferriband_sdp_local::Shared;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -121,7 +120,7 @@ impl Lent {
         if number == MOST_SEGMENTS {
             return Err(Reason::TooMany);
         }
-        let segment = Segment::create(c"ferriband-sdp", LENGTH).map_err(|_| Reason::NoMemory)?;
+        let segment = own::memory(LENGTH).map_err(|_| Reason::NoMemory)?;
         let segment = Arc::new(segment);
         let [here, there] = [0; 2];
         Ok(Self {
@@ -158,6 +157,7 @@ fn clear(segment: &Segment, slot: u64) {
 pub struct Borrower {
     segments: Vec<Borrowed>,
     bells: Option<Arc<Bells>>,
+    is_of_another_user: bool,
 }
 
 #[derive(Debug)]
@@ -167,6 +167,14 @@ struct Borrowed {
 }
 
 impl Borrower {
+    /// Nothing was borrowed so far of a peer, which is of this user or of another.
+    pub fn new(is_own_user: bool) -> Self {
+        Self {
+            is_of_another_user: !is_own_user,
+            ..Self::default()
+        }
+    }
+
     /// Takes a slot that the peer lends, with what came along: the segment if it is new, then the
     /// peer's eventfd if that is not known so far.
     ///
@@ -191,13 +199,13 @@ impl Borrower {
             Some(known) => known.segment.clone(),
             None => {
                 // checks the kind of file, its seals and its length
-                let segment = Segment::map(fds.next().ok_or(Broken)?, LENGTH);
-                Arc::new(segment.map_err(|_| Broken)?)
+                let file = Own::hide(fds.next().ok_or(Broken)?).map_err(|_| Broken)?;
+                Arc::new(Segment::map(file, LENGTH).map_err(|_| Broken)?)
             }
         };
         let bells = match &self.bells {
             Some(bells) => bells.clone(),
-            None => bells(vec![fds.next().ok_or(Broken)?])?,
+            None => bells(vec![fds.next().ok_or(Broken)?], !self.is_of_another_user)?,
         };
         if is_new {
             let segment = segment.clone();
@@ -206,6 +214,11 @@ impl Borrower {
         self.bells = Some(bells.clone());
         self.segments[number].used |= 1 << slot;
         Ok((segment, bells))
+    }
+
+    /// What tells the peer's process.
+    pub fn bells(&self) -> Option<&Bells> {
+        self.bells.as_deref()
     }
 
     /// Nothing was ever borrowed.
@@ -224,19 +237,19 @@ impl Borrower {
     }
 }
 
-/// The eventfd of the peer's box 0, which has to come alone.
+/// What tells the peer's box 0, which has to come alone.
 ///
 /// # Errors
 /// It is something else, or not alone.
-pub fn bells(fds: Vec<OwnedFd>) -> Result<Arc<Bells>, Broken> {
+pub fn bells(fds: Vec<OwnedFd>, is_own_user: bool) -> Result<Arc<Bells>, Broken> {
     let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
-    let first = Event::from_fd(fd).map_err(|_| Broken)?;
-    Ok(Arc::new(Bells::new(first)))
+    Ok(Arc::new(Bells::by(Ringer::take_over(fd, is_own_user)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_host::segment as host;
     use std::os::fd::AsFd;
 
     fn copy(of: impl AsFd) -> OwnedFd {
@@ -244,7 +257,9 @@ mod tests {
     }
 
     fn event() -> OwnedFd {
-        Event::new().expect("an eventfd").into()
+        ferriband_host::wake::Event::new()
+            .expect("an eventfd")
+            .into()
     }
 
     #[test]
@@ -336,8 +351,8 @@ mod tests {
 
     #[test]
     fn a_borrower_refuses_descriptors_of_another_kind_or_number() {
-        let segment = || OwnedFd::from(Segment::create(c"test", LENGTH).expect("memory"));
-        let short = OwnedFd::from(Segment::create(c"test", LENGTH - 1).expect("memory"));
+        let segment = || host::create(c"test", LENGTH).expect("memory");
+        let short = host::create(c"test", LENGTH - 1).expect("memory");
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
         let unsealed = rustix::fs::memfd_create(c"test", flags).expect("memory");
         rustix::fs::ftruncate(&unsealed, LENGTH).expect("long enough");

@@ -8,7 +8,7 @@ use super::holder::HolderService;
 use super::message::{Message, Packet, Reason, Request};
 use super::{Met, News, No};
 use crate::diag;
-use ferriband_host::wake::Event;
+use crate::own::Event;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -35,6 +35,7 @@ use instance::Instance;
 use lock::Lock;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use waiters::Waiters;
@@ -115,6 +116,28 @@ impl Ready {
 #[inline]
 fn instance_of(number: i32) -> Option<&'static Instance> {
     ready()?.instance(number)
+}
+
+/// Whether a number is an instance's that this process has made.
+#[inline]
+pub fn knows(number: i32) -> bool {
+    instance_of(number).is_some()
+}
+
+/// Before the kernel closes a range of numbers: its instances.
+pub fn closed_range(range: RangeInclusive<i32>) {
+    let Some(ready) = ready() else { return };
+    let mut inside = Vec::new();
+    if let Some(held) = ready.waiters.enter() {
+        for instance in &held.instances {
+            if let Some(one) = instance.inside.enter() {
+                inside.extend(one.numbers.iter().filter(|number| range.contains(*number)));
+            }
+        }
+    }
+    for number in inside {
+        ready.leave_instance(number);
+    }
 }
 
 /// Makes an epoll instance; gives its number.

@@ -97,7 +97,7 @@ fn a_range_is_left_but_for_what_is_the_library_s() {
     let taken = streams.map(|one| table.enter(one).expect("a record").taken());
     let mut left = Vec::new();
     let range = number(3, 1) as u32..=number(3, 99) as u32;
-    let gaps = table.leave_range(range.clone(), |number, one| {
+    let gaps = table.leave_range(range.clone(), &mut |number, one| {
         assert!(matches!(one, Left::Last(_)));
         left.push(number);
     });
@@ -105,7 +105,7 @@ fn a_range_is_left_but_for_what_is_the_library_s() {
     assert_eq!(left, streams[1..]);
     assert!(table.arena().is(taken[0]) && !table.arena().is(taken[2]));
     let hidden = own.number() as u32;
-    let mut gaps = table.leave_range(hidden..=hidden, |_, _| {});
+    let mut gaps = table.leave_range(hidden..=hidden, &mut |_, _| {});
     assert_eq!(gaps.next(), None);
     assert!(matches!(table.leave(own.number()), Left::Own));
     drop(table.leave(streams[0]));

@@ -4,10 +4,10 @@ use super::super::family::Family;
 use super::super::holder::HolderService;
 use super::super::testing::*;
 use super::*;
+use crate::own::Own;
 use crate::segment::LENGTH;
 use ferriband_host::segment::Segment;
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
 
 impl World {
     /// What tells the connecting side.
@@ -17,12 +17,12 @@ impl World {
 }
 
 /// A stranger at a port's name.
-fn squat(port: u16, place: u8) -> OwnedFd {
+fn squat(port: u16, place: u8) -> Own {
     channel::listen(&channel::family_address(port, place).expect("a name")).expect("free")
 }
 
 /// The one who has asked a listener.
-fn visitor(listener: &OwnedFd) -> (Channel, Packet) {
+fn visitor(listener: &Own) -> (Channel, Packet) {
     let channel = channel::accept(listener.as_fd()).expect("one has asked");
     match channel.receive() {
         Received::Packet(packet, _) => (channel, packet),

@@ -4,12 +4,11 @@ use super::Epoll;
 use crate::calls::{self, Answer};
 use crate::link::Link;
 use crate::meet::bells::Bells;
+use crate::own::{Event, Segment, memory};
 use crate::ready::{self, boxes, kernel};
 use crate::segment::{LENGTH, Role};
 use crate::table::{Left, Pin, Table};
 use crate::testing::soon;
-use ferriband_host::segment::Segment;
-use ferriband_host::wake::Event;
 use ferriband_sdp_local::{CONNECTION_OVER, PEER_ENDED, Reader, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
 use rustix::io::Errno;
@@ -105,9 +104,10 @@ impl Socket {
             return by_kernel();
         };
         let call = link.on(self.fd());
-        match calls::send(call, &[part], bytes.len() as u64, calls::Patience::None) {
+        match calls::send(call, &[part], bytes.len() as u64, &mut || Err(libc::EAGAIN)) {
             Answer::Bytes(sent) => Some(sent as usize),
-            Answer::Kernel => {
+            Answer::Kernel(done) => {
+                assert_eq!(done, 0);
                 let sent = by_kernel();
                 calls::sent_by_kernel(call);
                 sent
@@ -138,10 +138,10 @@ impl Socket {
             None => by_kernel(&mut bytes)?,
             Some(link) => {
                 let call = link.on(self.fd());
-                let patience = calls::Patience::None;
-                match calls::receive(call, &mut [part], most as u64, patience) {
+                let mut patience = || Err(libc::EAGAIN);
+                match calls::receive(call, &mut [part], most as u64, &mut patience) {
                     Answer::Bytes(received) => received as usize,
-                    Answer::Kernel => {
+                    Answer::Kernel(_) => {
                         let received = by_kernel(&mut bytes);
                         calls::received_by_kernel(call);
                         received?
@@ -218,7 +218,13 @@ impl World {
             data: OWN,
         };
         let add = libc::EPOLL_CTL_ADD;
-        kernel::ctl(epoll.as_raw_fd(), add, own.as_raw_fd(), Some(watched)).expect("added");
+        kernel::ctl(
+            epoll.as_raw_fd(),
+            add,
+            own.as_fd().as_raw_fd(),
+            Some(watched),
+        )
+        .expect("added");
         let shared = Arc::new(Shared {
             own,
             bells: Arc::new(Bells::new(first)),
@@ -244,7 +250,7 @@ impl World {
         let slot = segments.1 % 64;
         segments.1 += 1;
         if slot == 0 {
-            let segment = Segment::create(c"sdp", LENGTH).expect("memory");
+            let segment = memory(LENGTH).expect("memory");
             segments.0.push(Arc::new(segment));
         }
         let segment = segments.0.last().expect("one").clone();

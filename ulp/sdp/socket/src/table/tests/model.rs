@@ -81,7 +81,8 @@ fn serve(pages: &Pages, mut me: u64, table: &Table) {
             LEAVE => drop(table.leave(number(one))),
             RANGE => {
                 let range = number(one) as u32..=number(other) as u32;
-                let gaps = table.leave_range(range, |_, left| assert!(!matches!(left, Left::Own)));
+                let gaps =
+                    table.leave_range(range, &mut |_, left| assert!(!matches!(left, Left::Own)));
                 assert_eq!(gaps.count(), 1);
             }
             step @ (FORK | BARE) => {

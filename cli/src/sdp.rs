@@ -1,0 +1,83 @@
+//! `ferriband sdp`: TCP programs whose connections go by SDP.
+//!
+//! Owns: the environment of such a program. It is executed in place of this process, so that its pid, signals and exit status are its own. What becomes of
+//! its connections is the preloaded library's (`ulp/sdp/preload`).
+
+use crate::args::SdpCommand;
+use crate::failure::Failure;
+use crate::launch;
+use crate::settings::{self, Setting};
+use crate::text;
+use ferriband_sdp_proto::settings::SETTINGS;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The library that stands before the C library's calls on sockets.
+pub const LIBRARY: &str = "libferriband_sdp.so";
+
+/// Does what the subcommand says.
+pub fn command(command: &SdpCommand) -> Result<ExitCode, Failure> {
+    match command {
+        SdpCommand::Run { command } => run(command),
+        SdpCommand::Env(flag) => print_environment(flag.json),
+    }
+}
+
+/// `ferriband sdp run`: becomes the program. Returns only when that failed.
+fn run(command: &[OsString]) -> Result<ExitCode, Failure> {
+    let (values, _) = settings::values(&SETTINGS, &[])?;
+    for stranger in &values.strangers {
+        complain!("ferriband: {stranger}");
+    }
+    let error = launch::become_program(command, launch::preload_settings(LIBRARY)?);
+    let missing = "check the spelling, or install the package that holds it";
+    Err(launch::explain_with(&command[0], &error, missing))
+}
+
+/// What `env --json` prints.
+#[derive(Serialize)]
+struct Shown {
+    environment: serde_json::Map<String, serde_json::Value>,
+    settings_file: Option<String>,
+    settings: Vec<Setting>,
+    unknown: Vec<String>,
+}
+
+/// `ferriband sdp env`: shell code that does what `run` does, with the settings as its comments; or JSON.
+fn print_environment(json: bool) -> Result<ExitCode, Failure> {
+    let (values, file) = settings::values(&SETTINGS, &[])?;
+    let variables = launch::preload_settings(LIBRARY)?;
+    let text = |value: &OsString| value.to_string_lossy().into_owned();
+    let variables = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), text(value)));
+    let settings = Setting::all(&SETTINGS, &values);
+    if json {
+        text::print_json(&Shown {
+            environment: variables
+                .map(|(name, value)| (name, value.into()))
+                .collect(),
+            settings_file: file,
+            settings,
+            unknown: values.strangers,
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, value) in variables {
+        text::print_line(&format!("export {name}={}", launch::quote(&value)))?;
+    }
+    let file = file.as_deref().unwrap_or("none");
+    let mut comments = vec![format!("settings file: {file}")];
+    comments.extend(settings::lines(&settings));
+    comments.push(format!(
+        "Set one by {}NAME=VALUE, or by a line `name = value` in the settings file (~/.config/{}).",
+        SETTINGS.prefix, SETTINGS.file
+    ));
+    let warn = |stranger: &String| format!("warning: {stranger}");
+    comments.extend(values.strangers.iter().map(warn));
+    for comment in comments {
+        text::print_line(&format!("# {comment}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,120 @@
+//! Options of sockets.
+
+use crate::{only_by_kernel, quietly, real, stream};
+use std::ffi::{c_int, c_ulong, c_void};
+
+/// SO_ZEROCOPY, TCP_ULP.
+const ZEROCOPY: c_int = 60;
+const UPPER: c_int = 31;
+
+/// The value of an option that is a number.
+///
+/// # Safety
+/// `length` bytes may be read.
+unsafe fn number_at(value: *const c_void, length: libc::socklen_t) -> Option<c_int> {
+    let is_number = !value.is_null() && length as usize >= size_of::<c_int>();
+    // SAFETY: the caller's promise.
+    is_number.then(|| unsafe { value.cast::<c_int>().read_unaligned() })
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As of the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: libc::socklen_t,
+) -> c_int {
+    if let Some(process) = stream(number) {
+        // SAFETY: the caller's promise.
+        let given = unsafe { number_at(value, length) };
+        let set = |given| quietly(None, || process.set_option(number, level, name, given));
+        if given.and_then(set).is_some() {
+            return 0;
+        }
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) if given.is_some_and(|least| least > 1) => {
+                only_by_kernel(number);
+            }
+            (libc::SOL_SOCKET, ZEROCOPY) | (libc::IPPROTO_TCP, UPPER) => only_by_kernel(number),
+            _ => {}
+        }
+    }
+    real::call!(-1, fn setsockopt(
+        number => c_int, level => c_int, name => c_int, value => *const c_void,
+        length => libc::socklen_t
+    ) -> c_int)
+}
+
+/// getsockopt(2).
+///
+/// # Safety
+/// As of the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut libc::socklen_t,
+) -> c_int {
+    let answer = real::call!(-1, fn getsockopt(
+        number => c_int, level => c_int, name => c_int, value => *mut c_void,
+        length => *mut libc::socklen_t
+    ) -> c_int);
+    if answer == 0
+        && let Some(process) = stream(number)
+        && let Some(kept) = quietly(None, || process.get_option(number, level, name))
+    {
+        // SAFETY: the kernel has written so many bytes.
+        let length = unsafe { *length } as usize;
+        let bytes = kept.to_ne_bytes();
+        let length = length.min(bytes.len());
+        // SAFETY: as above.
+        unsafe {
+            value
+                .cast::<u8>()
+                .copy_from_nonoverlapping(bytes.as_ptr(), length);
+        }
+    }
+    answer
+}
+
+/// ioctl(2). Of what comes behind the request there is one argument.
+///
+/// # Safety
+/// As of the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ioctl(
+    number: c_int,
+    request: c_ulong,
+    argument: *mut c_void,
+) -> c_int {
+    let process = stream(number);
+    if process.is_some() && request == libc::FIOASYNC {
+        only_by_kernel(number);
+    }
+    let answer = real::call!(-1, fn ioctl(
+        number => c_int, request => c_ulong, argument => *mut c_void
+    ) -> c_int);
+    let (Some(process), 0) = (process, answer) else {
+        return answer;
+    };
+    let to = argument.cast::<c_int>();
+    let (more, kept) = match request {
+        libc::FIONREAD => (0, quietly(None, || process.unread(number))),
+        // SAFETY: the kernel has written it.
+        libc::TIOCOUTQ => (unsafe { *to }, quietly(None, || process.unsent(number))),
+        _ => (0, None),
+    };
+    if let Some(kept) = kept {
+        let kept = c_int::try_from(kept).unwrap_or(c_int::MAX);
+        // SAFETY: as above.
+        unsafe { *to = kept.saturating_add(more) };
+    }
+    answer
+}

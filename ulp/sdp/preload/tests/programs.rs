@@ -1,0 +1,256 @@
+//! Programs over TCP, plain and with the library preloaded at both ends, at the client's, at the
+//! server's: what they print is the same. And the comparison of suites (`scripts/sdp-tests`) finds
+//! a library that loses bytes.
+//!
+//! With SDP_EXPECT_UPGRADED=1 nine of ten connections of a program that is preloaded at both ends
+//! have to have gone by SDP, as the file of FERRIBAND_SDP_COUNTERS says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The library, freshly built by `cargo xtask libs`.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
+            .args(["--only", "ferriband_sdp"])
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
+        let paths = String::from_utf8(output.stdout).expect("paths");
+        PathBuf::from(paths.trim())
+    })
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sdp-{name}"))
+}
+
+/// Compiles a source of `tests/c`.
+fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
+    let program = scratch(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{source}.c"));
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
+        .args(["-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .args(options)
+        .status()
+        .expect("a C compiler, which linking Rust needs anyway");
+    assert!(status.success());
+    program
+}
+
+/// Where the library is preloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preloaded {
+    Nowhere,
+    Client,
+    Server,
+    Both,
+}
+
+fn run(program: &Path, mode: &str, preloaded: Preloaded, variables: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=1", "60"]).arg(program);
+    command.args(Some(mode).filter(|mode| !mode.is_empty()));
+    command.envs(variables.iter().copied()).env("LC_ALL", "C");
+    command.env_remove("PAIR_PLAIN");
+    match preloaded {
+        Preloaded::Nowhere => command.env_remove("LD_PRELOAD"),
+        _ => command.env("LD_PRELOAD", library()),
+    };
+    match preloaded {
+        Preloaded::Client => command.env("PAIR_PLAIN", "server"),
+        Preloaded::Server => command.env("PAIR_PLAIN", "client"),
+        _ => &mut command,
+    };
+    command.output().expect("timeout runs")
+}
+
+/// What a program that succeeds prints.
+fn printed(
+    program: &Path,
+    mode: &str,
+    preloaded: Preloaded,
+    variables: &[(&str, &Path)],
+) -> String {
+    let output = run(program, mode, preloaded, variables);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let name = program.display();
+    assert!(
+        output.status.success(),
+        "{name} {mode} {preloaded:?}: {}\n{said}",
+        output.status
+    );
+    assert_eq!(said, "", "{name} {mode} {preloaded:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Connections that could have gone by SDP, and that did, by the lines of a counter file.
+fn counted(file: &Path) -> (u64, u64) {
+    let lines = fs::read_to_string(file).unwrap_or_default();
+    let of = |line: &str, name: &str| {
+        let row: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        row[name].as_u64().expect("a count")
+    };
+    lines.lines().fold((0, 0), |(could, did), line| {
+        (could + of(line, "eligible"), did + of(line, "upgraded"))
+    })
+}
+
+/// Runs a program of `tests/c` plain, and preloaded in each way, with the same output. `variables`
+/// name files that it needs.
+fn same_with(source: &str, mode: &str, variables: &[(&str, &Path)]) {
+    let program = compile(source, &format!("{source}-{mode}"), &[]);
+    let plain = printed(&program, mode, Preloaded::Nowhere, variables);
+    assert!(!plain.is_empty());
+    for preloaded in [Preloaded::Client, Preloaded::Server] {
+        assert_eq!(
+            printed(&program, mode, preloaded, variables),
+            plain,
+            "{preloaded:?}"
+        );
+    }
+    let counters = scratch(&format!("{source}-{mode}.counters"));
+    let _ = fs::remove_file(&counters);
+    let variables = [variables, &[("FERRIBAND_SDP_COUNTERS", counters.as_path())]].concat();
+    let both = printed(&program, mode, Preloaded::Both, &variables);
+    assert_eq!(both, plain, "both ends preloaded");
+    if std::env::var_os("SDP_EXPECT_UPGRADED").is_some_and(|flag| flag == "1") {
+        let (could, did) = counted(&counters);
+        assert!(
+            could > 0 && did * 10 >= could * 9,
+            "{did} of {could} connections went by SDP"
+        );
+    }
+    for file in [&counters, &program] {
+        let _ = fs::remove_file(file);
+    }
+}
+
+fn same(source: &str, mode: &str) {
+    same_with(source, mode, &[]);
+}
+
+#[test]
+fn blocking_calls() {
+    same("echo", "");
+}
+
+#[test]
+fn level_triggered_epoll() {
+    same("ready", "lt");
+}
+
+#[test]
+fn edge_triggered_epoll() {
+    same("ready", "et");
+}
+
+#[test]
+fn oneshot_epoll() {
+    same("ready", "oneshot");
+}
+
+#[test]
+fn poll() {
+    same("ready", "poll");
+}
+
+#[test]
+fn select() {
+    same("ready", "select");
+}
+
+#[test]
+fn half_closed_connections() {
+    same("half_close", "");
+}
+
+#[test]
+fn long_streams_in_both_directions_at_once() {
+    same("both_ways", "");
+}
+
+#[test]
+fn both_ends_in_one_process() {
+    same("one_process", "");
+}
+
+#[test]
+fn forks_after_accept() {
+    same("forks", "");
+}
+
+#[test]
+fn several_numbers_for_a_connection() {
+    same("dups", "");
+}
+
+#[test]
+fn a_static_program_takes_over_in_the_middle_of_a_transfer() {
+    let reader = compile("execs", "reader", &["-DREADER", "-static"]);
+    for mode in ["reads", "writes", "forks"] {
+        same_with("execs", mode, &[("READER", &reader)]);
+    }
+    fs::remove_file(reader).expect("it was there");
+}
+
+#[test]
+fn time_limits_and_looks_ahead() {
+    same("calls", "");
+}
+
+#[test]
+fn sendfile_and_splice() {
+    same("sendfile", "");
+}
+
+#[test]
+fn killed_peers() {
+    for mode in ["writes", "reads", "sleeps"] {
+        same("killed", mode);
+    }
+}
+
+#[test]
+fn resets_and_urgent_bytes() {
+    same("ends", "");
+}
+
+/// The comparison of suites, over CPython's tests of socketserver, where they are installed.
+#[test]
+fn the_comparison_of_suites_finds_a_library_that_loses_bytes() {
+    let lossy = compile("lossy", "lossy.so", &["-shared", "-fPIC", "-ldl"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/sdp-tests");
+    let compare = |library: &Path| {
+        let under = format!("env LD_PRELOAD={}", library.display());
+        Command::new(&script)
+            .args(["--under", &under, "cpython:test_socketserver"])
+            .env("SDP_PATIENCE", "20")
+            .output()
+            .expect("python3 runs")
+    };
+    let found = compare(&lossy);
+    fs::remove_file(&lossy).expect("it was there");
+    let said = String::from_utf8_lossy(&found.stdout);
+    if found.status.code() == Some(77) {
+        eprintln!("left out: {said}");
+        return;
+    }
+    assert_eq!(found.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("ONLY UNDER IT: cpython:test_socketserver"),
+        "{said}"
+    );
+    let none = compare(library());
+    let said = String::from_utf8_lossy(&none.stdout);
+    assert_eq!(none.status.code(), Some(0), "{said}");
+}

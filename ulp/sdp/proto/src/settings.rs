@@ -1,0 +1,56 @@
+//! What a user may set of SDP's sockets: the rows of their table of settings.
+//!
+//! Owns: names, kinds, defaults and meanings ([`SETTINGS`]). Must not know: where values come from,
+//! which is `ulp/settings`'s. A new setting is a row here, and whoever obeys it.
+
+use ferriband_settings::Kind;
+pub use ferriband_settings::{LONGEST_FILE, Setting, Table, Values, Wrong};
+
+/// What a user may set of SDP's sockets.
+pub static SETTINGS: Table = Table {
+    prefix: "FERRIBAND_SDP_",
+    file_variable: "FERRIBAND_SDP_SETTINGS",
+    file: "ferriband/sdp.conf",
+    shown_by: "ferriband sdp env",
+    reserved: &[],
+    rows: &[
+        Setting {
+            name: "after_exchanges",
+            about: "connections",
+            kind: Kind::Number(0..=1 << 20),
+            default: "3",
+            help: "A connection asks to go by SDP with this exchange, which is a turn from sending to receiving; 0: as soon as it is there.",
+        },
+        Setting {
+            name: "after_bytes",
+            about: "connections",
+            kind: Kind::Bytes(0..=1 << 40),
+            default: "16K",
+            help: "A connection asks to go by SDP after so many bytes in one direction, however few exchanges there were; 0: as soon as it is there.",
+        },
+        Setting {
+            name: "spin",
+            about: "waiting",
+            kind: Kind::OneOf(&["auto", "0", "always"]),
+            default: "auto",
+            help: "How long a thread that found nothing looks again before it sleeps: as long as looking has paid (auto), not at all (0), until there is something (always).",
+        },
+        Setting {
+            name: "counters",
+            about: "reports",
+            kind: Kind::Text,
+            default: "",
+            help: "A file that each process appends a line of JSON to when it ends: how many of its connections could have gone by SDP, and how many did.",
+        },
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_holds_together() {
+        assert_eq!(SETTINGS.check(), Ok(()));
+    }
+}

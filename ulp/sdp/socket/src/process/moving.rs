@@ -1,0 +1,355 @@
+//! Calls that move bytes.
+//!
+//! Owns: what a call does first, and what is counted while the kernel does it. Must not know: the
+//! kernel's functions. What the kernel is to do is told with a [`Ticket`], which has no destructor:
+//! a thread that is cancelled inside the kernel leaves a call behind that is never over, and its
+//! connection TCP, if it is still.
+
+use super::state::{self, State};
+use super::{Process, socket};
+use crate::calls::{self, Answer};
+use crate::raw::system_call;
+use crate::table::{Open, Pin};
+use crate::tcp;
+use ferriband_host::wake;
+use ferriband_sdp_local::{Own, Reader, Writer};
+use ferriband_sdp_proto::change::Phase;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What a call does.
+#[derive(Clone, Copy, Debug)]
+pub enum Begun {
+    /// The kernel's function is all.
+    Plain,
+    /// The kernel's function is called as the program has called it, then [`Ticket::end`].
+    Kernel(Ticket),
+    /// So many bytes were moved.
+    Done(usize),
+    /// An error, by its number.
+    Failed(i32),
+}
+
+/// A call that is inside the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    process: &'static Process,
+    open: Open,
+    counted: Own,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Process")
+    }
+}
+
+impl Ticket {
+    /// The kernel has answered: so many bytes, or a number below 0.
+    #[inline]
+    pub fn end(self, answer: isize) {
+        let pin = self.process.table.take_up(self.open);
+        pin.record()
+            .word(self.counted)
+            .fetch_sub(1, Ordering::SeqCst);
+        let Ok(bytes) = u64::try_from(answer) else {
+            return;
+        };
+        if pin.traffic().is_settled() {
+            return;
+        }
+        match self.counted {
+            Own::Sends => {
+                if pin.traffic().sent(bytes) {
+                    self.process.worth(&pin);
+                }
+            }
+            _ => pin.traffic().received(bytes),
+        }
+    }
+}
+
+/// Flags that a call on the ring obeys.
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
+const RECEIVE_FLAGS: i32 =
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_CMSG_CLOEXEC;
+
+impl Process {
+    /// send(2), write(2) and their like.
+    ///
+    /// # Safety
+    /// The parts may be read.
+    #[inline]
+    pub unsafe fn send(&'static self, number: i32, parts: &[libc::iovec], flags: i32) -> Begun {
+        let Some(pin) = self.pin(number) else {
+            return Begun::Plain;
+        };
+        loop {
+            if pin.link().is_some() {
+                return self.send_by(pin, number, parts, flags);
+            }
+            let word = pin.record().word(Own::Sends);
+            word.fetch_add(1, Ordering::SeqCst);
+            // only a link closes the gate, and lets a direction change
+            let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
+            if gate == 0 && pin.link().is_none() {
+                return self.by_kernel(pin, Own::Sends);
+            }
+            word.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// recv(2), read(2) and their like.
+    ///
+    /// # Safety
+    /// The parts may be written.
+    #[inline]
+    pub unsafe fn receive(
+        &'static self,
+        number: i32,
+        parts: &mut [libc::iovec],
+        flags: i32,
+    ) -> Begun {
+        let Some(pin) = self.pin(number) else {
+            return Begun::Plain;
+        };
+        loop {
+            if pin.link().is_some() {
+                return self.receive_by(pin, number, parts, flags);
+            }
+            let word = pin.record().word(Own::Receives);
+            word.fetch_add(1, Ordering::SeqCst);
+            if pin.record().word(Own::ReceiveGate).load(Ordering::SeqCst) == 0 {
+                return self.by_kernel(pin, Own::Receives);
+            }
+            word.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A call that moves bytes out of this stream in a way that only the kernel has: None if the
+    /// ring carries it.
+    pub fn send_by_kernel(&'static self, number: i32) -> Option<Begun> {
+        let Some(pin) = self.pin(number) else {
+            return Some(Begun::Plain);
+        };
+        loop {
+            if let Some(link) = pin.link()
+                && Writer(&link.on(socket(number))).phase() != Phase::Done
+            {
+                return None;
+            }
+            let word = pin.record().word(Own::Sends);
+            word.fetch_add(1, Ordering::SeqCst);
+            let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
+            if gate == 0 {
+                return Some(self.by_kernel(pin, Own::Sends));
+            }
+            word.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn by_kernel(&'static self, pin: Pin<'static>, counted: Own) -> Begun {
+        Begun::Kernel(Ticket {
+            process: self,
+            open: pin.keep_open(),
+            counted,
+        })
+    }
+
+    fn send_by(
+        &'static self,
+        pin: Pin<'static>,
+        number: i32,
+        parts: &[libc::iovec],
+        flags: i32,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        if flags & !SEND_FLAGS != 0 {
+            self.bring_back(&pin, number);
+        }
+        let bytes = length(parts);
+        let mut patience = self.patience(&pin, number, libc::SO_SNDTIMEO, flags);
+        let call = link.on(socket(number));
+        match calls::send(call, parts, bytes, &mut patience) {
+            Answer::Kernel(0) => self.by_kernel(pin, Own::Sends),
+            Answer::Kernel(done) => {
+                let sent = by_pieces(parts, done, |to, length| {
+                    move_piece(libc::SYS_sendto, number, to, length, flags)
+                });
+                calls::sent_by_kernel(call);
+                Begun::Done((done + sent) as usize)
+            }
+            Answer::Bytes(sent) => Begun::Done(sent as usize),
+            Answer::Error(libc::EPIPE) => {
+                if flags & libc::MSG_NOSIGNAL == 0 {
+                    // SAFETY: to the calling thread, as the kernel does.
+                    unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
+                }
+                Begun::Failed(libc::EPIPE)
+            }
+            Answer::Error(errno) => Begun::Failed(errno),
+        }
+    }
+
+    fn receive_by(
+        &'static self,
+        pin: Pin<'static>,
+        number: i32,
+        parts: &mut [libc::iovec],
+        flags: i32,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        if flags & !RECEIVE_FLAGS != 0 {
+            // urgent bytes and errors are the kernel's in any case
+            if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
+                return Begun::Plain;
+            }
+            self.bring_back(&pin, number);
+        }
+        let bytes = length(parts);
+        if bytes == 0 {
+            return Begun::Done(0);
+        }
+        let call = link.on(socket(number));
+        let reader = Reader(&call);
+        if reader.phase() == Phase::Tcp && !pin.traffic().is(state::NEVER) {
+            reader.offer();
+        }
+        let mut patience = self.patience(&pin, number, libc::SO_RCVTIMEO, flags);
+        let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
+        let mut done = 0;
+        loop {
+            let answer = match done {
+                0 => calls::receive(call, parts, bytes, &mut patience),
+                _ => {
+                    let mut rest = behind(parts, done);
+                    calls::receive(call, &mut rest, bytes - done, &mut patience)
+                }
+            };
+            match answer {
+                Answer::Bytes(0) => return Begun::Done(done as usize),
+                Answer::Bytes(received) => done += received,
+                Answer::Kernel(_) if done == 0 => return self.by_kernel(pin, Own::Receives),
+                Answer::Kernel(_) => {
+                    let received = by_pieces(parts, done, |to, length| {
+                        move_piece(libc::SYS_recvfrom, number, to, length, flags)
+                    });
+                    calls::received_by_kernel(call);
+                    return Begun::Done((done + received) as usize);
+                }
+                Answer::Error(errno) if done == 0 => return Begun::Failed(errno),
+                Answer::Error(_) => return Begun::Done(done as usize),
+            }
+            if !all || done == bytes {
+                return Begun::Done(done as usize);
+            }
+        }
+    }
+
+    /// How long a call sleeps: what the socket is set to when it first would.
+    fn patience(
+        &'static self,
+        pin: &Pin<'_>,
+        number: i32,
+        option: i32,
+        flags: i32,
+    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<> {
+        let index = pin.taken().index;
+        let mut known = None;
+        move || {
+            if !self.is_still(number, index) {
+                return Err(libc::EBADF);
+            }
+            *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
+                0 => sleeps(number, option),
+                _ => Err(libc::EAGAIN),
+            })
+        }
+    }
+}
+
+/// Until when a call on a socket may sleep that the program has set so.
+fn sleeps(number: i32, option: i32) -> Result<Option<Duration>, i32> {
+    let flags = rustix::fs::fcntl_getfl(socket(number)).map_err(|error| error.raw_os_error())?;
+    if flags.contains(rustix::fs::OFlags::NONBLOCK) {
+        return Err(libc::EAGAIN);
+    }
+    let mut time = [0; 16];
+    let got = tcp::get_option(socket(number), libc::SOL_SOCKET, option, &mut time);
+    if got != Ok(time.len()) {
+        return Ok(None);
+    }
+    let word = |at: usize| i64::from_ne_bytes(time[at..at + 8].try_into().expect("eight bytes"));
+    let (seconds, micros) = (word(0), word(8));
+    match (u64::try_from(seconds), u64::try_from(micros)) {
+        (Ok(0), Ok(0)) | (Err(_), _) | (_, Err(_)) => Ok(None),
+        (Ok(seconds), Ok(micros)) => {
+            let time = Duration::from_secs(seconds) + Duration::from_micros(micros);
+            Ok(wake::now().checked_add(time))
+        }
+    }
+}
+
+fn length(parts: &[libc::iovec]) -> u64 {
+    let lengths = parts.iter().map(|part| part.iov_len as u64);
+    lengths.fold(0, u64::saturating_add)
+}
+
+/// The parts behind so many bytes.
+fn behind(parts: &[libc::iovec], mut skip: u64) -> Vec<libc::iovec> {
+    let mut rest = Vec::with_capacity(parts.len());
+    for part in parts {
+        let cut = skip.min(part.iov_len as u64) as usize;
+        skip -= cut as u64;
+        if cut < part.iov_len {
+            rest.push(libc::iovec {
+                iov_base: part.iov_base.wrapping_byte_add(cut),
+                iov_len: part.iov_len - cut,
+            });
+        }
+    }
+    rest
+}
+
+/// Moves the parts behind `skip` bytes one by one, until one is not moved as a whole.
+fn by_pieces(
+    parts: &[libc::iovec],
+    mut skip: u64,
+    mut each: impl FnMut(*mut u8, usize) -> usize,
+) -> u64 {
+    let mut moved = 0;
+    for part in parts {
+        let cut = skip.min(part.iov_len as u64) as usize;
+        skip -= cut as u64;
+        if cut == part.iov_len {
+            continue;
+        }
+        let length = part.iov_len - cut;
+        let now = each(part.iov_base.cast::<u8>().wrapping_add(cut), length);
+        moved += now as u64;
+        if now < length {
+            break;
+        }
+    }
+    moved
+}
+
+/// One piece by the kernel, which waits as the socket is set: the rest of a call of which some was
+/// moved, so an error ends it.
+fn move_piece(call: libc::c_long, number: i32, at: *mut u8, length: usize, flags: i32) -> usize {
+    let arguments = [
+        number as isize,
+        at as isize,
+        length as isize,
+        flags as isize,
+        0,
+        0,
+    ];
+    // SAFETY: memory of the program's call.
+    let moved = unsafe { system_call(call, arguments) };
+    moved.map_or(0, isize::cast_unsigned)
+}

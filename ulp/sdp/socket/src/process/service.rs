@@ -1,0 +1,636 @@
+//! What the service thread knows and does; whoever has the lock does it.
+//!
+//! Owns: the families of this process's ports, the negotiations, the connections that have a link,
+//! closes that have to wait. Must not know: how the thread sleeps.
+
+use super::state::{self, State};
+use super::thread::start;
+use super::{Process, cookie, counters, socket};
+use crate::arena::Taken;
+use crate::link::Link;
+use crate::meet::client::ClientService;
+use crate::meet::family::Family;
+use crate::meet::holder::HolderService;
+use crate::meet::message::Reason;
+use crate::meet::{Met, News, No, Ticket};
+use crate::own::{Event, Own};
+use crate::ready;
+use crate::segment::Role;
+use crate::table::{Last, Left, Pin};
+use crate::tcp;
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service as Look, Writer};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an event of a bell is told by; a connection's by its record.
+pub(super) const BELL: u64 = u64::MAX;
+
+/// The service of a process.
+#[derive(Default)]
+pub(super) struct Service {
+    /// The thread was started.
+    pub is_started: bool,
+    /// Sockets of connections, and the bells.
+    pub epoll: Option<Own>,
+    /// This process's own first, then those of which connections were inherited.
+    pub bells: Vec<Arc<Event>>,
+    pub families: Vec<Port>,
+    pub holder: Option<HolderService>,
+    pub client: Option<ClientService>,
+    /// Sockets that may be taken over, by their cookies.
+    known: BTreeMap<u64, Known>,
+    /// Connections with a link, by their records' indices.
+    carried: BTreeMap<u32, Carried>,
+}
+
+/// A port of this process.
+pub(super) struct Port {
+    pub family: Family,
+    /// The records of its listeners.
+    listeners: Vec<u32>,
+    /// Open sockets that were accepted there and that peers may ask for.
+    accepted: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    taken: Taken,
+    number: i32,
+    /// Where it was accepted.
+    port: Option<u16>,
+}
+
+struct Carried {
+    taken: Taken,
+    /// One that the program has for it; -1 if it has none.
+    number: i32,
+    /// This process's to give back.
+    slot: Option<Slot>,
+    /// The program has closed it.
+    kept: Option<Kept>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    ticket: Ticket,
+    role: Role,
+    cookie: u64,
+}
+
+struct Kept {
+    socket: Own,
+    last: Last<'static>,
+}
+
+impl Service {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// In a child: what was the parent's goes.
+    pub fn forked(&mut self) {
+        self.is_started = false;
+        self.epoll = None;
+        self.holder = None;
+        self.client = None;
+        self.known.clear();
+        self.carried.clear();
+        for port in &mut self.families {
+            port.family.forked();
+            // what was inherited may be asked for, though the child closes the listener
+            port.accepted = 1;
+        }
+    }
+
+    fn own_bell(&self) -> Result<Arc<Event>, Errno> {
+        self.bells.first().cloned().ok_or(Errno::NODEV)
+    }
+
+    /// A stream listens.
+    pub fn listen(
+        &mut self,
+        process: &'static Process,
+        pin: &Pin<'_>,
+        number: i32,
+    ) -> Result<(), Errno> {
+        start(process, self)?;
+        let (port, index) = (port_of(number)?, pin.taken().index);
+        match self.port(port) {
+            Some(known) => known.listeners.push(index),
+            None => self.families.push(Port {
+                family: Family::bind(port)?,
+                listeners: vec![index],
+                accepted: 0,
+            }),
+        }
+        self.hold(process)?;
+        process.ring();
+        Ok(())
+    }
+
+    fn port(&mut self, port: u16) -> Option<&mut Port> {
+        let mut ports = self.families.iter_mut();
+        ports.find(|known| known.family.place().0 == port)
+    }
+
+    /// The process has a name of its own from now on.
+    fn hold(&mut self, process: &Process) -> Result<(), Errno> {
+        if self.holder.is_none() {
+            self.holder = Some(HolderService::new(self.own_bell()?)?);
+            process.ring();
+        }
+        Ok(())
+    }
+
+    /// A stream was accepted: whoever asks its port's family is sent to this process.
+    pub fn accept(&mut self, process: &'static Process, pin: &Pin<'_>, number: i32) {
+        let known = start(process, self).and_then(|()| self.hold(process));
+        let (Ok(()), Ok(at)) = (known, port_of(number)) else {
+            return;
+        };
+        let Some(name) = self.holder.as_ref().map(HolderService::name) else {
+            return;
+        };
+        let cookie = cookie(number);
+        let Some(port) = self.port(at) else {
+            return;
+        };
+        port.family.table().insert(cookie, name);
+        port.accepted += 1;
+        let known = Known {
+            taken: pin.taken(),
+            number,
+            port: Some(at),
+        };
+        if let Some(old) = self.known.insert(cookie, known) {
+            self.forget(old);
+        }
+        pin.traffic().add(state::SERVED);
+    }
+
+    /// The thread's work. `now` is CLOCK_MONOTONIC's.
+    pub fn serve(&mut self, process: &'static Process, now: Duration) {
+        let mut rung = self.hear_kernel(process);
+        for port in &mut self.families {
+            port.family.serve(now);
+        }
+        let mut news = Vec::new();
+        if let Some(mut holder) = self.holder.take() {
+            holder.serve(now, &|cookie| self.ends(process, cookie), &mut news);
+            self.holder = Some(holder);
+        }
+        for index in process.take_asked() {
+            self.ask(process, index, now);
+        }
+        if let Some(client) = &mut self.client {
+            client.serve(now, &mut news);
+        }
+        for news in news {
+            rung |= matches!(news, News::Rung);
+            self.learn(process, news);
+        }
+        if rung {
+            self.hear_peers(process);
+        }
+    }
+
+    /// Takes what the kernel has to tell. Gives whether a bell was rung.
+    fn hear_kernel(&mut self, process: &'static Process) -> bool {
+        let mut rung = false;
+        let mut events = Vec::<epoll::Event>::with_capacity(64);
+        loop {
+            events.clear();
+            let Some(epoll) = &self.epoll else {
+                return rung;
+            };
+            let none = Timespec::default();
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            let heard = epoll::wait(epoll, buffer, Some(&none));
+            if !matches!(heard, Ok(1..)) {
+                return rung;
+            }
+            for event in &events {
+                match event.data.u64() {
+                    BELL => rung = true,
+                    index => self.look(process, index as u32, true),
+                }
+            }
+        }
+    }
+
+    /// Looks after whoever peers have told of news.
+    fn hear_peers(&mut self, process: &'static Process) {
+        let told = self.carried.iter().filter_map(|(index, carried)| {
+            carried
+                .with(process, |link, _| link.take_told())?
+                .then_some(*index)
+        });
+        let told: Vec<_> = told.collect();
+        for index in told {
+            self.look(process, index, false);
+        }
+    }
+
+    /// There is news of a connection.
+    fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
+        let Some(carried) = self.carried.get_mut(&index) else {
+            return;
+        };
+        carried.with(process, |link, socket| {
+            let ended = if of_kernel { ended(socket) } else { 0 };
+            Look(&link.on(socket)).look(ended);
+        });
+        if carried.kept.is_none()
+            && let Some(pin) = process.table.pin_taken(carried.taken)
+        {
+            ready::told(&pin);
+        }
+        let is_over = carried.kept.as_ref().is_some_and(Kept::may_close);
+        if is_over && let Some(carried) = self.carried.remove(&index) {
+            self.give_back(carried.slot);
+        }
+    }
+
+    /// Asks for a connection that is worth it.
+    fn ask(&mut self, process: &'static Process, index: u32, now: Duration) {
+        let Some(pin) = process.table.pin_index(index) else {
+            return;
+        };
+        let Some(number) = process.number_of(&pin) else {
+            return;
+        };
+        if self.client.is_none() {
+            let client = self.own_bell().and_then(ClientService::new);
+            self.client = client.ok();
+        }
+        let asked = match &mut self.client {
+            None => Err(No::Never(Reason::NoDiag)),
+            Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
+            Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
+        };
+        match asked {
+            Ok(()) => {
+                let known = Known {
+                    taken: pin.taken(),
+                    number,
+                    port: None,
+                };
+                self.known.insert(cookie(number), known);
+            }
+            Err(no) => stays(&pin, no),
+        }
+    }
+
+    /// What the accepting side needs to know of one of this process's sockets.
+    fn ends(&self, process: &'static Process, cookie: u64) -> Result<[SocketAddr; 2], No> {
+        let known = self.known.get(&cookie);
+        let known = known.ok_or(No::Never(Reason::NotHeld))?;
+        let pin = process.table.pin_taken(known.taken);
+        let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
+        let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
+        if pin.others_hold() || !ready::fits(&pin) {
+            return Err(No::Later);
+        }
+        fit(&pin, known.number)?;
+        let gone = |_| No::Never(Reason::NotEstablished);
+        let own = rustix::net::getsockname(socket(known.number)).map_err(gone)?;
+        let peer = rustix::net::getpeername(socket(known.number)).map_err(gone)?;
+        let peer = peer.ok_or(No::Never(Reason::NotEstablished))?;
+        let ends = [SocketAddr::try_from(own), SocketAddr::try_from(peer)];
+        let [Ok(own), Ok(peer)] = ends else {
+            return Err(No::Never(Reason::NotEstablished));
+        };
+        Ok([own, peer])
+    }
+
+    fn learn(&mut self, process: &'static Process, news: News) {
+        match news {
+            News::Met(met) => {
+                let slot = Slot {
+                    ticket: met.ticket,
+                    role: met.role,
+                    cookie: met.cookie,
+                };
+                if self.carry(process, &met, slot).is_none() {
+                    self.give_back(Some(slot));
+                }
+            }
+            News::Stays { cookie, why, .. } => {
+                let pin = self.known.get(&cookie);
+                if let Some(pin) = pin.and_then(|known| process.table.pin_taken(known.taken)) {
+                    stays(&pin, why);
+                }
+            }
+            // what such a slot holds is read on, and given back with this side's close
+            News::Left(_) | News::Gone { .. } | News::Rung => {}
+        }
+    }
+
+    /// A connection gets its link. None if it has gone, or cannot have one.
+    fn carry(&mut self, process: &'static Process, met: &Met, slot: Slot) -> Option<()> {
+        let known = *self.known.get(&met.cookie)?;
+        let (taken, number) = (known.taken, known.number);
+        let pin = process.table.pin_taken(taken)?;
+        if !process.is_still(number, taken.index) || cookie(number) != met.cookie {
+            return None;
+        }
+        let record = process.table.arena().record(taken.index);
+        let link = met.link(record, self.own_bell().ok()?).ok()?;
+        smooth(&pin, number);
+        let put = || !pin.others_hold() && ready::fits(&pin) && pin.put_link(link).is_ok();
+        if !process.table.without_fork(put) {
+            return None;
+        }
+        if pin.traffic().counts() {
+            counters::eligible();
+        }
+        counters::upgraded();
+        self.watch(&pin, number, Some(slot));
+        if pin.traffic().is(state::NEVER) {
+            process.bring_back_now(&pin, number);
+        } else if ready::linked(&pin, number)
+            && let Some(link) = pin.link()
+        {
+            // a reader that waits in the kernel offers with its next call
+            Reader(&link.on(socket(number))).offer();
+        }
+        Some(())
+    }
+
+    /// This process looks after a connection that has a link.
+    pub(super) fn inherit(&mut self, process: &'static Process, pin: &Pin<'_>, number: i32) {
+        if start(process, self).is_ok() {
+            self.watch(pin, number, None);
+        }
+    }
+
+    fn watch(&mut self, pin: &Pin<'_>, number: i32, slot: Option<Slot>) {
+        let taken = pin.taken();
+        pin.traffic().add(state::SERVED | state::ASKED);
+        self.carried.insert(
+            taken.index,
+            Carried {
+                taken,
+                number,
+                slot,
+                kept: None,
+            },
+        );
+        self.add(socket(number), taken.index);
+    }
+
+    /// From now on the kernel tells of this socket.
+    fn add(&self, socket: BorrowedFd<'_>, index: u32) {
+        if let Some(epoll) = &self.epoll {
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            let _ = epoll::add(epoll, socket, EventData::new_u64(index.into()), flags);
+        }
+    }
+
+    fn delete(&self, socket: BorrowedFd<'_>) {
+        if let Some(epoll) = &self.epoll {
+            let _ = epoll::delete(epoll, socket);
+        }
+    }
+
+    fn give_back(&mut self, slot: Option<Slot>) {
+        let Some(slot) = slot else {
+            return;
+        };
+        match slot.role {
+            Role::Accepted => {
+                if let Some(holder) = &mut self.holder {
+                    holder.give_back(slot.cookie);
+                }
+            }
+            Role::Connected => {
+                if let Some(client) = &mut self.client {
+                    client.give_back(slot.ticket);
+                }
+            }
+        }
+    }
+
+    /// A number was left, whose descriptor is still open.
+    pub fn left(&mut self, process: &'static Process, number: i32, left: Left<'static>) {
+        ready::closed(number, &left);
+        match left {
+            Left::Plain | Left::Own => {}
+            Left::Others(taken) => self.renumber(process, number, taken),
+            Left::Calls(taken) => self.left_to_calls(process, number, taken),
+            Left::Last(last) => self.left_by_all(process, number, last),
+        }
+    }
+
+    /// The connection has another number from now on.
+    fn renumber(&mut self, process: &Process, number: i32, taken: Taken) {
+        let all = process.table.numbers().known(0..=i32::MAX);
+        let stream = crate::numbers::Kind::Stream(taken.index);
+        let mut others = all.filter(|(other, kind)| *kind == stream && *other != number);
+        let Some((other, _)) = others.next() else {
+            return;
+        };
+        if let Some(known) = self.known.get_mut(&cookie(number)) {
+            known.number = other;
+        }
+        if let Some(carried) = self.carried.get_mut(&taken.index)
+            && carried.number == number
+        {
+            carried.number = other;
+            self.delete(socket(number));
+            self.add(socket(other), taken.index);
+        }
+    }
+
+    /// The last number goes while other threads are in calls: they end.
+    fn left_to_calls(&mut self, process: &Process, number: i32, taken: Taken) {
+        if let Some(known) = self.known.remove(&cookie(number)) {
+            self.forget(known);
+        }
+        if self.carried.remove(&taken.index).is_some() {
+            self.delete(socket(number));
+        }
+        let pin = process.table.pin_taken(taken);
+        if let Some(link) = pin.as_ref().and_then(Pin::link) {
+            Look(&link.on(socket(number))).look(PEER_ENDED | CONNECTION_OVER);
+        }
+    }
+
+    /// A socket is known no more.
+    fn forget(&mut self, known: Known) {
+        if let Some(port) = known.port.and_then(|at| self.port(at)) {
+            port.accepted = port.accepted.saturating_sub(1);
+            self.close_ports();
+        }
+    }
+
+    /// Nobody asks at a port of which nothing is left.
+    fn close_ports(&mut self) {
+        self.families
+            .retain(|port| !port.listeners.is_empty() || port.accepted > 0);
+    }
+
+    fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
+        let (taken, cookie) = (last.taken(), cookie(number));
+        for port in &mut self.families {
+            port.listeners.retain(|listener| *listener != taken.index);
+        }
+        match self.known.remove(&cookie) {
+            Some(known) => self.forget(known),
+            None => self.close_ports(),
+        }
+        let carried = self.carried.remove(&taken.index);
+        let Some(link) = last.link() else {
+            return;
+        };
+        self.delete(socket(number));
+        if last.others_hold() {
+            return;
+        }
+        let slot = carried.and_then(|carried| carried.slot);
+        let kept = match Look(&link.on(socket(number))).may_close() {
+            true => None,
+            false => rustix::io::fcntl_dupfd_cloexec(socket(number), 3)
+                .and_then(Own::hide)
+                .ok()
+                .filter(|_| start(process, self).is_ok()),
+        };
+        let Some(socket) = kept else {
+            drop(last);
+            self.give_back(slot);
+            return;
+        };
+        self.add(socket.as_fd(), taken.index);
+        let kept = Kept { socket, last };
+        if kept.may_close() {
+            self.give_back(slot);
+            return;
+        }
+        self.carried.insert(
+            taken.index,
+            Carried {
+                taken,
+                number: -1,
+                slot,
+                kept: Some(kept),
+            },
+        );
+    }
+}
+
+impl Carried {
+    /// Does something with the link and a socket of the connection. None if they are gone.
+    fn with<T>(
+        &self,
+        process: &'static Process,
+        does: impl FnOnce(&Link<'static>, BorrowedFd<'_>) -> T,
+    ) -> Option<T> {
+        if let Some(kept) = &self.kept {
+            return Some(does(kept.last.link()?, kept.socket.as_fd()));
+        }
+        let pin = process.table.pin_taken(self.taken)?;
+        if !process.is_still(self.number, self.taken.index) {
+            return None;
+        }
+        Some(does(pin.link()?, socket(self.number)))
+    }
+}
+
+impl Kept {
+    /// Whether it has nothing to do any more; else the service thread is told when it may.
+    fn may_close(&self) -> bool {
+        let Some(link) = self.last.link() else {
+            return true;
+        };
+        let call = link.on(self.socket.as_fd());
+        if Look(&call).may_close() {
+            return true;
+        }
+        link.set_box(0);
+        Reader(&call).want_bytes(BOX);
+        Writer(&call).want_room(BOX);
+        Look(&call).may_close()
+    }
+}
+
+/// What the kernel knows of a connection's end.
+fn ended(socket: BorrowedFd<'_>) -> u64 {
+    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    if rustix::event::poll(&mut asked, Some(&Timespec::default())) != Ok(1) {
+        return 0;
+    }
+    let told = asked[0].revents();
+    let over = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match (told.intersects(over), told.contains(PollFlags::RDHUP)) {
+        (true, _) => PEER_ENDED | CONNECTION_OVER,
+        (false, true) => PEER_ENDED,
+        (false, false) => 0,
+    }
+}
+
+/// The connection is not taken over.
+fn stays(pin: &Pin<'_>, why: No) {
+    match why {
+        // somebody may take part there later
+        No::Later | No::Never(Reason::Nobody) => pin.traffic().put_off(),
+        No::Never(_) => {}
+    }
+}
+
+fn port_of(number: i32) -> Result<u16, Errno> {
+    let address = rustix::net::getsockname(socket(number))?;
+    Ok(SocketAddr::try_from(address)?.port())
+}
+
+fn option(number: i32, level: i32, name: i32) -> i32 {
+    let mut value = [0; 4];
+    match tcp::get_option(socket(number), level, name, &mut value) {
+        Ok(4) => i32::from_ne_bytes(value),
+        _ => 0,
+    }
+}
+
+/// SO_ZEROCOPY.
+const ZEROCOPY: i32 = 60;
+/// TCP_ULP.
+const UPPER: i32 = 31;
+
+/// Whether the program uses the socket as SDP can serve it.
+fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
+    let unfit = Err(No::Never(Reason::Unfit));
+    if pin.traffic().is(state::NEVER) || pin.link().is_some() {
+        return unfit;
+    }
+    let flags = rustix::fs::fcntl_getfl(socket(number));
+    // FASYNC
+    let signals = flags.is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0);
+    let mut upper = [0; 16];
+    let upper = tcp::get_option(socket(number), libc::IPPROTO_TCP, UPPER, &mut upper);
+    if signals
+        || upper.is_ok_and(|length| length > 0)
+        || option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1
+        || option(number, libc::SOL_SOCKET, ZEROCOPY) != 0
+    {
+        return unfit;
+    }
+    Ok(())
+}
+
+/// Nothing that the program has sent stays in the kernel for want of company: what would hold it
+/// there is remembered.
+fn smooth(pin: &Pin<'_>, number: i32) {
+    if option(number, libc::IPPROTO_TCP, libc::TCP_CORK) != 0 {
+        pin.traffic().add(state::CORKED);
+        let _ = rustix::net::sockopt::set_tcp_cork(socket(number), false);
+    }
+    if option(number, libc::IPPROTO_TCP, libc::TCP_NODELAY) == 0 {
+        pin.traffic().add(state::DELAYS);
+        let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), true);
+    }
+}

@@ -1,0 +1,179 @@
+//! What this process knows of a stream beside its record: how it came to be, and whether it may be
+//! taken over. Owns: the bits of [`Traffic::state`], and when a connection is worth it. Must not
+//! know: who looks.
+
+use crate::table::Traffic;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// It was connected by this side.
+pub(super) const CONNECTED: u32 = 1;
+/// It was accepted by this side.
+pub(super) const ACCEPTED: u32 = 1 << 1;
+/// It listens, and its port has a family.
+pub(super) const LISTENS: u32 = 1 << 2;
+/// The service was asked for it, or knows it otherwise: a close goes by the service.
+pub(super) const SERVED: u32 = 1 << 3;
+/// An answer is awaited, or has come.
+pub(super) const ASKED: u32 = 1 << 4;
+/// It stays TCP, or goes back to it.
+pub(super) const NEVER: u32 = 1 << 5;
+/// The program wants TCP_NODELAY off.
+pub(super) const DELAYS: u32 = 1 << 6;
+/// The program wants TCP_CORK.
+pub(super) const CORKED: u32 = 1 << 7;
+/// It was counted among those that are worth it.
+const COUNTED: u32 = 1 << 8;
+/// The bits above these say which process has looked at it.
+const EPOCH: u32 = 12;
+
+/// Exchanges after which a connection is worth to be taken over.
+const EXCHANGES: u32 = 3;
+/// Bytes after which it is.
+const BYTES: u64 = 16 << 10;
+
+/// Which process in a row of forks this is, of which a stream's state says that it knows it.
+static PROCESS: AtomicU32 = AtomicU32::new(1 << EPOCH);
+
+/// In a child: streams are to be looked at anew.
+pub(super) fn forked() {
+    PROCESS.fetch_add(1 << EPOCH, Ordering::Relaxed);
+}
+
+/// A stream's state.
+pub(super) trait State {
+    fn is(&self, bits: u32) -> bool;
+    fn add(&self, bits: u32);
+    fn take(&self, bits: u32);
+    /// Whether it is counted for the first time among those that are worth it.
+    fn counts(&self) -> bool;
+    /// Whether its traffic matters no more.
+    fn is_settled(&self) -> bool;
+    /// A stream begins.
+    fn begin(&self, bits: u32);
+    /// Whether this process has looked at the stream.
+    fn is_mine(&self) -> bool;
+    /// This process looks at a stream that it has inherited: it keeps what belongs to the socket.
+    fn make_mine(&self);
+    /// After a receive.
+    fn received(&self, bytes: u64);
+    /// After a send: whether the connection is worth it from now on.
+    fn sent(&self, bytes: u64) -> bool;
+    /// It may be asked for again, later than this time.
+    fn put_off(&self);
+}
+
+impl State for Traffic {
+    #[inline]
+    fn is(&self, bits: u32) -> bool {
+        self.state.load(Ordering::SeqCst) & bits != 0
+    }
+
+    fn add(&self, bits: u32) {
+        self.state.fetch_or(bits, Ordering::SeqCst);
+    }
+
+    fn take(&self, bits: u32) {
+        self.state.fetch_and(!bits, Ordering::SeqCst);
+    }
+
+    fn counts(&self) -> bool {
+        self.state.fetch_or(COUNTED, Ordering::SeqCst) & COUNTED == 0
+    }
+
+    #[inline]
+    fn is_settled(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state & COUNTED != 0 && state & (ASKED | NEVER | ACCEPTED) != 0
+    }
+
+    fn begin(&self, bits: u32) {
+        let process = PROCESS.load(Ordering::Relaxed);
+        self.state.store(process | bits, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn is_mine(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state >> EPOCH == PROCESS.load(Ordering::Relaxed) >> EPOCH
+    }
+
+    fn make_mine(&self) {
+        let kept = CONNECTED | ACCEPTED | LISTENS | NEVER | DELAYS | CORKED | COUNTED;
+        let process = PROCESS.load(Ordering::Relaxed);
+        let _ = self
+            .state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| {
+                Some(state & kept | process)
+            });
+    }
+
+    // The counts of two threads may be lost: nothing depends on them.
+    #[inline]
+    fn received(&self, bytes: u64) {
+        let exchanges = self.exchanges.load(Ordering::Relaxed);
+        self.exchanges.store(exchanges | 1, Ordering::Relaxed);
+        let all = self.bytes.load(Ordering::Relaxed) + bytes;
+        self.bytes.store(all, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn sent(&self, bytes: u64) -> bool {
+        let exchanges = self.exchanges.load(Ordering::Relaxed);
+        // an exchange is a send that follows a receive, and so odd before
+        let exchanges = exchanges + (exchanges & 1);
+        self.exchanges.store(exchanges, Ordering::Relaxed);
+        let all = self.bytes.load(Ordering::Relaxed) + bytes;
+        self.bytes.store(all, Ordering::Relaxed);
+        let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
+        let worth = exchanges >= 2 * (EXCHANGES - 1) * factor || all >= BYTES * u64::from(factor);
+        worth && self.state.load(Ordering::Relaxed) & (CONNECTED | ACCEPTED) != 0
+    }
+
+    fn put_off(&self) {
+        let times = self.put_off.load(Ordering::Relaxed);
+        self.put_off.store(times + 1, Ordering::Relaxed);
+        self.take(ASKED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_exchange_is_worth_it() {
+        let traffic = Traffic::default();
+        traffic.begin(CONNECTED);
+        assert!(!traffic.sent(10));
+        traffic.received(10);
+        assert!(!traffic.sent(10), "the second");
+        traffic.received(10);
+        traffic.received(10);
+        assert!(traffic.sent(10), "the third");
+        assert!(traffic.counts());
+        assert!(!traffic.counts() && !traffic.is_settled());
+        traffic.add(ASKED);
+        assert!(traffic.is_settled());
+        traffic.put_off();
+        assert!(!traffic.is_settled());
+        assert!(!traffic.sent(10), "as long again");
+        traffic.received(10);
+        assert!(!traffic.sent(10));
+        traffic.received(10);
+        assert!(traffic.sent(10));
+    }
+
+    #[test]
+    fn many_bytes_are_worth_it() {
+        let traffic = Traffic::default();
+        traffic.begin(CONNECTED);
+        traffic.received(10_000);
+        assert!(!traffic.sent(6_383));
+        assert!(traffic.sent(1));
+        let traffic = Traffic::default();
+        traffic.begin(ACCEPTED);
+        assert!(traffic.sent(1 << 20) && traffic.counts() && traffic.is_settled());
+        traffic.begin(0);
+        assert!(!traffic.sent(1 << 20), "it is no connection");
+    }
+}

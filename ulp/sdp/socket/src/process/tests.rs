@@ -1,0 +1,1 @@
+//! Both sides in one process, or in a child.
