@@ -187,7 +187,13 @@ impl<K: Kernel> Reader<'_, K> {
         let phase = self.phase();
         let head = self.0.load(shared(Shared::Head));
         let size = self.0.ring_bytes(IN);
-        match self.place().next(phase, &self.marks(), head, size) {
+        let (place, marks) = (self.place(), self.marks());
+        if phase == Phase::Done {
+            // the kernel has all of it, and before it what was read of the copy
+            let read = place.pass_over_now(&marks, size).unwrap_or(0);
+            return kernel.saturating_sub(read);
+        }
+        match place.next(phase, &marks, head, size) {
             Ok(Next::Tcp { most: Some(most) }) if kernel >= most => {
                 let ring = head.wrapping_sub(self.own(Own::FromSdp));
                 most + ring.min(size)

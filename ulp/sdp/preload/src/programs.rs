@@ -1,9 +1,10 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
 use crate::{only_by_kernel, quietly, real};
-use ferriband_sdp_socket::process::Process;
+use ferriband_sdp_socket::process::{Process, report as report_to};
 use std::arch::global_asm;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Strings = *const *const c_char;
 
@@ -12,6 +13,7 @@ fn before_exec() {
     if let Some(process) = Process::there() {
         quietly((), || process.before_exec());
     }
+    report();
 }
 
 /// execve(2).
@@ -132,6 +134,59 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     before_exec();
     real::call!(-1, fn system(command => *const c_char) -> c_int)
+}
+
+/// Says how many connections were carried, where somebody wants to know.
+fn report() {
+    if Process::there().is_none() {
+        return;
+    }
+    let path = COUNTERS.load(Ordering::Relaxed);
+    if !path.is_null() {
+        // SAFETY: not NULL, so the string of `at_start`, which stays.
+        let path = unsafe { CStr::from_ptr(path) };
+        quietly((), || report_to(path));
+    }
+}
+
+/// Where somebody wants to know it, as the environment was when the program began.
+static COUNTERS: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn at_start() {
+    // SAFETY: a name; the program has no other thread yet.
+    let path = unsafe { libc::getenv(c"FERRIBAND_SDP_COUNTERS".as_ptr()) };
+    if !path.is_null() {
+        // SAFETY: not NULL, so a string.
+        COUNTERS.store(unsafe { libc::strdup(path) }, Ordering::Relaxed);
+    }
+}
+
+/// The C library calls it when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+extern "C" fn at_exit() {
+    report();
+}
+
+/// The C library calls it when the program ends by exit(3).
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+/// _exit(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(code: c_int) -> ! {
+    report();
+    real::call!((), fn _exit(code => c_int) -> ());
+    std::process::abort()
+}
+
+/// _Exit(3), which is _exit(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(code: c_int) -> ! {
+    _exit(code)
 }
 
 /// vfork(2), as fork(2): a child that shares this memory would undo what it inherits here.

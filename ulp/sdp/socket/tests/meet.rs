@@ -491,13 +491,14 @@ fn another_user_who_answers_for_a_socket_is_not_believed() {
 }
 
 #[test]
-fn a_connection_of_two_users_stays_tcp() {
+fn two_users_tell_each_other_by_sockets() {
     if !is_root() {
         eprintln!("skipped: only root can become another user");
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let there = listener.local_addr().expect("bound");
+    let mut family = Family::bind(there.port()).expect("a name");
     let child = fork(|| {
         assert!(become_another());
         let stream = TcpStream::connect(there).expect("connected");
@@ -505,11 +506,30 @@ fn a_connection_of_two_users_stays_tcp() {
             .read_exact(&mut [0])
             .expect("the peer has accepted");
         let mut client = ClientService::new(event()).expect("this kernel tells");
-        let answer = ask(&mut client, &stream).err();
-        assert_eq!(answer, Some((No::Never(Reason::OtherUser), None)));
+        let met = ask(&mut client, &stream).expect("both take part");
+        met.peer.ring(7);
+        let begun = Instant::now();
+        let mut news = Vec::new();
+        while !news.iter().any(|news| matches!(news, News::Rung)) {
+            assert!(begun.elapsed() < LONG, "the peer rings");
+            wait(client.interest());
+            client.serve(now(), &mut news);
+        }
     });
     let mut accepted = listener.accept().expect("accepted").0;
+    let mut holder = HolderService::new(event()).expect("this kernel tells");
+    family.table().insert(cookie(&accepted), holder.name());
     accepted.write_all(b"!").expect("sent");
+    let met = serve_until_met(&mut holder, Some(&mut family), &accepted);
+    let begun = Instant::now();
+    let mut news = Vec::new();
+    let sockets = |_: u64| Err(No::Never(Reason::NotHeld));
+    while !news.iter().any(|news| matches!(news, News::Rung)) {
+        assert!(begun.elapsed() < LONG, "the peer rings");
+        wait(holder.interest());
+        holder.serve(now(), &sockets, &mut news);
+    }
+    met.peer.ring(0);
     child.end();
 }
 

@@ -1,29 +1,122 @@
-//! The eventfds by which a peer's process is told.
+//! By what a peer's process is told, and tells this one.
 //!
-//! Owns: which eventfd is a box's. Must not know: who waits there.
+//! Owns: which eventfd is a box's, and what stands for it between two users. Must not know: who waits
+//! there.
+//!
+//! Whoever has an eventfd can make another's write to it block. So a process of another user is told
+//! by a Unix socket, to which each write says that it is not to block, and has one box, its service
+//! thread's.
 
 use super::channel::Channel;
 use super::message::{Message, Packet};
 use super::pair::Broken;
-use crate::own::Event;
+use crate::own::{Event, Own};
 use crate::ready::boxes;
-use std::os::fd::{AsFd, OwnedFd};
+use crate::tcp;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// Boxes of a process, its service thread's included.
 pub const MOST_BOXES: usize = 256;
 
+/// What tells a peer's service thread.
+#[derive(Debug)]
+pub enum Ringer {
+    /// An eventfd of the same user's.
+    Event(Event),
+    /// A Unix socket of another user's.
+    Socket(Own),
+}
+
+/// SO_DOMAIN.
+const DOMAIN: i32 = 39;
+
+impl Ringer {
+    /// What has come from a peer, of the same user or of another.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub fn take_over(fd: OwnedFd, is_own_user: bool) -> Result<Self, Broken> {
+        if is_own_user {
+            return Ok(Self::Event(Event::from_fd(fd).map_err(|_| Broken)?));
+        }
+        let mut domain = [0; 4];
+        let got = tcp::get_option(fd.as_fd(), libc::SOL_SOCKET, DOMAIN, &mut domain);
+        if got != Ok(4) || i32::from_ne_bytes(domain) != libc::AF_UNIX {
+            return Err(Broken);
+        }
+        Ok(Self::Socket(Own::hide(fd).map_err(|_| Broken)?))
+    }
+
+    fn signal(&self) {
+        match self {
+            Self::Event(event) => event.signal(),
+            Self::Socket(socket) => {
+                // one that is full tells already
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                let _ = rustix::net::send(socket, b"!", flags);
+            }
+        }
+    }
+}
+
+/// Where this process hears of a peer of another user.
+#[derive(Debug)]
+pub struct Ear(Own);
+
+impl Ear {
+    /// One, and what the peer is given.
+    ///
+    /// # Errors
+    /// As socketpair(2).
+    pub fn new() -> Result<(Self, Own), Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let kind = SocketType::DGRAM;
+        let (ear, mouth) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        Ok((Self(Own::hide(ear)?), Own::hide(mouth)?))
+    }
+
+    /// Whether the peer has told since.
+    pub fn hear(&self) -> bool {
+        let mut heard = false;
+        // no more than a queue holds, whatever the peer does meanwhile
+        for _ in 0..MOST_HEARD {
+            match rustix::net::recv(&self.0, &mut [0; 16], RecvFlags::DONTWAIT) {
+                Ok(_) => heard = true,
+                Err(_) => break,
+            }
+        }
+        heard
+    }
+}
+
+impl AsFd for Ear {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Tellings that are taken in one call.
+const MOST_HEARD: usize = 64;
+
 /// The eventfds of a peer's process, by the number of the box. Box 0 is its service thread's, which
 /// looks after all that have no box of their own.
 #[derive(Debug)]
 pub struct Bells {
-    first: Event,
+    first: Ringer,
     others: Box<[OnceLock<Event>]>,
 }
 
 impl Bells {
     /// `first` is box 0's.
     pub fn new(first: Event) -> Self {
+        Self::by(Ringer::Event(first))
+    }
+
+    /// `first` is box 0's.
+    pub fn by(first: Ringer) -> Self {
         let others = std::iter::repeat_with(OnceLock::new);
         let others = others.take(MOST_BOXES - 1).collect();
         Self { first, others }
@@ -44,6 +137,9 @@ impl Bells {
     /// # Errors
     /// As [`Bells::add`]; what has come is no eventfd.
     pub fn told(&self, number: u32, fds: Vec<OwnedFd>) -> Result<(), Broken> {
+        if matches!(self.first, Ringer::Socket(_)) {
+            return Err(Broken);
+        }
         let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
         self.add(number, Event::from_fd(fd).map_err(|_| Broken)?)
     }
@@ -52,10 +148,10 @@ impl Bells {
     pub fn ring(&self, number: u64) {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         let other = self.others.get(at.wrapping_sub(1));
-        other
-            .and_then(OnceLock::get)
-            .unwrap_or(&self.first)
-            .signal();
+        match other.and_then(OnceLock::get) {
+            Some(other) => other.signal(),
+            None => self.first.signal(),
+        }
     }
 }
 
@@ -81,6 +177,25 @@ pub fn tell(channel: &mut Channel, told: &mut u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_user_is_told_by_a_socket_alone() {
+        let (ear, mouth) = Ear::new().expect("descriptors");
+        let copy = |of: &dyn AsFd| rustix::io::fcntl_dupfd_cloexec(of.as_fd(), 0).expect("one");
+        let event = Event::new().expect("an eventfd");
+        assert!(Ringer::take_over(copy(&event), false).is_err());
+        assert!(Ringer::take_over(copy(&mouth), true).is_err());
+        let ringer = Ringer::take_over(copy(&mouth), false).expect("a socket");
+        let bells = Bells::by(ringer);
+        assert!(!ear.hear());
+        // many more than a queue holds
+        for number in 0..1000 {
+            bells.ring(number);
+        }
+        let heard = (0..1000).take_while(|_| ear.hear()).count();
+        assert!((1..1000).contains(&heard), "{heard}");
+        assert_eq!(bells.told(1, vec![copy(&event)]), Err(Broken));
+    }
 
     #[test]
     fn who_has_no_box_of_its_own_is_told_by_the_service_thread() {

@@ -5,7 +5,7 @@
 //! can hold up another; the processes that they name are asked one after another. Where one process
 //! has accepted at the port before, it is asked first, and no family if it agrees.
 
-use super::bells;
+use super::bells::{self, Ear};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::family::PLACES;
@@ -55,7 +55,11 @@ struct Partner {
     uid: u32,
     channel: Channel,
     borrower: Borrower,
-    /// It has this process's eventfd.
+    /// It is of this process's user.
+    is_own_user: bool,
+    /// Where one of another user tells this process.
+    ear: Option<Ear>,
+    /// It has what tells this process.
     is_told: bool,
     /// Boxes of this process that it has been told of.
     boxes_told: u32,
@@ -270,8 +274,9 @@ impl ClientService {
                 asked.blame(Ok(uid));
                 self.credentials
                     .compare(&asked.there, uid, asked.request.accepted)?;
-                self.partners
-                    .push(Partner::new(self.next_pair, name, uid, channel));
+                let is_own_user = self.credentials.is_own(uid);
+                let partner = Partner::new(self.next_pair, name, uid, is_own_user, channel);
+                self.partners.push(partner);
                 self.next_pair += 1;
                 self.partners.len() - 1
             }
@@ -283,7 +288,13 @@ impl ClientService {
             number: asked.number,
             message: Message::Request(asked.request),
         };
-        let bell = [self.bell.as_fd()];
+        let mut mouth = None;
+        if !partner.is_told && !partner.is_own_user {
+            let (ear, other) = Ear::new().map_err(|_| Reason::NoMemory)?;
+            partner.ear = Some(ear);
+            mouth = Some(other);
+        }
+        let bell = [mouth.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd)];
         let fds = if partner.is_told { &[][..] } else { &bell[..] };
         if partner.channel.send(&packet, fds).is_err() {
             partner.is_over = true;
@@ -307,7 +318,12 @@ impl ClientService {
     pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let families = self.asked.iter().flat_map(|asked| &asked.families);
         let partners = self.partners.iter().map(|partner| &partner.channel);
-        families.chain(partners).map(Channel::interest)
+        let ears = self
+            .partners
+            .iter()
+            .filter_map(|partner| partner.ear.as_ref());
+        let ears = ears.map(|ear| (ear.as_fd(), PollFlags::IN));
+        families.chain(partners).map(Channel::interest).chain(ears)
     }
 
     /// When [`ClientService::serve`] has to be called at the latest.
@@ -321,13 +337,15 @@ impl ClientService {
 }
 
 impl Partner {
-    fn new(pair: u64, name: Name, uid: u32, channel: Channel) -> Self {
+    fn new(pair: u64, name: Name, uid: u32, is_own_user: bool, channel: Channel) -> Self {
         Self {
             pair,
             name,
             uid,
             channel,
-            borrower: Borrower::default(),
+            borrower: Borrower::new(is_own_user),
+            is_own_user,
+            ear: None,
             is_told: false,
             boxes_told: 0,
             port: None,
@@ -404,7 +422,10 @@ impl Partner {
                 }
             }
         }
-        if !self.borrower.is_empty() {
+        if self.ear.as_ref().is_some_and(Ear::hear) {
+            news.push(News::Rung);
+        }
+        if !self.borrower.is_empty() && self.is_own_user {
             bells::tell(&mut self.channel, &mut self.boxes_told);
         }
         self.is_over |= self.channel.flush().is_err();

@@ -67,11 +67,6 @@ impl Credentials {
         if found.uid == self.overflow || self.own == self.overflow {
             return Err(No::Never(Reason::UnknownUser));
         }
-        // A bell that is an eventfd can be made to block by whoever has it: users that differ need
-        // one of another kind.
-        if found.uid != self.own {
-            return Err(No::Never(Reason::OtherUser));
-        }
         Ok(())
     }
 
@@ -133,7 +128,7 @@ mod tests {
         let never = |reason| Err(No::Never(reason));
         assert_eq!(with(|found| found.inode = 0), Err(No::Later));
         assert_eq!(with(|found| found.state = 8), never(Reason::NotEstablished));
-        assert_eq!(with(|found| found.uid = 1001), never(Reason::OtherUser));
+        assert_eq!(with(|found| found.uid = 1001), Ok(()));
         let overflow = credentials.overflow;
         let unknown = Holder {
             uid: overflow,

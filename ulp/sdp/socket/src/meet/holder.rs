@@ -3,7 +3,7 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
-use super::bells::{self, Bells};
+use super::bells::{self, Bells, Ear};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Channels of others at one time.
 const MOST_GUESTS: usize = 4096;
+/// Channels of one user who is not this process's.
+const MOST_OF_ANOTHER_USER: usize = 512;
 /// Channels that are accepted in one call, and messages of one channel that are answered.
 const MOST_IN_A_CALL: usize = 64;
 
@@ -47,6 +49,10 @@ struct Guest {
     pair: u64,
     channel: Channel,
     uid: u32,
+    /// It is of this process's user.
+    is_own_user: bool,
+    /// Where one of another user tells this process.
+    ear: Option<Ear>,
     lender: Lender,
     /// Tells the peer's process.
     bells: Option<Arc<Bells>>,
@@ -105,15 +111,20 @@ impl HolderService {
             let Ok(channel) = channel::accept(self.listener.as_fd()) else {
                 return;
             };
-            // strangers have no business here, and take nobody's place
             let Ok(uid) = channel.uid() else { continue };
-            if !self.credentials.is_own(uid) || self.guests.len() == MOST_GUESTS {
+            let is_own_user = self.credentials.is_own(uid);
+            // another user takes nobody's place
+            let of_user = self.guests.iter().filter(|guest| guest.uid == uid);
+            let is_full = !is_own_user && of_user.count() >= MOST_OF_ANOTHER_USER;
+            if is_full || self.guests.len() == MOST_GUESTS {
                 continue;
             }
             self.guests.push(Guest {
                 pair: self.next_pair,
                 channel,
                 uid,
+                is_own_user,
+                ear: None,
                 lender: Lender::default(),
                 bells: None,
                 is_told: false,
@@ -139,7 +150,7 @@ impl HolderService {
             match packet.message {
                 Message::Request(request) => {
                     match guest.bells {
-                        None => guest.bells = Some(pair::bells(fds)?),
+                        None => guest.bells = Some(pair::bells(fds, guest.is_own_user)?),
                         Some(_) if fds.is_empty() => {}
                         Some(_) => return Err(Broken),
                     }
@@ -166,7 +177,10 @@ impl HolderService {
                 _ => return Err(Broken),
             }
         }
-        if guest.is_told {
+        if guest.ear.as_ref().is_some_and(Ear::hear) {
+            news.push(News::Rung);
+        }
+        if guest.is_told && guest.is_own_user {
             bells::tell(&mut guest.channel, &mut guest.boxes_told);
         }
         guest.channel.flush().map_err(|_| Broken)
@@ -207,8 +221,14 @@ impl HolderService {
         if loan.is_new {
             fds.push(loan.segment.as_fd());
         }
+        let mut mouth = None;
+        if !guest.is_told && !guest.is_own_user {
+            let (ear, other) = Ear::new().map_err(|_| Broken)?;
+            guest.ear = Some(ear);
+            mouth = Some(other);
+        }
         if !guest.is_told {
-            fds.push(self.bell.as_fd());
+            fds.push(mouth.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd));
         }
         let at = slot as u32;
         let message = Message::Agreed { segment, slot: at };
@@ -248,7 +268,10 @@ impl HolderService {
     /// What [`HolderService::serve`] has to be called for.
     pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let channels = self.guests.iter().map(|guest| guest.channel.interest());
-        std::iter::once((self.listener.as_fd(), PollFlags::IN)).chain(channels)
+        let ears = self.guests.iter().filter_map(|guest| guest.ear.as_ref());
+        let ears = ears.map(|ear| (ear.as_fd(), PollFlags::IN));
+        let listener = std::iter::once((self.listener.as_fd(), PollFlags::IN));
+        listener.chain(channels).chain(ears)
     }
 
     /// When [`HolderService::serve`] has to be called at the latest.

@@ -120,8 +120,6 @@ reasons! {
     NotEstablished = 3, "the connection is not established";
     /// A uid that this user namespace cannot name.
     UnknownUser = 4, "the peer's user has no number in this user namespace";
-    /// The uids differ.
-    OtherUser = 5, "the two programs run as different users";
     /// SO_PEERCRED's uid is not that of the socket.
     NotTheUser = 6, "whoever answered for the connection is another user than its holder";
     /// A cookie is not that of the socket.

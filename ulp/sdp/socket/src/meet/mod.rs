@@ -99,6 +99,8 @@ pub enum News {
     },
     /// The peer has given the slot back, and looks at it no more. This side gives it back, too.
     Left(Ticket),
+    /// A peer of another user has told of news.
+    Rung,
     /// The channel to the peer's process has ended: the process is gone, or has broken the rules.
     /// Slots of the pair can be used on as long as the process lives.
     Gone {

@@ -4,9 +4,9 @@
 //! Must not know: messages and channels. The accepting side lends slots of segments that it makes,
 //! the connecting side borrows them. A slot is lent again when both have given it back.
 
-use super::bells::Bells;
+use super::bells::{Bells, Ringer};
 use super::message::Reason;
-use crate::own::{self, Event, Own, Segment};
+use crate::own::{self, Own, Segment};
 use crate::segment::{self, LENGTH, Role, SLOTS};
 use ferriband_sdp_local::Shared;
 use std::os::fd::OwnedFd;
@@ -157,6 +157,7 @@ fn clear(segment: &Segment, slot: u64) {
 pub struct Borrower {
     segments: Vec<Borrowed>,
     bells: Option<Arc<Bells>>,
+    is_of_another_user: bool,
 }
 
 #[derive(Debug)]
@@ -166,6 +167,14 @@ struct Borrowed {
 }
 
 impl Borrower {
+    /// Nothing was borrowed so far of a peer, which is of this user or of another.
+    pub fn new(is_own_user: bool) -> Self {
+        Self {
+            is_of_another_user: !is_own_user,
+            ..Self::default()
+        }
+    }
+
     /// Takes a slot that the peer lends, with what came along: the segment if it is new, then the
     /// peer's eventfd if that is not known so far.
     ///
@@ -196,7 +205,7 @@ impl Borrower {
         };
         let bells = match &self.bells {
             Some(bells) => bells.clone(),
-            None => bells(vec![fds.next().ok_or(Broken)?])?,
+            None => bells(vec![fds.next().ok_or(Broken)?], !self.is_of_another_user)?,
         };
         if is_new {
             let segment = segment.clone();
@@ -228,14 +237,13 @@ impl Borrower {
     }
 }
 
-/// The eventfd of the peer's box 0, which has to come alone.
+/// What tells the peer's box 0, which has to come alone.
 ///
 /// # Errors
 /// It is something else, or not alone.
-pub fn bells(fds: Vec<OwnedFd>) -> Result<Arc<Bells>, Broken> {
+pub fn bells(fds: Vec<OwnedFd>, is_own_user: bool) -> Result<Arc<Bells>, Broken> {
     let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
-    let first = Event::from_fd(fd).map_err(|_| Broken)?;
-    Ok(Arc::new(Bells::new(first)))
+    Ok(Arc::new(Bells::by(Ringer::take_over(fd, is_own_user)?)))
 }
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ impl Process {
     /// # Errors
     /// The kernel would have none, or there is no room for what is the library's own.
     pub fn replace(&'static self, from: i32, number: i32) -> Result<(), Errno> {
-        if from == number {
+        // the kernel says what is wrong with it
+        if from == number || from < 0 {
             return Ok(());
         }
         match self.table.numbers().look(number) {

@@ -10,6 +10,7 @@
 
 mod back;
 mod closing;
+mod counters;
 mod lock;
 mod moving;
 mod service;
@@ -17,6 +18,7 @@ mod state;
 mod thread;
 
 pub use closing::Closing;
+pub use counters::report;
 pub use moving::{Begun, Ticket};
 
 use crate::numbers::{Kind, once};
@@ -179,8 +181,17 @@ impl Process {
         }
     }
 
-    /// The connection is worth it: the service asks the peer.
+    /// The connection is worth it: the service of the connected side asks the peer.
     #[cold]
+    fn worth(&'static self, pin: &Pin<'_>) {
+        if pin.traffic().counts() {
+            counters::eligible();
+        }
+        if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED | state::NEVER) {
+            self.ask(pin);
+        }
+    }
+
     fn ask(&'static self, pin: &Pin<'_>) {
         pin.traffic().add(state::ASKED | state::SERVED);
         let index = pin.taken().index;

@@ -55,13 +55,13 @@ impl Ticket {
         let Ok(bytes) = u64::try_from(answer) else {
             return;
         };
-        if pin.traffic().is(state::ASKED | state::NEVER) {
+        if pin.traffic().is_settled() {
             return;
         }
         match self.counted {
             Own::Sends => {
                 if pin.traffic().sent(bytes) {
-                    self.process.ask(&pin);
+                    self.process.worth(&pin);
                 }
             }
             _ => pin.traffic().received(bytes),

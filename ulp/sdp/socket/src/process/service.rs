@@ -5,7 +5,7 @@
 
 use super::state::{self, State};
 use super::thread::start;
-use super::{Process, cookie, socket};
+use super::{Process, cookie, counters, socket};
 use crate::arena::Taken;
 use crate::link::Link;
 use crate::meet::client::ClientService;
@@ -54,12 +54,16 @@ pub(super) struct Port {
     pub family: Family,
     /// The records of its listeners.
     listeners: Vec<u32>,
+    /// Open sockets that were accepted there and that peers may ask for.
+    accepted: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Known {
     taken: Taken,
     number: i32,
+    /// Where it was accepted.
+    port: Option<u16>,
 }
 
 struct Carried {
@@ -99,6 +103,8 @@ impl Service {
         self.carried.clear();
         for port in &mut self.families {
             port.family.forked();
+            // what was inherited may be asked for, though the child closes the listener
+            port.accepted = 1;
         }
     }
 
@@ -120,6 +126,7 @@ impl Service {
             None => self.families.push(Port {
                 family: Family::bind(port)?,
                 listeners: vec![index],
+                accepted: 0,
             }),
         }
         self.hold(process)?;
@@ -144,25 +151,32 @@ impl Service {
     /// A stream was accepted: whoever asks its port's family is sent to this process.
     pub fn accept(&mut self, process: &'static Process, pin: &Pin<'_>, number: i32) {
         let known = start(process, self).and_then(|()| self.hold(process));
-        let (Ok(()), Ok(port)) = (known, port_of(number)) else {
+        let (Ok(()), Ok(at)) = (known, port_of(number)) else {
             return;
         };
         let Some(name) = self.holder.as_ref().map(HolderService::name) else {
             return;
         };
         let cookie = cookie(number);
-        let Some(port) = self.port(port) else {
+        let Some(port) = self.port(at) else {
             return;
         };
         port.family.table().insert(cookie, name);
-        let taken = pin.taken();
-        self.known.insert(cookie, Known { taken, number });
+        port.accepted += 1;
+        let known = Known {
+            taken: pin.taken(),
+            number,
+            port: Some(at),
+        };
+        if let Some(old) = self.known.insert(cookie, known) {
+            self.forget(old);
+        }
         pin.traffic().add(state::SERVED);
     }
 
     /// The thread's work. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, process: &'static Process, now: Duration) {
-        let rung = self.hear_kernel(process);
+        let mut rung = self.hear_kernel(process);
         for port in &mut self.families {
             port.family.serve(now);
         }
@@ -178,6 +192,7 @@ impl Service {
             client.serve(now, &mut news);
         }
         for news in news {
+            rung |= matches!(news, News::Rung);
             self.learn(process, news);
         }
         if rung {
@@ -261,8 +276,12 @@ impl Service {
         };
         match asked {
             Ok(()) => {
-                let taken = pin.taken();
-                self.known.insert(cookie(number), Known { taken, number });
+                let known = Known {
+                    taken: pin.taken(),
+                    number,
+                    port: None,
+                };
+                self.known.insert(cookie(number), known);
             }
             Err(no) => stays(&pin, no),
         }
@@ -309,7 +328,7 @@ impl Service {
                 }
             }
             // what such a slot holds is read on, and given back with this side's close
-            News::Left(_) | News::Gone { .. } => {}
+            News::Left(_) | News::Gone { .. } | News::Rung => {}
         }
     }
 
@@ -328,6 +347,10 @@ impl Service {
         if !process.table.without_fork(put) {
             return None;
         }
+        if pin.traffic().counts() {
+            counters::eligible();
+        }
+        counters::upgraded();
         self.watch(&pin, number, Some(slot));
         if pin.traffic().is(state::NEVER) {
             process.bring_back_now(&pin, number);
@@ -427,7 +450,9 @@ impl Service {
 
     /// The last number goes while other threads are in calls: they end.
     fn left_to_calls(&mut self, process: &Process, number: i32, taken: Taken) {
-        self.known.remove(&cookie(number));
+        if let Some(known) = self.known.remove(&cookie(number)) {
+            self.forget(known);
+        }
         if self.carried.remove(&taken.index).is_some() {
             self.delete(socket(number));
         }
@@ -437,13 +462,29 @@ impl Service {
         }
     }
 
+    /// A socket is known no more.
+    fn forget(&mut self, known: Known) {
+        if let Some(port) = known.port.and_then(|at| self.port(at)) {
+            port.accepted = port.accepted.saturating_sub(1);
+            self.close_ports();
+        }
+    }
+
+    /// Nobody asks at a port of which nothing is left.
+    fn close_ports(&mut self) {
+        self.families
+            .retain(|port| !port.listeners.is_empty() || port.accepted > 0);
+    }
+
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
         let (taken, cookie) = (last.taken(), cookie(number));
-        self.known.remove(&cookie);
         for port in &mut self.families {
             port.listeners.retain(|listener| *listener != taken.index);
         }
-        self.families.retain(|port| !port.listeners.is_empty());
+        match self.known.remove(&cookie) {
+            Some(known) => self.forget(known),
+            None => self.close_ports(),
+        }
         let carried = self.carried.remove(&taken.index);
         let Some(link) = last.link() else {
             return;

@@ -21,6 +21,8 @@ pub(super) const NEVER: u32 = 1 << 5;
 pub(super) const DELAYS: u32 = 1 << 6;
 /// The program wants TCP_CORK.
 pub(super) const CORKED: u32 = 1 << 7;
+/// It was counted among those that are worth it.
+const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
 
@@ -42,6 +44,10 @@ pub(super) trait State {
     fn is(&self, bits: u32) -> bool;
     fn add(&self, bits: u32);
     fn take(&self, bits: u32);
+    /// Whether it is counted for the first time among those that are worth it.
+    fn counts(&self) -> bool;
+    /// Whether its traffic matters no more.
+    fn is_settled(&self) -> bool;
     /// A stream begins.
     fn begin(&self, bits: u32);
     /// Whether this process has looked at the stream.
@@ -70,6 +76,16 @@ impl State for Traffic {
         self.state.fetch_and(!bits, Ordering::SeqCst);
     }
 
+    fn counts(&self) -> bool {
+        self.state.fetch_or(COUNTED, Ordering::SeqCst) & COUNTED == 0
+    }
+
+    #[inline]
+    fn is_settled(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state & COUNTED != 0 && state & (ASKED | NEVER | ACCEPTED) != 0
+    }
+
     fn begin(&self, bits: u32) {
         let process = PROCESS.load(Ordering::Relaxed);
         self.state.store(process | bits, Ordering::SeqCst);
@@ -82,7 +98,7 @@ impl State for Traffic {
     }
 
     fn make_mine(&self) {
-        let kept = CONNECTED | ACCEPTED | LISTENS | NEVER | DELAYS | CORKED;
+        let kept = CONNECTED | ACCEPTED | LISTENS | NEVER | DELAYS | CORKED | COUNTED;
         let process = PROCESS.load(Ordering::Relaxed);
         let _ = self
             .state
@@ -110,7 +126,7 @@ impl State for Traffic {
         self.bytes.store(all, Ordering::Relaxed);
         let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
         let worth = exchanges >= 2 * (EXCHANGES - 1) * factor || all >= BYTES * u64::from(factor);
-        worth && self.state.load(Ordering::Relaxed) & (CONNECTED | ASKED | NEVER) == CONNECTED
+        worth && self.state.load(Ordering::Relaxed) & (CONNECTED | ACCEPTED) != 0
     }
 
     fn put_off(&self) {
@@ -134,9 +150,12 @@ mod tests {
         traffic.received(10);
         traffic.received(10);
         assert!(traffic.sent(10), "the third");
+        assert!(traffic.counts());
+        assert!(!traffic.counts() && !traffic.is_settled());
         traffic.add(ASKED);
-        assert!(!traffic.sent(10));
+        assert!(traffic.is_settled());
         traffic.put_off();
+        assert!(!traffic.is_settled());
         assert!(!traffic.sent(10), "as long again");
         traffic.received(10);
         assert!(!traffic.sent(10));
@@ -145,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn many_bytes_are_worth_it_where_this_side_has_connected() {
+    fn many_bytes_are_worth_it() {
         let traffic = Traffic::default();
         traffic.begin(CONNECTED);
         traffic.received(10_000);
@@ -153,8 +172,8 @@ mod tests {
         assert!(traffic.sent(1));
         let traffic = Traffic::default();
         traffic.begin(ACCEPTED);
-        assert!(!traffic.sent(1 << 20));
-        traffic.begin(CONNECTED | NEVER);
-        assert!(!traffic.sent(1 << 20));
+        assert!(traffic.sent(1 << 20) && traffic.counts() && traffic.is_settled());
+        traffic.begin(0);
+        assert!(!traffic.sent(1 << 20), "it is no connection");
     }
 }

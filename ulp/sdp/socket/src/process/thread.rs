@@ -4,7 +4,7 @@
 
 use super::lock::block_signals;
 use super::service::{BELL, Service};
-use super::{Process, state};
+use super::{Process, counters, state};
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
 use ferriband_host::wake;
@@ -126,6 +126,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     if let Some(process) = Process::there() {
         state::forked();
+        counters::forked();
         process.bell.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: `before` has taken it in the thread of which this is the copy.
         unsafe { process.service.release(Service::forked) };

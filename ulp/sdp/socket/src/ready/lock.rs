@@ -45,7 +45,8 @@ impl<T> Lock<T> {
     /// Waits for it. None if this thread has it: a signal handler has interrupted its hold.
     #[inline]
     pub fn enter(&self) -> Option<Guard<'_, T>> {
-        self.take().then_some(Guard { lock: self })
+        // not `then_some`, which would make a guard and drop it
+        self.take().then(|| Guard { lock: self })
     }
 
     /// As [`Lock::enter`], without a guard: [`Lock::leave`] follows. False if this thread has it.
@@ -71,7 +72,9 @@ impl<T> Lock<T> {
             if owner & !AWAITED == me {
                 return false;
             }
-            let is_copy = owner != 0 && owner >> 32 != me >> 32;
+            let [theirs, ours] = [owner, me].map(|thread| (thread >> 32) as u32);
+            // of a process without a number nobody can tell
+            let is_copy = owner != 0 && theirs != ours && theirs != u32::MAX;
             if owner == 0 || is_copy {
                 match take(owner, mine) {
                     Ok(_) => return true,

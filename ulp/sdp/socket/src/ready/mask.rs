@@ -129,26 +129,46 @@ fn output(call: Call<'_, '_>) -> Source {
     }
 }
 
-/// What is so of a connection, of what is of interest, and whether the kernel was asked. It is
-/// asked if `seen` says so or a way goes by TCP, unless the caller `has_asked` before it has set
-/// its wants: what has come since is news, which the kernel tells.
-pub(super) fn events(
-    call: Call<'_, '_>,
-    interest: u32,
-    seen: &mut Seen,
-    has_asked: bool,
-) -> (u32, bool) {
-    let mut ways = Ways::of(call);
-    let passing = seen.bits & PASSING != 0;
-    let asks = seen.stale || !has_asked && (passing || ways.asks(interest) != 0);
-    if asks {
-        // first, so that news of meanwhile is not forgotten
-        seen.stale = false;
-        seen.bits = kernel::state(call.socket());
-        hear(call, seen.bits);
-        ways = Ways::of(call);
+/// What is so of a connection, of what is of interest. If nothing is, or `is_edge`, what comes later
+/// is told: the wants were set before the look whose result this is.
+///
+/// The kernel is asked if `seen` says so, or if a way goes by TCP, and not again after a want was
+/// set: what has come since is news, which the kernel tells. Room is wanted only where the ring has
+/// too little, as the kernel tells of room only who has found none. While TCP carries what is sent,
+/// the kernel tells of it: a change to SDP needs an empty queue, of which it has told.
+pub(super) fn find(call: Call<'_, '_>, interest: u32, seen: &mut Seen, is_edge: bool) -> u32 {
+    let mut wants_bytes = interest & INPUT == 0;
+    let mut wants_room = interest & OUTPUT == 0;
+    let mut has_asked = false;
+    let mut is_set = is_edge;
+    loop {
+        if is_set && !wants_bytes {
+            // also while TCP carries the direction: whoever changes it over looks at the want
+            Reader(&call).want_bytes(BOX);
+            wants_bytes = true;
+        }
+        let mut ways = Ways::of(call);
+        let passing = seen.bits & PASSING != 0;
+        if seen.stale || !has_asked && (passing || ways.asks(interest) != 0) {
+            // first, so that news of meanwhile is not forgotten
+            seen.stale = false;
+            seen.bits = kernel::state(call.socket());
+            has_asked = true;
+            hear(call, seen.bits);
+            ways = Ways::of(call);
+        }
+        let found = ways.events(seen.bits, interest);
+        if found != 0 && !is_edge {
+            return found;
+        }
+        is_set = true;
+        if !wants_room && ways.output == Source::Idle {
+            Writer(&call).want_room(BOX);
+            wants_room = true;
+        } else if wants_bytes {
+            return found;
+        }
     }
-    (ways.events(seen.bits, interest), asks)
 }
 
 /// The kernel has told of the connection's end: what the service thread does then, so that a
@@ -182,7 +202,6 @@ pub(super) fn serve(call: Call<'_, '_>) {
 /// more before it believes that there is nothing.
 pub(super) fn want(call: Call<'_, '_>, interest: u32) {
     if interest & INPUT != 0 {
-        // also while TCP carries the direction: whoever changes it over looks at the want
         Reader(&call).want_bytes(BOX);
     }
     if interest & OUTPUT != 0 && output(call) != Source::Ready {

@@ -2,7 +2,7 @@
 //!
 //! Owns: what the program has registered where ([`waiters`], [`instance`]), what is so of a
 //! connection ([`mask`]), the boxes in which peers tell this process's waiters ([`boxes`]), how a
-//! thread waits ([`wait`], [`poll`], [`select`]). Must not know: the C names of calls, when a
+//! thread waits ([`mod@wait`], [`mod@poll`], [`mod@select`]). Must not know: the C names of calls, when a
 //! connection gets its link, who serves its end.
 //!
 //! The program's epoll descriptor stays the kernel's. What SDP does not carry is watched by the

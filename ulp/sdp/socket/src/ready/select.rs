@@ -1,5 +1,5 @@
 //! select(2) and pselect(2). Owns: the sets. Must not know: how a thread waits; that is
-//! [`super::poll`]'s, also because bells lie beyond what a set can hold.
+//! [`mod@super::poll`]'s, also because bells lie beyond what a set can hold.
 
 use super::kernel::{self, Patience, Polled};
 use super::poll;

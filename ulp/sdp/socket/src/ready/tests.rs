@@ -6,6 +6,7 @@ use kernel::{ERR, ET, EXCLUSIVE, HUP, IN, ONESHOT, OUT, RDHUP};
 use std::time::Duration;
 use world::{Socket, World, pair};
 
+mod cost;
 mod differ;
 mod hammer;
 mod world;

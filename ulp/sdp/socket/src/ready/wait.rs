@@ -86,6 +86,9 @@ fn wait_linked(
             Err(_) if first.count > 0 => 0,
             Err(error) => return Err(error),
         };
+        if count == 0 && first.count > 0 {
+            return Ok(first.count);
+        }
         let is_over = count == 0 && is_asleep;
         let count = known.settle_after(events, first, count).unwrap_or(count);
         if count > 0 || !waits || is_over {
@@ -124,8 +127,8 @@ impl Instance {
         } else if let Ok(table) = Table::get() {
             first.count = inside.report(table, wait, events);
         }
-        if first.count == events.len() {
-            inside.kernel_first = true;
+        inside.kernel_first = first.count == events.len();
+        if first.count > 0 {
             inside.leave(self.is_nested.load(Ordering::Relaxed));
         }
         if first.count == 0 && !first.is_busy && waits {

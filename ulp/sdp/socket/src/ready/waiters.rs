@@ -5,7 +5,7 @@
 //!
 //! # The box
 //! The peer tells one box of a connection. If one waits, that is its box; if several do, box 0, the
-//! service thread's, which tells all ([`tell`]). After the box's number was changed the told bit is
+//! service thread's, which tells all ([`super::told`]). After the box's number was changed the told bit is
 //! looked at: a peer that has told the box from before has set the bit before it has looked at the
 //! number. If an instance that is no longer alone takes the bit, it tells the others
 //! ([`super::instance::Inside::heard`]): the number of those who wait ([`super::Ready::count`]) is
@@ -18,16 +18,17 @@
 //! # Locks
 //! That of all connections before that of an instance, never two instances' at once.
 
+mod control;
+
+use super::Ready;
 use super::boxes::{self, Bell, process};
 use super::instance::{self, Instance};
-use super::kernel::{self, Event, ONESHOT};
+use super::kernel;
 use super::lock::Guard;
-use super::{Ready, mask};
 use crate::arena::Taken;
 use crate::numbers::Kind;
 use crate::table::{Left, Pin, Table};
 use ferriband_sdp_local::{Own, Reader, Writer};
-use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -249,173 +250,6 @@ impl Ready {
         connection
     }
 
-    /// epoll_ctl(2) with a stream socket.
-    pub(super) fn control(
-        &self,
-        pin: &Pin<'_>,
-        instance: i32,
-        op: i32,
-        number: i32,
-        event: Option<Event>,
-    ) -> Result<(), Errno> {
-        if op == libc::EPOLL_CTL_MOD
-            && let (Some(known), Some(event)) = (self.instance(instance), event)
-            && let Some(answer) = modify(known, pin, instance, number, event)
-        {
-            return answer;
-        }
-        let Some(mut held) = self.waiters.enter() else {
-            return kernel::ctl(instance, op, number, event);
-        };
-        match (op, event) {
-            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) => {
-                self.put(&mut held, pin, instance, op, number, event)
-            }
-            _ => {
-                kernel::ctl(instance, op, number, event)?;
-                if let Some(known) = self.instance(instance) {
-                    let found = known.inside.enter();
-                    let found = found.and_then(|inside| inside.find(number, pin.taken()));
-                    if let Some(at) = found {
-                        self.remove(&mut held, known, at, pin.taken());
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn put(
-        &self,
-        held: &mut Held<'_>,
-        pin: &Pin<'_>,
-        instance: i32,
-        op: i32,
-        number: i32,
-        event: Event,
-    ) -> Result<(), Errno> {
-        let is_carried = || instance::call_on(pin, number).is_some_and(|call| !mask::is_left(call));
-        // one that is disabled by its report waits in the kernel unaided: it cannot be told from
-        // here whether that has happened, so it gets its tag when the program enables it
-        let once = event.events & ONESHOT != 0;
-        let mut is_counted = once && !is_carried();
-        if is_counted && !count_in(pin) {
-            is_counted = false;
-        }
-        let is_carried = !is_counted && is_carried();
-        // with the program's own, so that the kernel's answer is what it would be; what is told
-        // once is not told by both
-        let first = match is_carried && once {
-            true => Event {
-                events: event.events & !(kernel::IN | kernel::OUT | kernel::RDHUP | kernel::PRI),
-                ..event
-            },
-            false => event,
-        };
-        let answer = kernel::ctl(instance, op, number, Some(first));
-        let known = answer.and_then(|()| self.adopt(held, instance).ok_or(Errno::NOMEM));
-        let known = match known {
-            Ok(known) => known,
-            Err(error) => {
-                if is_counted {
-                    count_out(pin.taken());
-                }
-                return Err(error);
-            }
-        };
-        let put = self.register(held, known, pin, number, event, is_counted);
-        if !is_carried {
-            return put;
-        }
-        let put = put.and_then(|()| self.tag(held, known, pin, number));
-        if put.is_err() {
-            let _ = kernel::ctl(instance, libc::EPOLL_CTL_DEL, number, None);
-            let found = known.inside.enter();
-            let found = found.and_then(|inside| inside.find(number, pin.taken()));
-            if let Some(at) = found {
-                self.remove(held, known, at, pin.taken());
-            }
-        }
-        self.settle(held, pin);
-        put
-    }
-
-    /// Notes what the kernel watches.
-    fn register(
-        &self,
-        held: &mut Held<'_>,
-        known: &'static Instance,
-        pin: &Pin<'_>,
-        number: i32,
-        event: Event,
-        is_counted: bool,
-    ) -> Result<(), Errno> {
-        let taken = pin.taken();
-        let mut inside = known.inside.enter().ok_or(Errno::BUSY)?;
-        if let Some(at) = inside.find(number, taken) {
-            let was = std::mem::replace(&mut inside.at(at).is_counted, is_counted);
-            inside.change(at, event);
-            if was {
-                count_out(taken);
-            }
-            return Ok(());
-        }
-        let at = inside.insert(number, taken, event).ok_or(Errno::NOSPC)?;
-        inside.at(at).is_counted = is_counted;
-        drop(inside);
-        let all = &mut self.connection(held, taken).instances;
-        let beside = all
-            .iter()
-            .position(|(other, _)| std::ptr::eq(*other, known));
-        all.insert(beside.unwrap_or(all.len()), (known, at));
-        Ok(())
-    }
-
-    /// Makes a registration of a connection that has a link a linked one.
-    fn tag(
-        &self,
-        held: &mut Held<'_>,
-        known: &'static Instance,
-        pin: &Pin<'_>,
-        number: i32,
-    ) -> Result<(), Errno> {
-        let link = pin.link().ok_or(Errno::INVAL)?;
-        let mut inside = known.inside.enter().ok_or(Errno::BUSY)?;
-        let at = inside.find(number, pin.taken()).ok_or(Errno::NOENT)?;
-        if inside.at(at).linked.is_some() {
-            return Ok(());
-        }
-        let numbers = Table::get()?.numbers();
-        if numbers.look(number) != Kind::Stream(pin.taken().index) {
-            return Err(Errno::BADF);
-        }
-        let instance = *inside.numbers.first().ok_or(Errno::BADF)?;
-        // before the kernel has any of it: whoever wakes up with it looks here
-        known.is_tagged.store(true, Ordering::SeqCst);
-        if inside.bell.is_none() {
-            let (bell, is_new) = held.boxes.take()?;
-            if let Err(error) = inside.watch_bell(bell) {
-                held.boxes.give_back(bell);
-                return Err(error);
-            }
-            if is_new {
-                // which tells peers of it
-                link.ring_service();
-            }
-        }
-        let watched = inside.watched(at);
-        if inside.at(at).event.events & kernel::EXCLUSIVE != 0 {
-            // the kernel does not change one of these
-            kernel::ctl(instance, libc::EPOLL_CTL_DEL, number, None)?;
-            kernel::ctl(instance, libc::EPOLL_CTL_ADD, number, Some(watched))?;
-        } else {
-            kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(watched))?;
-        }
-        inside.attach(at, link.where_told());
-        inside.leave(known.is_nested.load(Ordering::Relaxed));
-        Ok(())
-    }
-
     /// Whether the connection may be given a link, as far as those are concerned who wait for it.
     pub(super) fn fits(&self, pin: &Pin<'_>) -> bool {
         let Some(held) = self.waiters.enter() else {
@@ -558,38 +392,6 @@ impl Ready {
             self.count(taken.index).store(0, Ordering::SeqCst);
         }
     }
-}
-
-/// epoll_ctl(2) that changes what is registered, where no other instance is concerned. None: it is
-/// another's business.
-fn modify(
-    known: &'static Instance,
-    pin: &Pin<'_>,
-    instance: i32,
-    number: i32,
-    event: Event,
-) -> Option<Result<(), Errno>> {
-    let mut inside = known.inside.enter()?;
-    let at = inside.find(number, pin.taken())?;
-    let place = inside.at(at);
-    if place.linked.is_none() {
-        let is_simple = pin.link().is_none() && (place.event.events | event.events) & ONESHOT == 0;
-        if !is_simple {
-            return None;
-        }
-        let answer = kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(event));
-        if answer.is_ok() {
-            place.event = event;
-        }
-        return Some(answer);
-    }
-    // the kernel's registration stays as it is, and this is its answer
-    if (place.event.events | event.events) & kernel::EXCLUSIVE != 0 {
-        return Some(Err(Errno::INVAL));
-    }
-    inside.change(at, event);
-    inside.leave(known.is_nested.load(Ordering::Relaxed));
-    Some(Ok(()))
 }
 
 /// Counts one who waits in the kernel for a connection's bytes. False: there is a link, by which he

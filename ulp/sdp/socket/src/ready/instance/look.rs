@@ -1,0 +1,169 @@
+//! What the program is told of the registrations on an instance's list.
+//!
+//! Owns: the order of wants and looks, what stays on the list. Must not know: who has listed them.
+//! [`super`] says why nothing is missed.
+
+use super::{Inside, Registration, borrow};
+use crate::numbers::Kind;
+use crate::ready::kernel::{self, ET, EXCLUSIVE, Event, ONESHOT, WAKEUP};
+use crate::ready::mask;
+use crate::table::Table;
+
+impl Registration {
+    /// A number of the socket that is open. None if there is none.
+    fn open_number(&self, table: &Table) -> Option<i32> {
+        let kind = Kind::Stream(self.taken.index);
+        if table.numbers().look(self.number) == kind {
+            return Some(self.number);
+        }
+        let mut known = table.numbers().known(0..=i32::MAX);
+        known
+            .find(|(_, one)| *one == kind)
+            .map(|(number, _)| number)
+    }
+
+    fn is_level(&self) -> bool {
+        let events = self.event.events;
+        events & (ET | ONESHOT) == 0
+    }
+}
+
+/// What has become of a look at a registration.
+enum Look {
+    /// These events are reported.
+    Report(u32),
+    /// It is parked.
+    Parked,
+    /// The kernel alone carries the connection from here on.
+    Left,
+    /// There is no such connection any more.
+    Gone,
+}
+
+impl Inside {
+    /// Reports what is so, as far as there is room. Gives how many events these are. What `wait` has
+    /// reported already is not looked at.
+    pub fn report(&mut self, table: &Table, wait: u32, into: &mut [Event]) -> usize {
+        let mut reported = 0;
+        for _ in 0..self.list.len() {
+            if reported == into.len() {
+                break;
+            }
+            let Some(tag) = self.list.pop_front() else {
+                break;
+            };
+            let Some(at) = self.of_tag(tag) else {
+                continue;
+            };
+            let Some(linked) = &mut self.at(at).linked else {
+                continue;
+            };
+            if linked.wait == wait {
+                self.list.push_back(tag);
+                continue;
+            }
+            linked.is_listed = false;
+            if let Some(events) = self.take_look(table, at) {
+                let place = self.at(at);
+                let data = place.event.data;
+                into[reported] = Event { events, data };
+                reported += 1;
+                let is_level = place.is_level();
+                let is_once = place.event.events & ONESHOT != 0;
+                if let Some(linked) = &mut place.linked {
+                    linked.wait = wait;
+                    linked.is_disabled = is_once;
+                }
+                if is_level {
+                    self.list(at);
+                }
+            }
+        }
+        reported
+    }
+
+    /// What a registration is to report; it is off the list.
+    fn take_look(&mut self, table: &Table, at: u32) -> Option<u32> {
+        match self.look(table, at) {
+            Look::Report(events) => Some(events),
+            Look::Parked => None,
+            Look::Left => {
+                self.give_to_kernel(at);
+                None
+            }
+            // closed without our knowledge
+            Look::Gone => {
+                self.remove(at);
+                None
+            }
+        }
+    }
+
+    fn look(&mut self, table: &Table, at: u32) -> Look {
+        let place = self.at(at);
+        let Some(number) = place.open_number(table) else {
+            return Look::Gone;
+        };
+        let events = place.event.events;
+        let is_edge = events & (ET | ONESHOT) == ET;
+        let Some(linked) = &mut place.linked else {
+            return Look::Parked;
+        };
+        let Some(pin) = table.pin_taken(place.taken) else {
+            return Look::Gone;
+        };
+        let Some(call) = pin.link().map(|link| link.on(borrow(number))) else {
+            return Look::Gone;
+        };
+        if std::mem::take(&mut linked.is_told) {
+            mask::serve(call);
+        }
+        if linked.is_disabled {
+            return Look::Parked;
+        }
+        let interest = events & !(ET | ONESHOT | EXCLUSIVE | WAKEUP);
+        let found = mask::find(call, interest, &mut linked.seen, is_edge);
+        match found {
+            0 if mask::is_left(call) && place.number == number => Look::Left,
+            0 => Look::Parked,
+            found => Look::Report(found),
+        }
+    }
+
+    /// Both directions have gone back to TCP: the kernel's registration becomes the program's.
+    fn give_to_kernel(&mut self, at: u32) {
+        let Some(instance) = self.numbers.first().copied() else {
+            return;
+        };
+        let place = self.at(at);
+        let (number, event) = (place.number, place.event);
+        // one of these cannot be changed, and costs a look at each hint
+        if event.events & EXCLUSIVE != 0 {
+            return;
+        }
+        if kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(event)).is_ok() {
+            self.detach(at);
+        }
+    }
+
+    /// Whether a wait would report something, of what is linked.
+    pub fn is_ready(&mut self, table: &Table) -> bool {
+        for _ in 0..self.list.len() {
+            let Some(tag) = self.list.pop_front() else {
+                break;
+            };
+            let Some(at) = self.of_tag(tag) else {
+                continue;
+            };
+            let Some(linked) = &mut self.at(at).linked else {
+                continue;
+            };
+            linked.is_listed = false;
+            if self.take_look(table, at).is_some() {
+                self.list(at);
+                return true;
+            }
+        }
+        false
+    }
+}
