@@ -17,6 +17,8 @@ LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
 # Arguments of `make bench-mpi`, see ferriband bench --help.
 BENCH_MPI ?=
+# Arguments of `make bench-sdp`, see ferriband bench --help.
+BENCH_SDP ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
 # Arguments of `make soak-fabric` and `make bench-bring-up`, see the scripts.
@@ -48,7 +50,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -131,6 +133,10 @@ bench-fabric: ## time the fabric's simulator: 648 to 32,258 hosts (96,774 switch
 bench-bring-up: build ## time how long a subnet takes to come up: our manager and OpenSM, over our live fabric and over ibsim (BRING_UP='-e updn torus:8x8:4')
 	$(need) opensm ibsim-utils
 	@FERRIBAND=$(FERRIBAND) scripts/bring-up $(BRING_UP)
+
+bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream')
+	$(need) redis-server redis-tools
+	$(FERRIBAND) bench --sdp $(BENCH_SDP)
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)
