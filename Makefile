@@ -34,6 +34,8 @@ INTEROP ?=
 
 # What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's with its binaries.
 SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl
+# The modules that Debian's nginx is configured with, which nginx-tests load in each test.
+NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
 # Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket'; the git directory of nginx-tests, which no package has.
 FOR_SDP ?=
 NGINX_TESTS ?=
@@ -88,7 +90,7 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
 
 test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='cpython redis:unit/protocol'; NGINX_TESTS=GIT)
-	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),nginx-light perl)
+	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),$(NGINX_PACKAGES))
 	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
 
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
