@@ -36,7 +36,8 @@ static int client(int fd, const char *mode)
     printf("client: after shutdown send %zd %s\n", last, strerror(errno));
     got = read_all(fd, bytes, LENGTH);
     printf("client: %zu bytes, %zu wrong\n", got, differing(bytes, got, 2, 0));
-    printf("client: end %zd %zd\n", recv(fd, bytes, 1, 0), recv(fd, bytes, 1, MSG_DONTWAIT));
+    last = recv(fd, bytes, 1, 0);
+    printf("client: end %zd, again %zd\n", last, recv(fd, bytes, 1, MSG_DONTWAIT));
     close(fd);
     return 0;
 }
