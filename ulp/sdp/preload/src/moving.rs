@@ -80,9 +80,10 @@ fn part(at: *const c_void, length: Size) -> libc::iovec {
 unsafe fn vector<'a>(parts: *const libc::iovec, count: usize) -> Option<&'a [libc::iovec]> {
     match count {
         0 => Some(&[]),
-        // SAFETY: the caller's promise.
         1..=MOST_PARTS if !parts.is_null() => {
-            Some(unsafe { std::slice::from_raw_parts(parts, count) })
+            // SAFETY: the caller's promise.
+            let parts = unsafe { std::slice::from_raw_parts(parts, count) };
+            Some(parts)
         }
         _ => None,
     }

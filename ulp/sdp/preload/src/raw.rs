@@ -26,8 +26,8 @@ pub unsafe extern "C-unwind" fn syscall(
     if call == libc::SYS_socket {
         return sockets::socket(a as c_int, b as c_int, c as c_int).into();
     }
-    // SAFETY: the caller's promise.
     if Process::there().is_some()
+        // SAFETY: the caller's promise.
         && let Some(answer) = unsafe { served(call, [a, b, c, d, e, f]) }
     {
         return answer;

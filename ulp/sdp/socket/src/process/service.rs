@@ -108,6 +108,12 @@ impl Service {
         }
     }
 
+    /// Connections that it looks after.
+    #[cfg(test)]
+    pub fn carried_count(&self) -> usize {
+        self.carried.len()
+    }
+
     fn own_bell(&self) -> Result<Arc<Event>, Errno> {
         self.bells.first().cloned().ok_or(Errno::NODEV)
     }

@@ -1,1 +1,258 @@
-//! Both sides in one process, or in a child.
+//! Both sides in one process, or one in a child: what the entries of the preloaded library do.
+
+use super::*;
+use crate::testing::{Fork, alone, child, join, soon};
+use ferriband_sdp_local::{Reader, Writer};
+use ferriband_sdp_proto::change::Phase;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::IntoRawFd;
+use std::thread;
+
+fn process() -> &'static Process {
+    Process::get().expect("memory")
+}
+
+/// A descriptor of the program's.
+#[derive(Clone, Copy)]
+struct Number(i32);
+
+impl Number {
+    fn listener() -> (Self, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let number = listener.into_raw_fd();
+        process().made(number);
+        process().listening(number);
+        (Self(number), address)
+    }
+
+    fn connect(to: SocketAddr) -> Self {
+        let number = TcpStream::connect(to).expect("connected").into_raw_fd();
+        process().made(number);
+        process().connected(number);
+        Self(number)
+    }
+
+    fn accept(self) -> Self {
+        let accepted = rustix::net::accept(socket(self.0)).expect("one");
+        let number = accepted.into_raw_fd();
+        process().accepted(self.0, number);
+        Self(number)
+    }
+
+    fn ended(begun: Begun, by_kernel: impl FnOnce() -> rustix::io::Result<usize>) -> usize {
+        match begun {
+            Begun::Plain => by_kernel().expect("moved"),
+            Begun::Kernel(ticket) => {
+                let moved = by_kernel();
+                ticket.end(moved.map_or(-1, usize::cast_signed));
+                moved.expect("moved")
+            }
+            Begun::Done(bytes) => bytes,
+            Begun::Failed(errno) => panic!("errno {errno}"),
+        }
+    }
+
+    fn send(self, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let left = &bytes[done..];
+            let part = libc::iovec {
+                iov_base: left.as_ptr().cast_mut().cast(),
+                iov_len: left.len(),
+            };
+            // SAFETY: a slice.
+            let begun = unsafe { process().send(self.0, &[part], 0) };
+            done += Self::ended(begun, || rustix::io::write(socket(self.0), left));
+        }
+    }
+
+    /// 0 at the end.
+    fn receive(self, into: &mut [u8]) -> usize {
+        let part = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        // SAFETY: a slice that is this function's own meanwhile.
+        let begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        Self::ended(begun, || rustix::io::read(socket(self.0), into))
+    }
+
+    fn receive_all(self, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            let more = self.receive(&mut into[done..]);
+            assert_ne!(more, 0, "the stream ends after {done} bytes");
+            done += more;
+        }
+    }
+
+    fn echo(self) {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.receive(&mut bytes) {
+                0 => return self.close(),
+                received => self.send(&bytes[..received]),
+            }
+        }
+    }
+
+    fn exchange(self, round: usize) {
+        let sent = vec![round as u8; 1 + round * 37 % 3000];
+        self.send(&sent);
+        let mut received = vec![0; sent.len()];
+        self.receive_all(&mut received);
+        assert!(received == sent, "round {round}");
+    }
+
+    /// Exchanges until both directions are carried by the ring.
+    fn until_carried(self) {
+        let mut round = 0;
+        soon_or(|| {
+            round += 1;
+            self.exchange(round);
+            self.phases() == Some([Phase::Sdp; 2])
+        });
+    }
+
+    fn phases(self) -> Option<[Phase; 2]> {
+        let pin = process().pin(self.0)?;
+        let call = pin.link()?.on(socket(self.0));
+        Some([Writer(&call).phase(), Reader(&call).phase()])
+    }
+
+    fn close(self) {
+        assert_eq!(process().close(self.0), Closing::ByKernel);
+        // SAFETY: a number of this test's.
+        unsafe { rustix::io::close(self.0) };
+    }
+}
+
+/// As [`soon`], for what changes something.
+fn soon_or(mut what: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !what() {
+        assert!(std::time::Instant::now() < until, "it does not come");
+    }
+}
+
+#[test]
+fn a_blocking_pair_is_carried_and_comes_back() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let other = thread::spawn(move || there.echo());
+    here.until_carried();
+    for round in 0..500 {
+        here.exchange(round);
+    }
+    process().only_by_kernel(here.0);
+    assert_eq!(here.phases(), Some([Phase::Done; 2]));
+    for round in 0..100 {
+        here.exchange(round);
+    }
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
+fn what_was_sent_before_a_close_arrives_and_then_the_end() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    for _ in 0..20 {
+        let here = Number::connect(address);
+        let there = listener.accept();
+        let other = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            let mut sum = 0;
+            loop {
+                let received = there.receive(&mut bytes);
+                if received == 0 {
+                    there.close();
+                    return sum;
+                }
+                sum += received;
+                // answers, but not to the last
+                if sum < 1000 {
+                    there.send(&bytes[..received]);
+                }
+            }
+        });
+        let mut sum = 0;
+        while here.phases() != Some([Phase::Sdp; 2]) && sum < 900 {
+            here.send(&[1; 9]);
+            here.receive_all(&mut [0; 9]);
+            sum += 9;
+            thread::sleep(std::time::Duration::from_micros(100));
+        }
+        let last = vec![2; 50_000];
+        here.send(&last);
+        here.close();
+        assert_eq!(other.join().expect("read"), sum + last.len());
+    }
+    listener.close();
+}
+
+#[test]
+fn a_child_serves_what_its_parent_has_accepted() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let served = child(Fork::Called, || {
+        listener.close();
+        here.close();
+        there.echo();
+    });
+    there.close();
+    here.until_carried();
+    for round in 0..100 {
+        here.exchange(round);
+    }
+    here.close();
+    join(served);
+    listener.close();
+}
+
+#[test]
+fn numbers_of_a_carried_connection_come_and_go() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let other = thread::spawn(move || there.echo());
+    here.until_carried();
+    let second = rustix::io::fcntl_dupfd_cloexec(socket(here.0), 0).expect("a number");
+    let second = Number(second.into_raw_fd());
+    process().duplicated(here.0, second.0);
+    here.close();
+    for round in 0..100 {
+        second.exchange(round);
+    }
+    assert_eq!(second.phases(), Some([Phase::Sdp; 2]));
+    // the service knows it by its other number
+    process().only_by_kernel(second.0);
+    second.exchange(1);
+    second.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
+fn slots_come_back_when_both_sides_have_closed() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let before = process().served().carried_count();
+    for _ in 0..5 {
+        let here = Number::connect(address);
+        let there = listener.accept();
+        let other = thread::spawn(move || there.echo());
+        here.until_carried();
+        here.close();
+        other.join().expect("echoed");
+    }
+    soon(|| process().served().carried_count() == before);
+    listener.close();
+}
