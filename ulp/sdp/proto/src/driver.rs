@@ -2,7 +2,7 @@
 //!
 //! Owns: the trait, and the order in which works are handed over. Must not know: verbs.
 
-use crate::connection::{Connection, SendWork, Work, WriteWork};
+use crate::connection::{Connection, ReadWork, SendWork, Work, WriteWork};
 
 /// The posting side of one reliable connection (an RC queue pair), whose own state is *established*:
 /// Hello and HelloAck have gone both ways, and at both ends the receives that they announced are
@@ -51,6 +51,13 @@ pub trait Driver {
     /// # Errors
     /// The queue pair takes no work.
     fn post_write(&mut self, work: &WriteWork) -> Result<(), Self::Error>;
+
+    /// Posts an RDMA READ of the peer's offer into the buffer that the program fetches to. With a
+    /// completion, which means that the bytes are there.
+    ///
+    /// # Errors
+    /// The queue pair takes no work.
+    fn post_read(&mut self, work: &ReadWork) -> Result<(), Self::Error>;
 }
 
 /// Hands over all works that the machine has. To be called whenever something has happened.
@@ -75,6 +82,7 @@ pub fn drive_once<D: Driver>(
         Some(Work::Receive { slot }) => driver.post_receive(slot),
         Some(Work::Send(send)) => driver.post_send(&send),
         Some(Work::Write(write)) => driver.post_write(&write),
+        Some(Work::Read(read)) => driver.post_read(&read),
     };
     if posted.is_err() {
         connection.handle_lost();

@@ -19,6 +19,7 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
             "{kind:?}: {sum:?}"
         );
         let nic = kind == Kind::Nic;
+        assert_eq!(sum.offers > 1_000, !nic, "{kind:?}: {sum:?}");
         assert_eq!(sum.updates > 1_000, !nic, "{kind:?}: {sum:?}");
         assert_eq!(sum.held > 1_000, nic, "{kind:?}: {sum:?}");
         assert_eq!(sum.ahead > 1_000, nic, "{kind:?}: {sum:?}");

@@ -31,6 +31,12 @@ pub enum Error {
     /// The connection is over.
     #[error(transparent)]
     Over(#[from] Over),
+    /// An offer is fetched, or made, where the machine allows none.
+    #[error("no offer may be made or fetched")]
+    NoOffer,
+    /// An RDMA READ without a place for its bytes.
+    #[error("nothing says where fetched bytes go")]
+    NoBuffer,
     /// The peer's end lies on another kind of link.
     #[error("the ports have no kind of address in common")]
     NoRoute,
@@ -123,6 +129,11 @@ const FOR_EVER: u8 = 7;
 const RNR_TIMER: u8 = 1;
 
 impl Endpoint {
+    /// The domain that memory for [`Stream::offer`] and [`Stream::fetch`] is registered in.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.adapter.pd
+    }
+
     /// Makes a queue pair and buffers, and posts the receives that [`Endpoint::end`] tells of.
     ///
     /// # Errors
@@ -148,7 +159,7 @@ impl Endpoint {
             ..QpInit::new(QpType::Rc, &send_cq, &receive_cq)
         };
         let qp = Qp::create(pd, &init)?;
-        qp.init(adapter.port, 0, Access::REMOTE_WRITE)?;
+        qp.init(adapter.port, 0, Access::REMOTE_WRITE | Access::REMOTE_READ)?;
         let local = Access::LOCAL_WRITE;
         let ring = match config.ring_bytes() {
             0 => None,
@@ -165,6 +176,7 @@ impl Endpoint {
             ring,
             receive_bytes: config.receive_bytes(),
             peer_ring: None,
+            fetch_to: None,
             early: config.receives(),
         };
         queues.post_early()?;

@@ -5,7 +5,7 @@
 use crate::endpoint::Error;
 use ferriband_ibv::{Access, CompChannel, Cq, Element, Mr, Pd, Qp, RKey, RecvWr, Region};
 use ferriband_ibv::{SendFlags, SendWr};
-use ferriband_sdp_proto::connection::{SendWork, WriteWork};
+use ferriband_sdp_proto::connection::{ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub(crate) struct Queues {
     pub receive_bytes: u32,
     /// Address and key of the peer's ring; known from the connection on.
     pub peer_ring: Option<(u64, RKey)>,
+    /// Where the bytes that the program fetches go: registered memory, and where in it.
+    pub fetch_to: Option<(Arc<Mr>, usize)>,
     /// Receives that were posted before the machine was there, in the order in which it asks.
     pub early: u16,
     /// Different for each queue pair that lives.
@@ -95,5 +97,13 @@ impl Driver for Queues {
             .element(work.from.at as usize, work.from.bytes)?];
         let wr = SendWr::write(work.id.0, address + u64::from(work.to), key, &elements);
         Ok(self.qp.post_send(&mut wr.immediate(work.immediate))?)
+    }
+
+    fn post_read(&mut self, work: &ReadWork) -> Result<(), Error> {
+        let (mr, at) = self.fetch_to.as_ref().ok_or(Error::NoBuffer)?;
+        let elements = [mr.element(*at, work.from.length_bytes)?];
+        let (address, key) = (work.from.virtual_address, RKey(work.from.rkey.0));
+        let mut wr = SendWr::read(work.id.0, address, key, &elements);
+        Ok(self.qp.post_send(&mut wr)?)
     }
 }

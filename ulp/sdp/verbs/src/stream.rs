@@ -5,9 +5,10 @@
 
 use crate::endpoint::Error;
 use crate::queues::Queues;
-use ferriband_ibv::{CompChannel, Cq, QpState, Wc, WcOpcode};
+use ferriband_ibv::{CompChannel, Cq, Mr, QpState, Wc, WcOpcode};
 use ferriband_sdp_proto::connection::{Connection, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
+use ferriband_sdp_wire::{Advert, RKey};
 use std::sync::Arc;
 
 /// Completions that are taken at a time.
@@ -28,6 +29,8 @@ pub enum Received {
 pub struct Stream {
     machine: Connection,
     queues: Queues,
+    /// Memory that the peer may read, as long as it may.
+    offered: Option<Arc<Mr>>,
     lost: bool,
 }
 
@@ -36,6 +39,7 @@ impl Stream {
         let mut stream = Stream {
             machine,
             queues,
+            offered: None,
             lost: false,
         };
         stream.drive()?;
@@ -132,6 +136,95 @@ impl Stream {
     /// As the verbs API.
     pub fn abort(&mut self) -> Result<(), Error> {
         self.machine.abort();
+        self.drive()
+    }
+
+    /// Offers `length` bytes at `at` of registered memory as the next of the stream: the peer may read
+    /// them from there. Until [`Stream::take_offer`] gives something, nobody writes them and nothing
+    /// else is sent. The memory has remote-read access, and lies in the endpoint's domain.
+    ///
+    /// # Errors
+    /// No offer may be made ([`Connection::may_offer`]), or the place lies outside.
+    pub fn offer(&mut self, mr: &Arc<Mr>, at: usize, length: u32) -> Result<(), Error> {
+        mr.element(at, length)?;
+        if !self.machine.may_offer() || length == 0 {
+            return Err(Error::NoOffer);
+        }
+        self.machine.offer(Advert {
+            length_bytes: length,
+            rkey: RKey(mr.rkey().0),
+            virtual_address: mr.address() + at as u64,
+        });
+        self.offered = Some(Arc::clone(mr));
+        self.drive()
+    }
+
+    /// Takes the offer back; the peer may read until [`Stream::take_offer`] gives something.
+    ///
+    /// # Errors
+    /// The queue pair takes no work.
+    pub fn cancel_offer(&mut self) -> Result<(), Error> {
+        self.machine.cancel_offer();
+        self.drive()
+    }
+
+    /// How many of the offered bytes the peer has read, once it reads no more. The others are to be
+    /// sent anew.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn take_offer(&mut self) -> Result<Option<u32>, Error> {
+        self.progress()?;
+        let read = self.machine.take_offer();
+        if read.is_some() {
+            self.offered = None;
+            self.drive()?;
+        } else if let Some(over) = self.machine.over() {
+            return Err(over.into());
+        }
+        Ok(read)
+    }
+
+    /// Bytes that the peer offers as the next of its stream.
+    pub fn fetchable(&self) -> Option<u32> {
+        self.machine.fetchable()
+    }
+
+    /// Reads the first `length` bytes of the peer's offer to `at` of registered memory.
+    ///
+    /// # Errors
+    /// Fewer are fetchable, or the place lies outside.
+    pub fn fetch(&mut self, mr: &Arc<Mr>, at: usize, length: u32) -> Result<(), Error> {
+        mr.element(at, length)?;
+        if length == 0 || self.machine.fetchable().is_none_or(|most| most < length) {
+            return Err(Error::NoOffer);
+        }
+        self.queues.fetch_to = Some((Arc::clone(mr), at));
+        self.machine.fetch(length);
+        self.drive()
+    }
+
+    /// How many bytes the last fetch has brought, once it is over.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn take_fetched(&mut self) -> Result<Option<u32>, Error> {
+        self.progress()?;
+        let bytes = self.machine.take_fetched();
+        if bytes.is_some() {
+            self.queues.fetch_to = None;
+        } else if let Some(over) = self.machine.over() {
+            return Err(over.into());
+        }
+        Ok(bytes)
+    }
+
+    /// What is left of the peer's offer is to come by messages.
+    ///
+    /// # Errors
+    /// The queue pair takes no work.
+    pub fn refuse_offer(&mut self) -> Result<(), Error> {
+        self.machine.refuse_offer();
         self.drive()
     }
 

@@ -1,6 +1,6 @@
 //! Streams between two sides over Ferriband's own library, with each flow control.
 
-use ferriband_ibv::{Choice, Context, Device, Verbs};
+use ferriband_ibv::{Access, Choice, Context, Device, Mr, Region, Verbs};
 use ferriband_sdp_proto::connection::{Config, Flow};
 use ferriband_sdp_verbs::{Adapter, Endpoint, Received, Stream};
 use std::path::PathBuf;
@@ -279,5 +279,86 @@ fn an_abort_and_a_lost_peer_are_heard() {
         assert_eq!(first, Received::Bytes(6));
         let told = until(|| other.receive(&mut buffer).err());
         assert_eq!(told.to_string(), "the peer has aborted the connection");
+    }
+}
+
+/// Zero copy: the reader fetches from the writer's memory, some of it in parts, and wants some by
+/// messages.
+#[test]
+fn offers_are_read_refused_and_taken_back() {
+    const LENGTH: u32 = 1 << 20;
+    for flow in [CREDIT, RING] {
+        let context = open();
+        let adapter = Adapter::new(&context, 1).expect("a port");
+        let side = || Endpoint::new(&adapter, config(flow)).expect("a side");
+        let (one, other) = (side(), side());
+        let memory = |endpoint: &Endpoint| {
+            let region = Region::create(c"test", LENGTH as usize).expect("memory");
+            let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+            Mr::register(endpoint.pd(), &region, access).expect("registered")
+        };
+        let (from, to) = (memory(&one), memory(&other));
+        let ends = (one.end(), other.end());
+        let mut one = one.connect(&ends.1).expect("RTS");
+        let mut other = other.connect(&ends.0).expect("RTS");
+        let bytes: Vec<u8> = {
+            let mut bytes = Bytes(5);
+            (0..LENGTH).map(|_| bytes.next()).collect()
+        };
+        let source = from.region().expect("our own");
+        source.write(0, &bytes).expect("inside");
+        // some bytes by messages, then the offer
+        send_all(&mut one, b"head");
+        one.offer(&from, 0, LENGTH).expect("an offer");
+        assert!(one.send(b"x", false).expect("it is open") == 0);
+        let mut head = [0; 10];
+        let first = until(|| match other.receive(&mut head).expect("it is open") {
+            Received::Nothing => None,
+            other => Some(other),
+        });
+        assert_eq!(first, Received::Bytes(4));
+        until(|| {
+            other.progress().expect("it is open");
+            other.fetchable()
+        });
+        for (at, length) in [(0, 1000), (1000, LENGTH - 5000)] {
+            other.fetch(&to, at, length).expect("fetchable");
+            assert_eq!(until(|| other.take_fetched().expect("it is open")), length);
+        }
+        // the last 4,000 bytes come by messages
+        assert_eq!(other.fetchable(), Some(4000));
+        assert!(other.fetch(&to, 0, 4001).is_err());
+        other.refuse_offer().expect("it is open");
+        let read = until(|| one.take_offer().expect("it is open"));
+        assert_eq!(read, LENGTH - 4000);
+        send_all(&mut one, &bytes[read as usize..]);
+        let mut rest = vec![0; 4000];
+        let mut have = 0;
+        until(|| {
+            if let Received::Bytes(count) = other.receive(&mut rest[have..]).expect("it is open") {
+                have += count;
+            }
+            one.progress().expect("it is open");
+            (have == 4000).then_some(())
+        });
+        let mut copied = vec![0; LENGTH as usize];
+        to.region()
+            .expect("our own")
+            .read(0, &mut copied)
+            .expect("inside");
+        assert!(copied[..read as usize] == bytes[..read as usize]);
+        assert!(rest == bytes[read as usize..]);
+        // an offer that nobody reads is taken back
+        one.offer(&from, 0, LENGTH).expect("an offer");
+        one.cancel_offer().expect("it is open");
+        let read = until(|| {
+            other.progress().expect("it is open");
+            one.take_offer().expect("it is open")
+        });
+        assert_eq!((read, other.fetchable()), (0, None));
+        assert_eq!(
+            one.machine().stats().bytes_offered,
+            u64::from(LENGTH) - 4000
+        );
     }
 }

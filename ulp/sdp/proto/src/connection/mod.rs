@@ -25,6 +25,7 @@
 //! ```
 
 mod config;
+mod offers;
 mod receive_buffer;
 mod send_buffer;
 mod sequence;
@@ -32,17 +33,19 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod work;
+mod zero_copy;
 
 pub use config::{CONTROL_WORKS, Config, ConfigError, DATA_WORKS, Flow, HEADER_BYTES};
 pub use config::{LEAST_RECEIVES, MESSAGE_BYTES, Peer, PeerFlow};
 pub use stats::{Stats, Usage, UsageMean};
-pub use work::{HEAD_BYTES, Head, Piece, SendWork, Violation, Work, WorkId, WriteWork};
+pub use work::{HEAD_BYTES, Head, Piece, ReadWork, SendWork, Violation, Work, WorkId, WriteWork};
 
-use ferriband_sdp_wire::{Body, Flags, Message, MessageHeader};
-use receive_buffer::{DATA_HEADERS, ReceiveBuffer};
+use ferriband_sdp_wire::{Body, Flags, Message, MessageHeader, Mid};
+use receive_buffer::ReceiveBuffer;
 use send_buffer::{Segment, SendBuffer};
 use sequence::Sequence;
 use std::collections::VecDeque;
+use zero_copy::{Offer, Source};
 
 /// Why a connection is over before both streams have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,6 +69,7 @@ pub enum Over {
 enum Flight {
     Segment { bytes: u32 },
     Control,
+    Read,
 }
 
 /// One side of a connection.
@@ -75,6 +79,8 @@ pub struct Connection {
     sequence: Sequence,
     send: Sending,
     receive: ReceiveBuffer,
+    offer: Option<Offer>,
+    source: Source,
     /// The peer's stream has ended.
     peer_ended: bool,
     over: Option<Over>,
@@ -133,6 +139,8 @@ impl Connection {
                 abort: false,
             },
             receive: ReceiveBuffer::new(&config),
+            offer: None,
+            source: Source::default(),
             peer_ended: false,
             over: None,
             stats: Stats::default(),
@@ -142,7 +150,7 @@ impl Connection {
     /// Where in the send buffer the program's next bytes go, in one piece. None: there is no room,
     /// or this side sends no more. The caller drives the connection, and waits if it is None still.
     pub fn reserve(&self) -> Option<Piece> {
-        if self.over.is_some() || self.send.end != End::Open {
+        if self.over.is_some() || self.send.end != End::Open || self.offer.is_some() {
             return None;
         }
         let credits = self.sequence.credits();
@@ -223,7 +231,7 @@ impl Connection {
 
     /// The peer's stream has ended, and all of it was read.
     pub fn is_at_end(&self) -> bool {
-        self.peer_ended && self.receive.unread() == 0
+        self.peer_ended && self.receive.unread() == 0 && !self.source.is_open()
     }
 
     /// Both streams have ended, and what this side has sent has arrived.
@@ -252,7 +260,11 @@ impl Connection {
         if let Some(work) = self.poll_segment() {
             return Some(work);
         }
-        if self.send.end == End::Wanted && self.send.buffer.waiting() == 0 && self.may_control(2) {
+        if let Some(work) = self.poll_answer().or_else(|| self.poll_offer()) {
+            return Some(work);
+        }
+        let behind_all = self.send.buffer.waiting() == 0 && self.offer.is_none();
+        if self.send.end == End::Wanted && behind_all && self.may_control(3) {
             self.send.end = End::Sent;
             return Some(self.control(Body::DisConn));
         }
@@ -279,9 +291,13 @@ impl Connection {
         }
         self.send.first = WorkId(last.0 + 1);
         for flight in self.send.flights.drain(..count as usize) {
-            if let Flight::Segment { bytes } = flight {
-                self.send.segments -= 1;
-                self.send.buffer.complete(bytes);
+            match flight {
+                Flight::Segment { bytes } => {
+                    self.send.segments -= 1;
+                    self.send.buffer.complete(bytes);
+                }
+                Flight::Read => self.source.complete(),
+                Flight::Control => {}
             }
         }
         Ok(())
@@ -384,7 +400,7 @@ impl Connection {
     fn under_way(&mut self, flight: Flight) -> WorkId {
         let id = WorkId(self.send.first.0 + self.send.flights.len() as u64);
         self.send.flights.push_back(flight);
-        self.send.segments += u32::from(flight != Flight::Control);
+        self.send.segments += u32::from(matches!(flight, Flight::Segment { .. }));
         id
     }
 
@@ -473,7 +489,7 @@ impl Connection {
         let slot = self.receive.take()?;
         self.receive.free(slot);
         self.sequence.receive_write();
-        if self.peer_ended {
+        if self.peer_ended || self.source.is_open() {
             return Err(Violation::BehindEnd(bytes));
         }
         let position = self.receive.arrive_write(bytes)? as u32;
@@ -498,12 +514,16 @@ impl Connection {
         if message.header.flags.contains(Flags::OOB_PRES) {
             return Err(Violation::Unexpected(message.body.mid()));
         }
+        let headers = length_bytes - data_bytes;
+        if self.receive_zero_copy(&message.body, data_bytes)? {
+            return self.receive_inline(slot, headers, data_bytes);
+        }
         match message.body {
             Body::Data(prefix) if data_bytes > 0 => {
                 return self.receive_data(slot, prefix, data_bytes);
             }
             Body::Data(_) => {}
-            Body::DisConn if !self.peer_ended => self.peer_ended = true,
+            Body::DisConn if !self.peer_ended && !self.source.is_open() => self.peer_ended = true,
             Body::AbortConn => self.over = Some(Over::Aborted),
             other => return Err(Violation::Unexpected(other.mid())),
         }
@@ -511,22 +531,31 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes of the stream behind the headers of a message: in *credit* alone.
+    fn receive_inline(&mut self, slot: u16, headers: u32, bytes: u32) -> Result<(), Violation> {
+        if bytes == 0 {
+            self.receive.free(slot);
+            return Ok(());
+        }
+        let room = match self.config.flow {
+            Flow::Credit => self.config.receive_bytes() - headers,
+            Flow::Ring { .. } | Flow::Nic { .. } => 0,
+        };
+        if bytes > room {
+            return Err(Violation::Overrun { room, got: bytes });
+        }
+        self.stats.bytes_received += u64::from(bytes);
+        self.receive.arrive_message(slot, headers, bytes);
+        Ok(())
+    }
+
     /// A Data message with data: bytes of the stream in *credit*, the position that the peer's
     /// program has read in *ring*.
     fn receive_data(&mut self, slot: u16, prefix: &[u8], bytes: u32) -> Result<(), Violation> {
         match self.config.flow {
-            Flow::Credit => {
-                if self.peer_ended {
-                    return Err(Violation::BehindEnd(bytes));
-                }
-                let room = self.config.buffer_bytes;
-                if bytes > room {
-                    return Err(Violation::Overrun { room, got: bytes });
-                }
-                self.stats.bytes_received += u64::from(bytes);
-                self.receive.arrive_message(slot, DATA_HEADERS, bytes);
-                Ok(())
-            }
+            Flow::Credit if self.peer_ended => Err(Violation::BehindEnd(bytes)),
+            Flow::Credit if self.source.is_open() => Err(Violation::Unexpected(Mid::Data)),
+            Flow::Credit => self.receive_inline(slot, HEADER_BYTES, bytes),
             Flow::Ring { .. } => {
                 let tail: [u8; 4] = prefix.try_into().map_err(|_| Violation::Overrun {
                     room: 4,
@@ -535,7 +564,7 @@ impl Connection {
                 self.receive.free(slot);
                 self.send.buffer.tell_tail(u32::from_be_bytes(tail))
             }
-            Flow::Nic { .. } => Err(Violation::Unexpected(ferriband_sdp_wire::Mid::Data)),
+            Flow::Nic { .. } => Err(Violation::Unexpected(Mid::Data)),
         }
     }
 }

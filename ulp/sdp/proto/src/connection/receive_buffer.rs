@@ -3,7 +3,7 @@
 //! Owns: which receives are posted, which bytes of the stream are unread and where. Must not know:
 //! what messages say.
 
-use super::config::{Config, Flow, HEADER_BYTES};
+use super::config::{Config, Flow};
 use super::work::{Piece, Violation};
 use std::collections::VecDeque;
 
@@ -187,6 +187,3 @@ impl ReceiveBuffer {
         }
     }
 }
-
-/// Headers of a message that carries data, in a receive buffer.
-pub(super) const DATA_HEADERS: u32 = HEADER_BYTES;

@@ -90,8 +90,11 @@ impl Sequence {
         may_send.distance(self.told)
     }
 
-    /// Whether these are worth a message of their own.
+    /// Whether these are worth a message of their own: many, or any for a peer that has none left.
+    /// Two receives at least are never held by unread data, so telling of them does not make the
+    /// other side tell in its turn.
     pub fn is_due(&self, posted: u16) -> bool {
-        self.untold(posted) >= self.due
+        let untold = self.untold(posted);
+        untold >= self.due || (untold > 0 && self.told == self.received)
     }
 }

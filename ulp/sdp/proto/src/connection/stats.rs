@@ -16,6 +16,8 @@ pub struct Stats {
     pub joined: u64,
     /// Bytes of the stream sent.
     pub bytes_sent: u64,
+    /// Of these, bytes that the peer has read from the program's buffer (zero copy).
+    pub bytes_offered: u64,
     /// Messages and RDMA WRITEs received.
     pub messages_received: u64,
     /// Bytes of the stream received.

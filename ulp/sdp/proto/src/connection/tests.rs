@@ -1,6 +1,7 @@
 //! The flow controls by hand: two machines, and a transport that the test moves.
 
 use super::*;
+use ferriband_sdp_wire::{Advert, RKey};
 use std::collections::VecDeque;
 
 /// A side, and what its transport was asked for.
@@ -75,7 +76,7 @@ impl Side {
         let bytes = |work: &Work| match work {
             Work::Write(write) => Some(write.from.bytes),
             Work::Send(send) => send.data.map(|piece| piece.bytes),
-            Work::Receive { .. } => None,
+            Work::Receive { .. } | Work::Read(_) => None,
         };
         self.sent.iter().filter_map(bytes).collect()
     }
@@ -94,6 +95,10 @@ fn carry(sides: &mut [Side; 2], from: usize) -> bool {
     };
     to.receives -= 1;
     let id = match work {
+        Work::Read(read) => {
+            to.receives += 1;
+            read.id
+        }
         Work::Send(send) => {
             let length = send.head.bytes().len() as u32 + send.data.map_or(0, |data| data.bytes);
             let handled = to.machine.handle_message(send.head.bytes(), length);
@@ -323,7 +328,9 @@ fn the_end_comes_behind_the_last_byte_and_both_ends_finish() {
         sides[1].machine.shut_down();
         sides[1].poll();
         carry_all(&mut sides);
-        sides[0].read(100);
+        assert_eq!(sides[0].read(100), 10);
+        // the end may have waited for the credit of what was read now
+        carry_all(&mut sides);
         assert!(sides[0].machine.is_finished() && sides[1].machine.is_finished());
     }
 }
@@ -441,4 +448,85 @@ fn numbers_that_cannot_be_are_refused() {
         ..Peer::of(&own)
     };
     assert!(Connection::new(own, tight).is_err());
+}
+
+#[test]
+fn an_offer_is_read_in_parts_and_its_rest_refused() {
+    let mut sides = pair(config(Flow::Credit, 8, 100));
+    let advert = Advert {
+        length_bytes: 1000,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    sides[0].send(10);
+    assert!(sides[0].machine.may_offer());
+    sides[0].machine.offer(advert);
+    sides[0].poll();
+    // the program gives nothing else meanwhile
+    assert_eq!(sides[0].send(1), 0);
+    assert!(!sides[0].machine.may_offer());
+    carry_all(&mut sides);
+    // what came before comes first
+    assert_eq!(sides[1].machine.fetchable(), None);
+    assert_eq!(sides[1].read(100), 10);
+    assert_eq!(sides[1].machine.fetchable(), Some(1000));
+    sides[1].machine.fetch(600);
+    sides[1].poll();
+    let Some(Work::Read(read)) = sides[1].sent.front() else {
+        panic!("no READ: {:?}", sides[1].sent);
+    };
+    assert_eq!(
+        (read.from.length_bytes, read.from.virtual_address),
+        (600, 5000)
+    );
+    assert_eq!(sides[1].machine.fetchable(), None);
+    carry_all(&mut sides);
+    assert_eq!(sides[1].machine.take_fetched(), Some(600));
+    assert_eq!(sides[0].machine.take_offer(), None);
+    assert_eq!(sides[1].machine.fetchable(), Some(400));
+    sides[1].machine.refuse_offer();
+    sides[1].poll();
+    carry_all(&mut sides);
+    assert_eq!(sides[0].machine.take_offer(), Some(600));
+    assert_eq!(sides[0].send(1), 1);
+    carry_all(&mut sides);
+    assert_eq!(sides[1].read(10), 1);
+    assert_eq!(sides[0].machine.stats().bytes_offered, 600);
+}
+
+#[test]
+fn an_offer_that_is_taken_back_is_over_when_the_peer_says_so() {
+    let flow = Flow::Ring { receives: 8 };
+    let mut sides = pair(config(flow, 8, 100));
+    let advert = Advert {
+        length_bytes: 1000,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    // before it was sent
+    sides[0].machine.offer(advert);
+    sides[0].machine.cancel_offer();
+    assert_eq!(sides[0].machine.take_offer(), Some(0));
+    sides[0].poll();
+    assert!(sides[0].sent.is_empty());
+    // while the peer reads
+    sides[0].machine.offer(advert);
+    sides[0].poll();
+    carry_all(&mut sides);
+    sides[1].machine.fetch(300);
+    sides[1].poll();
+    sides[0].machine.cancel_offer();
+    sides[0].poll();
+    carry(&mut sides, 0);
+    assert_eq!(sides[0].machine.take_offer(), None);
+    carry_all(&mut sides);
+    assert_eq!(sides[0].machine.take_offer(), Some(300));
+    assert_eq!(sides[1].machine.take_fetched(), Some(300));
+    // nic has none: the answers would wait behind bytes that nobody reads
+    let nic = Flow::Nic {
+        window_bytes: 100,
+        reserve_bytes: 200,
+    };
+    let [side, _] = pair(config(nic, 8, 100));
+    assert!(!side.machine.may_offer());
 }

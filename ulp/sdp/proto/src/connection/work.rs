@@ -3,7 +3,7 @@
 //! Owns: the works and their numbers. Must not know: queue pairs, keys, addresses. Places in memory
 //! are offsets into this side's buffers and the peer's ring.
 
-use ferriband_sdp_wire::{Message, MessageSeq, Mid, ParseError};
+use ferriband_sdp_wire::{Advert, Message, MessageSeq, Mid, ParseError};
 
 /// Bytes of the longest header that a machine writes.
 pub const HEAD_BYTES: usize = 64;
@@ -33,6 +33,8 @@ pub enum Work {
     Send(SendWork),
     /// RDMA WRITE with immediate data.
     Write(WriteWork),
+    /// RDMA READ of the peer's offer.
+    Read(ReadWork),
 }
 
 /// SEND: a header, and perhaps data of the send buffer behind it.
@@ -57,6 +59,15 @@ pub struct WriteWork {
     pub to: u32,
     /// The immediate data.
     pub immediate: u32,
+}
+
+/// RDMA READ of a piece of the peer's offer into the buffer that the program fetches to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadWork {
+    /// Its number.
+    pub id: WorkId,
+    /// The piece.
+    pub from: Advert,
 }
 
 /// The first bytes of a message, as they travel.

@@ -6,6 +6,7 @@
 //! eager than adapters are. Must not know: what messages say.
 
 use ferriband_sdp_proto::connection::{Piece, WorkId};
+use ferriband_sdp_wire::Advert;
 use std::collections::VecDeque;
 
 /// A byte of the stream: its position and 1. 0 is none.
@@ -29,6 +30,9 @@ pub(super) enum What {
         to: u32,
         immediate: u32,
     },
+    Read {
+        from: Advert,
+    },
 }
 
 impl What {
@@ -36,7 +40,12 @@ impl What {
         match self {
             What::Send { data, .. } => data.map_or(0, |piece| piece.bytes),
             What::Write { from, .. } => from.bytes,
+            What::Read { from } => from.length_bytes,
         }
+    }
+
+    pub fn takes_receive(&self) -> bool {
+        !matches!(self, What::Read { .. })
     }
 }
 
@@ -119,7 +128,7 @@ impl Wire {
     pub fn has_packet(&self) -> bool {
         let waits = |posted: &Posted| match &posted.what {
             What::Write { from, .. } => posted.landed < from.bytes,
-            What::Send { .. } => false,
+            What::Send { .. } | What::Read { .. } => false,
         };
         self.works.iter().any(waits)
     }
@@ -128,8 +137,20 @@ impl Wire {
     pub fn is_ready(&self) -> bool {
         self.works.front().is_some_and(|first| match &first.what {
             What::Write { from, .. } => first.landed == from.bytes,
-            What::Send { .. } => true,
+            What::Send { .. } | What::Read { .. } => true,
         })
+    }
+
+    /// Whether the first work waits for a receive.
+    pub fn is_held(&self) -> bool {
+        let takes = |first: &Posted| first.what.takes_receive();
+        self.receives.is_empty() && self.works.front().is_some_and(takes)
+    }
+
+    /// Works that will take a receive.
+    pub fn taking(&self) -> usize {
+        let takes = |work: &&Posted| work.what.takes_receive();
+        self.works.iter().filter(takes).count()
     }
 
     /// The transport fails: what has not completed does not.

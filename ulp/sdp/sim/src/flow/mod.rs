@@ -4,9 +4,10 @@
 //!
 //! Owns: the laws, the faults that show that a broken law is found ([`Plant`]), and the run of a
 //! seed. The connection is modelled in `fabric`, the two sides and their programs in `side`, the
-//! steps in `world`. Must not know: how a machine decides.
+//! steps in `world` and `offers`. Must not know: how a machine decides.
 
 mod fabric;
+mod offers;
 mod side;
 mod world;
 
@@ -108,11 +109,13 @@ pub enum Plant {
     CorkStays,
     /// The driver is not run after the program has read.
     ReadUnseen,
+    /// The program uses a buffer that it offers when it takes the offer back, not when that is over.
+    OfferReused,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 15] = [
+    pub const ALL: [Plant; 16] = [
         Plant::ReserveLonger,
         Plant::ReceiveEarly,
         Plant::TailEarly,
@@ -128,6 +131,7 @@ impl Plant {
         Plant::EndEarly,
         Plant::CorkStays,
         Plant::ReadUnseen,
+        Plant::OfferReused,
     ];
 
     /// The flow controls that it can break.
@@ -135,7 +139,9 @@ impl Plant {
         match self {
             Plant::ReserveLonger | Plant::ReceiveEarly | Plant::WakeLost => &[Kind::Nic],
             Plant::TailEarly => &[Kind::Ring],
-            Plant::BufsOneMore | Plant::UpdateLost => &[Kind::Credit, Kind::Ring],
+            Plant::BufsOneMore | Plant::UpdateLost | Plant::OfferReused => {
+                &[Kind::Credit, Kind::Ring]
+            }
             Plant::CorkStays => &[Kind::Credit, Kind::Nic],
             Plant::LandsOff => &[Kind::Ring, Kind::Nic],
             _ => &Kind::ALL,
@@ -169,6 +175,8 @@ pub struct Stats {
     pub held: u64,
     /// Bytes that landed before their receive existed.
     pub ahead: u64,
+    /// Offers of zero copy that are over.
+    pub offers: u64,
     /// Streams read to their end.
     pub ends: u64,
     /// Transports that failed, programs that were killed or gave up.
@@ -187,6 +195,7 @@ impl Stats {
         self.updates += other.updates;
         self.held += other.held;
         self.ahead += other.ahead;
+        self.offers += other.offers;
         self.ends += other.ends;
         self.losses += other.losses;
         self.computing += other.computing;

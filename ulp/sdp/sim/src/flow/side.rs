@@ -7,7 +7,7 @@ use super::fabric::{Posted, Tag, What, Wire};
 use super::{Kind, Plant};
 use crate::rng::Rng;
 use ferriband_sdp_proto::connection::{Config, Connection, Flow, HEADER_BYTES, Peer};
-use ferriband_sdp_proto::connection::{Piece, SendWork, WriteWork};
+use ferriband_sdp_proto::connection::{Piece, ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
 use ferriband_sdp_wire::{Bsdh, Mid};
 
@@ -32,8 +32,18 @@ pub(super) struct Program {
     /// It has said that it sends no more; it has seen the end.
     pub shut: bool,
     pub at_end: bool,
+    /// How often it offers its buffer, how often it gives an offer up, or wants the peer's by
+    /// messages, of a hundred.
+    pub offers: u64,
+    pub cancels: u64,
+    pub refuses: u64,
+    /// Its offer is out; it fetches from the peer's.
+    pub offering: bool,
+    pub fetching: bool,
     /// It found no room, and nothing has happened since.
     pub blocked: bool,
+    /// Its fetch is not over, and nothing has happened since it looked.
+    pub blocked_fetch: bool,
     /// It reads nothing before this step.
     pub reads_from: u64,
 }
@@ -58,7 +68,13 @@ impl Program {
             computing: false,
             shut: false,
             at_end: false,
+            offers: rng.pick(&[0, 5, 30]),
+            cancels: rng.pick(&[0, 1, 10]),
+            refuses: rng.pick(&[0, 10, 50]),
+            offering: false,
+            fetching: false,
             blocked: false,
+            blocked_fetch: false,
             reads_from: 0,
         }
     }
@@ -81,6 +97,11 @@ pub(super) struct Side {
     pub armed: bool,
     pub dead: bool,
     pub told_lost: bool,
+    /// The program's buffer that it offers, and where the adapter thinks it is.
+    pub offered: Vec<Tag>,
+    pub offered_at: u64,
+    /// What the last fetch has brought.
+    pub fetched: Vec<Tag>,
     /// Counted as read, and not copied yet.
     pub uncopied: Option<Piece>,
 }
@@ -194,6 +215,15 @@ impl Driver for Posting<'_> {
                 to: work.to + off,
                 immediate: work.immediate,
             },
+            landed: 0,
+        });
+        Ok(())
+    }
+
+    fn post_read(&mut self, work: &ReadWork) -> Result<(), Full> {
+        self.post(Posted {
+            id: work.id,
+            what: What::Read { from: work.from },
             landed: 0,
         });
         Ok(())

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::fabric::{Arrival, Posted, ReceiveMemory, What, Wire};
+use super::fabric::{Arrival, Posted, ReceiveMemory, Tag, What, Wire};
 use super::side::{Posting, Program, Side, config, peer};
 use super::{Failure, Kind, Law, Plant, Scenario, Stats};
 use crate::rng::Rng;
@@ -46,13 +46,13 @@ const STEPS: [Step; 8] = [
     Step::Lost,
 ];
 
-struct World {
+pub(super) struct World {
     kind: Kind,
-    plant: Option<Plant>,
-    rng: Rng,
-    sides: [Side; 2],
+    pub(super) plant: Option<Plant>,
+    pub(super) rng: Rng,
+    pub(super) sides: [Side; 2],
     /// `wires[side]`: what that side sends.
-    wires: [Wire; 2],
+    pub(super) wires: [Wire; 2],
     /// How likely each of [`STEPS`] is.
     weights: [[u64; 8]; 2],
     packet: u32,
@@ -63,7 +63,7 @@ struct World {
     lost: bool,
     violation: Option<(Law, String)>,
     trace: Option<VecDeque<String>>,
-    stats: Stats,
+    pub(super) stats: Stats,
 }
 
 /// Runs one seed with one flow control. The same seed and scenario give the same run.
@@ -118,6 +118,9 @@ impl World {
                 armed: false,
                 dead: false,
                 told_lost: false,
+                offered: Vec::new(),
+                offered_at: 1 << 20,
+                fetched: Vec::new(),
                 uncopied: None,
             }
         };
@@ -164,13 +167,13 @@ impl World {
     }
 
     #[cold]
-    fn fail(&mut self, law: Law, what: impl Into<String>) {
+    pub(super) fn fail(&mut self, law: Law, what: impl Into<String>) {
         if self.violation.is_none() {
             self.violation = Some((law, what.into()));
         }
     }
 
-    fn note(&mut self, line: impl FnOnce(&World) -> String) {
+    pub(super) fn note(&mut self, line: impl FnOnce(&World) -> String) {
         if self.trace.is_none() {
             return;
         }
@@ -287,9 +290,13 @@ impl World {
         match step {
             Step::Give => awake && !over && !program.computing && !program.shut && !program.blocked,
             Step::Read => {
-                let more = me.machine.readable().is_some() || me.uncopied.is_some();
+                let more = me.machine.readable().is_some()
+                    || me.uncopied.is_some()
+                    || me.machine.fetchable().is_some()
+                    || program.fetching;
                 let end = me.machine.is_at_end() || self.plant == Some(Plant::EndEarly);
-                awake && program.reads() && (more || (end && !program.at_end && !over))
+                let waits = program.fetching && program.blocked_fetch;
+                awake && !waits && program.reads() && (more || (end && !program.at_end && !over))
             }
             Step::Arrive => {
                 !me.dead && !program.computing && !self.wires[1 - side].arrivals.is_empty()
@@ -302,7 +309,7 @@ impl World {
             Step::Land => self.wires[side].has_packet(),
             Step::Execute => {
                 // what is held waits, and is looked at when there is a receive
-                let held = self.wires[side].receives.is_empty();
+                let held = self.wires[side].is_held();
                 let promised = self.is_promised(side);
                 self.wires[side].is_ready() && (!held || promised.is_some())
             }
@@ -347,9 +354,15 @@ impl World {
     }
 
     fn give(&mut self, side: usize) {
+        if self.sides[side].program.offering {
+            return self.wait_for_offer(side);
+        }
         let me = &mut self.sides[side];
         let program = &mut me.program;
         let left = program.total - program.given;
+        if left > 0 && me.machine.may_offer() && self.rng.chance(program.offers) {
+            return self.offer(side, left);
+        }
         if left == 0 {
             program.shut = true;
             me.machine.shut_down();
@@ -391,6 +404,9 @@ impl World {
 
     fn read(&mut self, side: usize) {
         let me = &mut self.sides[side];
+        if me.program.fetching {
+            return self.finish_fetch(side);
+        }
         if let Some(piece) = me.uncopied.take_if(|_| self.rng.chance(5)) {
             return self.copy(side, piece);
         }
@@ -399,6 +415,9 @@ impl World {
         }
         let early = self.plant == Some(Plant::EndEarly) && self.wires[1 - side].executed > 3;
         let Some(mut piece) = me.machine.readable().filter(|_| !early) else {
+            if let Some(most) = me.machine.fetchable() {
+                return self.fetch(side, most);
+            }
             if early || me.machine.is_at_end() {
                 self.end(side);
             }
@@ -419,21 +438,25 @@ impl World {
     }
 
     fn copy(&mut self, side: usize, piece: ferriband_sdp_proto::connection::Piece) {
-        let me = &mut self.sides[side];
-        for tag in me.memory.read(piece) {
-            let expected = me.program.read;
-            me.program.read += 1;
-            if tag != expected + 1 && self.violation.is_none() {
-                let what = format!(
-                    "s{side} reads byte {} for byte {expected}",
-                    tag.wrapping_sub(1)
-                );
+        let tags = self.sides[side].memory.read(piece);
+        self.compare(side, &tags);
+    }
+
+    /// The program has these as its next bytes.
+    pub(super) fn compare(&mut self, side: usize, tags: &[Tag]) {
+        let program = &mut self.sides[side].program;
+        for tag in tags {
+            let expected = program.read;
+            program.read += 1;
+            if *tag != expected + 1 && self.violation.is_none() {
+                let got = tag.wrapping_sub(1);
+                let what = format!("s{side} reads byte {got} for byte {expected}");
                 self.violation = Some((Law::Stream, what));
             }
         }
-        self.stats.bytes += u64::from(piece.bytes);
-        let read = me.program.read;
-        self.note(|_| format!("s{side} reads {} up to {read}", piece.bytes));
+        self.stats.bytes += tags.len() as u64;
+        let read = program.read;
+        self.note(|_| format!("s{side} reads {} up to {read}", tags.len()));
     }
 
     fn end(&mut self, side: usize) {
@@ -453,6 +476,7 @@ impl World {
     fn rouse(&mut self, side: usize) {
         self.sides[side].stale = true;
         self.sides[side].program.blocked = false;
+        self.sides[side].program.blocked_fetch = false;
     }
 
     fn arrive(&mut self, side: usize) {
@@ -537,6 +561,9 @@ impl World {
     }
 
     fn execute(&mut self, side: usize) {
+        if let Some(What::Read { .. }) = self.wires[side].works.front().map(|first| &first.what) {
+            return self.execute_read(side);
+        }
         let promised = self.is_promised(side);
         let Some(slot) = self.wires[side].receives.pop_front() else {
             self.stats.held += 1;
@@ -571,12 +598,13 @@ impl World {
                     length_bytes: length,
                 }
             }
+            What::Read { .. } => return,
         };
         self.wires[side].arrivals.push_back(arrival);
         if self.plant != Some(Plant::CompletedEarly) {
             self.wires[side].completions.push_back(id);
         }
-        if self.wires[side].receives.is_empty() && !self.wires[side].works.is_empty() {
+        if self.wires[side].is_held() {
             self.stats.held += 1;
         }
         self.note(|_| format!("work {} of s{side} takes receive {slot}", id.0));
@@ -607,8 +635,8 @@ impl World {
             let credits = me.machine.account().credits as usize;
             if self.kind == Kind::Nic {
                 self.check_windows(1 - side);
-            } else if credits + wire.works.len() > receives {
-                let works = wire.works.len();
+            } else if credits + wire.taking() > receives {
+                let works = wire.taking();
                 let what =
                     format!("s{side}: {credits} credits, {works} works, {receives} receives");
                 return self.fail(Law::Credits, what);
@@ -690,7 +718,8 @@ impl World {
             }
             return;
         }
-        if all || me.program.computing || other.program.computing {
+        let computes = me.program.computing || other.program.computing;
+        if all || computes || me.program.offering {
             return;
         }
         let unread = other.machine.usage().receive_bytes;
