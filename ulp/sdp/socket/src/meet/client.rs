@@ -114,6 +114,11 @@ impl ClientService {
         })
     }
 
+    /// Whether this process is still the user's that it was.
+    pub fn is_current(&self) -> bool {
+        self.credentials.are_current()
+    }
+
     /// Asks for a connection whose connected socket this is. The answer is among the news.
     ///
     /// # Errors

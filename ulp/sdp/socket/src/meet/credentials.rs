@@ -39,6 +39,11 @@ impl Credentials {
         })
     }
 
+    /// Whether this process is still the user's that it was.
+    pub fn are_current(&self) -> bool {
+        rustix::process::geteuid().as_raw() == self.own
+    }
+
     /// Whether a user is this process's.
     pub fn is_own(&self, uid: u32) -> bool {
         uid == self.own && uid != self.overflow

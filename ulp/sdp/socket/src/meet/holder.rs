@@ -91,6 +91,11 @@ impl HolderService {
         self.name
     }
 
+    /// Whether this process is still the user's that it was: others ask the kernel who that is.
+    pub fn is_current(&self) -> bool {
+        self.credentials.are_current()
+    }
+
     /// Answers whoever has asked. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, now: Duration, sockets: &Sockets<'_>, news: &mut Vec<News>) {
         self.accept(now);

@@ -9,8 +9,10 @@
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
 mod back;
+mod carried;
 mod closing;
 mod counters;
+mod fit;
 mod lock;
 mod moving;
 mod service;

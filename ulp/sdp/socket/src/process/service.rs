@@ -3,24 +3,25 @@
 //! Owns: the families of this process's ports, the negotiations, the connections that have a link,
 //! closes that have to wait. Must not know: how the thread sleeps.
 
+use super::carried::{Carried, Kept, Slot, ended};
+use super::fit::{fit, has_rings, smooth};
 use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, socket};
 use crate::arena::Taken;
-use crate::link::Link;
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
-use crate::meet::{Met, News, No, Ticket};
+use crate::meet::{Met, News, No};
 use crate::own::{Event, Own};
 use crate::ready;
 use crate::segment::Role;
 use crate::table::{Last, Left, Pin};
-use crate::tcp;
-use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service as Look, Writer};
+use ferriband_host::wake;
+use ferriband_sdp_local::{CONNECTION_OVER, PEER_ENDED, Reader, Service as Look};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ pub(super) struct Service {
     pub families: Vec<Port>,
     pub holder: Option<HolderService>,
     pub client: Option<ClientService>,
+    /// Until when it is taken for known whether the program has an io_uring, and whether it has.
+    rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
     known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
@@ -66,28 +69,6 @@ struct Known {
     port: Option<u16>,
 }
 
-struct Carried {
-    taken: Taken,
-    /// One that the program has for it; -1 if it has none.
-    number: i32,
-    /// This process's to give back.
-    slot: Option<Slot>,
-    /// The program has closed it.
-    kept: Option<Kept>,
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    ticket: Ticket,
-    role: Role,
-    cookie: u64,
-}
-
-struct Kept {
-    socket: Own,
-    last: Last<'static>,
-}
-
 impl Service {
     pub fn new() -> Self {
         Self::default()
@@ -105,6 +86,22 @@ impl Service {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
             port.accepted = 1;
+        }
+    }
+
+    /// Whether the program has an io_uring, by which it reaches its sockets unseen. Looked for again
+    /// when it was looked for a hundred times as long ago as that took; one is remembered for ever.
+    fn has_rings(&mut self, now: Duration) -> bool {
+        match self.rings {
+            Some((_, true)) => true,
+            Some((until, false)) if now < until => false,
+            _ => {
+                let begun = wake::now();
+                let has = has_rings();
+                let took = wake::now().saturating_sub(begun);
+                self.rings = Some((now + took * 100, has));
+                has
+            }
         }
     }
 
@@ -147,7 +144,8 @@ impl Service {
 
     /// The process has a name of its own from now on.
     fn hold(&mut self, process: &Process) -> Result<(), Errno> {
-        if self.holder.is_none() {
+        // the kernel remembers whose a name was when it was taken
+        if !self.holder.as_ref().is_some_and(HolderService::is_current) {
             self.holder = Some(HolderService::new(self.own_bell()?)?);
             process.ring();
         }
@@ -188,6 +186,7 @@ impl Service {
         }
         let mut news = Vec::new();
         if let Some(mut holder) = self.holder.take() {
+            self.has_rings(now);
             holder.serve(now, &|cookie| self.ends(process, cookie), &mut news);
             self.holder = Some(holder);
         }
@@ -232,7 +231,9 @@ impl Service {
 
     /// Looks after whoever peers have told of news.
     fn hear_peers(&mut self, process: &'static Process) {
-        let told = self.carried.iter().filter_map(|(index, carried)| {
+        let told = self.carried.iter();
+        let told = told.filter(|(_, carried)| carried.is_told());
+        let told = told.filter_map(|(index, carried)| {
             carried
                 .with(process, |link, _| link.take_told())?
                 .then_some(*index)
@@ -271,12 +272,14 @@ impl Service {
         let Some(number) = process.number_of(&pin) else {
             return;
         };
-        if self.client.is_none() {
+        if !self.client.as_ref().is_some_and(ClientService::is_current) {
             let client = self.own_bell().and_then(ClientService::new);
             self.client = client.ok();
         }
+        let has_rings = self.has_rings(now);
         let asked = match &mut self.client {
             None => Err(No::Never(Reason::NoDiag)),
+            Some(_) if has_rings => Err(No::Never(Reason::Unfit)),
             Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
@@ -302,6 +305,9 @@ impl Service {
         let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
         if pin.others_hold() || !ready::fits(&pin) {
             return Err(No::Later);
+        }
+        if self.rings.is_some_and(|(_, has)| has) {
+            return Err(No::Never(Reason::Unfit));
         }
         fit(&pin, known.number)?;
         let gone = |_| No::Never(Reason::NotEstablished);
@@ -378,12 +384,16 @@ impl Service {
 
     fn watch(&mut self, pin: &Pin<'_>, number: i32, slot: Option<Slot>) {
         let taken = pin.taken();
+        let Some(link) = pin.link() else {
+            return;
+        };
         pin.traffic().add(state::SERVED | state::ASKED);
         self.carried.insert(
             taken.index,
             Carried {
                 taken,
                 number,
+                told: link.where_told(),
                 slot,
                 kept: None,
             },
@@ -512,6 +522,7 @@ impl Service {
             self.give_back(slot);
             return;
         };
+        let told = link.where_told();
         self.add(socket.as_fd(), taken.index);
         let kept = Kept { socket, last };
         if kept.may_close() {
@@ -523,60 +534,11 @@ impl Service {
             Carried {
                 taken,
                 number: -1,
+                told,
                 slot,
                 kept: Some(kept),
             },
         );
-    }
-}
-
-impl Carried {
-    /// Does something with the link and a socket of the connection. None if they are gone.
-    fn with<T>(
-        &self,
-        process: &'static Process,
-        does: impl FnOnce(&Link<'static>, BorrowedFd<'_>) -> T,
-    ) -> Option<T> {
-        if let Some(kept) = &self.kept {
-            return Some(does(kept.last.link()?, kept.socket.as_fd()));
-        }
-        let pin = process.table.pin_taken(self.taken)?;
-        if !process.is_still(self.number, self.taken.index) {
-            return None;
-        }
-        Some(does(pin.link()?, socket(self.number)))
-    }
-}
-
-impl Kept {
-    /// Whether it has nothing to do any more; else the service thread is told when it may.
-    fn may_close(&self) -> bool {
-        let Some(link) = self.last.link() else {
-            return true;
-        };
-        let call = link.on(self.socket.as_fd());
-        if Look(&call).may_close() {
-            return true;
-        }
-        link.set_box(0);
-        Reader(&call).want_bytes(BOX);
-        Writer(&call).want_room(BOX);
-        Look(&call).may_close()
-    }
-}
-
-/// What the kernel knows of a connection's end.
-fn ended(socket: BorrowedFd<'_>) -> u64 {
-    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-    if rustix::event::poll(&mut asked, Some(&Timespec::default())) != Ok(1) {
-        return 0;
-    }
-    let told = asked[0].revents();
-    let over = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    match (told.intersects(over), told.contains(PollFlags::RDHUP)) {
-        (true, _) => PEER_ENDED | CONNECTION_OVER,
-        (false, true) => PEER_ENDED,
-        (false, false) => 0,
     }
 }
 
@@ -592,51 +554,4 @@ fn stays(pin: &Pin<'_>, why: No) {
 fn port_of(number: i32) -> Result<u16, Errno> {
     let address = rustix::net::getsockname(socket(number))?;
     Ok(SocketAddr::try_from(address)?.port())
-}
-
-fn option(number: i32, level: i32, name: i32) -> i32 {
-    let mut value = [0; 4];
-    match tcp::get_option(socket(number), level, name, &mut value) {
-        Ok(4) => i32::from_ne_bytes(value),
-        _ => 0,
-    }
-}
-
-/// SO_ZEROCOPY.
-const ZEROCOPY: i32 = 60;
-/// TCP_ULP.
-const UPPER: i32 = 31;
-
-/// Whether the program uses the socket as SDP can serve it.
-fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
-    let unfit = Err(No::Never(Reason::Unfit));
-    if pin.traffic().is(state::NEVER) || pin.link().is_some() {
-        return unfit;
-    }
-    let flags = rustix::fs::fcntl_getfl(socket(number));
-    // FASYNC
-    let signals = flags.is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0);
-    let mut upper = [0; 16];
-    let upper = tcp::get_option(socket(number), libc::IPPROTO_TCP, UPPER, &mut upper);
-    if signals
-        || upper.is_ok_and(|length| length > 0)
-        || option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1
-        || option(number, libc::SOL_SOCKET, ZEROCOPY) != 0
-    {
-        return unfit;
-    }
-    Ok(())
-}
-
-/// Nothing that the program has sent stays in the kernel for want of company: what would hold it
-/// there is remembered.
-fn smooth(pin: &Pin<'_>, number: i32) {
-    if option(number, libc::IPPROTO_TCP, libc::TCP_CORK) != 0 {
-        pin.traffic().add(state::CORKED);
-        let _ = rustix::net::sockopt::set_tcp_cork(socket(number), false);
-    }
-    if option(number, libc::IPPROTO_TCP, libc::TCP_NODELAY) == 0 {
-        pin.traffic().add(state::DELAYS);
-        let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), true);
-    }
 }

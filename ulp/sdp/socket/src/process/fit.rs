@@ -1,0 +1,79 @@
+//! Whether a program uses a socket as SDP can serve it, and what is done to the socket before.
+//!
+//! Owns: the questions to the kernel. Must not know: when a connection is taken over.
+
+use super::socket;
+use super::state::{self, State};
+use crate::meet::No;
+use crate::meet::message::Reason;
+use crate::table::Pin;
+use crate::tcp;
+use rustix::fs::{Dir, Mode, OFlags};
+use std::ffi::CStr;
+
+/// Whether one of this process's descriptors is an io_uring. One that cannot be looked at is none.
+pub(super) fn has_rings() -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(all) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else {
+        return false;
+    };
+    let Ok(mut names) = Dir::read_from(&all) else {
+        return false;
+    };
+    let is_ring = |name: &CStr| {
+        let mut target = [0; RING.len() + 1];
+        let read = rustix::fs::readlinkat_raw(&all, name, &mut target);
+        read.is_ok_and(|length| target[..length] == *RING)
+    };
+    names.any(|entry| entry.is_ok_and(|entry| is_ring(entry.file_name())))
+}
+
+/// What the kernel calls an io_uring.
+const RING: &[u8] = b"anon_inode:[io_uring]";
+
+fn option(number: i32, level: i32, name: i32) -> i32 {
+    let mut value = [0; 4];
+    match tcp::get_option(socket(number), level, name, &mut value) {
+        Ok(4) => i32::from_ne_bytes(value),
+        _ => 0,
+    }
+}
+
+/// SO_ZEROCOPY.
+const ZEROCOPY: i32 = 60;
+/// TCP_ULP.
+const UPPER: i32 = 31;
+
+/// Whether the program uses the socket as SDP can serve it.
+pub(super) fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
+    let unfit = Err(No::Never(Reason::Unfit));
+    if pin.traffic().is(state::NEVER) || pin.link().is_some() {
+        return unfit;
+    }
+    let flags = rustix::fs::fcntl_getfl(socket(number));
+    // FASYNC
+    let signals = flags.is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0);
+    let mut upper = [0; 16];
+    let upper = tcp::get_option(socket(number), libc::IPPROTO_TCP, UPPER, &mut upper);
+    if signals
+        || upper.is_ok_and(|length| length > 0)
+        || option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1
+        || option(number, libc::SOL_SOCKET, ZEROCOPY) != 0
+    {
+        return unfit;
+    }
+    Ok(())
+}
+
+/// Nothing that the program has sent stays in the kernel for want of company: what would hold it
+/// there is remembered.
+pub(super) fn smooth(pin: &Pin<'_>, number: i32) {
+    if option(number, libc::IPPROTO_TCP, libc::TCP_CORK) != 0 {
+        pin.traffic().add(state::CORKED);
+        let _ = rustix::net::sockopt::set_tcp_cork(socket(number), false);
+    }
+    if option(number, libc::IPPROTO_TCP, libc::TCP_NODELAY) == 0 {
+        pin.traffic().add(state::DELAYS);
+        let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), true);
+    }
+}
