@@ -256,7 +256,7 @@ impl Service {
         if carried.kept.is_none()
             && let Some(pin) = process.table.pin_taken(carried.taken)
         {
-            ready::told(&pin);
+            ready::told(&pin, of_kernel);
         }
         let is_over = carried.kept.as_ref().is_some_and(Kept::may_close);
         if is_over && let Some(carried) = self.carried.remove(&index) {

@@ -195,12 +195,13 @@ pub fn linked(pin: &Pin<'_>, number: i32) -> bool {
     Ready::get().is_ok_and(|ready| ready.linked(pin, number))
 }
 
-/// Box 0 was rung for a connection, or the kernel has news of it: all who wait look at it.
-pub fn told(pin: &Pin<'_>) {
+/// Box 0 was rung for a connection, or, `of_kernel`, the kernel has news of it: all who wait look at
+/// it.
+pub fn told(pin: &Pin<'_>, of_kernel: bool) {
     if let Some(ready) = ready()
         && let Some(held) = ready.waiters.enter()
     {
-        ready.tell(&held, pin.taken().index, true);
+        ready.tell(&held, pin.taken().index, of_kernel);
     }
 }
 

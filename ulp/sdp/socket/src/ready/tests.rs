@@ -1,7 +1,7 @@
 //! A program whose connections are linked inside one process.
 
 use super::*;
-use crate::testing::{alone, soon};
+use crate::testing::{Fork, alone, child, join, soon};
 use kernel::{ERR, ET, EXCLUSIVE, HUP, IN, ONESHOT, OUT, RDHUP};
 use std::time::Duration;
 use world::{Socket, World, pair};
@@ -449,8 +449,13 @@ fn a_child_finds_its_instance_and_the_locks_free() {
                 epoll.change(&there, IN, 1);
             }
         });
-        for _ in 0..50 {
-            crate::testing::join(crate::testing::child(crate::testing::Fork::Called, || {
+        for round in 0..50 {
+            let how = if round % 5 == 0 {
+                Fork::Bare
+            } else {
+                Fork::Called
+            };
+            join(child(how, || {
                 let fresh = Epoll::new();
                 fresh.add(&here, OUT, 5);
                 assert_eq!(fresh.wait(LONG), [(OUT, 5)]);

@@ -1,10 +1,12 @@
-//! What a wait costs: `cargo test -p ferriband-sdp-socket --lib -- --ignored --nocapture cost`.
+//! What a wait costs, and that it finds what is there each time: `cargo test -p
+//! ferriband-sdp-socket --lib -- --nocapture cost`.
 
 use super::world::{Socket, World, pair};
 use super::*;
 use std::time::Instant;
 
-const ROUNDS: u32 = 200_000;
+/// 200,000 for figures to be believed, on an idle machine.
+const ROUNDS: u32 = 2_000;
 
 /// Nanoseconds of one, the best of five runs.
 fn best(mut what: impl FnMut()) -> f64 {
@@ -31,7 +33,6 @@ fn kernel_wait(epoll: &Epoll, events: &mut [Event]) -> usize {
 }
 
 #[test]
-#[ignore = "takes figures, which a busy machine disturbs"]
 fn cost_of_a_wait() {
     let _alone = alone();
     let kind = rustix::process::Resource::Nofile;
@@ -58,7 +59,7 @@ fn cost_of_a_wait() {
         eprintln!("instance without links, one ready: {ours:.0} ns");
     }
     measure_tcp(&mut events);
-    for idle in [0, 50, most.min(10_000)] {
+    for idle in [0, 50, most.min(200)] {
         measure(idle, &mut events);
     }
 }

@@ -281,6 +281,107 @@ fn bytes_arrive_whatever_waits() {
     }
 }
 
+#[test]
+fn pollers_and_an_instance_share_the_work() {
+    const LENGTH: u64 = 6_000_000;
+    let _alone = alone();
+    for seed in 0..4 {
+        let world = World::new();
+        let (here, there) = pair();
+        world.link(&here, &there);
+        let ends = [End::new(here, seed * 2), End::new(there, seed * 2 + 1)];
+        let epoll = Epoll::new();
+        // one end is an instance's and a poller's, the other two pollers'
+        epoll.add(&ends[0].socket, IN | OUT, 0);
+        let stop = Stop::new(std::slice::from_ref(&epoll));
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            for end in [0, 1, 1] {
+                let (end, stop) = (&ends[end], &stop);
+                scope.spawn(move || poll_on(end, stop, LENGTH));
+            }
+            scope.spawn(|| {
+                let _end = RingOnPanic(&stop);
+                while !stop.over.load(Ordering::SeqCst) {
+                    if epoll.wait(None).iter().any(|(_, at)| *at != STOP) {
+                        let (_, wants) = ends[0].go_on(LENGTH, true);
+                        epoll.change(&ends[0].socket, wants, 0);
+                    }
+                }
+            });
+            let mut random = Random::new(seed);
+            while !ends.iter().all(|end| end.is_done(LENGTH)) {
+                if begun.elapsed() > Duration::from_secs(30) {
+                    stop.ring();
+                    panic!(
+                        "{:?} {:?}",
+                        ends[0].socket.phases(),
+                        ends[1].socket.phases()
+                    );
+                }
+                world.offer(&ends[random.below(2) as usize].socket);
+                thread::sleep(Duration::from_micros(random.below(700)));
+            }
+            stop.ring();
+        });
+    }
+}
+
+fn poll_on(end: &End, stop: &Stop, length: u64) {
+    let _end = RingOnPanic(stop);
+    let mut wants = IN | OUT;
+    while !stop.over.load(Ordering::SeqCst) {
+        let one = |fd, events: u32| Polled {
+            fd,
+            events: events as i16,
+            revents: 0,
+        };
+        let event = std::os::fd::AsRawFd::as_raw_fd(&stop.event);
+        let mut polled = [one(end.socket.number, wants), one(event, IN)];
+        let (time, signals) = (None, None);
+        poll(&mut polled, Patience { time, signals }).expect("no signal");
+        if polled[0].revents != 0 {
+            wants = end.go_on(length, true).1;
+        }
+    }
+}
+
+#[test]
+fn connections_come_and_go_while_threads_wait() {
+    let _alone = alone();
+    let world = World::new();
+    let epoll = Epoll::new();
+    let stop = Stop::new(std::slice::from_ref(&epoll));
+    let told = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.over.load(Ordering::SeqCst) {
+                    let found = epoll.wait(None);
+                    told.fetch_add(found.len() as u64, Ordering::SeqCst);
+                }
+            });
+        }
+        for round in 0..150 {
+            let _end = RingOnPanic(&stop);
+            let (here, there) = pair();
+            epoll.add(&there, [IN, IN | ET, IN | ONESHOT][round % 3], 0);
+            world.link(&here, &there);
+            let before = told.load(Ordering::SeqCst);
+            here.send(b"a");
+            soon(|| told.load(Ordering::SeqCst) > before);
+            if round % 2 == 0 {
+                epoll.remove(&there);
+            }
+            drop(if round % 4 < 2 { here } else { there });
+        }
+        stop.ring();
+    });
+    // nothing is left of them
+    let known = super::instance_of(epoll.0).expect("known");
+    assert_eq!(known.inside.enter().expect("free").all().count(), 0);
+}
+
 /// How often the calling thread has gone to sleep.
 fn sleeps() -> i64 {
     // SAFETY: of this structure zeros are a value.

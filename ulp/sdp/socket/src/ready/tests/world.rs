@@ -347,7 +347,7 @@ impl Shared {
             let Some(link) = pin.link() else { continue };
             if link.take_told() {
                 Service(&link.on(borrow(number))).look(0);
-                ready::told(&pin);
+                ready::told(&pin, false);
             }
         }
     }
@@ -366,7 +366,7 @@ impl Shared {
             ended |= CONNECTION_OVER;
         }
         Service(&link.on(borrow(number))).look(ended);
-        ready::told(&pin);
+        ready::told(&pin, true);
     }
 }
 
