@@ -17,6 +17,8 @@ LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
 # Arguments of `make bench-mpi`, see ferriband bench --help.
 BENCH_MPI ?=
+# Arguments of `make bench-sdp`, see ferriband bench --help.
+BENCH_SDP ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
 # Arguments of `make soak-fabric` and `make bench-bring-up`, see the scripts.
@@ -32,6 +34,8 @@ INTEROP ?=
 
 # What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's with its binaries.
 SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl
+# The modules that Debian's nginx is configured with, which nginx-tests load in each test.
+NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
 # Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket'; the git directory of nginx-tests, which no package has.
 FOR_SDP ?=
 NGINX_TESTS ?=
@@ -48,7 +52,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -86,7 +90,7 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
 
 test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='cpython redis:unit/protocol'; NGINX_TESTS=GIT)
-	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),nginx-light perl)
+	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),$(NGINX_PACKAGES))
 	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
 
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
@@ -131,6 +135,10 @@ bench-fabric: ## time the fabric's simulator: 648 to 32,258 hosts (96,774 switch
 bench-bring-up: build ## time how long a subnet takes to come up: our manager and OpenSM, over our live fabric and over ibsim (BRING_UP='-e updn torus:8x8:4')
 	$(need) opensm ibsim-utils
 	@FERRIBAND=$(FERRIBAND) scripts/bring-up $(BRING_UP)
+
+bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream')
+	$(need) redis-server redis-tools
+	$(FERRIBAND) bench --sdp $(BENCH_SDP)
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)

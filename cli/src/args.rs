@@ -180,6 +180,9 @@ pub enum Command {
         #[arg(long)]
         system: bool,
     },
+    /// Two processes that send to one another by a socket; `bench --sdp` runs it.
+    #[command(hide = true)]
+    SocketPair(SocketPairArgs),
     /// Measure the memory of many idle queue pairs; `bench` runs it.
     #[command(hide = true)]
     QpMemory {
@@ -600,6 +603,9 @@ pub struct BenchArgs {
     /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels, the designs of the RDMA fast path.
     #[arg(long, requires = "mpi", conflicts_with_all = ["wire", "peer", "fetch"])]
     pub fastpath: bool,
+    /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis where it is there.
+    #[arg(long, conflicts_with_all = ["wire", "mpi"])]
+    pub sdp: bool,
     /// This process is in namespaces of its own, made for the comparison between two hosts.
     #[arg(long, requires = "mpi", hide = true)]
     pub inside: bool,

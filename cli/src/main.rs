@@ -100,6 +100,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Dump(args) => dump::command(&args),
         Command::Fault { command } => fault::command(&command),
         Command::Bench(args) => bench::command(&args),
+        Command::SocketPair(args) => bench::sdp::pair::command(&args),
         Command::QpMemory {
             count,
             system,

@@ -1,7 +1,7 @@
 //! What is said to `ferriband sdp`.
 
 use super::JsonFlag;
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 
 /// The subcommands of `sdp`.
@@ -32,4 +32,35 @@ pub enum SdpCommand {
     /// Settings come from the environment (FERRIBAND_SDP_NAME), from the settings file (~/.config/ferriband/sdp.conf, XDG_CONFIG_HOME;
     /// FERRIBAND_SDP_SETTINGS names another), and by default, in this order.
     Env(JsonFlag),
+}
+
+/// What two processes do for `bench --sdp`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketTraffic {
+    /// A message goes there and comes back; both sides sleep in their receives.
+    Sleeping,
+    /// The same, both sides look again and again.
+    Polled,
+    /// Messages in one direction.
+    Stream,
+}
+
+/// How two processes of `bench --sdp` send to one another.
+#[derive(Args, Clone)]
+pub struct SocketPairArgs {
+    /// What they do.
+    #[arg(value_enum)]
+    pub traffic: SocketTraffic,
+    /// Bytes of a message.
+    #[arg(long)]
+    pub bytes: usize,
+    /// By a Unix socket instead of TCP.
+    #[arg(long)]
+    pub unix: bool,
+    /// Which congestion control TCP uses [default: the system's].
+    #[arg(long)]
+    pub congestion: Option<String>,
+    /// This is the second process; where the first one listens.
+    #[arg(long)]
+    pub peer: Option<String>,
 }

@@ -1,12 +1,13 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
-//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`. Each round measures every program and what it is
+//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`. Each round measures every program and what it is
 //! compared with, so that both sides of a ratio saw the same machine; the figures are medians over the rounds, a ratio the median of the rounds' own
 //! ratios.
 
 mod mpi;
 mod probes;
 mod roce;
+pub mod sdp;
 
 use crate::args::{BenchArgs, Wire};
 use crate::demo::{show_figure, skip};
@@ -181,6 +182,9 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     launch::settings()?;
     if args.mpi {
         return mpi::command(args);
+    }
+    if args.sdp {
+        return sdp::command(args);
     }
     match args.wire {
         Wire::Direct => measure(args, &TARGETS, &(), floor::steps(1), |(), progress| {

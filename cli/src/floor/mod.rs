@@ -9,6 +9,7 @@ mod copy;
 pub mod message;
 mod pair;
 mod polled;
+pub mod ring;
 mod sched;
 pub mod udp;
 

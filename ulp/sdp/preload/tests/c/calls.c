@@ -59,7 +59,8 @@ static void waits(int fd)
     write_all(fd, "go", 2);
     got = recv(fd, bytes, sizeof bytes, MSG_WAITALL);
     printf("all until the end: %zd\n", got);
-    printf("end: %zd %zd\n", recv(fd, bytes, 1, MSG_PEEK), recv(fd, bytes, 1, 0));
+    got = recv(fd, bytes, 1, MSG_PEEK);
+    printf("end: %zd, then %zd\n", got, recv(fd, bytes, 1, 0));
 }
 
 static int server(int fd, const char *mode)

@@ -37,7 +37,7 @@ static int client(int fd, const char *mode)
     got = read_all(fd, bytes, LENGTH);
     printf("client: %zu bytes, %zu wrong\n", got, differing(bytes, got, 2, 0));
     last = recv(fd, bytes, 1, 0);
-    printf("client: end %zd %zd\n", last, recv(fd, bytes, 1, MSG_DONTWAIT));
+    printf("client: end %zd, again %zd\n", last, recv(fd, bytes, 1, MSG_DONTWAIT));
     close(fd);
     return 0;
 }

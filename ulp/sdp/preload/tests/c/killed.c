@@ -1,5 +1,9 @@
 /* The client is killed (SIGKILL): while it writes, while the server writes to it, and while the server sleeps. What the server hears is what TCP tells. */
 #include "pair.h"
+#include <sys/mman.h>
+
+/* A busy machine may need as long to let the server run. */
+#define SOON 1.0
 
 static uint8_t bytes[100000];
 
@@ -26,8 +30,9 @@ int main(int argc, char **argv)
     size_t wrong = 0;
     pid_t child, killer;
     ssize_t got;
-    double began;
+    double *killed = mmap(NULL, sizeof *killed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), heard;
 
+    CHECK(killed != MAP_FAILED);
     signal(SIGPIPE, SIG_IGN);
     if (argc == 3)
         return client(dial(atoi(argv[2])), mode);
@@ -40,6 +45,7 @@ int main(int argc, char **argv)
     if (killer == 0) {
         close(fd);
         usleep(100000);
+        *killed = seconds();
         _exit(kill(child, SIGKILL));
     }
     if (strcmp(mode, "reads") == 0) {
@@ -53,9 +59,9 @@ int main(int argc, char **argv)
         }
         printf("the server's read ends: %zd, %zu wrong, something came: %d\n", got, wrong, sum > 0);
     }
-    began = seconds();
+    heard = seconds();
     CHECK(waitpid(killer, &status, 0) == killer && status == 0);
     CHECK(waitpid(child, &status, 0) == child);
-    printf("killed: %d, heard of at once: %d\n", WIFSIGNALED(status), seconds() - began < 0.05);
+    printf("killed: %d, heard of soon: %d\n", WIFSIGNALED(status), heard - *killed < SOON);
     return 0;
 }

@@ -1,0 +1,465 @@
+//! `ferriband bench --sdp`: sockets by SDP beside TCP, on one host.
+//!
+//! Owns: the rows, with what is asked of them, and the verdicts. Each round measures every way of a row, one after the other, so that all saw the
+//! machine alike; a ratio is the median of the rounds' own. TCP is the congestion control of those that are there (bbr, cubic) with the better median. Beside are
+//! a Unix socket, and the floor: a ring in shared memory with futexes. Where the floor itself is not as much faster than TCP as is asked, 0.8 of what it is
+//! (the bound) is asked instead.
+
+pub mod pair;
+mod redis;
+
+use crate::args::{BenchArgs, SocketTraffic};
+use crate::demo::programs::Figure;
+use crate::demo::show_figure;
+use crate::failure::Failure;
+use crate::floor::median;
+use crate::floor::ring::{self, Looking};
+use crate::launch;
+use crate::progress::Progress;
+use crate::sdp::LIBRARY;
+use crate::text::{Table, print_json, print_line};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs;
+use std::process::{Command, ExitCode};
+
+/// What part of the bound is asked, where that is less than the ratio.
+const OF_BOUND: f64 = 0.8;
+/// The setting with which nobody looks again before a sleep.
+const NO_SPIN: (&str, &str) = ("FERRIBAND_SDP_SPIN", "0");
+/// How long a floor is measured, about.
+const FLOOR_NS: f64 = 2e8;
+
+/// How the bytes of a row go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// TCP, with this congestion control; none: the system's.
+    Tcp(Option<&'static str>),
+    Unix,
+    Floor,
+    /// TCP under the library, with these settings.
+    Sdp(Option<(&'static str, &'static str)>),
+}
+
+impl Way {
+    /// What a program's environment has more.
+    fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        let Way::Sdp(setting) = self else {
+            return Ok(Vec::new());
+        };
+        let mut variables = launch::preload_settings(LIBRARY)?;
+        variables.extend(setting.map(|(name, value)| (name, value.into())));
+        Ok(variables)
+    }
+}
+
+/// What is done in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    Pair(SocketTraffic, usize),
+    /// Connections, and requests under way on each.
+    Redis(u32, u32),
+}
+
+/// A row of the table.
+struct Row {
+    name: String,
+    work: Work,
+    /// A setting of the library.
+    setting: Option<(&'static str, &'static str)>,
+    /// At least so many times as fast as TCP.
+    asked: f64,
+}
+
+impl Row {
+    fn is_latency(&self) -> bool {
+        matches!(
+            self.work,
+            Work::Pair(SocketTraffic::Sleeping | SocketTraffic::Polled, _)
+        )
+    }
+
+    fn ways(&self, congestions: &[&'static str]) -> Vec<Way> {
+        let pair = matches!(self.work, Work::Pair(..));
+        let tcp = congestions
+            .iter()
+            .filter(|_| pair)
+            .map(|name| Way::Tcp(Some(name)));
+        let mut ways: Vec<Way> = tcp.collect();
+        if ways.is_empty() {
+            ways.push(Way::Tcp(None));
+        }
+        ways.push(Way::Unix);
+        ways.extend(Some(Way::Floor).filter(|_| pair));
+        ways.push(Way::Sdp(self.setting));
+        ways
+    }
+
+    /// A figure of this row: nanoseconds one way, or bytes or requests in a second.
+    fn measure(&self, way: &Way) -> Result<Option<f64>, Failure> {
+        match (self.work, way) {
+            (Work::Pair(SocketTraffic::Stream, bytes), Way::Floor) => {
+                let few = ring::stream(bytes, 1000)?;
+                let Some(rate) = few else { return Ok(None) };
+                let messages = rate / bytes as f64 * FLOOR_NS / 1e9;
+                ring::stream(bytes, messages.max(1000.0) as u64)
+            }
+            (Work::Pair(traffic, bytes), Way::Floor) => {
+                let looking = match (traffic, self.setting) {
+                    (SocketTraffic::Polled, _) => Looking::Always,
+                    (_, Some(setting)) if setting == NO_SPIN => Looking::Never,
+                    _ => Looking::AWhile,
+                };
+                let few = ring::ping_pong_ns(bytes, 500, looking)?;
+                let Some(ns) = few else { return Ok(None) };
+                let rounds = (FLOOR_NS / ns / 2.0).max(500.0) as u64;
+                ring::ping_pong_ns(bytes, rounds, looking)
+            }
+            (Work::Pair(traffic, bytes), way) => by_socket(traffic, bytes, way).map(Some),
+            (Work::Redis(connections, pipeline), way) => {
+                redis::requests(way, connections, pipeline).map(Some)
+            }
+        }
+    }
+}
+
+/// Two processes of this program, with the environment of the way.
+fn by_socket(traffic: SocketTraffic, bytes: usize, way: &Way) -> Result<f64, Failure> {
+    let failed = |error: std::io::Error| Failure::io("run", "socket-pair", &error);
+    let traffic = traffic.to_possible_value().expect("each has a name");
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command
+        .args(["socket-pair", traffic.get_name()])
+        .args(["--bytes", &bytes.to_string()])
+        .envs(way.environment()?);
+    match way {
+        Way::Unix => command.arg("--unix"),
+        Way::Tcp(Some(name)) => command.args(["--congestion", name]),
+        _ => &mut command,
+    };
+    let output = command.output().map_err(failed)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.trim().parse().map_err(|_| {
+        let error = String::from_utf8_lossy(&output.stderr);
+        Failure::new(format!("two processes by {way:?}: {}", error.trim()))
+    })
+}
+
+/// All rows, as far as their programs are there.
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let row = |name: String, work, asked| Row {
+        name,
+        work,
+        setting: None,
+        asked,
+    };
+    for bytes in [1, 64, 1024] {
+        let polled = Work::Pair(SocketTraffic::Polled, bytes);
+        rows.push(row(format!("ping-pong {bytes} B, both poll"), polled, 8.0));
+        let sleeping = Work::Pair(SocketTraffic::Sleeping, bytes);
+        rows.push(row(format!("ping-pong {bytes} B, blocking"), sleeping, 4.0));
+    }
+    rows.push(Row {
+        setting: Some(NO_SPIN),
+        ..row(
+            "ping-pong 64 B, blocking, spin = 0".to_owned(),
+            Work::Pair(SocketTraffic::Sleeping, 64),
+            1.4,
+        )
+    });
+    for (bytes, name, asked) in [
+        (1, "1 B", 6.0),
+        (64, "64 B", 4.0),
+        (1 << 10, "1 KiB", 2.0),
+        (4 << 10, "4 KiB", 1.2),
+        (64 << 10, "64 KiB", 1.2),
+        (256 << 10, "256 KiB", 1.5),
+        (1 << 20, "1 MiB", 1.5),
+    ] {
+        rows.push(row(
+            format!("stream of {name}"),
+            Work::Pair(SocketTraffic::Stream, bytes),
+            asked,
+        ));
+    }
+    if redis::is_there() {
+        for (connections, pipeline, asked) in
+            [(1, 1, 2.0), (1, 16, 1.3), (50, 1, 1.6), (50, 16, 1.2)]
+        {
+            let name = format!("redis GET, SET, c{connections} P{pipeline}");
+            rows.push(row(name, Work::Redis(connections, pipeline), asked));
+        }
+    }
+    rows
+}
+
+/// Congestion controls to compare with.
+fn congestions() -> Vec<&'static str> {
+    let list = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let there = fs::read_to_string(list).unwrap_or_default();
+    let is_there = |name: &&str| there.split_whitespace().any(|word| word == *name);
+    ["bbr", "cubic"].into_iter().filter(is_there).collect()
+}
+
+/// One line of the result.
+#[derive(Serialize)]
+struct Outcome {
+    name: String,
+    unit: &'static str,
+    tcp: Option<f64>,
+    congestion: Option<&'static str>,
+    unix: Option<f64>,
+    floor: Option<f64>,
+    sdp: Option<f64>,
+    /// Times as fast as TCP.
+    ratio: Option<f64>,
+    /// Times as fast as TCP the floor is.
+    bound: Option<f64>,
+    asked: f64,
+    verdict: &'static str,
+    problem: Option<String>,
+}
+
+/// `ferriband bench --sdp`.
+pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    launch::preload_settings(LIBRARY)?;
+    let wanted = |row: &Row| {
+        args.only
+            .as_ref()
+            .is_none_or(|text| row.name.contains(text.as_str()))
+    };
+    let rows: Vec<Row> = rows().into_iter().filter(wanted).collect();
+    if rows.is_empty() {
+        return Err(Failure::new("no row has that in its name").status(2));
+    }
+    let congestions = congestions();
+    let rounds = args.rounds();
+    let ways: Vec<Vec<Way>> = rows.iter().map(|row| row.ways(&congestions)).collect();
+    let steps: usize = ways.iter().map(Vec::len).sum();
+    let progress = Progress::new((steps * rounds) as u64);
+    // by row, way, round
+    let mut samples: Vec<Vec<Vec<f64>>> = ways
+        .iter()
+        .map(|ways| vec![Vec::new(); ways.len()])
+        .collect();
+    let mut problems: Vec<Option<String>> = vec![None; rows.len()];
+    for round in 0..rounds {
+        for (at, row) in rows.iter().enumerate() {
+            for step in 0..ways[at].len() {
+                // another way is the first one in each round
+                let which = (step + round) % ways[at].len();
+                progress.step(&format!("round {}/{rounds}: {}", round + 1, row.name));
+                if problems[at].is_some() {
+                    continue;
+                }
+                match row.measure(&ways[at][which]) {
+                    Ok(Some(figure)) => samples[at][which].push(figure),
+                    Ok(None) => problems[at] = Some("a process of the floor ended".to_owned()),
+                    Err(failure) => problems[at] = Some(failure.to_string()),
+                }
+            }
+        }
+    }
+    progress.finish();
+    let outcomes: Vec<Outcome> = rows
+        .iter()
+        .zip(problems)
+        .enumerate()
+        .map(|(at, (row, problem))| judge(row, &ways[at], &samples[at], problem))
+        .collect();
+    report(&outcomes, rounds, args.json.json)?;
+    Ok(
+        match outcomes.iter().all(|outcome| outcome.verdict != "FAIL") {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+    )
+}
+
+/// Medians, ratios and the verdict of a row.
+fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>) -> Outcome {
+    let latency = row.is_latency();
+    let times = |of: &[f64], than: &[f64]| {
+        let ratios = of.iter().zip(than).map(|(of, than)| match latency {
+            true => than / of,
+            false => of / than,
+        });
+        median(ratios.collect()).filter(|_| problem.is_none())
+    };
+    let of = |is: &dyn Fn(&Way) -> bool| {
+        let found = ways.iter().zip(samples).find(|(way, _)| is(way));
+        found.map_or(&[][..], |(_, samples)| samples)
+    };
+    let middle = |samples: &[f64]| median(samples.to_vec()).filter(|_| problem.is_none());
+    let tcp = ways
+        .iter()
+        .zip(samples)
+        .filter_map(|(way, samples)| match way {
+            Way::Tcp(name) => Some((*name, &samples[..])),
+            _ => None,
+        })
+        .reduce(|one, other| match times(other.1, one.1) {
+            Some(ratio) if ratio > 1.0 => other,
+            _ => one,
+        });
+    let (congestion, tcp) = tcp.expect("each row has TCP");
+    let (floor, sdp) = (
+        of(&|way| *way == Way::Floor),
+        of(&|way| matches!(way, Way::Sdp(_))),
+    );
+    let (ratio, bound) = (times(sdp, tcp), times(floor, tcp));
+    let demanded = bound.map_or(row.asked, |bound| row.asked.min(OF_BOUND * bound));
+    Outcome {
+        name: row.name.clone(),
+        unit: match row.work {
+            Work::Pair(SocketTraffic::Stream, _) => "bytes/s",
+            Work::Pair(..) => "ns",
+            Work::Redis(..) => "requests/s",
+        },
+        tcp: middle(tcp),
+        congestion,
+        unix: middle(of(&|way| *way == Way::Unix)),
+        floor: middle(floor),
+        sdp: middle(sdp),
+        ratio,
+        bound,
+        asked: demanded,
+        verdict: match ratio {
+            Some(ratio) if ratio >= demanded => "PASS",
+            _ => "FAIL",
+        },
+        problem,
+    }
+}
+
+fn show(unit: &str, value: Option<f64>) -> String {
+    match (value, unit) {
+        (None, _) => String::new(),
+        (Some(value), "ns") => show_figure(Figure::Nanoseconds(value)),
+        (Some(value), "bytes/s") => show_figure(Figure::BytesPerSecond(value)),
+        (Some(value), _) => format!("{value:.0}/s"),
+    }
+}
+
+fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(&outcomes);
+    }
+    let header = [
+        "what",
+        "TCP",
+        "",
+        "Unix socket",
+        "floor",
+        "SDP",
+        "ratio",
+        "asked",
+        "bound",
+        "verdict",
+    ];
+    let mut table = Table::new(header).right_align(&[1, 3, 4, 5, 6, 7, 8]);
+    let number = |value: Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
+    for outcome in outcomes {
+        let shown = |value| show(outcome.unit, value);
+        table.row([
+            outcome.name.clone(),
+            shown(outcome.tcp),
+            outcome.congestion.unwrap_or_default().to_owned(),
+            shown(outcome.unix),
+            shown(outcome.floor),
+            shown(outcome.sdp),
+            number(outcome.ratio),
+            number(Some(outcome.asked)),
+            number(outcome.bound),
+            outcome.verdict.to_owned(),
+        ]);
+    }
+    table.print()?;
+    for outcome in outcomes {
+        if let Some(problem) = &outcome.problem {
+            print_line(&format!("\n{}: {problem}", outcome.name))?;
+        }
+    }
+    print_line(&format!(
+        "\nmedians of {rounds} rounds; a ratio says how many times as fast as TCP, median of the rounds' own; the bound is the floor's; asked is at most 0.8 of it"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(work: Work, asked: f64) -> Row {
+        Row {
+            name: "r".to_owned(),
+            work,
+            setting: None,
+            asked,
+        }
+    }
+
+    const WAYS: [Way; 4] = [
+        Way::Tcp(Some("bbr")),
+        Way::Tcp(Some("cubic")),
+        Way::Floor,
+        Way::Sdp(None),
+    ];
+
+    #[test]
+    fn the_better_tcp_is_compared_with_and_times_count_the_other_way_than_rates() {
+        let samples = [vec![10.0; 3], vec![8.0; 3], vec![1.0; 3], vec![2.0; 3]];
+        let latency = judge(
+            &row(Work::Pair(SocketTraffic::Polled, 1), 4.0),
+            &WAYS,
+            &samples,
+            None,
+        );
+        assert_eq!(latency.congestion, Some("cubic"));
+        assert_eq!((latency.ratio, latency.bound), (Some(4.0), Some(8.0)));
+        assert_eq!(latency.verdict, "PASS");
+        let rate = judge(
+            &row(Work::Pair(SocketTraffic::Stream, 1), 0.2),
+            &WAYS,
+            &samples,
+            None,
+        );
+        assert_eq!((rate.congestion, rate.ratio), (Some("bbr"), Some(0.2)));
+    }
+
+    #[test]
+    fn a_floor_that_is_hardly_faster_asks_for_less() {
+        let samples = [vec![10.0; 3], vec![10.0; 3], vec![5.0; 3], vec![6.0; 3]];
+        let found = judge(
+            &row(Work::Pair(SocketTraffic::Sleeping, 1), 4.0),
+            &WAYS,
+            &samples,
+            None,
+        );
+        assert_eq!((found.asked, found.verdict), (1.6, "PASS"));
+        let slower = [vec![10.0; 3], vec![10.0; 3], vec![5.0; 3], vec![6.3; 3]];
+        let found = judge(
+            &row(Work::Pair(SocketTraffic::Sleeping, 1), 4.0),
+            &WAYS,
+            &slower,
+            None,
+        );
+        assert_eq!(found.verdict, "FAIL");
+    }
+
+    #[test]
+    fn a_problem_fails_and_has_no_figures() {
+        let samples = [vec![1.0], vec![1.0], vec![1.0], vec![]];
+        let found = judge(
+            &row(Work::Redis(1, 1), 1.0),
+            &WAYS,
+            &samples,
+            Some("why".to_owned()),
+        );
+        assert_eq!(
+            (found.verdict, found.ratio, found.tcp),
+            ("FAIL", None, None)
+        );
+    }
+}
