@@ -27,6 +27,7 @@
 mod config;
 mod offers;
 mod receive_buffer;
+mod requests;
 mod send_buffer;
 mod sequence;
 mod stats;
@@ -42,6 +43,7 @@ pub use work::{HEAD_BYTES, Head, Piece, ReadWork, SendWork, Violation, Work, Wor
 
 use ferriband_sdp_wire::{Body, Flags, Message, MessageHeader, Mid};
 use receive_buffer::ReceiveBuffer;
+use requests::Requests;
 use send_buffer::{Segment, SendBuffer};
 use sequence::Sequence;
 use std::collections::VecDeque;
@@ -81,6 +83,7 @@ pub struct Connection {
     receive: ReceiveBuffer,
     offer: Option<Offer>,
     source: Source,
+    requests: Requests,
     /// The peer's stream has ended.
     peer_ended: bool,
     over: Option<Over>,
@@ -141,6 +144,7 @@ impl Connection {
             receive: ReceiveBuffer::new(&config),
             offer: None,
             source: Source::default(),
+            requests: Requests::default(),
             peer_ended: false,
             over: None,
             stats: Stats::default(),
@@ -260,7 +264,8 @@ impl Connection {
         if let Some(work) = self.poll_segment() {
             return Some(work);
         }
-        if let Some(work) = self.poll_answer().or_else(|| self.poll_offer()) {
+        let answer = self.poll_answer().or_else(|| self.poll_request());
+        if let Some(work) = answer.or_else(|| self.poll_offer()) {
             return Some(work);
         }
         let behind_all = self.send.buffer.waiting() == 0 && self.offer.is_none();
@@ -511,8 +516,8 @@ impl Connection {
         let (message, data_bytes) = Message::parse_prefix(prefix, length_bytes)?;
         self.sequence.receive(&message.header)?;
         self.stats.messages_received += 1;
-        if message.header.flags.contains(Flags::OOB_PRES) {
-            return Err(Violation::Unexpected(message.body.mid()));
+        if message.header.flags.contains(Flags::OOB_PRES) && data_bytes > 0 {
+            self.requests.urgent = Some(self.receive.arrived() + u64::from(data_bytes) - 1);
         }
         let headers = length_bytes - data_bytes;
         if self.receive_zero_copy(&message.body, data_bytes)? {
@@ -525,6 +530,11 @@ impl Connection {
             Body::Data(_) => {}
             Body::DisConn if !self.peer_ended && !self.source.is_open() => self.peer_ended = true,
             Body::AbortConn => self.over = Some(Over::Aborted),
+            Body::ChRcvBuf { .. } => self.requests.resize = true,
+            Body::ModeChange(change) => self.requests.change(change),
+            // taking no offers of the sink is allowed: what is sent by messages makes them stale
+            Body::SinkAvail { .. } if data_bytes == 0 && self.requests.may_sink() => {}
+            Body::SinkAvailCancel => self.requests.sink_cancelled += 1,
             other => return Err(Violation::Unexpected(other.mid())),
         }
         self.receive.free(slot);

@@ -9,10 +9,11 @@ use super::{Connection, End, Flight, Flow};
 use ferriband_sdp_wire::{Advert, Body};
 
 impl Connection {
-    /// Whether the program's buffer may be offered: nothing else is, and the answers do not wait
-    /// behind bytes that this side does not read (in *nic* they would).
+    /// Whether the program's buffer may be offered: nothing else is, the peer takes offers, and its
+    /// answers do not wait behind bytes that this side does not read (in *nic* they would).
     pub fn may_offer(&self) -> bool {
-        let open = self.over.is_none() && self.send.end == End::Open;
+        let taken = !self.requests.is_buffered();
+        let open = taken && self.over.is_none() && self.send.end == End::Open;
         open && self.offer.is_none() && !matches!(self.config.flow, Flow::Nic { .. })
     }
 

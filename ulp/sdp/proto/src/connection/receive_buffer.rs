@@ -150,6 +150,11 @@ impl ReceiveBuffer {
         }
     }
 
+    /// Bytes of the stream that came by messages and RDMA WRITEs.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
     /// Bytes that came and were not read.
     pub fn unread(&self) -> u32 {
         // at most the space

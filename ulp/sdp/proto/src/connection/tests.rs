@@ -530,3 +530,59 @@ fn an_offer_that_is_taken_back_is_over_when_the_peer_says_so() {
     let [side, _] = pair(config(nic, 8, 100));
     assert!(!side.machine.may_offer());
 }
+
+#[test]
+fn what_a_standard_peer_asks_for_is_answered() {
+    use ferriband_sdp_wire::{ConnectionHalf, MessageSeq, ModeChange, TransferMode};
+    let [mut side, _] = pair(config(Flow::Credit, 8, 100));
+    let give = |side: &mut Side, mseq, flags, body| {
+        let header = MessageHeader {
+            flags,
+            bufs: 8,
+            mseq: MessageSeq(mseq),
+            mseq_ack: MessageSeq(0),
+        };
+        let mut bytes = [0; HEAD_BYTES];
+        let length = Message { header, body }.emit(&mut bytes).expect("it fits");
+        side.machine.handle_message(&bytes[..length], length as u32)
+    };
+    let none = Flags::empty();
+    let size_bytes = 4096;
+    give(&mut side, 1, none, Body::ChRcvBuf { size_bytes }).expect("allowed");
+    give(&mut side, 2, none, Body::SinkAvailCancel).expect("allowed");
+    side.poll();
+    let answers: Vec<Work> = side.sent.drain(..).collect();
+    let is = |work: &Work, expected: Body<'_>| {
+        let Work::Send(send) = work else {
+            return false;
+        };
+        Message::parse(send.head.bytes()).expect("our own").body == expected
+    };
+    assert_eq!(answers.len(), 2);
+    assert!(is(&answers[0], Body::ChRcvBufAck { size_bytes: 116 }));
+    assert!(is(&answers[1], Body::SinkCancelAck));
+    // urgent bytes are bytes of the stream, and their last one is known
+    give(&mut side, 3, Flags::OOB_PRES, Body::Data(b"abc")).expect("allowed");
+    assert_eq!(side.machine.urgent(), Some(2));
+    assert_eq!(side.read(10), 3);
+    // a peer that wants messages only is offered nothing; one that pipelines may offer sinks
+    let change = |half, mode| Body::ModeChange(ModeChange { half, mode });
+    let half = ConnectionHalf::Send;
+    give(&mut side, 4, none, change(half, TransferMode::Buffered)).expect("allowed");
+    assert!(!side.machine.may_offer());
+    let advert = Advert {
+        length_bytes: 1000,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    let sink = Body::SinkAvail {
+        advert,
+        non_discards: 0,
+        data: &[],
+    };
+    give(&mut side, 5, none, change(half, TransferMode::Pipelined)).expect("allowed");
+    assert!(side.machine.may_offer());
+    give(&mut side, 6, none, sink).expect("allowed");
+    give(&mut side, 7, none, change(half, TransferMode::Combined)).expect("allowed");
+    give(&mut side, 8, none, sink).expect_err("not in combined mode");
+}

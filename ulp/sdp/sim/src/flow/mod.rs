@@ -4,9 +4,11 @@
 //!
 //! Owns: the laws, the faults that show that a broken law is found ([`Plant`]), and the run of a
 //! seed. The connection is modelled in `fabric`, the two sides and their programs in `side`, the
-//! steps in `world` and `offers`. Must not know: how a machine decides.
+//! steps in `world`, `offers` and `faults`, what must hold in `check`. Must not know: how a machine decides.
 
+mod check;
 mod fabric;
+mod faults;
 mod offers;
 mod side;
 mod world;

@@ -8,7 +8,7 @@ use super::fabric::{Arrival, Posted, ReceiveMemory, Tag, What, Wire};
 use super::side::{Posting, Program, Side, config, peer};
 use super::{Failure, Kind, Law, Plant, Scenario, Stats};
 use crate::rng::Rng;
-use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, Over};
+use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES};
 use ferriband_sdp_proto::driver::drive_once;
 
 /// Steps after which a run that does not end is a failure.
@@ -47,7 +47,7 @@ const STEPS: [Step; 8] = [
 ];
 
 pub(super) struct World {
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) plant: Option<Plant>,
     pub(super) rng: Rng,
     pub(super) sides: [Side; 2],
@@ -57,11 +57,11 @@ pub(super) struct World {
     weights: [[u64; 8]; 2],
     packet: u32,
     /// A side is killed, the transport fails, a side gives up: at this step.
-    kill: Option<(usize, u64)>,
-    reset_at: u64,
-    abort: Option<(usize, u64)>,
-    lost: bool,
-    violation: Option<(Law, String)>,
+    pub(super) kill: Option<(usize, u64)>,
+    pub(super) reset_at: u64,
+    pub(super) abort: Option<(usize, u64)>,
+    pub(super) lost: bool,
+    pub(super) violation: Option<(Law, String)>,
     trace: Option<VecDeque<String>>,
     pub(super) stats: Stats,
 }
@@ -149,23 +149,6 @@ impl World {
         world
     }
 
-    /// What goes wrong in this run, if anything does.
-    fn plan(&mut self) {
-        let latest = self.rng.pick(&[50, 500, 5_000]);
-        let at = self.rng.range(1, latest);
-        let side = self.rng.below(2) as usize;
-        let program = &mut self.sides[side].program;
-        match self.rng.below(12) {
-            0 => self.kill = Some((side, at)),
-            1 => self.reset_at = at,
-            2 => self.abort = Some((side, at)),
-            3 | 4 => program.reads_until = self.rng.below(program.total + 200),
-            5..=8 if program.total > 0 => program.computes_at = self.rng.range(1, program.total),
-            9 | 10 => program.reads_from = at,
-            _ => {}
-        }
-    }
-
     #[cold]
     pub(super) fn fail(&mut self, law: Law, what: impl Into<String>) {
         if self.violation.is_none() {
@@ -212,41 +195,6 @@ impl World {
             self.stats.joined += stats.joined;
             self.stats.updates += stats.updates_sent;
             self.stats.segments += stats.writes_sent;
-        }
-    }
-
-    /// What the plan of the run has for this step.
-    fn strike(&mut self) {
-        let now = self.stats.steps;
-        if let Some((side, at)) = self.kill
-            && at == now
-        {
-            self.note(|_| format!("s{side} is killed"));
-            self.sides[side].dead = true;
-            self.lose();
-        }
-        if self.reset_at == now {
-            self.lose();
-        }
-        if let Some((side, at)) = self.abort
-            && at == now
-        {
-            self.note(|_| format!("s{side} gives up"));
-            self.sides[side].machine.abort();
-            self.sides[side].stale = true;
-        }
-        let over = self.sides.iter().any(|side| side.machine.over().is_some());
-        if over && !self.lost && self.rng.chance(5) {
-            self.lose();
-        }
-    }
-
-    fn lose(&mut self) {
-        if !self.lost {
-            self.note(|_| "the transport fails".into());
-            self.lost = true;
-            self.stats.losses += 1;
-            self.wires.iter_mut().for_each(Wire::lose);
         }
     }
 
@@ -320,21 +268,6 @@ impl World {
                 self.lost && !me.dead && !me.told_lost && (drained || computing)
             }
         }
-    }
-
-    /// Why a work of `side` that finds no receive should have found one.
-    fn is_promised(&self, side: usize) -> Option<&'static str> {
-        let other = &self.sides[1 - side];
-        let Flow::Nic { window_bytes, .. } = other.config.flow else {
-            return Some("the flow control promises one");
-        };
-        if self.wires[side].executed < u64::from(other.config.receives()) {
-            return Some("the first receives are not used up");
-        }
-        let seen = !other.stale && self.wires[side].arrivals.is_empty();
-        let looks = !other.dead && !other.program.computing && other.machine.over().is_none();
-        let spare = other.machine.account().spare.unwrap_or(0);
-        (seen && looks && spare >= window_bytes).then_some("a window is free")
     }
 
     /// Nothing is possible: a sleep ends, or a transport whose side gave up. False if that is all.
@@ -473,7 +406,7 @@ impl World {
     }
 
     /// Something has happened at a side: its program and its driver look again.
-    fn rouse(&mut self, side: usize) {
+    pub(super) fn rouse(&mut self, side: usize) {
         self.sides[side].stale = true;
         self.sides[side].program.blocked = false;
         self.sides[side].program.blocked_fetch = false;
@@ -608,139 +541,5 @@ impl World {
             self.stats.held += 1;
         }
         self.note(|_| format!("work {} of s{side} takes receive {slot}", id.0));
-    }
-
-    fn tell_lost(&mut self, side: usize) {
-        self.note(|_| format!("s{side} hears of the loss"));
-        self.sides[side].told_lost = true;
-        self.sides[side].machine.handle_lost();
-        self.rouse(side);
-    }
-
-    /// F5, as far as it holds between any two steps.
-    fn check_credits(&mut self) {
-        if self.lost {
-            return;
-        }
-        for side in 0..2 {
-            let (me, other) = (&self.sides[side], &self.sides[1 - side]);
-            let wire = &self.wires[side];
-            let receives = wire.receives.len();
-            let posted = usize::from(other.machine.account().posted);
-            if other.machine.over().is_none() && receives + wire.arrivals.len() != posted {
-                let waiting = wire.arrivals.len();
-                let what = format!("{receives} receives and {waiting} arrivals, {posted} posted");
-                return self.fail(Law::Credits, what);
-            }
-            let credits = me.machine.account().credits as usize;
-            if self.kind == Kind::Nic {
-                self.check_windows(1 - side);
-            } else if credits + wire.taking() > receives {
-                let works = wire.taking();
-                let what =
-                    format!("s{side}: {credits} credits, {works} works, {receives} receives");
-                return self.fail(Law::Credits, what);
-            }
-        }
-    }
-
-    fn check_windows(&mut self, side: usize) {
-        let me = &self.sides[side];
-        let Flow::Nic { window_bytes, .. } = me.config.flow else {
-            return;
-        };
-        let account = me.machine.account();
-        let space = window_bytes * u32::from(me.config.receives());
-        let windows = window_bytes * u32::from(account.posted);
-        let unread = me.machine.usage().receive_bytes;
-        if unread + windows + account.spare.unwrap_or(0) != space {
-            let what = format!("s{side}: {unread} unread, windows of {windows}, {account:?}");
-            self.fail(Law::Credits, what);
-        }
-    }
-
-    /// A machine that has no work has posted all the receives that it may.
-    fn check_spare(&mut self, side: usize) {
-        let me = &self.sides[side];
-        if let Flow::Nic { window_bytes, .. } = me.config.flow
-            && me.machine.over().is_none()
-        {
-            let spare = me.machine.account().spare.unwrap_or(0);
-            if spare >= window_bytes {
-                let what = format!("s{side}: {spare} spare bytes, a window is {window_bytes}");
-                self.fail(Law::Credits, what);
-            }
-        }
-    }
-
-    /// Nothing is possible any more.
-    fn check_end(&mut self) {
-        let ended = |side: &Side| side.dead || side.program.computing;
-        for side in 0..2 {
-            if self.lost {
-                let me = &self.sides[side];
-                if !ended(me) && me.machine.over().is_none() && !me.machine.is_finished() {
-                    self.fail(Law::Progress, format!("s{side} has not heard of the loss"));
-                }
-                continue;
-            }
-            self.check_direction(side);
-            if !self.sides.iter().any(ended) && self.kind != Kind::Nic {
-                self.check_told(side);
-            }
-        }
-        let done = |side: &Side| side.program.at_end && side.program.shut;
-        let over = |side: &Side| side.machine.over() == Some(Over::Lost);
-        if !self.lost && self.sides.iter().all(done) {
-            let finished = self.sides.iter().all(|side| side.machine.is_finished());
-            if !finished || self.sides.iter().any(over) {
-                self.fail(
-                    Law::Progress,
-                    "both streams have ended, and a side is not finished",
-                );
-            }
-        }
-    }
-
-    /// F6: what `side` has given has arrived, or it waits for good reason.
-    fn check_direction(&mut self, side: usize) {
-        let (me, other) = (&self.sides[side], &self.sides[1 - side]);
-        let (given, read) = (me.program.given, other.program.read);
-        let account = me.machine.account();
-        let all = me.program.shut && account.waiting == 0;
-        if other.program.reads() {
-            // in ring, what waits for room waits for the program's next call
-            let waits = me.program.computing && self.kind == Kind::Ring;
-            let due = me.program.computing || (all && other.program.at_end);
-            if !waits && (read != given || !due) {
-                let what = format!("s{side} has given {given}, {read} were read, {account:?}");
-                self.fail(Law::Progress, what);
-            }
-            return;
-        }
-        let computes = me.program.computing || other.program.computing;
-        if all || computes || me.program.offering {
-            return;
-        }
-        let unread = other.machine.usage().receive_bytes;
-        let full = match self.kind {
-            Kind::Credit => account.credits <= 2 && unread > 0,
-            Kind::Ring => unread > 0,
-            Kind::Nic => self.wires[side].receives.is_empty() && unread > 0,
-        };
-        if !full {
-            let what = format!("s{side} waits, {unread} bytes are unread, {account:?}");
-            self.fail(Law::Progress, what);
-        }
-    }
-
-    /// F5 at rest: what a side does not know of it has not been told.
-    fn check_told(&mut self, side: usize) {
-        let credits = self.sides[side].machine.account().credits as i32;
-        let other = self.sides[1 - side].machine.account();
-        if credits + other.untold != i32::from(other.posted) {
-            let what = format!("s{side} has {credits} credits, {other:?}");
-            self.fail(Law::Credits, what);
-        }
     }
 }
