@@ -82,9 +82,10 @@ impl Host<'_> {
         self.wait(Sleep::Until(self.clock.get() + steps));
     }
 
-    /// Waits for news of the connection, and takes them.
-    pub fn wait_news(&self) {
-        self.wait(Sleep::News);
+    /// Waits for news of the connection, and takes them. `want` is what was set for it.
+    pub fn wait_news(&self, want: Option<Word>) {
+        let want = want.map(|word| place(self.side, word));
+        self.wait(Sleep::News(want));
         self.fates[self.me].news.set(false);
     }
 
@@ -273,6 +274,12 @@ impl Memory for Host<'_> {
         }
         let blind = self.is_planted(Plant::ExchangeAsStore)
             && matches!(word, Word::Shared(_, Shared::Phase));
+        let uncounted = self.is_planted(Plant::RoundUncounted)
+            && matches!(
+                word,
+                Word::Shared(_, Shared::WantRoom | Shared::WantBytes)
+            );
+        let [from, to] = [from, to].map(|value| if uncounted { value % 8 } else { value });
         let at = place(self.side, word);
         let before = self.change(at, |is| (is == from || blind).then_some(to));
         if before == from || blind {

@@ -66,11 +66,13 @@ pub enum Plant {
     TailStale,
     /// Who has sent inside the kernel is not counted off.
     LeaveForgotten,
+    /// Who wakes does not count.
+    RoundUncounted,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 20] = [
+    pub const ALL: [Plant; 21] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -91,6 +93,7 @@ impl Plant {
         Plant::RecallUnseen,
         Plant::TailStale,
         Plant::LeaveForgotten,
+        Plant::RoundUncounted,
     ];
 }
 

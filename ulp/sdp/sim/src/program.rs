@@ -9,9 +9,11 @@ use crate::oracle::tag;
 use crate::plan::{Task, Wait};
 use crate::tcp::EAGAIN;
 use crate::world::Sleep;
-use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Way, Writer};
+use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 
 const NEVER: u64 = u64::MAX;
+const WANT_ROOM: Word = Word::Shared(Way::Out, Shared::WantRoom);
+const WANT_BYTES: Word = Word::Shared(Way::In, Shared::WantBytes);
 
 /// A thread.
 pub(crate) struct Program<'y> {
@@ -143,7 +145,7 @@ impl<'y> Program<'y> {
                     (None, Wait::Block) => wants = Some(writer.want_room(FUTEX)),
                     (None, Wait::Poll) => wants = Some(writer.want_room(BOX)),
                     (Some(wants), Wait::Block) => writer.sleep(wants),
-                    (Some(_), Wait::Poll) => host.wait_news(),
+                    (Some(_), Wait::Poll) => host.wait_news(Some(WANT_ROOM)),
                 },
                 Sent::Ended => {
                     if !host.kernel_ends().1 {
@@ -299,7 +301,7 @@ impl<'y> Program<'y> {
     fn epoll(&self, reader: &Reader<'_, Host<'y>>) {
         reader.want_bytes(BOX);
         if !reader.has_bytes() {
-            self.host.wait_news();
+            self.host.wait_news(Some(WANT_BYTES));
         }
     }
 

@@ -196,6 +196,10 @@ impl Run {
         if (0..self.fibers.len()).any(|fiber| world.drain_one(fiber)) || world.tcp_step() {
             return true;
         }
+        if let Some(what) = world.sleeps_in_vain() {
+            world.fail(Law::Asleep, what);
+            return false;
+        }
         if let Some(at) = world.next_time() {
             world.clock.set(at);
             if at == world.agreed_at {

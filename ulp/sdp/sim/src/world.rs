@@ -35,8 +35,9 @@ pub(crate) enum Sleep {
     Read,
     /// Room in the kernel.
     Write,
-    /// News of the connection: an epoll instance, a service thread.
-    News,
+    /// News of the connection: an epoll instance, a service thread. What it has wanted to be told
+    /// of, if its want says so.
+    News(Option<At>),
     /// This step.
     Until(u64),
 }
@@ -266,7 +267,69 @@ impl World {
             Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until <= now,
             Some(Sleep::Read) => self.tcp.borrow().may_receive(fate.side),
             Some(Sleep::Write) => self.tcp.borrow().may_send(fate.side),
-            Some(Sleep::News) => fate.news.get(),
+            Some(Sleep::News(_)) => fate.news.get(),
+        }
+    }
+
+    /// Who sleeps though it could go on, where nobody runs, and no store and no byte is under way.
+    /// None as well if somebody was killed or is stopped: who was to wake may be it.
+    pub fn sleeps_in_vain(&self) -> Option<String> {
+        let now = self.clock.get();
+        let stopped = |process: &Process| process.stopped_until.get() > now;
+        if self.killed.iter().any(Cell::get) || self.processes.iter().any(stopped) {
+            return None;
+        }
+        let waits_for_lock = |at| {
+            [Own::SendLock, Own::ReceiveLock]
+                .iter()
+                .any(|lock| (0..2).any(|side| at == own(side, *lock)))
+        };
+        let mut sleepers = Vec::new();
+        for (fiber, fate) in self.fates.iter().enumerate() {
+            match fate.sleep.get() {
+                _ if fate.dead.get() || fate.done.get() => {}
+                Some(Sleep::Futex(at, _)) if waits_for_lock(at) => return None,
+                Some(Sleep::Futex(at, _) | Sleep::News(Some(at))) => sleepers.push((fiber, at)),
+                _ => {}
+            }
+        }
+        sleepers.into_iter().find_map(|(fiber, at)| {
+            (0..2).find_map(|direction| {
+                let bytes = at == shared(direction, Shared::WantBytes);
+                let room = at == shared(direction, Shared::WantRoom);
+                let finds = bytes && self.finds_bytes(direction);
+                (finds || room && self.finds_room(direction))
+                    .then(|| format!("f{fiber} sleeps on {}, and could go on", name(at)))
+            })
+        })
+    }
+
+    /// A receive would not find nothing.
+    fn finds_bytes(&self, direction: usize) -> bool {
+        let memory = self.memory.borrow();
+        let word = |word| memory.word(shared(direction, word));
+        let side = 1 - direction;
+        let place = |word| memory.word(own(side, word));
+        if place(Own::ReceiveGate) == 0 {
+            return false;
+        }
+        match Phase::from_word(word(Shared::Phase) as u32) {
+            Some(Phase::Sdp) if place(Own::FromTcp) >= word(Shared::Offset) => {
+                place(Own::FromSdp) < word(Shared::Head)
+            }
+            Some(Phase::Tcp | Phase::Ready | Phase::Sdp) => self.tcp.borrow().may_receive(side),
+            _ => place(Own::FromSdp) < word(Shared::End),
+        }
+    }
+
+    /// A send would find room.
+    fn finds_room(&self, direction: usize) -> bool {
+        let memory = self.memory.borrow();
+        let word = |word| memory.word(shared(direction, word));
+        match Phase::from_word(word(Shared::Phase) as u32) {
+            Some(Phase::Sdp) => word(Shared::Head) - word(Shared::Tail) < self.rings[direction],
+            Some(Phase::Back) | None => false,
+            Some(_) => self.tcp.borrow().may_send(direction),
         }
     }
 
