@@ -60,6 +60,10 @@ pub enum Own {
     FromSdp,
     /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`].
     Ended,
+    /// [`Shared::Tail`] when the ring was found full, and 1 more; 0 before.
+    FullTail,
+    /// When that was first seen.
+    FullSince,
 }
 
 /// The peer's kernel has ended its stream (POLLRDHUP).

@@ -187,6 +187,24 @@ fn the_queue_is_asked_only_when_nobody_sends() {
 }
 
 #[test]
+fn a_ring_that_stays_full_goes_back_to_tcp() {
+    let (w, r) = over(b"");
+    while send(&w, b"x") == Sent::Bytes(1) {}
+    assert_eq!(Writer(&w).tire(7, 100), Some(100));
+    assert_eq!(Writer(&w).tire(70, 100), Some(37));
+    // R reads, and so is given as long again
+    assert_eq!(Reader(&r).receive(&mut Vec::new(), 0, 1), Received::Bytes(1));
+    assert_eq!(send(&w, b"x"), Sent::Bytes(1));
+    assert_eq!(send(&w, b"x"), Sent::NoRoom);
+    assert_eq!(Writer(&w).tire(107, 100), Some(100));
+    assert_eq!(Writer(&w).tire(206, 100), Some(1));
+    assert_eq!(Writer(&w).phase(), Phase::Sdp);
+    assert_eq!(Writer(&w).tire(207, 100), None);
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+    assert_eq!(send(&w, b"x"), Sent::ByKernel);
+}
+
+#[test]
 fn going_back_from_tcp_is_for_good() {
     let (w, r) = pair();
     assert!(Writer(&w).go_back());

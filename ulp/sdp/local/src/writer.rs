@@ -85,9 +85,42 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.set(wake::want(OUT, false), how) | how
     }
 
-    /// Sleeps until there is room, after [`Writer::want_room`].
+    /// Sleeps until there is room, after [`Writer::want_room`], or until [`Writer::tire`] is to be
+    /// asked.
     pub fn sleep(&self, wants: u64) {
-        self.0.sleep(wake::want(OUT, false), wants, false);
+        self.0.sleep(wake::want(OUT, false), wants, true);
+    }
+
+    /// The ring has no room, or too little to wake for, as of time `now`, which all processes of
+    /// this side count alike. If R has taken nothing out of it for `patience`, the direction goes
+    /// back: TCP holds more than a ring, and programs that send before they read count on that.
+    /// Gives how much longer R is given, after which the caller asks again, whether it sleeps or
+    /// not. None: there is room, or the direction has changed; the caller sends again.
+    #[cold]
+    pub fn tire(&self, now: u64, patience: u64) -> Option<u64> {
+        let held = self.lock();
+        if self.phase() != Phase::Sdp || self.has_room() {
+            return None;
+        }
+        let tail = self.0.load(shared(Shared::Tail)).wrapping_add(1);
+        if self.own(Own::FullTail) != tail {
+            self.0.store(Word::Own(Own::FullSince), now);
+            self.0.store(Word::Own(Own::FullTail), tail);
+            return Some(patience);
+        }
+        let passed = now.saturating_sub(self.own(Own::FullSince));
+        if passed < patience {
+            return Some(patience - passed);
+        }
+        drop(held);
+        self.go_back();
+        None
+    }
+
+    /// Whether the ring has so much room that who waits for it is woken; also if the peer's tail
+    /// cannot be, which a send tells.
+    pub fn has_room(&self) -> bool {
+        self.room().is_none_or(|room| room > 0)
     }
 
     /// Bytes that the ring takes; None if the peer's tail cannot be.

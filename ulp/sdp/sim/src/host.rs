@@ -82,10 +82,12 @@ impl Host<'_> {
         self.wait(Sleep::Until(self.clock.get() + steps));
     }
 
-    /// Waits for news of the connection, and takes them. `want` is what was set for it.
-    pub fn wait_news(&self, want: Option<Word>) {
+    /// Waits for news of the connection, and takes them; for so many steps at most. `want` is what
+    /// was set for it.
+    pub fn wait_news(&self, want: Option<Word>, steps: u64) {
         let want = want.map(|word| place(self.side, word));
-        self.wait(Sleep::News(want));
+        let until = self.clock.get().saturating_add(steps);
+        self.wait(Sleep::News(want, until));
         self.fates[self.me].news.set(false);
     }
 
@@ -233,6 +235,9 @@ impl Host<'_> {
             && self.now_and_then(Plant::WantUnseen, 4)
         {
             return 0;
+        }
+        if lie(Plant::NeverTired) && word == Word::Own(Own::FullSince) {
+            return u64::MAX;
         }
         value
     }

@@ -68,11 +68,13 @@ pub enum Plant {
     LeaveForgotten,
     /// Who wakes does not count.
     RoundUncounted,
+    /// A writer waits for room as long as it takes.
+    NeverTired,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 21] = [
+    pub const ALL: [Plant; 22] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -94,6 +96,7 @@ impl Plant {
         Plant::TailStale,
         Plant::LeaveForgotten,
         Plant::RoundUncounted,
+        Plant::NeverTired,
     ];
 }
 

@@ -39,8 +39,22 @@ pub(crate) enum Task {
         wait: Wait,
         most: u64,
     },
+    /// Sends, then receives, in each round: lengths of both. TCP holds what it sends, so nobody
+    /// waits for the other to begin to read.
+    Flood {
+        lengths: Vec<(u64, u64)>,
+        wait: Wait,
+        most: u64,
+    },
     /// Has the socket, and does nothing for so long.
     Hold { steps: u64 },
+}
+
+impl Task {
+    /// Whether it sends.
+    pub fn sends(&self) -> bool {
+        !matches!(self, Task::Receive { .. } | Task::Hold { .. })
+    }
 }
 
 /// A thread.
@@ -54,6 +68,9 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub rings: [u64; 2],
+    /// What the kernel's socket of the side that sends holds, in each direction, and what that of
+    /// the other does.
+    pub limits: [(u64, u64); 2],
     /// The side of each process.
     pub processes: Vec<usize>,
     pub threads: Vec<Thread>,
@@ -79,8 +96,13 @@ const NEVER: u64 = u64::MAX;
 impl Plan {
     pub fn new(rng: &mut Rng) -> Self {
         let rings = [rng.pick(&RINGS), rng.pick(&RINGS)];
+        let limits = [(); 2].map(|()| {
+            let send = rng.pick(&[64, 300, 1024, 4096]);
+            (send, rng.pick(&[32, 200, 1024, 4096]))
+        });
         let mut plan = Plan {
             rings,
+            limits,
             processes: Vec::new(),
             threads: Vec::new(),
             agreed_at: rng.pick(&[0, 100, 1_000]),
@@ -92,8 +114,11 @@ impl Plan {
             drains: rng.pick(&[2, 10, 30]),
             kernel: rng.pick(&[2, 10, 40]),
         };
-        if rng.chance(40) {
+        let kind = rng.below(10);
+        if kind < 4 {
             plan.exchange(rng);
+        } else if kind < 5 {
+            plan.flood(rng);
         } else {
             // if neither side reads to the end, both may wait for ever, by TCP as well
             let early = rng.pick(&[None, None, None, None, Some(0), Some(1)]);
@@ -153,6 +178,26 @@ impl Plan {
                 let steps = rng.range(1, 3_000);
                 self.thread(side, process, Task::Hold { steps });
             }
+        }
+    }
+
+    /// One thread on each side, which sends more than a ring holds before it reads.
+    fn flood(&mut self, rng: &mut Rng) {
+        // what TCP takes that nobody reads
+        let most = self.limits.map(|(send, receive)| send / 2 + receive);
+        let rounds = rng.range(1, 3);
+        let lengths: Vec<_> = (0..rounds)
+            .map(|_| most.map(|most| rng.range(1, most)))
+            .collect();
+        for side in 0..2 {
+            let process = self.process(side);
+            let own = lengths.iter().map(|both| (both[side], both[1 - side]));
+            let task = Task::Flood {
+                lengths: own.collect(),
+                wait: wait(rng),
+                most: rng.pick(&[20, 100, 5_000]),
+            };
+            self.thread(side, process, task);
         }
     }
 

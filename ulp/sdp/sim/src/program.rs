@@ -8,7 +8,7 @@ use crate::memory::Tag;
 use crate::oracle::tag;
 use crate::plan::{Task, Wait};
 use crate::tcp::EAGAIN;
-use crate::world::Sleep;
+use crate::world::{PATIENCE, Sleep};
 use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 
 const NEVER: u64 = u64::MAX;
@@ -73,6 +73,20 @@ impl<'y> Program<'y> {
                 }
                 if !asks {
                     self.receive_all(NEVER, *most, *wait, NEVER);
+                }
+                self.end_sending(false);
+            }
+            Task::Flood {
+                lengths,
+                wait,
+                most,
+            } => {
+                for (own, theirs) in lengths {
+                    if !self.send_all(*own, *most, *wait, NEVER)
+                        || !self.receive_all(*theirs, *most, *wait, NEVER)
+                    {
+                        break;
+                    }
                 }
                 self.end_sending(false);
             }
@@ -141,11 +155,20 @@ impl<'y> Program<'y> {
                         Err(_) => return None,
                     }
                 }
-                Sent::NoRoom | Sent::KernelFull => match (wants.take(), wait) {
+                sent @ (Sent::NoRoom | Sent::KernelFull) => match (wants.take(), wait) {
                     (None, Wait::Block) => wants = Some(writer.want_room(FUTEX)),
                     (None, Wait::Poll) => wants = Some(writer.want_room(BOX)),
-                    (Some(wants), Wait::Block) => writer.sleep(wants),
-                    (Some(_), Wait::Poll) => host.wait_news(Some(WANT_ROOM)),
+                    (Some(wants), wait) => {
+                        let left = match sent {
+                            Sent::NoRoom => writer.tire(host.clock.get(), PATIENCE),
+                            _ => Some(NEVER),
+                        };
+                        let Some(left) = left else { continue };
+                        match wait {
+                            Wait::Block => writer.sleep(wants),
+                            Wait::Poll => host.wait_news(Some(WANT_ROOM), left),
+                        }
+                    }
                 },
                 Sent::Ended => {
                     if !host.kernel_ends().1 {
@@ -301,7 +324,7 @@ impl<'y> Program<'y> {
     fn epoll(&self, reader: &Reader<'_, Host<'y>>) {
         reader.want_bytes(BOX);
         if !reader.has_bytes() {
-            self.host.wait_news(Some(WANT_BYTES));
+            self.host.wait_news(Some(WANT_BYTES), NEVER);
         }
     }
 

@@ -84,10 +84,9 @@ impl Run {
         fates.extend(services.map(|(process, side)| fate(*side, process, Role::Service)));
         let count = |side: usize| plan.processes.iter().filter(|of| **of == side).count() as u32;
         let senders = |side: usize| {
-            let sends = |task: &Task| matches!(task, Task::Send { .. } | Task::Exchange { .. });
             let threads = plan.threads.iter();
             threads
-                .filter(|thread| thread.side == side && sends(&thread.task))
+                .filter(|thread| thread.side == side && thread.task.sends())
                 .count() as u32
         };
         let fibers = fates.len();
@@ -95,7 +94,7 @@ impl Run {
             plant: scenario.plant,
             rings: plan.rings,
             memory: RefCell::new(Memory::new(plan.rings, fibers)),
-            tcp: RefCell::new(Tcp::new(&mut rng)),
+            tcp: RefCell::new(Tcp::new(plan.limits)),
             oracle: RefCell::new(Oracle::new(fibers)),
             rng: RefCell::new(rng),
             processes: plan
@@ -311,10 +310,8 @@ impl Run {
         world.memory.borrow_mut().forget(fiber);
         world.fates[fiber].dead.set(true);
         world.oracle.borrow_mut().killed(fiber);
-        let sends =
-            self.plan.threads.get(fiber).is_some_and(|thread| {
-                matches!(thread.task, Task::Send { .. } | Task::Exchange { .. })
-            });
+        let thread = self.plan.threads.get(fiber);
+        let sends = thread.is_some_and(|thread| thread.task.sends());
         let side = world.fates[fiber].side;
         if sends && world.senders[side].get() > 0 {
             world.senders[side].set(world.senders[side].get() - 1);

@@ -15,7 +15,7 @@ pub(crate) fn serve(host: &Host<'_>, process: usize) {
         if host.processes[process].exits.get() || !(0..host.fates.len()).any(runs) {
             break;
         }
-        host.wait_news(None);
+        host.wait_news(None, u64::MAX);
     }
     // the last holder closes
     while host.holders[host.side].get() == 1 {
@@ -24,7 +24,7 @@ pub(crate) fn serve(host: &Host<'_>, process: usize) {
         if Service(host).may_close() {
             break;
         }
-        host.wait_news(None);
+        host.wait_news(None, u64::MAX);
     }
 }
 

@@ -61,11 +61,11 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub fn new(rng: &mut Rng) -> Self {
+    /// Of each direction what the sender's socket holds, and what the receiver's does.
+    pub fn new(limits: [(u64, u64); 2]) -> Self {
         let mut tcp = Tcp::default();
-        for direction in &mut tcp.directions {
-            direction.send_limit = rng.pick(&[64, 300, 1024, 4096]);
-            direction.receive_limit = rng.pick(&[32, 200, 1024, 4096]);
+        for (direction, limits) in tcp.directions.iter_mut().zip(limits) {
+            (direction.send_limit, direction.receive_limit) = limits;
         }
         tcp
     }

@@ -18,6 +18,8 @@ use ferriband_sdp_proto::change::Phase;
 const TRACE_LINES: usize = 60;
 /// Steps after which a bounded sleep ends.
 pub(crate) const BOUND: u64 = 2_000;
+/// Steps for which a reader may leave a full ring as it is.
+pub(crate) const PATIENCE: u64 = 3_000;
 
 /// What a fiber is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +38,8 @@ pub(crate) enum Sleep {
     /// Room in the kernel.
     Write,
     /// News of the connection: an epoll instance, a service thread. What it has wanted to be told
-    /// of, if its want says so.
-    News(Option<At>),
+    /// of, if its want says so; until this step.
+    News(Option<At>, u64),
     /// This step.
     Until(u64),
 }
@@ -267,7 +269,7 @@ impl World {
             Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until <= now,
             Some(Sleep::Read) => self.tcp.borrow().may_receive(fate.side),
             Some(Sleep::Write) => self.tcp.borrow().may_send(fate.side),
-            Some(Sleep::News(_)) => fate.news.get(),
+            Some(Sleep::News(_, until)) => fate.news.get() || until <= now,
         }
     }
 
@@ -289,7 +291,7 @@ impl World {
             match fate.sleep.get() {
                 _ if fate.dead.get() || fate.done.get() => {}
                 Some(Sleep::Futex(at, _)) if waits_for_lock(at) => return None,
-                Some(Sleep::Futex(at, _) | Sleep::News(Some(at))) => sleepers.push((fiber, at)),
+                Some(Sleep::Futex(at, _) | Sleep::News(Some(at), _)) => sleepers.push((fiber, at)),
                 _ => {}
             }
         }
@@ -341,7 +343,7 @@ impl World {
             }
             let stopped = self.processes[fate.process].stopped_until.get();
             let until = match fate.sleep.get() {
-                Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until,
+                Some(Sleep::Futex(_, until) | Sleep::News(_, until) | Sleep::Until(until)) => until,
                 _ => 0,
             };
             Some(until.max(stopped))

@@ -30,6 +30,8 @@ impl Record {
             Own::Head => 3,
             Own::Base => 4,
             Own::Ended => 5,
+            Own::FullTail => 6,
+            Own::FullSince => 7,
             // what receives has a line of its own
             Own::ReceiveLock => 8,
             Own::Receives => 9,
