@@ -11,16 +11,27 @@ use ferriband_sdp_proto::change::Phase;
 pub struct Service<'a, K: Kernel>(pub &'a K);
 
 impl<K: Kernel> Service<'_, K> {
-    /// There is news: from the kernel, of `ended` ([`crate::PEER_ENDED`],
-    /// [`crate::CONNECTION_OVER`]), of bytes or of room, or from the peer, which has rung.
+    /// The kernel has news: of `ended` ([`crate::PEER_ENDED`], [`crate::CONNECTION_OVER`]), of bytes
+    /// or of room. This side's waiters look again.
     ///
     /// Once the peer has ended its stream, what this side sends goes by TCP: the kernel tells of
     /// the peer's death only who sends by it.
     pub fn look(&self, ended: u64) {
         Reader(self.0).heard(ended);
+        self.back(ended != 0);
+    }
+
+    /// The peer has rung, or this side itself ([`Kernel::ring`], [`Kernel::ring_own`]). Whoever has
+    /// rung has taken the waiters' wants away: the caller tells those whom no bell has told. Wants
+    /// of meanwhile stay, or a waiter and this would wake each other without end.
+    pub fn rung(&self) {
+        self.back(false);
+    }
+
+    fn back(&self, ended: bool) {
         let writer = Writer(self.0);
         let phase = writer.phase();
-        let back = ended != 0 || writer.is_recalled() || phase == Phase::Back;
+        let back = ended || writer.is_recalled() || phase == Phase::Back;
         if back && phase != Phase::Done {
             writer.go_back();
         }

@@ -9,7 +9,7 @@ use corosensei::Yielder;
 
 use crate::memory::{At, Store, Tag, direction, name, own, place};
 use crate::tcp::EAGAIN;
-use crate::world::{BOUND, Role, Sleep, World};
+use crate::world::{BOUND, RUNG, Role, Sleep, World};
 use crate::{Law, Plant};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Own, Shared, Way, Word};
 use ferriband_sdp_proto::change::Phase;
@@ -84,11 +84,14 @@ impl Host<'_> {
 
     /// Waits for news of the connection, and takes them; for so many steps at most. `want` is what
     /// was set for it.
-    pub fn wait_news(&self, want: Option<Word>, steps: u64) {
+    pub fn wait_news(&self, want: Option<Word>, steps: u64) -> u8 {
+        if self.fates[self.me].role == Role::Service {
+            self.check_idle(self.me);
+        }
         let want = want.map(|word| place(self.side, word));
         let until = self.clock.get().saturating_add(steps);
         self.wait(Sleep::News(want, until));
-        self.fates[self.me].news.set(false);
+        self.fates[self.me].news.take()
     }
 
     pub fn below(&self, bound: u64) -> u64 {
@@ -178,6 +181,7 @@ impl Host<'_> {
     }
 
     fn mark_sent(&self, tags: &[Tag]) {
+        self.happened();
         let sent = self.oracle.borrow_mut().sent(tags);
         if let Err(what) = sent {
             self.fail(Law::Stream, what);
@@ -185,6 +189,7 @@ impl Host<'_> {
     }
 
     fn hold(&self, sink: &mut Vec<Tag>, to: u64, tags: &[Tag]) {
+        self.happened();
         sink.truncate(to as usize);
         sink.extend(tags);
         let held = self.oracle.borrow_mut().held(self.me, tags);
@@ -466,19 +471,14 @@ impl Kernel for Host<'_> {
     fn ring(&self, way: Way) {
         if self.locked_step() && !self.is_planted(Plant::RingLost) {
             self.note_step(|| format!("rings {way:?}"));
-            self.tell(1 - self.side);
+            self.tell(1 - self.side, RUNG);
         }
     }
 
     fn ring_own(&self) {
         if self.locked_step() {
             self.note_step(|| "rings its own".into());
-            for fiber in self.of_side(self.side) {
-                let program = self.fates[fiber].role == Role::Program;
-                self.fates[fiber]
-                    .news
-                    .set(program || self.fates[fiber].news.get());
-            }
+            self.tell(self.side, RUNG);
         }
     }
 }

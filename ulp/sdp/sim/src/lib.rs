@@ -70,11 +70,13 @@ pub enum Plant {
     RoundUncounted,
     /// A writer waits for room as long as it takes.
     NeverTired,
+    /// The service thread takes a ring for news of the kernel's.
+    RingAnswered,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 22] = [
+    pub const ALL: [Plant; 23] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -97,6 +99,7 @@ impl Plant {
         Plant::LeaveForgotten,
         Plant::RoundUncounted,
         Plant::NeverTired,
+        Plant::RingAnswered,
     ];
 }
 
@@ -118,6 +121,8 @@ pub enum Law {
     Reset,
     /// Whoever sleeps has nothing to do.
     Asleep,
+    /// Whoever has nothing to do sleeps.
+    Idle,
     /// No byte of a ring is overwritten before it was read.
     Overwritten,
     /// A direction changes at the byte agreed, and nothing goes by TCP in between.
@@ -138,11 +143,12 @@ pub enum Law {
 
 impl Law {
     /// All of them.
-    pub const ALL: [Law; 12] = [
+    pub const ALL: [Law; 13] = [
         Law::Stream,
         Law::End,
         Law::Reset,
         Law::Asleep,
+        Law::Idle,
         Law::Overwritten,
         Law::Offset,
         Law::Inside,

@@ -166,7 +166,7 @@ impl<'y> Program<'y> {
                         let Some(left) = left else { continue };
                         match wait {
                             Wait::Block => writer.sleep(wants),
-                            Wait::Poll => host.wait_news(Some(WANT_ROOM), left),
+                            Wait::Poll => drop(host.wait_news(Some(WANT_ROOM), left)),
                         }
                     }
                 },

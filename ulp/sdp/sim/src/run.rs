@@ -11,12 +11,12 @@ use corosensei::{Coroutine, CoroutineResult};
 use crate::host::{Host, is_running};
 use crate::memory::Memory;
 use crate::oracle::Oracle;
-use crate::plan::{Plan, Task};
+use crate::plan::Plan;
 use crate::program::Program;
 use crate::rng::Rng;
 use crate::service::serve;
 use crate::tcp::Tcp;
-use crate::world::{Fate, Process, Role, World};
+use crate::world::{Fate, KERNEL, Process, Role, World};
 use crate::{Failure, Law, Scenario, Stats};
 
 /// Steps after which a run that does not end is a failure.
@@ -116,6 +116,7 @@ impl Run {
             kill_behind: Cell::new(plan.kill_behind),
             clock: Cell::new(0),
             turn: Cell::new(0),
+            happenings: Cell::new(0),
             violation: RefCell::default(),
             trace: trace.then(RefCell::default),
             stats: RefCell::default(),
@@ -200,9 +201,10 @@ impl Run {
             return false;
         }
         if let Some(at) = world.next_time() {
+            world.happened();
             world.clock.set(at);
             if at == world.agreed_at {
-                (0..2).for_each(|side| world.tell(side));
+                (0..2).for_each(|side| world.tell(side, KERNEL));
             }
             return true;
         }
@@ -224,7 +226,7 @@ impl Run {
             return false;
         }
         world.note(|| format!("side {side} has died"));
-        world.tell(1 - side);
+        world.tell(1 - side, KERNEL);
         true
     }
 
@@ -253,7 +255,7 @@ impl Run {
         let world = self.world.clone();
         let (process, side) = (world.fates[me].process, world.fates[me].side);
         if world.fates[me].role == Role::Program {
-            world.tell(side);
+            world.tell(side, KERNEL);
             return;
         }
         for fiber in 0..self.fibers.len() {
@@ -296,7 +298,7 @@ impl Run {
             let side = world.processes[process].side;
             world.note(|| format!("process {process} of side {side} exits"));
             world.killed[side].set(true);
-            world.tell(side);
+            world.tell(side, KERNEL);
         }
     }
 
@@ -350,6 +352,7 @@ fn fate(side: usize, process: usize, role: Role) -> Fate {
         sleep: Cell::default(),
         inside: Cell::default(),
         news: Cell::default(),
+        looked: Cell::default(),
         dead: Cell::default(),
         done: Cell::default(),
     }

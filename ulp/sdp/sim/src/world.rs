@@ -21,6 +21,13 @@ pub(crate) const BOUND: u64 = 2_000;
 /// Steps for which a reader may leave a full ring as it is.
 pub(crate) const PATIENCE: u64 = 3_000;
 
+/// There is news of the kernel's, or of the process's.
+pub(crate) const KERNEL: u8 = 1;
+/// The peer, or the side itself, has rung.
+pub(crate) const RUNG: u8 = 2;
+/// So often a service thread may sleep while nothing happens.
+const LOOKS: u32 = 20;
+
 /// What a fiber is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
@@ -52,7 +59,11 @@ pub(crate) struct Fate {
     pub sleep: Cell<Option<Sleep>>,
     /// It sends, or receives, inside the kernel, as if nobody else did.
     pub inside: Cell<Option<Way>>,
-    pub news: Cell<bool>,
+    /// [`KERNEL`], [`RUNG`].
+    pub news: Cell<u8>,
+    /// Of a service thread: how often it slept since bytes moved or something else happened, which
+    /// has this number.
+    pub looked: Cell<(u64, u32)>,
     pub dead: Cell<bool>,
     pub done: Cell<bool>,
 }
@@ -92,6 +103,8 @@ pub(crate) struct World {
     pub kill_behind: Cell<Option<(usize, u64, u64)>>,
     pub clock: Cell<u64>,
     pub turn: Cell<u64>,
+    /// How often something has moved on.
+    pub happenings: Cell<u64>,
     pub violation: RefCell<Option<(Law, String)>>,
     pub trace: Option<RefCell<VecDeque<String>>>,
     pub stats: RefCell<Stats>,
@@ -166,6 +179,7 @@ impl World {
             if at != shared(direction, Shared::Phase) {
                 continue;
             }
+            self.happened();
             if value == Phase::Ready as u64 {
                 self.check_outside(1 - direction, Way::In);
             }
@@ -248,9 +262,30 @@ impl World {
     }
 
     /// Tells the epoll instances and the service threads of a side.
-    pub fn tell(&self, side: usize) {
+    pub fn tell(&self, side: usize, news: u8) {
         for fiber in self.of_side(side) {
-            self.fates[fiber].news.set(true);
+            let known = &self.fates[fiber].news;
+            known.set(known.get() | news);
+        }
+    }
+
+    /// Something has moved on: bytes, a phase, time, whoever ends or dies.
+    pub fn happened(&self) {
+        self.happenings.set(self.happenings.get() + 1);
+    }
+
+    /// A service thread is about to sleep.
+    pub fn check_idle(&self, fiber: usize) {
+        let looked = &self.fates[fiber].looked;
+        let (at, times) = looked.get();
+        let now = self.happenings.get();
+        let times = if at == now { times + 1 } else { 0 };
+        looked.set((now, times));
+        if times > LOOKS {
+            self.fail(
+                Law::Idle,
+                format!("f{fiber} has looked {times} times, and nothing has happened"),
+            );
         }
     }
 
@@ -269,7 +304,7 @@ impl World {
             Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until <= now,
             Some(Sleep::Read) => self.tcp.borrow().may_receive(fate.side),
             Some(Sleep::Write) => self.tcp.borrow().may_send(fate.side),
-            Some(Sleep::News(_, until)) => fate.news.get() || until <= now,
+            Some(Sleep::News(_, until)) => fate.news.get() != 0 || until <= now,
         }
     }
 
@@ -360,9 +395,10 @@ impl World {
     pub fn tcp_step(&self) -> bool {
         let event = self.tcp.borrow_mut().step(&mut self.rng.borrow_mut());
         let Some(event) = event else { return false };
+        self.happened();
         self.note(|| format!("kernel: {event:?}"));
         match event {
-            Event::In(side) | Event::Room(side) => self.tell(side),
+            Event::In(side) | Event::Room(side) => self.tell(side, KERNEL),
             Event::Refused(side) => self.reset_by(side),
         }
         true
@@ -381,6 +417,7 @@ impl World {
 
     /// A process no longer holds the socket.
     pub fn release(&self, side: usize) {
+        self.happened();
         self.holders[side].set(self.holders[side].get() - 1);
         if self.holders[side].get() == 0 {
             self.note(|| format!("side {side} is closed"));

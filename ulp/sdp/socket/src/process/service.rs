@@ -228,8 +228,11 @@ impl Service {
             return;
         };
         carried.with(process, |link, socket| {
-            let ended = if of_kernel { ended(socket) } else { 0 };
-            Look(&link.on(socket)).look(ended);
+            let call = link.on(socket);
+            match of_kernel {
+                true => Look(&call).look(ended(socket)),
+                false => Look(&call).rung(),
+            }
         });
         if carried.kept.is_none()
             && let Some(pin) = process.table.pin_taken(carried.taken)
