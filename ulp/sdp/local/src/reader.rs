@@ -2,7 +2,7 @@
 
 use crate::lock::Held;
 use crate::memory::{Errno, Kernel, Own, Shared, Way, Word};
-use crate::wake::{self, told};
+use crate::wake;
 use ferriband_sdp_proto::change::{Broken, Marks, Next, Phase, Place};
 
 const IN: Way = Way::In;
@@ -57,7 +57,7 @@ impl<K: Kernel> Reader<'_, K> {
                 let received = self.receive_locked(sink, to, bytes);
                 drop(held);
                 // also if there was nothing: who has read it may have died before it said so
-                told(self.0, IN, false);
+                self.tell_room();
                 return received;
             }
         }
@@ -265,6 +265,14 @@ impl<K: Kernel> Reader<'_, K> {
         self.open_gate();
     }
 
+    /// After the lock's release, or a fence: wakes who waits for room, if there is enough.
+    fn tell_room(&self) {
+        wake::told_room(self.0, || {
+            let head = self.0.load(shared(Shared::Head));
+            head.wrapping_sub(self.own(Own::FromSdp))
+        });
+    }
+
     fn place(&self) -> Place {
         Place {
             from_tcp: self.own(Own::FromTcp),
@@ -289,7 +297,7 @@ impl<K: Kernel> Reader<'_, K> {
             self.count_copy();
             self.0.store(shared(Shared::Tail), self.own(Own::FromSdp));
             self.0.fence();
-            told(self.0, IN, false);
+            self.tell_room();
         }
         held
     }

@@ -126,6 +126,7 @@ fn who_finds_the_ring_full_or_empty_wakes_for_one_that_died() {
     assert_eq!(w.word(Word::Shared(Way::Out, Shared::WantBytes)) % 8, 0);
     assert_eq!(w.wakes.borrow().len(), 1);
     assert_eq!(receive(&r).0, Received::Bytes(RING));
+    // the bytes are read, and who read them has died
     Writer(&w).want_room(BOX);
     assert_eq!(receive(&r).0, Received::Nothing);
     assert_eq!(r.rings.get(), 1);
@@ -184,6 +185,20 @@ fn the_queue_is_asked_only_when_nobody_sends() {
     assert!(Reader(&r).offer());
     assert_eq!(send(&w, b"b"), Sent::ByKernel);
     assert_eq!(w.queue_looks.get(), 0);
+}
+
+#[test]
+fn a_writer_is_woken_when_a_third_of_the_ring_is_free() {
+    let (w, r) = over(b"");
+    while send(&w, b"x") == Sent::Bytes(1) {}
+    Writer(&w).want_room(FUTEX);
+    let read = |bytes| Reader(&r).receive(&mut Vec::new(), 0, bytes);
+    assert_eq!(read(5), Received::Bytes(5));
+    assert!(!Writer(&w).has_room());
+    assert!(r.wakes.borrow().is_empty());
+    assert_eq!(read(1), Received::Bytes(1));
+    assert!(Writer(&w).has_room());
+    assert_eq!(r.wakes.borrow().len(), 1);
 }
 
 #[test]

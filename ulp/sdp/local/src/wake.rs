@@ -37,9 +37,32 @@ pub(crate) fn want(way: Way, bytes: bool) -> Word {
 /// is the direction, `bytes` what was given: bytes, or room.
 #[inline]
 pub(crate) fn told<K: Kernel>(kernel: &K, way: Way, bytes: bool) {
-    if kernel.load(want(way, bytes)) & WANTS != 0 {
+    if is_wanted(kernel, way, bytes) {
         wake(kernel, way, bytes);
     }
+}
+
+/// Whether the peer waits.
+#[inline]
+fn is_wanted<K: Kernel>(kernel: &K, way: Way, bytes: bool) -> bool {
+    kernel.load(want(way, bytes)) & WANTS != 0
+}
+
+/// As [`told`], of room that R has given, if it is enough: who has waited for it writes more than a
+/// few bytes then. `held` gives how many bytes the ring holds. One that waits is told with what is
+/// read from the ring later, since there is something.
+#[inline]
+pub(crate) fn told_room<K: Kernel>(kernel: &K, held: impl FnOnce() -> u64) {
+    let way = Way::In;
+    if is_wanted(kernel, way, false) && is_roomy(held(), kernel.ring_bytes(way)) {
+        wake(kernel, way, false);
+    }
+}
+
+/// Whether a third of a ring is free that holds so many bytes: as Linux has it for a socket that is
+/// to be writable. A ring cannot hold more than its size; that is for a send to tell.
+pub(crate) fn is_roomy(held: u64, size: u64) -> bool {
+    size.checked_sub(held).is_none_or(|room| room >= size.div_ceil(3))
 }
 
 #[cold]

@@ -80,7 +80,8 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// Says that a thread sleeps until there is room ([`crate::FUTEX`]), or that waiters are to be
     /// told ([`crate::BOX`]), and gives what [`Writer::sleep`] is to be given. The caller sends
-    /// once more before it sleeps: room that comes from then on wakes.
+    /// once more before it sleeps, or looks at [`Writer::has_room`]: once there is so much, it is
+    /// woken.
     pub fn want_room(&self, how: u64) -> u64 {
         self.0.set(wake::want(OUT, false), how) | how
     }
@@ -117,10 +118,11 @@ impl<K: Kernel> Writer<'_, K> {
         None
     }
 
-    /// Whether the ring has so much room that who waits for it is woken; also if the peer's tail
+    /// Whether the ring has so much room that who waits for it is woken, a third; also if the peer's tail
     /// cannot be, which a send tells.
     pub fn has_room(&self) -> bool {
-        self.room().is_none_or(|room| room > 0)
+        let held = self.own(Own::Head).wrapping_sub(self.0.load(shared(Shared::Tail)));
+        wake::is_roomy(held, self.0.ring_bytes(OUT))
     }
 
     /// Bytes that the ring takes; None if the peer's tail cannot be.

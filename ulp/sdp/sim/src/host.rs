@@ -14,6 +14,8 @@ use crate::{Law, Plant};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Own, Shared, Way, Word};
 use ferriband_sdp_proto::change::Phase;
 
+/// The want of who waits for room that this side makes.
+const THEIR_ROOM: Word = Word::Shared(Way::In, Shared::WantRoom);
 /// Bytes that are copied in one step.
 const PIECE: u64 = 64;
 
@@ -213,6 +215,16 @@ impl Host<'_> {
         }
     }
 
+    /// Whoever waits for room is not woken for a few bytes.
+    fn check_roomy(&self) {
+        let head = self.fates[self.me].seen_head.get();
+        let tail = self.view(own(self.side, Own::FromSdp));
+        if head >= tail && !self.is_roomy(1 - self.side, head, tail) {
+            let held = head - tail;
+            self.fail(Law::Idle, format!("a writer is woken, and {held} bytes are unread"));
+        }
+    }
+
     fn lie(&self, word: Word, value: u64) -> u64 {
         let way = |word| Word::Shared(Way::Out, word);
         let lie = |plant| self.is_planted(plant);
@@ -254,6 +266,12 @@ impl Memory for Host<'_> {
 
     fn load(&self, word: Word) -> u64 {
         let value = self.load_at(place(self.side, word));
+        if word == Word::Shared(Way::In, Shared::Head) {
+            self.fates[self.me].seen_head.set(value);
+        }
+        if word == THEIR_ROOM && value % 8 != 0 && self.is_planted(Plant::RoomToldEarly) {
+            let _ = self.exchange(word, value, 0);
+        }
         self.lie(word, value)
     }
 
@@ -281,6 +299,9 @@ impl Memory for Host<'_> {
     fn exchange(&self, word: Word, from: u64, to: u64) -> Result<(), u64> {
         if self.fates[self.me].dead.get() {
             return Ok(());
+        }
+        if word == THEIR_ROOM {
+            self.check_roomy();
         }
         let blind = self.is_planted(Plant::ExchangeAsStore)
             && matches!(word, Word::Shared(_, Shared::Phase));

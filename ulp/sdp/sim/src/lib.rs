@@ -72,11 +72,13 @@ pub enum Plant {
     NeverTired,
     /// The service thread takes a ring for news of the kernel's.
     RingAnswered,
+    /// Each read wakes a writer that waits for room.
+    RoomToldEarly,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 23] = [
+    pub const ALL: [Plant; 24] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -100,6 +102,7 @@ impl Plant {
         Plant::RoundUncounted,
         Plant::NeverTired,
         Plant::RingAnswered,
+        Plant::RoomToldEarly,
     ];
 }
 

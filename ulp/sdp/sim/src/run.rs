@@ -353,6 +353,7 @@ fn fate(side: usize, process: usize, role: Role) -> Fate {
         inside: Cell::default(),
         news: Cell::default(),
         looked: Cell::default(),
+        seen_head: Cell::default(),
         dead: Cell::default(),
         done: Cell::default(),
     }

@@ -64,6 +64,8 @@ pub(crate) struct Fate {
     /// Of a service thread: how often it slept since bytes moved or something else happened, which
     /// has this number.
     pub looked: Cell<(u64, u32)>,
+    /// What it has last seen of the head of the ring that it reads.
+    pub seen_head: Cell<u64>,
     pub dead: Cell<bool>,
     pub done: Cell<bool>,
 }
@@ -359,12 +361,21 @@ impl World {
         }
     }
 
+    /// Who waits for room in a ring is to be woken.
+    pub fn is_roomy(&self, direction: usize, head: u64, tail: u64) -> bool {
+        let size = self.rings[direction];
+        (size - (head - tail)) * 3 >= size
+    }
+
     /// A send would find room.
     fn finds_room(&self, direction: usize) -> bool {
         let memory = self.memory.borrow();
         let word = |word| memory.word(shared(direction, word));
         match Phase::from_word(word(Shared::Phase) as u32) {
-            Some(Phase::Sdp) => word(Shared::Head) - word(Shared::Tail) < self.rings[direction],
+            Some(Phase::Sdp) => {
+                let (head, tail) = (word(Shared::Head), word(Shared::Tail));
+                self.is_roomy(direction, head, tail)
+            }
             Some(Phase::Back) | None => false,
             Some(_) => self.tcp.borrow().may_send(direction),
         }
