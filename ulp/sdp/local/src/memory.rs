@@ -64,12 +64,18 @@ pub enum Own {
     FullTail,
     /// When that was first seen.
     FullSince,
+    /// An error of the kernel's, by its number, that no call of the program's has had, or
+    /// [`TOLD`].
+    Error,
 }
 
 /// The peer's kernel has ended its stream (POLLRDHUP).
 pub const PEER_ENDED: u64 = 1;
 /// Nothing can be sent any more (POLLHUP, POLLERR).
 pub const CONNECTION_OVER: u64 = 2;
+
+/// The program has had the connection's error.
+pub(crate) const TOLD: u64 = 1 << 32;
 
 /// A word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,5 +1,6 @@
 //! What a side receives: from the kernel alone, from both, and from the ring.
 
+use crate::error::{self, EAGAIN};
 use crate::lock::Held;
 use crate::memory::{Errno, Kernel, Own, Shared, Way, Word};
 use crate::wake;
@@ -47,7 +48,16 @@ impl<K: Kernel> Reader<'_, K> {
             if self.own(Own::ReceiveGate) == 0 {
                 self.0.add(Word::Own(Own::Receives), 1);
                 if self.own(Own::ReceiveGate) == 0 {
-                    return Received::ByKernel;
+                    if !error::is_kept(self.0) {
+                        return Received::ByKernel;
+                    }
+                    let received = match self.0.receive(sink, to, bytes) {
+                        Ok(0) => self.end(false),
+                        Ok(bytes) => Received::Bytes(bytes),
+                        Err(error) => self.refused(error),
+                    };
+                    self.leave_kernel();
+                    return received;
                 }
                 self.leave_kernel();
             }
@@ -90,6 +100,12 @@ impl<K: Kernel> Reader<'_, K> {
             self.0.store(gate, 0);
         }
         offered
+    }
+
+    /// Whether the ring has bytes of a living peer that nobody has read.
+    pub fn leaves_unread(&self) -> bool {
+        let head = self.0.load(shared(Shared::Head));
+        self.phase() == Phase::Sdp && head != self.own(Own::FromSdp)
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
@@ -135,12 +151,17 @@ impl<K: Kernel> Reader<'_, K> {
                 bytes => match self.0.pass_over(bytes) {
                     Ok(passed) => passed,
                     Err(Errno(EAGAIN)) => return Ok(false),
-                    Err(error) => return Err(Received::Refused(error)),
+                    Err(error) => {
+                        error::keep(self.0, error);
+                        return Err(Received::Refused(error));
+                    }
                 },
             };
             if passed == 0 {
                 // this side's other threads find in the ring what the dead have left there
                 if phase == Phase::Done {
+                    // nothing is left unread in the ring, if this side dies
+                    self.0.store(shared(Shared::Tail), marks.end);
                     self.enter_for_good();
                 }
                 return Ok(true);
@@ -345,7 +366,7 @@ impl<K: Kernel> Reader<'_, K> {
                     is_over = true;
                     None
                 }
-                Next::PassOver { bytes } => self.pass_over(bytes),
+                Next::PassOver { bytes } => self.pass_over(bytes, false),
             };
             if let Some(received) = done {
                 return received;
@@ -358,6 +379,7 @@ impl<K: Kernel> Reader<'_, K> {
         match self.0.receive(sink, to, most) {
             // not the stream's end: W has changed over before it ended
             Ok(0) if phase < Phase::Sdp && self.phase() >= Phase::Sdp => None,
+            Ok(0) => Some(self.end(false)),
             Ok(bytes) => {
                 self.count(Own::FromTcp, bytes);
                 if phase < Phase::Sdp {
@@ -365,7 +387,7 @@ impl<K: Kernel> Reader<'_, K> {
                 }
                 Some(Received::Bytes(bytes))
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
@@ -374,28 +396,52 @@ impl<K: Kernel> Reader<'_, K> {
     #[cold]
     fn by_dead(&self, sink: &mut K::Sink, to: u64, bytes: u64, phase: Phase) -> Option<Received> {
         if phase == Phase::Back {
-            return self.pass_over(self.0.ring_bytes(IN));
+            return self.pass_over(self.0.ring_bytes(IN), self.has_left_unread());
         }
         match self.0.receive(sink, to, bytes) {
-            Ok(0) => Some(Received::Bytes(0)),
+            Ok(0) => Some(self.end(self.has_left_unread())),
             Ok(_) => {
                 let offset = self.marks().offset;
                 let taken = self.own(Own::FromTcp).saturating_add(1);
                 Some(Received::Broken(Broken::Offset { offset, taken }))
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
+    /// A peer that has died has left bytes unread in the ring that it read, whoever goes on by TCP
+    /// since.
+    fn has_left_unread(&self) -> bool {
+        let tail = Word::Shared(Way::Out, Shared::Tail);
+        self.own(Own::Head) != self.0.load(tail)
+    }
+
+    /// The kernel has no more: the stream's end, or an error that the program has not had.
+    #[cold]
+    fn end(&self, left_unread: bool) -> Received {
+        match error::at_end(self.0, left_unread) {
+            Some(error) => Received::Refused(error),
+            None => Received::Bytes(0),
+        }
+    }
+
+    fn refused(&self, error: Errno) -> Received {
+        if error == Errno(EAGAIN) {
+            return Received::Nothing;
+        }
+        error::told(self.0);
+        Received::Refused(error)
+    }
+
     /// Passes over some of the copy. None: look again.
-    fn pass_over(&self, bytes: u64) -> Option<Received> {
+    fn pass_over(&self, bytes: u64, left_unread: bool) -> Option<Received> {
         match self.0.pass_over(bytes) {
-            Ok(0) => Some(Received::Bytes(0)),
+            Ok(0) => Some(self.end(left_unread)),
             Ok(passed) => {
                 self.count(Own::FromTcp, passed);
                 None
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
@@ -413,15 +459,6 @@ impl<K: Kernel> Reader<'_, K> {
         }
         self.0.store(Word::Own(Own::FromSdp), tail + bytes);
         self.0.store(shared(Shared::Tail), tail + bytes);
-    }
-}
-
-const EAGAIN: i32 = 11;
-
-fn refused(error: Errno) -> Received {
-    match error {
-        Errno(EAGAIN) => Received::Nothing,
-        error => Received::Refused(error),
     }
 }
 

@@ -4,7 +4,7 @@ mod pair;
 
 use self::pair::{Call, DEAD, ME, RING, Side, pair};
 use crate::{
-    BOX, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received, Sent, Service, Shared, Way,
+    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received, Sent, Service, Shared, Way,
     Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
@@ -282,13 +282,62 @@ fn behind_the_peers_end_nothing_goes_by_the_ring() {
 fn a_close_waits_for_a_peer_that_goes_back_only() {
     let (w, r) = over(b"");
     assert_eq!(receive(&r), bytes(b"s"));
-    assert!(Service(&r).may_close());
+    assert_eq!(Service(&r).may_close(), Closing::Close);
     assert_eq!(r.word(Word::Own(Own::ReceiveLock)), 0);
     let (w2, r2) = over(b"");
     w2.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
-    assert!(!Service(&r2).may_close());
+    assert_eq!(Service(&r2).may_close(), Closing::Wait);
     drop(w);
 }
+
+#[test]
+fn a_close_with_bytes_unread_resets() {
+    let (_w, r) = over(b"");
+    assert_eq!(Service(&r).may_close(), Closing::Reset);
+}
+
+#[test]
+fn the_kernels_error_of_a_copy_is_the_programs_once() {
+    for sends in [false, true] {
+        let (w, _r) = over(b"");
+        w.world.refuses.set(Some(RESET));
+        Service(&w).look(PEER_ENDED);
+        assert!(Writer(&w).has_error());
+        w.world.ended[1].set(true);
+        match sends {
+            true => {
+                assert_eq!(send(&w, b"x"), Sent::Ended);
+                assert_eq!(Writer(&w).take_error(), Some(RESET));
+            }
+            false => assert_eq!(receive(&w).0, Received::Refused(RESET)),
+        }
+        assert_eq!(Writer(&w).take_error(), None);
+        assert_eq!(receive(&w).0, Received::ByKernel);
+    }
+}
+
+#[test]
+fn what_cannot_arrive_is_not_copied() {
+    let (w, _r) = over(b"");
+    Service(&w).look(PEER_ENDED | CONNECTION_OVER);
+    assert_eq!(w.kernel_sends.get(), 0);
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+}
+
+#[test]
+fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
+    let (w, r) = over(b"");
+    // the other direction, which this side reads to the end
+    assert!(Reader(&w).offer());
+    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(receive(&w), bytes(b"t"));
+    assert_eq!(receive(&w).0, Received::Refused(RESET));
+    assert_eq!(receive(&w), bytes(b""));
+}
+
+const RESET: Errno = Errno(104);
 
 #[test]
 fn a_sleeper_sees_no_ring_of_one_that_gave_up() {

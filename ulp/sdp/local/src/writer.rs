@@ -1,5 +1,6 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
+use crate::error::{self, EAGAIN, EINTR};
 use crate::lock::Held;
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
 use crate::wake::{self, told};
@@ -20,6 +21,7 @@ pub enum Sent {
     /// kernel has room.
     KernelFull,
     /// The connection is over, as the kernel knows, or the peer has broken the rules.
+    /// [`Writer::take_error`] has what this side was told, else the kernel has it.
     Ended,
 }
 
@@ -32,7 +34,11 @@ impl<K: Kernel> Writer<'_, K> {
     #[inline]
     pub fn send(&self, source: &K::Source, from: u64, bytes: u64) -> Sent {
         loop {
-            match self.phase() {
+            let phase = self.phase();
+            if phase != Phase::Sdp && error::is_kept(self.0) {
+                return Sent::Ended;
+            }
+            match phase {
                 Phase::Tcp if self.enter_kernel() => return Sent::ByKernel,
                 Phase::Tcp => {}
                 Phase::Ready => {
@@ -58,6 +64,17 @@ impl<K: Kernel> Writer<'_, K> {
     /// After the kernel has sent for [`Sent::ByKernel`], or has refused.
     pub fn leave_kernel(&self) {
         self.0.add(Word::Own(Own::Sends), u64::MAX);
+    }
+
+    /// The connection's error, which the program has not had: for the call that finds that it has
+    /// ended, and for SO_ERROR before the kernel's. It is told once.
+    pub fn take_error(&self) -> Option<Errno> {
+        error::take(self.0)
+    }
+
+    /// Whether there is such an error: poll(2) tells of it.
+    pub fn has_error(&self) -> bool {
+        error::is_kept(self.0)
     }
 
     /// Goes back to TCP for good, or stays there. What the ring holds is sent by the kernel, and R
@@ -288,22 +305,24 @@ impl<K: Kernel> Writer<'_, K> {
             self.0.store(shared(Shared::CopyFrom), from);
         }
         let from = load(Shared::CopyFrom).clamp(least, end);
-        while from + sent < end {
+        // what cannot arrive is not sent: the kernel would tell its error here
+        let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
+        while !is_over && from + sent < end {
             let at = (from + sent).wrapping_sub(base) % size;
             match self.0.send_from_ring(at, end - from - sent) {
                 Ok(bytes) => sent += bytes,
                 Err(Errno(EAGAIN | EINTR)) => return false,
                 // nobody reads any more
-                Err(_) => break,
+                Err(error) => {
+                    error::keep(self.0, error);
+                    break;
+                }
             }
         }
         self.set_phase(Phase::Done);
         true
     }
 }
-
-const EINTR: i32 = 4;
-const EAGAIN: i32 = 11;
 
 fn shared(word: Shared) -> Word {
     Word::Shared(OUT, word)

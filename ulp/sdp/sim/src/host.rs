@@ -163,6 +163,9 @@ impl Host<'_> {
             }
             self.mark_sent(&tags[..bytes as usize]);
         }
+        if !copy {
+            self.hear(sent.err());
+        }
         sent
     }
 
@@ -176,10 +179,26 @@ impl Host<'_> {
             let bytes = received.as_ref().map(Vec::len);
             format!("receives {most} by TCP: {bytes:?}")
         });
+        self.hear(received.as_ref().err().copied());
         let tags = received?;
         self.hold(sink, to, &tags);
         self.stats.borrow_mut().tcp_bytes += tags.len() as u64;
         Ok(tags.len() as u64)
+    }
+
+    /// A call of the program's has the kernel's error.
+    fn hear(&self, error: Option<Errno>) {
+        if error.is_some_and(|error| error != EAGAIN) {
+            self.told_error[self.side].set(true);
+        }
+    }
+
+    /// SO_ERROR of the kernel's.
+    pub fn take_error(&self) {
+        if self.locked_step() {
+            let error = self.tcp.borrow_mut().take_error(self.side);
+            self.hear(error);
+        }
     }
 
     fn mark_sent(&self, tags: &[Tag]) {
@@ -235,6 +254,10 @@ impl Host<'_> {
             return 0;
         }
         if lie(Plant::RewindFull) && word == way(Shared::Tail) {
+            return self.view(own(self.side, Own::Head));
+        }
+        let peer_is_gone = self.holders[1 - self.side].get() == 0;
+        if lie(Plant::UnreadUnseen) && word == way(Shared::Tail) && peer_is_gone {
             return self.view(own(self.side, Own::Head));
         }
         if lie(Plant::TailStale) && word == way(Shared::Tail) {
@@ -302,6 +325,9 @@ impl Memory for Host<'_> {
         }
         if word == THEIR_ROOM {
             self.check_roomy();
+        }
+        if word == Word::Own(Own::Error) && self.is_planted(Plant::ErrorForgotten) {
+            return Ok(());
         }
         let blind = self.is_planted(Plant::ExchangeAsStore)
             && matches!(word, Word::Shared(_, Shared::Phase));

@@ -74,11 +74,17 @@ pub enum Plant {
     RingAnswered,
     /// Each read wakes a writer that waits for room.
     RoomToldEarly,
+    /// An error that the kernel tells the library is not kept for the program.
+    ErrorForgotten,
+    /// A close with bytes unread in the ring does not reset the connection.
+    EndForReset,
+    /// That a dead peer has left bytes unread in the ring is not seen.
+    UnreadUnseen,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 24] = [
+    pub const ALL: [Plant; 27] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -103,6 +109,9 @@ impl Plant {
         Plant::NeverTired,
         Plant::RingAnswered,
         Plant::RoomToldEarly,
+        Plant::ErrorForgotten,
+        Plant::EndForReset,
+        Plant::UnreadUnseen,
     ];
 }
 
@@ -122,6 +131,8 @@ pub enum Law {
     End,
     /// A connection is reset only where TCP would reset it.
     Reset,
+    /// A program is told of a reset where TCP would tell it.
+    Errno,
     /// Whoever sleeps has nothing to do.
     Asleep,
     /// Whoever has nothing to do sleeps.
@@ -146,10 +157,11 @@ pub enum Law {
 
 impl Law {
     /// All of them.
-    pub const ALL: [Law; 13] = [
+    pub const ALL: [Law; 14] = [
         Law::Stream,
         Law::End,
         Law::Reset,
+        Law::Errno,
         Law::Asleep,
         Law::Idle,
         Law::Overwritten,

@@ -26,7 +26,7 @@ const SHARED: [Shared; 10] = [
     Shared::WantBytes,
     Shared::Recall,
 ];
-const OWN: [Own; 13] = [
+const OWN: [Own; 14] = [
     Own::SendLock,
     Own::ReceiveLock,
     Own::Sends,
@@ -40,6 +40,7 @@ const OWN: [Own; 13] = [
     Own::Ended,
     Own::FullTail,
     Own::FullSince,
+    Own::Error,
 ];
 
 /// A word's place.

@@ -174,6 +174,9 @@ impl<'y> Program<'y> {
                     if !host.kernel_ends().1 {
                         host.fail(Law::End, "a send was refused, and the connection lives");
                     }
+                    if writer.take_error().is_none() {
+                        host.take_error();
+                    }
                     return None;
                 }
             }
@@ -249,6 +252,7 @@ impl<'y> Program<'y> {
     /// At a stream's end nothing of it is missing, unless somebody was killed or reset.
     fn check_end(&self) {
         let host = &self.host;
+        host.check_told(host.side);
         let lost = host.tcp.borrow().was_reset
             || host.heirs[host.side].get() && host.killed[1 - host.side].get();
         if lost {

@@ -60,7 +60,10 @@ fn run_caught(seed: u64, scenario: &Scenario, trace: bool) -> Result<Stats, Fail
             trace: world
                 .trace
                 .as_ref()
-                .map(|trace| trace.borrow().iter().cloned().collect())
+                .map(|trace| {
+                    let plan = std::iter::once(format!("{:?}", run.plan));
+                    plan.chain(trace.borrow().iter().cloned()).collect()
+                })
                 .unwrap_or_default(),
         }),
     }
@@ -111,6 +114,9 @@ impl Run {
             died: Default::default(),
             senders: [senders(0), senders(1)].map(Cell::new),
             heirs: Default::default(),
+            resets: Default::default(),
+            told_error: Default::default(),
+            left_unread: Default::default(),
             agreed_at: plan.agreed_at,
             kill: Cell::new(plan.kill),
             kill_behind: Cell::new(plan.kill_behind),
@@ -121,7 +127,6 @@ impl Run {
             trace: trace.then(RefCell::default),
             stats: RefCell::default(),
         });
-        world.note(|| format!("{plan:?}"));
         let plan = Rc::new(plan);
         let spawn = |me| Some(spawn(me, world.clone(), plan.clone()));
         let fibers = (0..fibers).map(spawn).collect();

@@ -4,7 +4,7 @@
 use crate::Plant;
 use crate::host::{Host, is_running};
 use crate::world::KERNEL;
-use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service};
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, Closing, PEER_ENDED, Reader, Service};
 
 pub(crate) fn serve(host: &Host<'_>, process: usize) {
     let mut news = KERNEL;
@@ -24,7 +24,10 @@ pub(crate) fn serve(host: &Host<'_>, process: usize) {
     while host.holders[host.side].get() == 1 {
         look(host, news);
         Reader(host).want_bytes(BOX);
-        if Service(host).may_close() {
+        let closing = Service(host).may_close();
+        if closing != Closing::Wait {
+            let resets = closing == Closing::Reset && !host.is_planted(Plant::EndForReset);
+            host.resets[host.side].set(resets);
             break;
         }
         news = host.wait_news(None, u64::MAX);

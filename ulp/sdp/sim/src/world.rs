@@ -98,6 +98,12 @@ pub(crate) struct World {
     pub senders: [Cell<u32>; 2],
     /// A reader of the side goes on without the library.
     pub heirs: [Cell<bool>; 2],
+    /// A side's service thread has said that its close resets the connection.
+    pub resets: [Cell<bool>; 2],
+    /// A call of the side's programs had the kernel's error.
+    pub told_error: [Cell<bool>; 2],
+    /// The peer of the side has left unread in the ring what it has sent.
+    pub left_unread: [Cell<bool>; 2],
     pub agreed_at: u64,
     /// Which process is killed at which step.
     pub kill: Cell<Option<(usize, u64)>>,
@@ -389,6 +395,7 @@ impl World {
             }
             let stopped = self.processes[fate.process].stopped_until.get();
             let until = match fate.sleep.get() {
+                Some(Sleep::News(..)) if fate.news.get() != 0 => 0,
                 Some(Sleep::Futex(_, until) | Sleep::News(_, until) | Sleep::Until(until)) => until,
                 _ => 0,
             };
@@ -426,16 +433,49 @@ impl World {
         }
     }
 
+    /// A side that is about to be closed leaves bytes unread in a ring, and nothing has told the
+    /// peer that its stream has ended.
+    fn leaves_unread(&self, side: usize) -> bool {
+        let memory = self.memory.borrow();
+        let peer = 1 - side;
+        let word = |word| memory.word(shared(peer, word));
+        let unread = word(Shared::Phase) == Phase::Sdp as u64
+            && memory.word(own(side, Own::FromSdp)) < word(Shared::Head);
+        // of one that is killed the peer sees that it was, if it has not gone back
+        let phase = memory.word(shared(side, Shared::Phase));
+        let seen = phase == Phase::Sdp as u64 || !self.killed[side].get();
+        unread && seen && !self.tcp.borrow().is_shut(side)
+    }
+
+    /// At a stream's end: TCP would have told of a reset once.
+    pub fn check_told(&self, side: usize) {
+        let kept = self.memory.borrow().word(own(side, Own::Error)) != 0;
+        if kept || self.told_error[side].get() || self.heirs[side].get() {
+            return;
+        }
+        if !self.tcp.borrow().has_end(side) {
+            self.fail(Law::Errno, "the stream's end, where TCP has been reset");
+        }
+        if self.left_unread[side].get() {
+            self.fail(
+                Law::Errno,
+                "the stream's end, and the peer has left bytes unread",
+            );
+        }
+    }
+
     /// A process no longer holds the socket.
     pub fn release(&self, side: usize) {
         self.happened();
         self.holders[side].set(self.holders[side].get() - 1);
         if self.holders[side].get() == 0 {
             self.note(|| format!("side {side} is closed"));
+            self.left_unread[1 - side].set(self.leaves_unread(side));
+            let resets = self.resets[side].get();
             let reset = self
                 .tcp
                 .borrow_mut()
-                .close(&mut self.rng.borrow_mut(), side);
+                .close(&mut self.rng.borrow_mut(), side, resets);
             if reset {
                 self.reset_by(side);
             }

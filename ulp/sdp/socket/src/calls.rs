@@ -58,7 +58,11 @@ pub fn send(
             }
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
-            Sent::Ended => return Answer::Error(call.pending_error().unwrap_or(libc::EPIPE)),
+            Sent::Ended => {
+                let kept = writer.take_error().map(|error| error.0);
+                let error = kept.or_else(|| call.pending_error());
+                return Answer::Error(error.unwrap_or(libc::EPIPE));
+            }
             Sent::NoRoom => {}
         }
         let now = wake::now();

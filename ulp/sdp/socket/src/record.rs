@@ -32,6 +32,7 @@ impl Record {
             Own::Ended => 5,
             Own::FullTail => 6,
             Own::FullSince => 7,
+            Own::Error => 13,
             // what receives has a line of its own
             Own::ReceiveLock => 8,
             Own::Receives => 9,
