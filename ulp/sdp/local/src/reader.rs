@@ -42,7 +42,8 @@ pub struct Reader<'a, K: Kernel>(pub &'a K);
 
 impl<K: Kernel> Reader<'_, K> {
     /// Receives up to `bytes`, to `to` of `sink`. Never waits, but for another call of this side
-    /// that does not either.
+    /// that does not either. A signal handler that has interrupted a receive of its own thread is
+    /// refused with EAGAIN.
     pub fn receive(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> Received {
         loop {
             if self.own(Own::ReceiveGate) == 0 {
@@ -61,7 +62,9 @@ impl<K: Kernel> Reader<'_, K> {
                 }
                 self.leave_kernel();
             }
-            let held = self.lock();
+            let Some(held) = self.lock() else {
+                return BUSY;
+            };
             // another call may have left SDP: what its ring holds is the kernel's then
             if self.own(Own::ReceiveGate) != 0 {
                 let received = self.receive_locked(sink, to, bytes);
@@ -80,9 +83,11 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// Tells W that it may change over: from then on every call of this side looks at both. False
-    /// while a call waits in the kernel.
+    /// while a call waits in the kernel, or if this thread is in the middle of a receive.
     pub fn offer(&self) -> bool {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return false;
+        };
         if self.phase() != Phase::Tcp {
             return true;
         }
@@ -117,9 +122,11 @@ impl<K: Kernel> Reader<'_, K> {
     /// If W has died, true as well: what the ring holds is lost to one without this library.
     ///
     /// # Errors
-    /// What W has written cannot be, or the kernel's.
+    /// What W has written cannot be, or the kernel's; EAGAIN as of [`Reader::receive`].
     pub fn give_up(&self) -> Result<bool, Received> {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return Err(BUSY);
+        };
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
         let withdrawn = self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok();
         let is_over = self.own(Own::Ended) != 0;
@@ -309,10 +316,10 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// The lock of what this side receives. What a call had taken from the ring that died with it
+    /// The lock of what this side receives; None if this thread has it. What a call had taken from the ring that died with it
     /// is W's again, if it has not said so; what it had taken from the kernel is gone with it.
-    fn lock(&self) -> Held<'_, K> {
-        let held = Held::take(self.0, Own::ReceiveLock);
+    fn lock(&self) -> Option<Held<'_, K>> {
+        let held = Held::take(self.0, Own::ReceiveLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::FromTcp), self.0.taken());
             self.count_copy();
@@ -320,7 +327,7 @@ impl<K: Kernel> Reader<'_, K> {
             self.0.fence();
             self.tell_room();
         }
-        held
+        Some(held)
     }
 
     /// Bytes were taken from the kernel: if W had changed over and gone back before, these were the
@@ -461,6 +468,9 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.store(shared(Shared::Tail), tail + bytes);
     }
 }
+
+/// What a signal handler gets that has interrupted a receive of its own thread.
+const BUSY: Received = Received::Refused(Errno(EAGAIN));
 
 fn shared(word: Shared) -> Word {
     Word::Shared(IN, word)

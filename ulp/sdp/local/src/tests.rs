@@ -291,6 +291,49 @@ fn a_close_waits_for_a_peer_that_goes_back_only() {
 }
 
 #[test]
+fn a_handler_that_interrupts_its_own_send_is_told_to_come_again() {
+    let (w, r) = over(b"");
+    let handler = w.clone();
+    w.before(Call::Load(Word::Shared(Way::Out, Shared::Tail)), move || {
+        assert_eq!(send(&handler, b"h"), Sent::Busy);
+        assert!(Writer(&handler).is_interrupted());
+        assert!(!Writer(&handler).go_back());
+        assert_eq!(Service(&handler).may_close(), Closing::Wait);
+        // the other way is not in the middle of anything
+        assert_eq!(receive(&handler).0, Received::ByKernel);
+    });
+    assert_eq!(send(&w, b"ab"), Sent::Bytes(2));
+    assert!(!Writer(&w).is_interrupted());
+    assert_eq!(receive(&r), bytes(b"sab"));
+}
+
+#[test]
+fn a_handler_does_not_send_by_the_kernel_while_its_thread_changes_over() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    let handler = w.clone();
+    w.before(Call::Exchange(Word::Shared(Way::Out, Shared::Phase)), move || {
+        assert_eq!(send(&handler, b"h"), Sent::Busy);
+    });
+    assert_eq!(send(&w, b"a"), Sent::Bytes(1));
+    assert_eq!(receive(&r), bytes(b"a"));
+}
+
+#[test]
+fn a_handler_that_interrupts_its_own_receive_is_told_to_come_again() {
+    let (w, r) = over(b"");
+    let handler = r.clone();
+    r.before(Call::Load(Word::Shared(Way::In, Shared::Head)), move || {
+        let busy = Received::Refused(Errno(11));
+        assert_eq!(receive(&handler).0, busy);
+        assert_eq!(Reader(&handler).give_up(), Err(busy));
+        assert!(!Reader(&handler).offer());
+    });
+    assert_eq!(receive(&r), bytes(b"s"));
+    drop(w);
+}
+
+#[test]
 fn a_close_with_bytes_unread_resets() {
     let (_w, r) = over(b"");
     assert_eq!(Service(&r).may_close(), Closing::Reset);

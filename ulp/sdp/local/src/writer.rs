@@ -1,7 +1,7 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
 use crate::error::{self, EAGAIN, EINTR};
-use crate::lock::Held;
+use crate::lock::{Held, is_mine};
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
 use crate::wake::{self, told};
 use ferriband_sdp_proto::change::{Phase, may_change};
@@ -20,6 +20,9 @@ pub enum Sent {
     /// The direction goes back to TCP, whose socket is full: nothing more can be sent before the
     /// kernel has room.
     KernelFull,
+    /// The caller is a signal handler that has interrupted a send of its own thread, which is in the
+    /// middle of a copy or a change.
+    Busy,
     /// The connection is over, as the kernel knows, or the peer has broken the rules.
     /// [`Writer::take_error`] has what this side was told, else the kernel has it.
     Ended,
@@ -39,20 +42,22 @@ impl<K: Kernel> Writer<'_, K> {
                 return Sent::Ended;
             }
             match phase {
-                Phase::Tcp if self.enter_kernel() => return Sent::ByKernel,
-                Phase::Tcp => {}
-                Phase::Ready => {
-                    if !self.change_over() && self.enter_kernel() {
-                        return Sent::ByKernel;
-                    }
-                }
+                Phase::Ready if self.change_over() => {}
+                Phase::Tcp | Phase::Ready => match self.enter_kernel() {
+                    Some(true) => return Sent::ByKernel,
+                    Some(false) => {}
+                    None => return Sent::Busy,
+                },
                 Phase::Sdp => {
                     if let Some(sent) = self.write(source, from, bytes) {
                         return sent;
                     }
                 }
-                Phase::Back if !self.go_back() => return Sent::KernelFull,
-                Phase::Back => {}
+                Phase::Back => match self.try_back() {
+                    Some(true) => {}
+                    Some(false) => return Sent::KernelFull,
+                    None => return Sent::Busy,
+                },
                 Phase::Done => {
                     self.0.add(Word::Own(Own::Sends), 1);
                     return Sent::ByKernel;
@@ -79,15 +84,26 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// Goes back to TCP for good, or stays there. What the ring holds is sent by the kernel, and R
     /// finds what it has not read. True once that is so; false if the kernel does not take all:
-    /// call it again when it does.
+    /// call it again when it does, unless [`Writer::is_interrupted`].
     pub fn go_back(&self) -> bool {
-        let held = self.lock();
+        self.try_back().unwrap_or(false)
+    }
+
+    /// The caller is a signal handler that has interrupted a send of its own thread: what it asks
+    /// for cannot be before it returns.
+    pub fn is_interrupted(&self) -> bool {
+        is_mine(self.0, Own::SendLock)
+    }
+
+    /// As [`Writer::go_back`]; None if [`Writer::is_interrupted`].
+    fn try_back(&self) -> Option<bool> {
+        let held = self.lock()?;
         let done = self.go_back_locked();
         drop(held);
         told(self.0, OUT, true);
         // who waits for room in the ring is to send by the kernel
         wake::wake_own(self.0);
-        done
+        Some(done)
     }
 
     /// R wants the direction back in TCP.
@@ -116,7 +132,9 @@ impl<K: Kernel> Writer<'_, K> {
     /// not. None: there is room, or the direction has changed; the caller sends again.
     #[cold]
     pub fn tire(&self, now: u64, patience: u64) -> Option<u64> {
-        let held = self.lock();
+        let Some(held) = self.lock() else {
+            return Some(patience);
+        };
         if self.phase() != Phase::Sdp || self.has_room() {
             return None;
         }
@@ -164,10 +182,10 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.store(shared(Shared::Phase), phase as u64);
     }
 
-    /// The lock of what this side sends. A call that died with it may have filled the ring, and not
-    /// have said so.
-    fn lock(&self) -> Held<'_, K> {
-        let held = Held::take(self.0, Own::SendLock);
+    /// The lock of what this side sends; None if this thread has it. A call that died with it may
+    /// have filled the ring, and not have said so.
+    fn lock(&self) -> Option<Held<'_, K>> {
+        let held = Held::take(self.0, Own::SendLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::SendGate), 0);
             self.0.store(shared(Shared::Base), self.own(Own::Base));
@@ -178,23 +196,25 @@ impl<K: Kernel> Writer<'_, K> {
             self.0.fence();
             told(self.0, OUT, true);
         }
-        held
+        Some(held)
     }
 
-    /// Enters the kernel. False if the direction was about to change: it has been waited for.
-    fn enter_kernel(&self) -> bool {
+    /// Enters the kernel. False if the direction was about to change: it has been waited for. None
+    /// if this thread is about to change it.
+    fn enter_kernel(&self) -> Option<bool> {
         self.0.add(Word::Own(Own::Sends), 1);
         if self.own(Own::SendGate) == 0 && self.phase() < Phase::Sdp {
-            return true;
+            return Some(true);
         }
         self.leave_kernel();
-        drop(self.lock());
-        false
+        self.lock().map(|_| false)
     }
 
     /// Changes over to SDP, if nobody is sending and TCP has little left to do.
     fn change_over(&self) -> bool {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return false;
+        };
         if self.phase() != Phase::Ready {
             return self.phase() > Phase::Ready;
         }
@@ -220,7 +240,9 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// Writes to the ring. None if the direction has changed.
     fn write(&self, source: &K::Source, from: u64, bytes: u64) -> Option<Sent> {
-        let held = self.lock();
+        let Some(held) = self.lock() else {
+            return Some(Sent::Busy);
+        };
         if self.phase() != Phase::Sdp {
             return None;
         }

@@ -170,6 +170,10 @@ impl<'y> Program<'y> {
                         }
                     }
                 },
+                Sent::Busy => {
+                    host.fail(Law::Locks, "a send interrupts itself");
+                    return None;
+                }
                 Sent::Ended => {
                     if !host.kernel_ends().1 {
                         host.fail(Law::End, "a send was refused, and the connection lives");

@@ -56,6 +56,7 @@ pub fn send(
                 call.wait_for_kernel();
                 continue;
             }
+            Sent::Busy => return given_up(done, libc::EAGAIN),
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
             Sent::Ended => {
