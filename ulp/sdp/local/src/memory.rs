@@ -64,6 +64,10 @@ pub enum Own {
     FullTail,
     /// When that was first seen.
     FullSince,
+    /// Receives that found nothing since the direction was offered, while TCP carried it.
+    InVain,
+    /// Offers that are still left out.
+    Refrains,
     /// An error of the kernel's, by its number, that no call of the program's has had, or
     /// [`TOLD`].
     Error,

@@ -82,7 +82,8 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.add(Word::Own(Own::Receives), u64::MAX);
     }
 
-    /// Tells W that it may change over: from then on every call of this side looks at both. False
+    /// Tells W that it may change over: from then on every call of this side looks at both. If W has
+    /// let many receives go by, the offer was withdrawn, and some calls of this do nothing. False
     /// while a call waits in the kernel, or if this thread is in the middle of a receive.
     pub fn offer(&self) -> bool {
         let Some(_held) = self.lock() else {
@@ -90,6 +91,11 @@ impl<K: Kernel> Reader<'_, K> {
         };
         if self.phase() != Phase::Tcp {
             return true;
+        }
+        let refrains = self.own(Own::Refrains);
+        if refrains > 0 {
+            self.0.store(Word::Own(Own::Refrains), refrains - 1);
+            return false;
         }
         let gate = Word::Own(Own::ReceiveGate);
         self.0.store(gate, 1);
@@ -376,8 +382,27 @@ impl<K: Kernel> Reader<'_, K> {
                 Next::PassOver { bytes } => self.pass_over(bytes, false),
             };
             if let Some(received) = done {
+                if phase == Phase::Ready && received == Received::Nothing {
+                    self.withdraw();
+                }
                 return received;
             }
+        }
+    }
+
+    /// Nothing has come by TCP, and W has not changed over: if that was so many times, W cannot, or
+    /// sends too little. A thread that sleeps in the kernel for the next byte is woken without the
+    /// service thread.
+    fn withdraw(&self) {
+        let in_vain = self.own(Own::InVain) + 1;
+        let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
+        if in_vain < MOST_IN_VAIN {
+            return self.0.store(Word::Own(Own::InVain), in_vain);
+        }
+        self.0.store(Word::Own(Own::InVain), 0);
+        if self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok() {
+            self.0.store(Word::Own(Own::Refrains), REFRAINS);
+            self.open_gate();
         }
     }
 
@@ -468,6 +493,11 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.store(shared(Shared::Tail), tail + bytes);
     }
 }
+
+/// Receives that find nothing after which an offer is withdrawn: a blocking one looks twice.
+const MOST_IN_VAIN: u64 = 16;
+/// Calls of [`Reader::offer`] that do nothing then.
+const REFRAINS: u64 = 256;
 
 /// What a signal handler gets that has interrupted a receive of its own thread.
 const BUSY: Received = Received::Refused(Errno(EAGAIN));

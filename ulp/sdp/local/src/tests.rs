@@ -334,6 +334,31 @@ fn a_handler_that_interrupts_its_own_receive_is_told_to_come_again() {
 }
 
 #[test]
+fn an_offer_that_is_not_taken_up_is_withdrawn_for_a_while() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    for round in 0..8 {
+        assert_eq!(Reader(&r).phase(), Phase::Ready, "{round}");
+        assert_eq!(receive(&r).0, Received::Nothing);
+        assert_eq!(receive(&r).0, Received::Nothing);
+        w.plain(b"a");
+        if round < 7 {
+            assert_eq!(receive(&r), bytes(b"a"));
+        }
+    }
+    assert_eq!(Reader(&r).phase(), Phase::Tcp);
+    assert_eq!(receive(&r).0, Received::ByKernel);
+    Reader(&r).leave_kernel();
+    assert_eq!(send(&w, b"b"), Sent::ByKernel);
+    Writer(&w).leave_kernel();
+    let refused = (0..1_000).take_while(|_| !Reader(&r).offer()).count();
+    assert_eq!(refused, 256);
+    assert_eq!(send(&w, b"c"), Sent::Bytes(1));
+    assert_eq!(receive(&r), bytes(b"a"));
+    assert_eq!(receive(&r), bytes(b"c"));
+}
+
+#[test]
 fn a_close_with_bytes_unread_resets() {
     let (_w, r) = over(b"");
     assert_eq!(Service(&r).may_close(), Closing::Reset);

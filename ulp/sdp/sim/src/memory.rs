@@ -26,7 +26,7 @@ const SHARED: [Shared; 10] = [
     Shared::WantBytes,
     Shared::Recall,
 ];
-const OWN: [Own; 14] = [
+const OWN: [Own; 16] = [
     Own::SendLock,
     Own::ReceiveLock,
     Own::Sends,
@@ -40,6 +40,8 @@ const OWN: [Own; 14] = [
     Own::Ended,
     Own::FullTail,
     Own::FullSince,
+    Own::InVain,
+    Own::Refrains,
     Own::Error,
 ];
 
