@@ -346,6 +346,7 @@ impl<K: Kernel> Reader<'_, K> {
         let counted = place.with_copy_taken(&self.marks());
         if counted != place {
             self.0.store(Word::Own(Own::FromSdp), counted.from_sdp);
+            self.0.store(shared(Shared::Tail), counted.from_sdp);
         }
     }
 

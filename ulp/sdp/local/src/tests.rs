@@ -4,8 +4,8 @@ mod pair;
 
 use self::pair::{Call, DEAD, ME, RING, Side, pair};
 use crate::{
-    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received, Sent, Service, Shared, Way,
-    Word, Writer,
+    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received,
+    Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 
@@ -208,7 +208,10 @@ fn a_ring_that_stays_full_goes_back_to_tcp() {
     assert_eq!(Writer(&w).tire(7, 100), Some(100));
     assert_eq!(Writer(&w).tire(70, 100), Some(37));
     // R reads, and so is given as long again
-    assert_eq!(Reader(&r).receive(&mut Vec::new(), 0, 1), Received::Bytes(1));
+    assert_eq!(
+        Reader(&r).receive(&mut Vec::new(), 0, 1),
+        Received::Bytes(1)
+    );
     assert_eq!(send(&w, b"x"), Sent::Bytes(1));
     assert_eq!(send(&w, b"x"), Sent::NoRoom);
     assert_eq!(Writer(&w).tire(107, 100), Some(100));
@@ -294,14 +297,17 @@ fn a_close_waits_for_a_peer_that_goes_back_only() {
 fn a_handler_that_interrupts_its_own_send_is_told_to_come_again() {
     let (w, r) = over(b"");
     let handler = w.clone();
-    w.before(Call::Load(Word::Shared(Way::Out, Shared::Tail)), move || {
-        assert_eq!(send(&handler, b"h"), Sent::Busy);
-        assert!(Writer(&handler).is_interrupted());
-        assert!(!Writer(&handler).go_back());
-        assert_eq!(Service(&handler).may_close(), Closing::Wait);
-        // the other way is not in the middle of anything
-        assert_eq!(receive(&handler).0, Received::ByKernel);
-    });
+    w.before(
+        Call::Load(Word::Shared(Way::Out, Shared::Tail)),
+        move || {
+            assert_eq!(send(&handler, b"h"), Sent::Busy);
+            assert!(Writer(&handler).is_interrupted());
+            assert!(!Writer(&handler).go_back());
+            assert_eq!(Service(&handler).may_close(), Closing::Wait);
+            // the other way is not in the middle of anything
+            assert_eq!(receive(&handler).0, Received::ByKernel);
+        },
+    );
     assert_eq!(send(&w, b"ab"), Sent::Bytes(2));
     assert!(!Writer(&w).is_interrupted());
     assert_eq!(receive(&r), bytes(b"sab"));
@@ -312,9 +318,12 @@ fn a_handler_does_not_send_by_the_kernel_while_its_thread_changes_over() {
     let (w, r) = pair();
     assert!(Reader(&r).offer());
     let handler = w.clone();
-    w.before(Call::Exchange(Word::Shared(Way::Out, Shared::Phase)), move || {
-        assert_eq!(send(&handler, b"h"), Sent::Busy);
-    });
+    w.before(
+        Call::Exchange(Word::Shared(Way::Out, Shared::Phase)),
+        move || {
+            assert_eq!(send(&handler, b"h"), Sent::Busy);
+        },
+    );
     assert_eq!(send(&w, b"a"), Sent::Bytes(1));
     assert_eq!(receive(&r), bytes(b"a"));
 }

@@ -62,7 +62,8 @@ pub(crate) fn told_room<K: Kernel>(kernel: &K, held: impl FnOnce() -> u64) {
 /// Whether a third of a ring is free that holds so many bytes: as Linux has it for a socket that is
 /// to be writable. A ring cannot hold more than its size; that is for a send to tell.
 pub(crate) fn is_roomy(held: u64, size: u64) -> bool {
-    size.checked_sub(held).is_none_or(|room| room >= size.div_ceil(3))
+    size.checked_sub(held)
+        .is_none_or(|room| room >= size.div_ceil(3))
 }
 
 #[cold]

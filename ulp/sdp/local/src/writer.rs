@@ -156,7 +156,9 @@ impl<K: Kernel> Writer<'_, K> {
     /// Whether the ring has so much room that who waits for it is woken, a third; also if the peer's tail
     /// cannot be, which a send tells.
     pub fn has_room(&self) -> bool {
-        let held = self.own(Own::Head).wrapping_sub(self.0.load(shared(Shared::Tail)));
+        let held = self
+            .own(Own::Head)
+            .wrapping_sub(self.0.load(shared(Shared::Tail)));
         wake::is_roomy(held, self.0.ring_bytes(OUT))
     }
 

@@ -240,7 +240,20 @@ impl Host<'_> {
         let tail = self.view(own(self.side, Own::FromSdp));
         if head >= tail && !self.is_roomy(1 - self.side, head, tail) {
             let held = head - tail;
-            self.fail(Law::Idle, format!("a writer is woken, and {held} bytes are unread"));
+            self.fail(
+                Law::Idle,
+                format!("a writer is woken, and {held} bytes are unread"),
+            );
+        }
+    }
+
+    /// An error that the program is told, or will be, is the kernel's, or the peer has left
+    /// something unread.
+    fn check_reset(&self) {
+        let of_kernel = self.tcp.borrow().was_reset;
+        let all_read = !self.oracle.borrow().has_unread(self.of_side(self.side));
+        if !of_kernel && all_read {
+            self.fail(Law::Errno, "a reset, and the peer had read all there was");
         }
     }
 
@@ -256,8 +269,12 @@ impl Host<'_> {
         if lie(Plant::RewindFull) && word == way(Shared::Tail) {
             return self.view(own(self.side, Own::Head));
         }
-        let peer_is_gone = self.holders[1 - self.side].get() == 0;
-        if lie(Plant::UnreadUnseen) && word == way(Shared::Tail) && peer_is_gone {
+        // the tail is looked at by one that receives for this alone
+        let receives = || self.view(own(self.side, Own::ReceiveLock)) as u32 & !(1 << 31);
+        if lie(Plant::UnreadUnseen)
+            && word == way(Shared::Tail)
+            && u64::from(receives()) == self.me as u64 + 1
+        {
             return self.view(own(self.side, Own::Head));
         }
         if lie(Plant::TailStale) && word == way(Shared::Tail) {
@@ -292,7 +309,7 @@ impl Memory for Host<'_> {
         if word == Word::Shared(Way::In, Shared::Head) {
             self.fates[self.me].seen_head.set(value);
         }
-        if word == THEIR_ROOM && value % 8 != 0 && self.is_planted(Plant::RoomToldEarly) {
+        if word == THEIR_ROOM && value & 7 != 0 && self.is_planted(Plant::RoomToldEarly) {
             let _ = self.exchange(word, value, 0);
         }
         self.lie(word, value)
@@ -326,16 +343,16 @@ impl Memory for Host<'_> {
         if word == THEIR_ROOM {
             self.check_roomy();
         }
+        if word == Word::Own(Own::Error) && from == 0 {
+            self.check_reset();
+        }
         if word == Word::Own(Own::Error) && self.is_planted(Plant::ErrorForgotten) {
             return Ok(());
         }
         let blind = self.is_planted(Plant::ExchangeAsStore)
             && matches!(word, Word::Shared(_, Shared::Phase));
         let uncounted = self.is_planted(Plant::RoundUncounted)
-            && matches!(
-                word,
-                Word::Shared(_, Shared::WantRoom | Shared::WantBytes)
-            );
+            && matches!(word, Word::Shared(_, Shared::WantRoom | Shared::WantBytes));
         let [from, to] = [from, to].map(|value| if uncounted { value % 8 } else { value });
         let at = place(self.side, word);
         let before = self.change(at, |is| (is == from || blind).then_some(to));

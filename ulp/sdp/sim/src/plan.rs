@@ -82,6 +82,12 @@ pub(crate) struct Plan {
     pub kill_behind: Option<(usize, u64, u64)>,
     /// Which process exits while its threads run, and at which step.
     pub exit: Option<(usize, u64)>,
+    /// Of a hundred calls, those before which a program does something else.
+    pub rests: u64,
+    /// The longest of these, in steps.
+    pub longest_rest: u64,
+    /// Of a hundred turns, those in which a thread waits for a core for a while.
+    pub stalls: u64,
     /// Of a hundred turns.
     pub stops: u64,
     pub longest_turn: u64,
@@ -109,6 +115,9 @@ impl Plan {
             kill: None,
             kill_behind: None,
             exit: None,
+            rests: 10,
+            longest_rest: rng.pick(&[300, 300, 1_500]),
+            stalls: rng.pick(&[0, 0, 2]),
             stops: rng.pick(&[0, 0, 1]),
             longest_turn: rng.pick(&[1, 2, 4, 12, 50]),
             drains: rng.pick(&[2, 10, 30]),
@@ -119,6 +128,9 @@ impl Plan {
             plan.exchange(rng);
         } else if kind < 5 {
             plan.flood(rng);
+        } else if kind < 6 {
+            plan.crowd(rng);
+            return plan;
         } else {
             // if neither side reads to the end, both may wait for ever, by TCP as well
             let early = rng.pick(&[None, None, None, None, Some(0), Some(1)]);
@@ -201,6 +213,31 @@ impl Plan {
         }
     }
 
+    /// Several threads of one side wait for what the other sends now and then.
+    fn crowd(&mut self, rng: &mut Rng) {
+        self.rests = 25;
+        self.stalls = 10;
+        let process = self.process(0);
+        let task = Task::Send {
+            bytes: rng.range(100, 1_000),
+            most: 5,
+            wait: Wait::Block,
+            heir_at: NEVER,
+            shuts_down: true,
+        };
+        self.thread(0, process, task);
+        let process = self.process(1);
+        for _ in 0..2 {
+            let task = Task::Receive {
+                bytes: NEVER,
+                most: 3,
+                wait: Wait::Block,
+                heir_at: NEVER,
+            };
+            self.thread(1, process, task);
+        }
+    }
+
     /// One or two threads that send, one or two that receive, in one or two processes.
     fn stream(&mut self, rng: &mut Rng, side: usize, early: bool) {
         let mut processes = vec![self.process(side)];
@@ -222,7 +259,8 @@ impl Plan {
                 most: rng.pick(&[1, 20, long]),
                 wait: wait(rng),
                 heir_at,
-                shuts_down: true,
+                // a close with bytes unread, and no end before it
+                shuts_down: !early || rng.chance(50),
             };
             let process = processes[(first + thread) % processes.len()];
             self.thread(side, process, task);

@@ -95,8 +95,8 @@ impl<'y> Program<'y> {
     }
 
     fn rest(&self) {
-        if self.host.chance(10) {
-            self.host.pause(self.host.below(300));
+        if self.host.chance(self.host.rests) {
+            self.host.pause(self.host.below(self.host.longest_rest));
         }
     }
 

@@ -118,6 +118,8 @@ impl Run {
             told_error: Default::default(),
             left_unread: Default::default(),
             agreed_at: plan.agreed_at,
+            rests: plan.rests,
+            longest_rest: plan.longest_rest,
             kill: Cell::new(plan.kill),
             kill_behind: Cell::new(plan.kill_behind),
             clock: Cell::new(0),
@@ -177,6 +179,11 @@ impl Run {
             return self.idle();
         }
         let me = world.rng.borrow_mut().pick(&ready);
+        if world.rng.borrow_mut().chance(plan.stalls) {
+            let until = world.clock.get() + world.rng.borrow_mut().below(1_000);
+            world.fates[me].stalled_until.set(until);
+            return true;
+        }
         let longest = world.rng.borrow_mut().below(plan.longest_turn);
         let now = world.clock.get();
         let strikes = [world.kill.get(), plan.exit].into_iter().flatten();
@@ -355,6 +362,7 @@ fn fate(side: usize, process: usize, role: Role) -> Fate {
         process,
         role,
         sleep: Cell::default(),
+        stalled_until: Cell::default(),
         inside: Cell::default(),
         news: Cell::default(),
         looked: Cell::default(),

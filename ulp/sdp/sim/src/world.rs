@@ -57,6 +57,8 @@ pub(crate) struct Fate {
     pub process: usize,
     pub role: Role,
     pub sleep: Cell<Option<Sleep>>,
+    /// Until this step it waits for a core.
+    pub stalled_until: Cell<u64>,
     /// It sends, or receives, inside the kernel, as if nobody else did.
     pub inside: Cell<Option<Way>>,
     /// [`KERNEL`], [`RUNG`].
@@ -105,6 +107,10 @@ pub(crate) struct World {
     /// The peer of the side has left unread in the ring what it has sent.
     pub left_unread: [Cell<bool>; 2],
     pub agreed_at: u64,
+    /// Of a hundred calls, those before which a program does something else.
+    pub rests: u64,
+    /// The longest of these, in steps.
+    pub longest_rest: u64,
     /// Which process is killed at which step.
     pub kill: Cell<Option<(usize, u64)>>,
     /// Which process is killed, after how many locked instructions more, and how many steps then.
@@ -304,7 +310,8 @@ impl World {
         if fate.dead.get() || fate.done.get() {
             return false;
         }
-        if self.processes[fate.process].stopped_until.get() > now {
+        let stopped = self.processes[fate.process].stopped_until.get();
+        if stopped.max(fate.stalled_until.get()) > now {
             return false;
         }
         match fate.sleep.get() {
@@ -321,7 +328,9 @@ impl World {
     pub fn sleeps_in_vain(&self) -> Option<String> {
         let now = self.clock.get();
         let stopped = |process: &Process| process.stopped_until.get() > now;
-        if self.killed.iter().any(Cell::get) || self.processes.iter().any(stopped) {
+        let stalled = |fate: &Fate| fate.stalled_until.get() > now;
+        let waits = self.processes.iter().any(stopped) || self.fates.iter().any(stalled);
+        if waits || self.killed.iter().any(Cell::get) {
             return None;
         }
         let waits_for_lock = |at| {
@@ -394,6 +403,7 @@ impl World {
                 return None;
             }
             let stopped = self.processes[fate.process].stopped_until.get();
+            let stopped = stopped.max(fate.stalled_until.get());
             let until = match fate.sleep.get() {
                 Some(Sleep::News(..)) if fate.news.get() != 0 => 0,
                 Some(Sleep::Futex(_, until) | Sleep::News(_, until) | Sleep::Until(until)) => until,

@@ -2,7 +2,9 @@
 
 use crate::link::Call;
 use ferriband_host::wake::{self, Until, Wait};
-use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_sdp_local::{
+    BOX, Closing, FUTEX, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
+};
 use std::time::Duration;
 
 /// What a call does.
@@ -150,6 +152,16 @@ pub fn sent_by_kernel(call: Call<'_, '_>) {
 /// After the kernel's function that [`receive`] asked for.
 pub fn received_by_kernel(call: Call<'_, '_>) {
     Reader(&call).leave_kernel();
+}
+
+/// Before the last close of the connection's socket: whether the kernel may close it, which resets
+/// the connection then if TCP would. False: again after the next news.
+pub fn may_close(call: Call<'_, '_>) -> bool {
+    let closing = Service(&call).may_close();
+    if closing == Closing::Reset {
+        let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
+    }
+    closing != Closing::Wait
 }
 
 fn given_up(done: u64, errno: i32) -> Answer {

@@ -7,6 +7,7 @@ use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, socket};
 use crate::arena::Taken;
+use crate::calls;
 use crate::link::Link;
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
@@ -18,9 +19,7 @@ use crate::ready;
 use crate::segment::Role;
 use crate::table::{Last, Left, Pin};
 use crate::tcp;
-use ferriband_sdp_local::{
-    BOX, CONNECTION_OVER, Closing, PEER_ENDED, Reader, Service as Look, Writer,
-};
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service as Look, Writer};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -458,7 +457,7 @@ impl Service {
             return;
         }
         let slot = carried.and_then(|carried| carried.slot);
-        let kept = match may_close(link.on(socket(number))) {
+        let kept = match calls::may_close(link.on(socket(number))) {
             true => None,
             false => rustix::io::fcntl_dupfd_cloexec(socket(number), 3)
                 .and_then(Own::hide)
@@ -513,23 +512,14 @@ impl Kept {
             return true;
         };
         let call = link.on(self.socket.as_fd());
-        if may_close(call) {
+        if calls::may_close(call) {
             return true;
         }
         link.set_box(0);
         Reader(&call).want_bytes(BOX);
         Writer(&call).want_room(BOX);
-        may_close(call)
+        calls::may_close(call)
     }
-}
-
-/// Whether the kernel may close the socket, which resets the connection if TCP would.
-fn may_close(call: Call<'_, '_>) -> bool {
-    let closing = Look(&call).may_close();
-    if closing == Closing::Reset {
-        let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
-    }
-    closing != Closing::Wait
 }
 
 /// What the kernel knows of a connection's end.
