@@ -14,6 +14,7 @@
 //! able to trust lie in the record; the peer's words are checked at each load.
 #![forbid(unsafe_code)]
 
+mod error;
 mod lock;
 mod memory;
 mod reader;
@@ -25,6 +26,6 @@ mod writer;
 
 pub use memory::{CONNECTION_OVER, Errno, Kernel, Memory, Own, PEER_ENDED, Shared, Way, Word};
 pub use reader::{Finds, Reader, Received};
-pub use service::Service;
+pub use service::{Closing, Service};
 pub use wake::{BOX, FUTEX};
 pub use writer::{Sent, Writer};

@@ -2,7 +2,8 @@
 //!
 //! A lock lies in the side's record, so a peer cannot hold it. It is held for copies and for calls
 //! that do not wait, never in a sleep. A holder that has died is found by who waits for it, and
-//! what it had begun is finished.
+//! what it had begun is finished. A signal handler that has interrupted its own thread's call does
+//! not get the lock of that call: nobody but the handler's return can release it.
 
 use crate::memory::{Kernel, Own, Word};
 
@@ -18,19 +19,20 @@ pub(crate) struct Held<'a, K: Kernel> {
 }
 
 impl<'a, K: Kernel> Held<'a, K> {
-    /// Waits for the lock.
+    /// Waits for the lock. None if this thread has it.
     #[inline]
-    pub fn take(kernel: &'a K, lock: Own) -> Self {
+    pub fn take(kernel: &'a K, lock: Own) -> Option<Self> {
         let word = Word::Own(lock);
         let inherited = match kernel.exchange(word, 0, kernel.me()) {
             Ok(()) => false,
+            Err(owner) if owner & !AWAITED == kernel.me() => return None,
             Err(owner) => wait(kernel, word, owner),
         };
-        Held {
+        Some(Held {
             kernel,
             word,
             inherited,
-        }
+        })
     }
 }
 
@@ -41,6 +43,11 @@ impl<K: Kernel> Drop for Held<'_, K> {
             self.kernel.wake(self.word);
         }
     }
+}
+
+/// Whether this thread has the lock: it has interrupted its own call.
+pub(crate) fn is_mine<K: Kernel>(kernel: &K, lock: Own) -> bool {
+    kernel.load(Word::Own(lock)) & !AWAITED == kernel.me()
 }
 
 /// Gives whether the lock was taken from a dead holder.

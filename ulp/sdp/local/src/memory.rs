@@ -60,12 +60,26 @@ pub enum Own {
     FromSdp,
     /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`].
     Ended,
+    /// [`Shared::Tail`] when the ring was found full, and 1 more; 0 before.
+    FullTail,
+    /// When that was first seen.
+    FullSince,
+    /// Receives that found nothing since the direction was offered, while TCP carried it.
+    InVain,
+    /// Offers that are still left out.
+    Refrains,
+    /// An error of the kernel's, by its number, that no call of the program's has had, or
+    /// [`TOLD`].
+    Error,
 }
 
 /// The peer's kernel has ended its stream (POLLRDHUP).
 pub const PEER_ENDED: u64 = 1;
 /// Nothing can be sent any more (POLLHUP, POLLERR).
 pub const CONNECTION_OVER: u64 = 2;
+
+/// The program has had the connection's error.
+pub(crate) const TOLD: u64 = 1 << 32;
 
 /// A word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -151,6 +165,7 @@ pub trait Kernel: Memory {
     /// Tells the peer's waiters of this connection (its epoll instances, its service thread) that
     /// there are bytes or room.
     fn ring(&self, way: Way);
-    /// Tells this side's own waiters of this connection (its epoll instances) to look again.
+    /// Tells this side's own waiters of this connection (its epoll instances) to look again; by its
+    /// service thread, which hears of it as of a peer's ring.
     fn ring_own(&self);
 }

@@ -1,8 +1,9 @@
 //! What a side receives: from the kernel alone, from both, and from the ring.
 
+use crate::error::{self, EAGAIN};
 use crate::lock::Held;
 use crate::memory::{Errno, Kernel, Own, Shared, Way, Word};
-use crate::wake::{self, told};
+use crate::wake;
 use ferriband_sdp_proto::change::{Broken, Marks, Next, Phase, Place};
 
 const IN: Way = Way::In;
@@ -41,23 +42,35 @@ pub struct Reader<'a, K: Kernel>(pub &'a K);
 
 impl<K: Kernel> Reader<'_, K> {
     /// Receives up to `bytes`, to `to` of `sink`. Never waits, but for another call of this side
-    /// that does not either.
+    /// that does not either. A signal handler that has interrupted a receive of its own thread is
+    /// refused with EAGAIN.
     pub fn receive(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> Received {
         loop {
             if self.own(Own::ReceiveGate) == 0 {
                 self.0.add(Word::Own(Own::Receives), 1);
                 if self.own(Own::ReceiveGate) == 0 {
-                    return Received::ByKernel;
+                    if !error::is_kept(self.0) {
+                        return Received::ByKernel;
+                    }
+                    let received = match self.0.receive(sink, to, bytes) {
+                        Ok(0) => self.end(false),
+                        Ok(bytes) => Received::Bytes(bytes),
+                        Err(error) => self.refused(error),
+                    };
+                    self.leave_kernel();
+                    return received;
                 }
                 self.leave_kernel();
             }
-            let held = self.lock();
+            let Some(held) = self.lock() else {
+                return BUSY;
+            };
             // another call may have left SDP: what its ring holds is the kernel's then
             if self.own(Own::ReceiveGate) != 0 {
                 let received = self.receive_locked(sink, to, bytes);
                 drop(held);
                 // also if there was nothing: who has read it may have died before it said so
-                told(self.0, IN, false);
+                self.tell_room();
                 return received;
             }
         }
@@ -69,12 +82,20 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.add(Word::Own(Own::Receives), u64::MAX);
     }
 
-    /// Tells W that it may change over: from then on every call of this side looks at both. False
-    /// while a call waits in the kernel.
+    /// Tells W that it may change over: from then on every call of this side looks at both. If W has
+    /// let many receives go by, the offer was withdrawn, and some calls of this do nothing. False
+    /// while a call waits in the kernel, or if this thread is in the middle of a receive.
     pub fn offer(&self) -> bool {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return false;
+        };
         if self.phase() != Phase::Tcp {
             return true;
+        }
+        let refrains = self.own(Own::Refrains);
+        if refrains > 0 {
+            self.0.store(Word::Own(Own::Refrains), refrains - 1);
+            return false;
         }
         let gate = Word::Own(Own::ReceiveGate);
         self.0.store(gate, 1);
@@ -92,6 +113,12 @@ impl<K: Kernel> Reader<'_, K> {
         offered
     }
 
+    /// Whether the ring has bytes of a living peer that nobody has read.
+    pub fn leaves_unread(&self) -> bool {
+        let head = self.0.load(shared(Shared::Head));
+        self.phase() == Phase::Sdp && head != self.own(Own::FromSdp)
+    }
+
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
     /// next byte is in the kernel: nothing of this library is needed any more to read on. The
     /// caller counts then as after [`Received::ByKernel`], and nothing is offered before it leaves,
@@ -101,9 +128,11 @@ impl<K: Kernel> Reader<'_, K> {
     /// If W has died, true as well: what the ring holds is lost to one without this library.
     ///
     /// # Errors
-    /// What W has written cannot be, or the kernel's.
+    /// What W has written cannot be, or the kernel's; EAGAIN as of [`Reader::receive`].
     pub fn give_up(&self) -> Result<bool, Received> {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return Err(BUSY);
+        };
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
         let withdrawn = self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok();
         let is_over = self.own(Own::Ended) != 0;
@@ -135,12 +164,17 @@ impl<K: Kernel> Reader<'_, K> {
                 bytes => match self.0.pass_over(bytes) {
                     Ok(passed) => passed,
                     Err(Errno(EAGAIN)) => return Ok(false),
-                    Err(error) => return Err(Received::Refused(error)),
+                    Err(error) => {
+                        error::keep(self.0, error);
+                        return Err(Received::Refused(error));
+                    }
                 },
             };
             if passed == 0 {
                 // this side's other threads find in the ring what the dead have left there
                 if phase == Phase::Done {
+                    // nothing is left unread in the ring, if this side dies
+                    self.0.store(shared(Shared::Tail), marks.end);
                     self.enter_for_good();
                 }
                 return Ok(true);
@@ -271,6 +305,14 @@ impl<K: Kernel> Reader<'_, K> {
         self.open_gate();
     }
 
+    /// After the lock's release, or a fence: wakes who waits for room, if there is enough.
+    fn tell_room(&self) {
+        wake::told_room(self.0, || {
+            let head = self.0.load(shared(Shared::Head));
+            head.wrapping_sub(self.own(Own::FromSdp))
+        });
+    }
+
     fn place(&self) -> Place {
         Place {
             from_tcp: self.own(Own::FromTcp),
@@ -286,18 +328,18 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// The lock of what this side receives. What a call had taken from the ring that died with it
+    /// The lock of what this side receives; None if this thread has it. What a call had taken from the ring that died with it
     /// is W's again, if it has not said so; what it had taken from the kernel is gone with it.
-    fn lock(&self) -> Held<'_, K> {
-        let held = Held::take(self.0, Own::ReceiveLock);
+    fn lock(&self) -> Option<Held<'_, K>> {
+        let held = Held::take(self.0, Own::ReceiveLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::FromTcp), self.0.taken());
             self.count_copy();
             self.0.store(shared(Shared::Tail), self.own(Own::FromSdp));
             self.0.fence();
-            told(self.0, IN, false);
+            self.tell_room();
         }
-        held
+        Some(held)
     }
 
     /// Bytes were taken from the kernel: if W had changed over and gone back before, these were the
@@ -310,6 +352,7 @@ impl<K: Kernel> Reader<'_, K> {
         let counted = place.with_copy_taken(&self.marks());
         if counted != place {
             self.0.store(Word::Own(Own::FromSdp), counted.from_sdp);
+            self.0.store(shared(Shared::Tail), counted.from_sdp);
         }
     }
 
@@ -343,11 +386,30 @@ impl<K: Kernel> Reader<'_, K> {
                     is_over = true;
                     None
                 }
-                Next::PassOver { bytes } => self.pass_over(bytes),
+                Next::PassOver { bytes } => self.pass_over(bytes, false),
             };
             if let Some(received) = done {
+                if phase == Phase::Ready && received == Received::Nothing {
+                    self.withdraw();
+                }
                 return received;
             }
+        }
+    }
+
+    /// Nothing has come by TCP, and W has not changed over: if that was so many times, W cannot, or
+    /// sends too little. A thread that sleeps in the kernel for the next byte is woken without the
+    /// service thread.
+    fn withdraw(&self) {
+        let in_vain = self.own(Own::InVain) + 1;
+        let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
+        if in_vain < MOST_IN_VAIN {
+            return self.0.store(Word::Own(Own::InVain), in_vain);
+        }
+        self.0.store(Word::Own(Own::InVain), 0);
+        if self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok() {
+            self.0.store(Word::Own(Own::Refrains), REFRAINS);
+            self.open_gate();
         }
     }
 
@@ -356,6 +418,7 @@ impl<K: Kernel> Reader<'_, K> {
         match self.0.receive(sink, to, most) {
             // not the stream's end: W has changed over before it ended
             Ok(0) if phase < Phase::Sdp && self.phase() >= Phase::Sdp => None,
+            Ok(0) => Some(self.end(false)),
             Ok(bytes) => {
                 self.count(Own::FromTcp, bytes);
                 if phase < Phase::Sdp {
@@ -363,7 +426,7 @@ impl<K: Kernel> Reader<'_, K> {
                 }
                 Some(Received::Bytes(bytes))
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
@@ -372,28 +435,52 @@ impl<K: Kernel> Reader<'_, K> {
     #[cold]
     fn by_dead(&self, sink: &mut K::Sink, to: u64, bytes: u64, phase: Phase) -> Option<Received> {
         if phase == Phase::Back {
-            return self.pass_over(self.0.ring_bytes(IN));
+            return self.pass_over(self.0.ring_bytes(IN), self.has_left_unread());
         }
         match self.0.receive(sink, to, bytes) {
-            Ok(0) => Some(Received::Bytes(0)),
+            Ok(0) => Some(self.end(self.has_left_unread())),
             Ok(_) => {
                 let offset = self.marks().offset;
                 let taken = self.own(Own::FromTcp).saturating_add(1);
                 Some(Received::Broken(Broken::Offset { offset, taken }))
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
+    /// A peer that has died has left bytes unread in the ring that it read, whoever goes on by TCP
+    /// since.
+    fn has_left_unread(&self) -> bool {
+        let tail = Word::Shared(Way::Out, Shared::Tail);
+        self.own(Own::Head) != self.0.load(tail)
+    }
+
+    /// The kernel has no more: the stream's end, or an error that the program has not had.
+    #[cold]
+    fn end(&self, left_unread: bool) -> Received {
+        match error::at_end(self.0, left_unread) {
+            Some(error) => Received::Refused(error),
+            None => Received::Bytes(0),
+        }
+    }
+
+    fn refused(&self, error: Errno) -> Received {
+        if error == Errno(EAGAIN) {
+            return Received::Nothing;
+        }
+        error::told(self.0);
+        Received::Refused(error)
+    }
+
     /// Passes over some of the copy. None: look again.
-    fn pass_over(&self, bytes: u64) -> Option<Received> {
+    fn pass_over(&self, bytes: u64, left_unread: bool) -> Option<Received> {
         match self.0.pass_over(bytes) {
-            Ok(0) => Some(Received::Bytes(0)),
+            Ok(0) => Some(self.end(left_unread)),
             Ok(passed) => {
                 self.count(Own::FromTcp, passed);
                 None
             }
-            Err(error) => Some(refused(error)),
+            Err(error) => Some(self.refused(error)),
         }
     }
 
@@ -414,14 +501,13 @@ impl<K: Kernel> Reader<'_, K> {
     }
 }
 
-const EAGAIN: i32 = 11;
+/// Receives that find nothing after which an offer is withdrawn: a blocking one looks twice.
+const MOST_IN_VAIN: u64 = 16;
+/// Calls of [`Reader::offer`] that do nothing then.
+const REFRAINS: u64 = 256;
 
-fn refused(error: Errno) -> Received {
-    match error {
-        Errno(EAGAIN) => Received::Nothing,
-        error => Received::Refused(error),
-    }
-}
+/// What a signal handler gets that has interrupted a receive of its own thread.
+const BUSY: Received = Received::Refused(Errno(EAGAIN));
 
 fn shared(word: Shared) -> Word {
     Word::Shared(IN, word)

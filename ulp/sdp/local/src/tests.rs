@@ -4,8 +4,8 @@ mod pair;
 
 use self::pair::{Call, DEAD, ME, RING, Side, pair};
 use crate::{
-    BOX, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received, Sent, Service, Shared, Way,
-    Word, Writer,
+    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received,
+    Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 
@@ -123,9 +123,10 @@ fn who_finds_the_ring_full_or_empty_wakes_for_one_that_died() {
     while send(&w, b"x") == Sent::Bytes(1) {}
     Reader(&r).want_bytes(FUTEX);
     assert_eq!(send(&w, b"x"), Sent::NoRoom);
-    assert_eq!(w.word(Word::Shared(Way::Out, Shared::WantBytes)), 0);
+    assert_eq!(w.word(Word::Shared(Way::Out, Shared::WantBytes)) % 8, 0);
     assert_eq!(w.wakes.borrow().len(), 1);
     assert_eq!(receive(&r).0, Received::Bytes(RING));
+    // the bytes are read, and who read them has died
     Writer(&w).want_room(BOX);
     assert_eq!(receive(&r).0, Received::Nothing);
     assert_eq!(r.rings.get(), 1);
@@ -140,7 +141,19 @@ fn who_dies_while_it_wakes_leaves_the_waking_to_the_next() {
     w.swap(Word::Shared(Way::Out, Shared::WantBytes), 4);
     assert_eq!(send(&w, b"x"), Sent::Bytes(1));
     assert_eq!(w.wakes.borrow().len(), 1);
-    assert_eq!(r.word(WANT_BYTES), 0);
+    assert_eq!(r.word(WANT_BYTES) % 8, 0);
+}
+
+#[test]
+fn who_is_woken_before_it_sleeps_does_not_sleep_on_the_want_of_another() {
+    let (w, r) = over(b"");
+    assert_eq!(receive(&r), bytes(b"s"));
+    let wants = Reader(&r).want_bytes(FUTEX);
+    assert_eq!(send(&w, b"x"), Sent::Bytes(1));
+    // another thread of R takes it, and wants more
+    assert_eq!(receive(&r), bytes(b"x"));
+    let others = Reader(&r).want_bytes(FUTEX);
+    assert_ne!(wants as u32, others as u32);
 }
 
 #[test]
@@ -172,6 +185,41 @@ fn the_queue_is_asked_only_when_nobody_sends() {
     assert!(Reader(&r).offer());
     assert_eq!(send(&w, b"b"), Sent::ByKernel);
     assert_eq!(w.queue_looks.get(), 0);
+}
+
+#[test]
+fn a_writer_is_woken_when_a_third_of_the_ring_is_free() {
+    let (w, r) = over(b"");
+    while send(&w, b"x") == Sent::Bytes(1) {}
+    Writer(&w).want_room(FUTEX);
+    let read = |bytes| Reader(&r).receive(&mut Vec::new(), 0, bytes);
+    assert_eq!(read(5), Received::Bytes(5));
+    assert!(!Writer(&w).has_room());
+    assert!(r.wakes.borrow().is_empty());
+    assert_eq!(read(1), Received::Bytes(1));
+    assert!(Writer(&w).has_room());
+    assert_eq!(r.wakes.borrow().len(), 1);
+}
+
+#[test]
+fn a_ring_that_stays_full_goes_back_to_tcp() {
+    let (w, r) = over(b"");
+    while send(&w, b"x") == Sent::Bytes(1) {}
+    assert_eq!(Writer(&w).tire(7, 100), Some(100));
+    assert_eq!(Writer(&w).tire(70, 100), Some(37));
+    // R reads, and so is given as long again
+    assert_eq!(
+        Reader(&r).receive(&mut Vec::new(), 0, 1),
+        Received::Bytes(1)
+    );
+    assert_eq!(send(&w, b"x"), Sent::Bytes(1));
+    assert_eq!(send(&w, b"x"), Sent::NoRoom);
+    assert_eq!(Writer(&w).tire(107, 100), Some(100));
+    assert_eq!(Writer(&w).tire(206, 100), Some(1));
+    assert_eq!(Writer(&w).phase(), Phase::Sdp);
+    assert_eq!(Writer(&w).tire(207, 100), None);
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+    assert_eq!(send(&w, b"x"), Sent::ByKernel);
 }
 
 #[test]
@@ -237,13 +285,136 @@ fn behind_the_peers_end_nothing_goes_by_the_ring() {
 fn a_close_waits_for_a_peer_that_goes_back_only() {
     let (w, r) = over(b"");
     assert_eq!(receive(&r), bytes(b"s"));
-    assert!(Service(&r).may_close());
+    assert_eq!(Service(&r).may_close(), Closing::Close);
     assert_eq!(r.word(Word::Own(Own::ReceiveLock)), 0);
     let (w2, r2) = over(b"");
     w2.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
-    assert!(!Service(&r2).may_close());
+    assert_eq!(Service(&r2).may_close(), Closing::Wait);
     drop(w);
 }
+
+#[test]
+fn a_handler_that_interrupts_its_own_send_is_told_to_come_again() {
+    let (w, r) = over(b"");
+    let handler = w.clone();
+    w.before(
+        Call::Load(Word::Shared(Way::Out, Shared::Tail)),
+        move || {
+            assert_eq!(send(&handler, b"h"), Sent::Busy);
+            assert!(Writer(&handler).is_interrupted());
+            assert!(!Writer(&handler).go_back());
+            assert_eq!(Service(&handler).may_close(), Closing::Wait);
+            // the other way is not in the middle of anything
+            assert_eq!(receive(&handler).0, Received::ByKernel);
+        },
+    );
+    assert_eq!(send(&w, b"ab"), Sent::Bytes(2));
+    assert!(!Writer(&w).is_interrupted());
+    assert_eq!(receive(&r), bytes(b"sab"));
+}
+
+#[test]
+fn a_handler_does_not_send_by_the_kernel_while_its_thread_changes_over() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    let handler = w.clone();
+    w.before(
+        Call::Exchange(Word::Shared(Way::Out, Shared::Phase)),
+        move || {
+            assert_eq!(send(&handler, b"h"), Sent::Busy);
+        },
+    );
+    assert_eq!(send(&w, b"a"), Sent::Bytes(1));
+    assert_eq!(receive(&r), bytes(b"a"));
+}
+
+#[test]
+fn a_handler_that_interrupts_its_own_receive_is_told_to_come_again() {
+    let (w, r) = over(b"");
+    let handler = r.clone();
+    r.before(Call::Load(Word::Shared(Way::In, Shared::Head)), move || {
+        let busy = Received::Refused(Errno(11));
+        assert_eq!(receive(&handler).0, busy);
+        assert_eq!(Reader(&handler).give_up(), Err(busy));
+        assert!(!Reader(&handler).offer());
+    });
+    assert_eq!(receive(&r), bytes(b"s"));
+    drop(w);
+}
+
+#[test]
+fn an_offer_that_is_not_taken_up_is_withdrawn_for_a_while() {
+    let (w, r) = pair();
+    assert!(Reader(&r).offer());
+    for round in 0..8 {
+        assert_eq!(Reader(&r).phase(), Phase::Ready, "{round}");
+        assert_eq!(receive(&r).0, Received::Nothing);
+        assert_eq!(receive(&r).0, Received::Nothing);
+        w.plain(b"a");
+        if round < 7 {
+            assert_eq!(receive(&r), bytes(b"a"));
+        }
+    }
+    assert_eq!(Reader(&r).phase(), Phase::Tcp);
+    assert_eq!(receive(&r).0, Received::ByKernel);
+    Reader(&r).leave_kernel();
+    assert_eq!(send(&w, b"b"), Sent::ByKernel);
+    Writer(&w).leave_kernel();
+    let refused = (0..1_000).take_while(|_| !Reader(&r).offer()).count();
+    assert_eq!(refused, 256);
+    assert_eq!(send(&w, b"c"), Sent::Bytes(1));
+    assert_eq!(receive(&r), bytes(b"a"));
+    assert_eq!(receive(&r), bytes(b"c"));
+}
+
+#[test]
+fn a_close_with_bytes_unread_resets() {
+    let (_w, r) = over(b"");
+    assert_eq!(Service(&r).may_close(), Closing::Reset);
+}
+
+#[test]
+fn the_kernels_error_of_a_copy_is_the_programs_once() {
+    for sends in [false, true] {
+        let (w, _r) = over(b"");
+        w.world.refuses.set(Some(RESET));
+        Service(&w).look(PEER_ENDED);
+        assert!(Writer(&w).has_error());
+        w.world.ended[1].set(true);
+        match sends {
+            true => {
+                assert_eq!(send(&w, b"x"), Sent::Ended);
+                assert_eq!(Writer(&w).take_error(), Some(RESET));
+            }
+            false => assert_eq!(receive(&w).0, Received::Refused(RESET)),
+        }
+        assert_eq!(Writer(&w).take_error(), None);
+        assert_eq!(receive(&w).0, Received::ByKernel);
+    }
+}
+
+#[test]
+fn what_cannot_arrive_is_not_copied() {
+    let (w, _r) = over(b"");
+    Service(&w).look(PEER_ENDED | CONNECTION_OVER);
+    assert_eq!(w.kernel_sends.get(), 0);
+    assert_eq!(Writer(&w).phase(), Phase::Done);
+}
+
+#[test]
+fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
+    let (w, r) = over(b"");
+    // the other direction, which this side reads to the end
+    assert!(Reader(&w).offer());
+    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(receive(&w), bytes(b"t"));
+    assert_eq!(receive(&w).0, Received::Refused(RESET));
+    assert_eq!(receive(&w), bytes(b""));
+}
+
+const RESET: Errno = Errno(104);
 
 #[test]
 fn a_sleeper_sees_no_ring_of_one_that_gave_up() {

@@ -1,6 +1,7 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
-use crate::lock::Held;
+use crate::error::{self, EAGAIN, EINTR};
+use crate::lock::{Held, is_mine};
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
 use crate::wake::{self, told};
 use ferriband_sdp_proto::change::{Phase, may_change};
@@ -19,7 +20,11 @@ pub enum Sent {
     /// The direction goes back to TCP, whose socket is full: nothing more can be sent before the
     /// kernel has room.
     KernelFull,
+    /// The caller is a signal handler that has interrupted a send of its own thread, which is in the
+    /// middle of a copy or a change.
+    Busy,
     /// The connection is over, as the kernel knows, or the peer has broken the rules.
+    /// [`Writer::take_error`] has what this side was told, else the kernel has it.
     Ended,
 }
 
@@ -32,21 +37,27 @@ impl<K: Kernel> Writer<'_, K> {
     #[inline]
     pub fn send(&self, source: &K::Source, from: u64, bytes: u64) -> Sent {
         loop {
-            match self.phase() {
-                Phase::Tcp if self.enter_kernel() => return Sent::ByKernel,
-                Phase::Tcp => {}
-                Phase::Ready => {
-                    if !self.change_over() && self.enter_kernel() {
-                        return Sent::ByKernel;
-                    }
-                }
+            let phase = self.phase();
+            if phase != Phase::Sdp && error::is_kept(self.0) {
+                return Sent::Ended;
+            }
+            match phase {
+                Phase::Ready if self.change_over() => {}
+                Phase::Tcp | Phase::Ready => match self.enter_kernel() {
+                    Some(true) => return Sent::ByKernel,
+                    Some(false) => {}
+                    None => return Sent::Busy,
+                },
                 Phase::Sdp => {
                     if let Some(sent) = self.write(source, from, bytes) {
                         return sent;
                     }
                 }
-                Phase::Back if !self.go_back() => return Sent::KernelFull,
-                Phase::Back => {}
+                Phase::Back => match self.try_back() {
+                    Some(true) => {}
+                    Some(false) => return Sent::KernelFull,
+                    None => return Sent::Busy,
+                },
                 Phase::Done => {
                     self.0.add(Word::Own(Own::Sends), 1);
                     return Sent::ByKernel;
@@ -60,17 +71,39 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.add(Word::Own(Own::Sends), u64::MAX);
     }
 
+    /// The connection's error, which the program has not had: for the call that finds that it has
+    /// ended, and for SO_ERROR before the kernel's. It is told once.
+    pub fn take_error(&self) -> Option<Errno> {
+        error::take(self.0)
+    }
+
+    /// Whether there is such an error: poll(2) tells of it.
+    pub fn has_error(&self) -> bool {
+        error::is_kept(self.0)
+    }
+
     /// Goes back to TCP for good, or stays there. What the ring holds is sent by the kernel, and R
     /// finds what it has not read. True once that is so; false if the kernel does not take all:
-    /// call it again when it does.
+    /// call it again when it does, unless [`Writer::is_interrupted`].
     pub fn go_back(&self) -> bool {
-        let held = self.lock();
+        self.try_back().unwrap_or(false)
+    }
+
+    /// The caller is a signal handler that has interrupted a send of its own thread: what it asks
+    /// for cannot be before it returns.
+    pub fn is_interrupted(&self) -> bool {
+        is_mine(self.0, Own::SendLock)
+    }
+
+    /// As [`Writer::go_back`]; None if [`Writer::is_interrupted`].
+    fn try_back(&self) -> Option<bool> {
+        let held = self.lock()?;
         let done = self.go_back_locked();
         drop(held);
         told(self.0, OUT, true);
         // who waits for room in the ring is to send by the kernel
         wake::wake_own(self.0);
-        done
+        Some(done)
     }
 
     /// R wants the direction back in TCP.
@@ -80,14 +113,53 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// Says that a thread sleeps until there is room ([`crate::FUTEX`]), or that waiters are to be
     /// told ([`crate::BOX`]), and gives what [`Writer::sleep`] is to be given. The caller sends
-    /// once more before it sleeps: room that comes from then on wakes.
+    /// once more before it sleeps, or looks at [`Writer::has_room`]: once there is so much, it is
+    /// woken.
     pub fn want_room(&self, how: u64) -> u64 {
         self.0.set(wake::want(OUT, false), how) | how
     }
 
-    /// Sleeps until there is room, after [`Writer::want_room`].
+    /// Sleeps until there is room, after [`Writer::want_room`], or until [`Writer::tire`] is to be
+    /// asked.
     pub fn sleep(&self, wants: u64) {
-        self.0.sleep(wake::want(OUT, false), wants, false);
+        self.0.sleep(wake::want(OUT, false), wants, true);
+    }
+
+    /// The ring has no room, or too little to wake for, as of time `now`, which all processes of
+    /// this side count alike. If R has taken nothing out of it for `patience`, the direction goes
+    /// back: TCP holds more than a ring, and programs that send before they read count on that.
+    /// Gives how much longer R is given, after which the caller asks again, whether it sleeps or
+    /// not. None: there is room, or the direction has changed; the caller sends again.
+    #[cold]
+    pub fn tire(&self, now: u64, patience: u64) -> Option<u64> {
+        let Some(held) = self.lock() else {
+            return Some(patience);
+        };
+        if self.phase() != Phase::Sdp || self.has_room() {
+            return None;
+        }
+        let tail = self.0.load(shared(Shared::Tail)).wrapping_add(1);
+        if self.own(Own::FullTail) != tail {
+            self.0.store(Word::Own(Own::FullSince), now);
+            self.0.store(Word::Own(Own::FullTail), tail);
+            return Some(patience);
+        }
+        let passed = now.saturating_sub(self.own(Own::FullSince));
+        if passed < patience {
+            return Some(patience - passed);
+        }
+        drop(held);
+        self.go_back();
+        None
+    }
+
+    /// Whether the ring has so much room that who waits for it is woken, a third; also if the peer's tail
+    /// cannot be, which a send tells.
+    pub fn has_room(&self) -> bool {
+        let held = self
+            .own(Own::Head)
+            .wrapping_sub(self.0.load(shared(Shared::Tail)));
+        wake::is_roomy(held, self.0.ring_bytes(OUT))
     }
 
     /// Bytes that the ring takes; None if the peer's tail cannot be.
@@ -112,10 +184,10 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.store(shared(Shared::Phase), phase as u64);
     }
 
-    /// The lock of what this side sends. A call that died with it may have filled the ring, and not
-    /// have said so.
-    fn lock(&self) -> Held<'_, K> {
-        let held = Held::take(self.0, Own::SendLock);
+    /// The lock of what this side sends; None if this thread has it. A call that died with it may
+    /// have filled the ring, and not have said so.
+    fn lock(&self) -> Option<Held<'_, K>> {
+        let held = Held::take(self.0, Own::SendLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::SendGate), 0);
             self.0.store(shared(Shared::Base), self.own(Own::Base));
@@ -126,23 +198,25 @@ impl<K: Kernel> Writer<'_, K> {
             self.0.fence();
             told(self.0, OUT, true);
         }
-        held
+        Some(held)
     }
 
-    /// Enters the kernel. False if the direction was about to change: it has been waited for.
-    fn enter_kernel(&self) -> bool {
+    /// Enters the kernel. False if the direction was about to change: it has been waited for. None
+    /// if this thread is about to change it.
+    fn enter_kernel(&self) -> Option<bool> {
         self.0.add(Word::Own(Own::Sends), 1);
         if self.own(Own::SendGate) == 0 && self.phase() < Phase::Sdp {
-            return true;
+            return Some(true);
         }
         self.leave_kernel();
-        drop(self.lock());
-        false
+        self.lock().map(|_| false)
     }
 
     /// Changes over to SDP, if nobody is sending and TCP has little left to do.
     fn change_over(&self) -> bool {
-        let _held = self.lock();
+        let Some(_held) = self.lock() else {
+            return false;
+        };
         if self.phase() != Phase::Ready {
             return self.phase() > Phase::Ready;
         }
@@ -168,7 +242,9 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// Writes to the ring. None if the direction has changed.
     fn write(&self, source: &K::Source, from: u64, bytes: u64) -> Option<Sent> {
-        let held = self.lock();
+        let Some(held) = self.lock() else {
+            return Some(Sent::Busy);
+        };
         if self.phase() != Phase::Sdp {
             return None;
         }
@@ -253,22 +329,24 @@ impl<K: Kernel> Writer<'_, K> {
             self.0.store(shared(Shared::CopyFrom), from);
         }
         let from = load(Shared::CopyFrom).clamp(least, end);
-        while from + sent < end {
+        // what cannot arrive is not sent: the kernel would tell its error here
+        let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
+        while !is_over && from + sent < end {
             let at = (from + sent).wrapping_sub(base) % size;
             match self.0.send_from_ring(at, end - from - sent) {
                 Ok(bytes) => sent += bytes,
                 Err(Errno(EAGAIN | EINTR)) => return false,
                 // nobody reads any more
-                Err(_) => break,
+                Err(error) => {
+                    error::keep(self.0, error);
+                    break;
+                }
             }
         }
         self.set_phase(Phase::Done);
         true
     }
 }
-
-const EINTR: i32 = 4;
-const EAGAIN: i32 = 11;
 
 fn shared(word: Shared) -> Word {
     Word::Shared(OUT, word)

@@ -9,11 +9,13 @@ use corosensei::Yielder;
 
 use crate::memory::{At, Store, Tag, direction, name, own, place};
 use crate::tcp::EAGAIN;
-use crate::world::{BOUND, Role, Sleep, World};
+use crate::world::{BOUND, RUNG, Role, Sleep, World};
 use crate::{Law, Plant};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Own, Shared, Way, Word};
 use ferriband_sdp_proto::change::Phase;
 
+/// The want of who waits for room that this side makes.
+const THEIR_ROOM: Word = Word::Shared(Way::In, Shared::WantRoom);
 /// Bytes that are copied in one step.
 const PIECE: u64 = 64;
 
@@ -82,10 +84,16 @@ impl Host<'_> {
         self.wait(Sleep::Until(self.clock.get() + steps));
     }
 
-    /// Waits for news of the connection, and takes them.
-    pub fn wait_news(&self) {
-        self.wait(Sleep::News);
-        self.fates[self.me].news.set(false);
+    /// Waits for news of the connection, and takes them; for so many steps at most. `want` is what
+    /// was set for it.
+    pub fn wait_news(&self, want: Option<Word>, steps: u64) -> u8 {
+        if self.fates[self.me].role == Role::Service {
+            self.check_idle(self.me);
+        }
+        let want = want.map(|word| place(self.side, word));
+        let until = self.clock.get().saturating_add(steps);
+        self.wait(Sleep::News(want, until));
+        self.fates[self.me].news.take()
     }
 
     pub fn below(&self, bound: u64) -> u64 {
@@ -155,6 +163,9 @@ impl Host<'_> {
             }
             self.mark_sent(&tags[..bytes as usize]);
         }
+        if !copy {
+            self.hear(sent.err());
+        }
         sent
     }
 
@@ -168,13 +179,30 @@ impl Host<'_> {
             let bytes = received.as_ref().map(Vec::len);
             format!("receives {most} by TCP: {bytes:?}")
         });
+        self.hear(received.as_ref().err().copied());
         let tags = received?;
         self.hold(sink, to, &tags);
         self.stats.borrow_mut().tcp_bytes += tags.len() as u64;
         Ok(tags.len() as u64)
     }
 
+    /// A call of the program's has the kernel's error.
+    fn hear(&self, error: Option<Errno>) {
+        if error.is_some_and(|error| error != EAGAIN) {
+            self.told_error[self.side].set(true);
+        }
+    }
+
+    /// SO_ERROR of the kernel's.
+    pub fn take_error(&self) {
+        if self.locked_step() {
+            let error = self.tcp.borrow_mut().take_error(self.side);
+            self.hear(error);
+        }
+    }
+
     fn mark_sent(&self, tags: &[Tag]) {
+        self.happened();
         let sent = self.oracle.borrow_mut().sent(tags);
         if let Err(what) = sent {
             self.fail(Law::Stream, what);
@@ -182,6 +210,7 @@ impl Host<'_> {
     }
 
     fn hold(&self, sink: &mut Vec<Tag>, to: u64, tags: &[Tag]) {
+        self.happened();
         sink.truncate(to as usize);
         sink.extend(tags);
         let held = self.oracle.borrow_mut().held(self.me, tags);
@@ -205,6 +234,29 @@ impl Host<'_> {
         }
     }
 
+    /// Whoever waits for room is not woken for a few bytes.
+    fn check_roomy(&self) {
+        let head = self.fates[self.me].seen_head.get();
+        let tail = self.view(own(self.side, Own::FromSdp));
+        if head >= tail && !self.is_roomy(1 - self.side, head, tail) {
+            let held = head - tail;
+            self.fail(
+                Law::Idle,
+                format!("a writer is woken, and {held} bytes are unread"),
+            );
+        }
+    }
+
+    /// An error that the program is told, or will be, is the kernel's, or the peer has left
+    /// something unread.
+    fn check_reset(&self) {
+        let of_kernel = self.tcp.borrow().was_reset;
+        let all_read = !self.oracle.borrow().has_unread(self.of_side(self.side));
+        if !of_kernel && all_read {
+            self.fail(Law::Errno, "a reset, and the peer had read all there was");
+        }
+    }
+
     fn lie(&self, word: Word, value: u64) -> u64 {
         let way = |word| Word::Shared(Way::Out, word);
         let lie = |plant| self.is_planted(plant);
@@ -215,6 +267,14 @@ impl Host<'_> {
             return 0;
         }
         if lie(Plant::RewindFull) && word == way(Shared::Tail) {
+            return self.view(own(self.side, Own::Head));
+        }
+        // the tail is looked at by one that receives for this alone
+        let receives = || self.view(own(self.side, Own::ReceiveLock)) as u32 & !(1 << 31);
+        if lie(Plant::UnreadUnseen)
+            && word == way(Shared::Tail)
+            && u64::from(receives()) == self.me as u64 + 1
+        {
             return self.view(own(self.side, Own::Head));
         }
         if lie(Plant::TailStale) && word == way(Shared::Tail) {
@@ -233,6 +293,9 @@ impl Host<'_> {
         {
             return 0;
         }
+        if lie(Plant::NeverTired) && word == Word::Own(Own::FullSince) {
+            return u64::MAX;
+        }
         value
     }
 }
@@ -243,6 +306,12 @@ impl Memory for Host<'_> {
 
     fn load(&self, word: Word) -> u64 {
         let value = self.load_at(place(self.side, word));
+        if word == Word::Shared(Way::In, Shared::Head) {
+            self.fates[self.me].seen_head.set(value);
+        }
+        if word == THEIR_ROOM && value & 7 != 0 && self.is_planted(Plant::RoomToldEarly) {
+            let _ = self.exchange(word, value, 0);
+        }
         self.lie(word, value)
     }
 
@@ -271,8 +340,20 @@ impl Memory for Host<'_> {
         if self.fates[self.me].dead.get() {
             return Ok(());
         }
+        if word == THEIR_ROOM {
+            self.check_roomy();
+        }
+        if word == Word::Own(Own::Error) && from == 0 {
+            self.check_reset();
+        }
+        if word == Word::Own(Own::Error) && self.is_planted(Plant::ErrorForgotten) {
+            return Ok(());
+        }
         let blind = self.is_planted(Plant::ExchangeAsStore)
             && matches!(word, Word::Shared(_, Shared::Phase));
+        let uncounted = self.is_planted(Plant::RoundUncounted)
+            && matches!(word, Word::Shared(_, Shared::WantRoom | Shared::WantBytes));
+        let [from, to] = [from, to].map(|value| if uncounted { value % 8 } else { value });
         let at = place(self.side, word);
         let before = self.change(at, |is| (is == from || blind).then_some(to));
         if before == from || blind {
@@ -454,19 +535,14 @@ impl Kernel for Host<'_> {
     fn ring(&self, way: Way) {
         if self.locked_step() && !self.is_planted(Plant::RingLost) {
             self.note_step(|| format!("rings {way:?}"));
-            self.tell(1 - self.side);
+            self.tell(1 - self.side, RUNG);
         }
     }
 
     fn ring_own(&self) {
         if self.locked_step() {
             self.note_step(|| "rings its own".into());
-            for fiber in self.of_side(self.side) {
-                let program = self.fates[fiber].role == Role::Program;
-                self.fates[fiber]
-                    .news
-                    .set(program || self.fates[fiber].news.get());
-            }
+            self.tell(self.side, RUNG);
         }
     }
 }

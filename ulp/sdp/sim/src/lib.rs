@@ -67,11 +67,25 @@ pub enum Plant {
     TailStale,
     /// Who has sent inside the kernel is not counted off.
     LeaveForgotten,
+    /// Who wakes does not count.
+    RoundUncounted,
+    /// A writer waits for room as long as it takes.
+    NeverTired,
+    /// The service thread takes a ring for news of the kernel's.
+    RingAnswered,
+    /// Each read wakes a writer that waits for room.
+    RoomToldEarly,
+    /// An error that the kernel tells the library is not kept for the program.
+    ErrorForgotten,
+    /// A close with bytes unread in the ring does not reset the connection.
+    EndForReset,
+    /// That a dead peer has left bytes unread in the ring is not seen.
+    UnreadUnseen,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 20] = [
+    pub const ALL: [Plant; 27] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -92,6 +106,13 @@ impl Plant {
         Plant::RecallUnseen,
         Plant::TailStale,
         Plant::LeaveForgotten,
+        Plant::RoundUncounted,
+        Plant::NeverTired,
+        Plant::RingAnswered,
+        Plant::RoomToldEarly,
+        Plant::ErrorForgotten,
+        Plant::EndForReset,
+        Plant::UnreadUnseen,
     ];
 }
 
@@ -111,8 +132,12 @@ pub enum Law {
     End,
     /// A connection is reset only where TCP would reset it.
     Reset,
+    /// A program is told of a reset where TCP would tell it.
+    Errno,
     /// Whoever sleeps has nothing to do.
     Asleep,
+    /// Whoever has nothing to do sleeps.
+    Idle,
     /// No byte of a ring is overwritten before it was read.
     Overwritten,
     /// A direction changes at the byte agreed, and nothing goes by TCP in between.
@@ -133,11 +158,13 @@ pub enum Law {
 
 impl Law {
     /// All of them.
-    pub const ALL: [Law; 12] = [
+    pub const ALL: [Law; 14] = [
         Law::Stream,
         Law::End,
         Law::Reset,
+        Law::Errno,
         Law::Asleep,
+        Law::Idle,
         Law::Overwritten,
         Law::Offset,
         Law::Inside,

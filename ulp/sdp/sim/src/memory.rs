@@ -26,7 +26,7 @@ const SHARED: [Shared; 10] = [
     Shared::WantBytes,
     Shared::Recall,
 ];
-const OWN: [Own; 11] = [
+const OWN: [Own; 16] = [
     Own::SendLock,
     Own::ReceiveLock,
     Own::Sends,
@@ -38,6 +38,11 @@ const OWN: [Own; 11] = [
     Own::FromTcp,
     Own::FromSdp,
     Own::Ended,
+    Own::FullTail,
+    Own::FullSince,
+    Own::InVain,
+    Own::Refrains,
+    Own::Error,
 ];
 
 /// A word's place.

@@ -39,8 +39,22 @@ pub(crate) enum Task {
         wait: Wait,
         most: u64,
     },
+    /// Sends, then receives, in each round: lengths of both. TCP holds what it sends, so nobody
+    /// waits for the other to begin to read.
+    Flood {
+        lengths: Vec<(u64, u64)>,
+        wait: Wait,
+        most: u64,
+    },
     /// Has the socket, and does nothing for so long.
     Hold { steps: u64 },
+}
+
+impl Task {
+    /// Whether it sends.
+    pub fn sends(&self) -> bool {
+        !matches!(self, Task::Receive { .. } | Task::Hold { .. })
+    }
 }
 
 /// A thread.
@@ -54,6 +68,9 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub rings: [u64; 2],
+    /// What the kernel's socket of the side that sends holds, in each direction, and what that of
+    /// the other does.
+    pub limits: [(u64, u64); 2],
     /// The side of each process.
     pub processes: Vec<usize>,
     pub threads: Vec<Thread>,
@@ -65,6 +82,12 @@ pub(crate) struct Plan {
     pub kill_behind: Option<(usize, u64, u64)>,
     /// Which process exits while its threads run, and at which step.
     pub exit: Option<(usize, u64)>,
+    /// Of a hundred calls, those before which a program does something else.
+    pub rests: u64,
+    /// The longest of these, in steps.
+    pub longest_rest: u64,
+    /// Of a hundred turns, those in which a thread waits for a core for a while.
+    pub stalls: u64,
     /// Of a hundred turns.
     pub stops: u64,
     pub longest_turn: u64,
@@ -79,21 +102,35 @@ const NEVER: u64 = u64::MAX;
 impl Plan {
     pub fn new(rng: &mut Rng) -> Self {
         let rings = [rng.pick(&RINGS), rng.pick(&RINGS)];
+        let limits = [(); 2].map(|()| {
+            let send = rng.pick(&[64, 300, 1024, 4096]);
+            (send, rng.pick(&[32, 200, 1024, 4096]))
+        });
         let mut plan = Plan {
             rings,
+            limits,
             processes: Vec::new(),
             threads: Vec::new(),
             agreed_at: rng.pick(&[0, 100, 1_000]),
             kill: None,
             kill_behind: None,
             exit: None,
+            rests: 10,
+            longest_rest: rng.pick(&[300, 300, 1_500]),
+            stalls: rng.pick(&[0, 0, 2]),
             stops: rng.pick(&[0, 0, 1]),
             longest_turn: rng.pick(&[1, 2, 4, 12, 50]),
             drains: rng.pick(&[2, 10, 30]),
             kernel: rng.pick(&[2, 10, 40]),
         };
-        if rng.chance(40) {
+        let kind = rng.below(10);
+        if kind < 4 {
             plan.exchange(rng);
+        } else if kind < 5 {
+            plan.flood(rng);
+        } else if kind < 6 {
+            plan.crowd(rng);
+            return plan;
         } else {
             // if neither side reads to the end, both may wait for ever, by TCP as well
             let early = rng.pick(&[None, None, None, None, Some(0), Some(1)]);
@@ -156,6 +193,51 @@ impl Plan {
         }
     }
 
+    /// One thread on each side, which sends more than a ring holds before it reads.
+    fn flood(&mut self, rng: &mut Rng) {
+        // what TCP takes that nobody reads
+        let most = self.limits.map(|(send, receive)| send / 2 + receive);
+        let rounds = rng.range(1, 3);
+        let lengths: Vec<_> = (0..rounds)
+            .map(|_| most.map(|most| rng.range(1, most)))
+            .collect();
+        for side in 0..2 {
+            let process = self.process(side);
+            let own = lengths.iter().map(|both| (both[side], both[1 - side]));
+            let task = Task::Flood {
+                lengths: own.collect(),
+                wait: wait(rng),
+                most: rng.pick(&[20, 100, 5_000]),
+            };
+            self.thread(side, process, task);
+        }
+    }
+
+    /// Several threads of one side wait for what the other sends now and then.
+    fn crowd(&mut self, rng: &mut Rng) {
+        self.rests = 25;
+        self.stalls = 10;
+        let process = self.process(0);
+        let task = Task::Send {
+            bytes: rng.range(100, 1_000),
+            most: 5,
+            wait: Wait::Block,
+            heir_at: NEVER,
+            shuts_down: true,
+        };
+        self.thread(0, process, task);
+        let process = self.process(1);
+        for _ in 0..2 {
+            let task = Task::Receive {
+                bytes: NEVER,
+                most: 3,
+                wait: Wait::Block,
+                heir_at: NEVER,
+            };
+            self.thread(1, process, task);
+        }
+    }
+
     /// One or two threads that send, one or two that receive, in one or two processes.
     fn stream(&mut self, rng: &mut Rng, side: usize, early: bool) {
         let mut processes = vec![self.process(side)];
@@ -177,7 +259,8 @@ impl Plan {
                 most: rng.pick(&[1, 20, long]),
                 wait: wait(rng),
                 heir_at,
-                shuts_down: true,
+                // a close with bytes unread, and no end before it
+                shuts_down: !early || rng.chance(50),
             };
             let process = processes[(first + thread) % processes.len()];
             self.thread(side, process, task);

@@ -8,10 +8,12 @@ use crate::memory::Tag;
 use crate::oracle::tag;
 use crate::plan::{Task, Wait};
 use crate::tcp::EAGAIN;
-use crate::world::Sleep;
-use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Way, Writer};
+use crate::world::{PATIENCE, Sleep};
+use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
 
 const NEVER: u64 = u64::MAX;
+const WANT_ROOM: Word = Word::Shared(Way::Out, Shared::WantRoom);
+const WANT_BYTES: Word = Word::Shared(Way::In, Shared::WantBytes);
 
 /// A thread.
 pub(crate) struct Program<'y> {
@@ -74,13 +76,27 @@ impl<'y> Program<'y> {
                 }
                 self.end_sending(false);
             }
+            Task::Flood {
+                lengths,
+                wait,
+                most,
+            } => {
+                for (own, theirs) in lengths {
+                    if !self.send_all(*own, *most, *wait, NEVER)
+                        || !self.receive_all(*theirs, *most, *wait, NEVER)
+                    {
+                        break;
+                    }
+                }
+                self.end_sending(false);
+            }
             Task::Hold { steps } => self.host.pause(*steps),
         }
     }
 
     fn rest(&self) {
-        if self.host.chance(10) {
-            self.host.pause(self.host.below(300));
+        if self.host.chance(self.host.rests) {
+            self.host.pause(self.host.below(self.host.longest_rest));
         }
     }
 
@@ -139,15 +155,31 @@ impl<'y> Program<'y> {
                         Err(_) => return None,
                     }
                 }
-                Sent::NoRoom | Sent::KernelFull => match (wants.take(), wait) {
+                sent @ (Sent::NoRoom | Sent::KernelFull) => match (wants.take(), wait) {
                     (None, Wait::Block) => wants = Some(writer.want_room(FUTEX)),
                     (None, Wait::Poll) => wants = Some(writer.want_room(BOX)),
-                    (Some(wants), Wait::Block) => writer.sleep(wants),
-                    (Some(_), Wait::Poll) => host.wait_news(),
+                    (Some(wants), wait) => {
+                        let left = match sent {
+                            Sent::NoRoom => writer.tire(host.clock.get(), PATIENCE),
+                            _ => Some(NEVER),
+                        };
+                        let Some(left) = left else { continue };
+                        match wait {
+                            Wait::Block => writer.sleep(wants),
+                            Wait::Poll => drop(host.wait_news(Some(WANT_ROOM), left)),
+                        }
+                    }
                 },
+                Sent::Busy => {
+                    host.fail(Law::Locks, "a send interrupts itself");
+                    return None;
+                }
                 Sent::Ended => {
                     if !host.kernel_ends().1 {
                         host.fail(Law::End, "a send was refused, and the connection lives");
+                    }
+                    if writer.take_error().is_none() {
+                        host.take_error();
                     }
                     return None;
                 }
@@ -224,6 +256,7 @@ impl<'y> Program<'y> {
     /// At a stream's end nothing of it is missing, unless somebody was killed or reset.
     fn check_end(&self) {
         let host = &self.host;
+        host.check_told(host.side);
         let lost = host.tcp.borrow().was_reset
             || host.heirs[host.side].get() && host.killed[1 - host.side].get();
         if lost {
@@ -299,7 +332,7 @@ impl<'y> Program<'y> {
     fn epoll(&self, reader: &Reader<'_, Host<'y>>) {
         reader.want_bytes(BOX);
         if !reader.has_bytes() {
-            self.host.wait_news();
+            self.host.wait_news(Some(WANT_BYTES), NEVER);
         }
     }
 

@@ -11,12 +11,12 @@ use corosensei::{Coroutine, CoroutineResult};
 use crate::host::{Host, is_running};
 use crate::memory::Memory;
 use crate::oracle::Oracle;
-use crate::plan::{Plan, Task};
+use crate::plan::Plan;
 use crate::program::Program;
 use crate::rng::Rng;
 use crate::service::serve;
 use crate::tcp::Tcp;
-use crate::world::{Fate, Process, Role, World};
+use crate::world::{Fate, KERNEL, Process, Role, World};
 use crate::{Failure, Law, Scenario, Stats};
 
 /// Steps after which a run that does not end is a failure.
@@ -60,7 +60,10 @@ fn run_caught(seed: u64, scenario: &Scenario, trace: bool) -> Result<Stats, Fail
             trace: world
                 .trace
                 .as_ref()
-                .map(|trace| trace.borrow().iter().cloned().collect())
+                .map(|trace| {
+                    let plan = std::iter::once(format!("{:?}", run.plan));
+                    plan.chain(trace.borrow().iter().cloned()).collect()
+                })
                 .unwrap_or_default(),
         }),
     }
@@ -84,10 +87,9 @@ impl Run {
         fates.extend(services.map(|(process, side)| fate(*side, process, Role::Service)));
         let count = |side: usize| plan.processes.iter().filter(|of| **of == side).count() as u32;
         let senders = |side: usize| {
-            let sends = |task: &Task| matches!(task, Task::Send { .. } | Task::Exchange { .. });
             let threads = plan.threads.iter();
             threads
-                .filter(|thread| thread.side == side && sends(&thread.task))
+                .filter(|thread| thread.side == side && thread.task.sends())
                 .count() as u32
         };
         let fibers = fates.len();
@@ -95,7 +97,7 @@ impl Run {
             plant: scenario.plant,
             rings: plan.rings,
             memory: RefCell::new(Memory::new(plan.rings, fibers)),
-            tcp: RefCell::new(Tcp::new(&mut rng)),
+            tcp: RefCell::new(Tcp::new(plan.limits)),
             oracle: RefCell::new(Oracle::new(fibers)),
             rng: RefCell::new(rng),
             processes: plan
@@ -112,16 +114,21 @@ impl Run {
             died: Default::default(),
             senders: [senders(0), senders(1)].map(Cell::new),
             heirs: Default::default(),
+            resets: Default::default(),
+            told_error: Default::default(),
+            left_unread: Default::default(),
             agreed_at: plan.agreed_at,
+            rests: plan.rests,
+            longest_rest: plan.longest_rest,
             kill: Cell::new(plan.kill),
             kill_behind: Cell::new(plan.kill_behind),
             clock: Cell::new(0),
             turn: Cell::new(0),
+            happenings: Cell::new(0),
             violation: RefCell::default(),
             trace: trace.then(RefCell::default),
             stats: RefCell::default(),
         });
-        world.note(|| format!("{plan:?}"));
         let plan = Rc::new(plan);
         let spawn = |me| Some(spawn(me, world.clone(), plan.clone()));
         let fibers = (0..fibers).map(spawn).collect();
@@ -172,6 +179,11 @@ impl Run {
             return self.idle();
         }
         let me = world.rng.borrow_mut().pick(&ready);
+        if world.rng.borrow_mut().chance(plan.stalls) {
+            let until = world.clock.get() + world.rng.borrow_mut().below(1_000);
+            world.fates[me].stalled_until.set(until);
+            return true;
+        }
         let longest = world.rng.borrow_mut().below(plan.longest_turn);
         let now = world.clock.get();
         let strikes = [world.kill.get(), plan.exit].into_iter().flatten();
@@ -196,10 +208,15 @@ impl Run {
         if (0..self.fibers.len()).any(|fiber| world.drain_one(fiber)) || world.tcp_step() {
             return true;
         }
+        if let Some(what) = world.sleeps_in_vain() {
+            world.fail(Law::Asleep, what);
+            return false;
+        }
         if let Some(at) = world.next_time() {
+            world.happened();
             world.clock.set(at);
             if at == world.agreed_at {
-                (0..2).for_each(|side| world.tell(side));
+                (0..2).for_each(|side| world.tell(side, KERNEL));
             }
             return true;
         }
@@ -221,7 +238,7 @@ impl Run {
             return false;
         }
         world.note(|| format!("side {side} has died"));
-        world.tell(1 - side);
+        world.tell(1 - side, KERNEL);
         true
     }
 
@@ -250,7 +267,7 @@ impl Run {
         let world = self.world.clone();
         let (process, side) = (world.fates[me].process, world.fates[me].side);
         if world.fates[me].role == Role::Program {
-            world.tell(side);
+            world.tell(side, KERNEL);
             return;
         }
         for fiber in 0..self.fibers.len() {
@@ -293,7 +310,7 @@ impl Run {
             let side = world.processes[process].side;
             world.note(|| format!("process {process} of side {side} exits"));
             world.killed[side].set(true);
-            world.tell(side);
+            world.tell(side, KERNEL);
         }
     }
 
@@ -307,10 +324,8 @@ impl Run {
         world.memory.borrow_mut().forget(fiber);
         world.fates[fiber].dead.set(true);
         world.oracle.borrow_mut().killed(fiber);
-        let sends =
-            self.plan.threads.get(fiber).is_some_and(|thread| {
-                matches!(thread.task, Task::Send { .. } | Task::Exchange { .. })
-            });
+        let thread = self.plan.threads.get(fiber);
+        let sends = thread.is_some_and(|thread| thread.task.sends());
         let side = world.fates[fiber].side;
         if sends && world.senders[side].get() > 0 {
             world.senders[side].set(world.senders[side].get() - 1);
@@ -347,8 +362,11 @@ fn fate(side: usize, process: usize, role: Role) -> Fate {
         process,
         role,
         sleep: Cell::default(),
+        stalled_until: Cell::default(),
         inside: Cell::default(),
         news: Cell::default(),
+        looked: Cell::default(),
+        seen_head: Cell::default(),
         dead: Cell::default(),
         done: Cell::default(),
     }

@@ -3,11 +3,13 @@
 
 use crate::Plant;
 use crate::host::{Host, is_running};
-use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service};
+use crate::world::KERNEL;
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, Closing, PEER_ENDED, Reader, Service};
 
 pub(crate) fn serve(host: &Host<'_>, process: usize) {
+    let mut news = KERNEL;
     loop {
-        look(host);
+        look(host, news);
         if host.agreed() {
             Reader(host).offer();
         }
@@ -15,20 +17,28 @@ pub(crate) fn serve(host: &Host<'_>, process: usize) {
         if host.processes[process].exits.get() || !(0..host.fates.len()).any(runs) {
             break;
         }
-        host.wait_news();
+        news = host.wait_news(None, u64::MAX);
     }
     // the last holder closes
+    news = KERNEL;
     while host.holders[host.side].get() == 1 {
-        look(host);
+        look(host, news);
         Reader(host).want_bytes(BOX);
-        if Service(host).may_close() {
+        let closing = Service(host).may_close();
+        if closing != Closing::Wait {
+            let resets = closing == Closing::Reset && !host.is_planted(Plant::EndForReset);
+            host.resets[host.side].set(resets);
             break;
         }
-        host.wait_news();
+        news = host.wait_news(None, u64::MAX);
     }
 }
 
-fn look(host: &Host<'_>) {
+/// Whoever waits here hears of a ring itself.
+fn look(host: &Host<'_>, news: u8) {
+    if news & KERNEL == 0 && !host.is_planted(Plant::RingAnswered) {
+        return Service(host).rung();
+    }
     let (ended, over) = host.kernel_ends();
     let deaf = host.is_planted(Plant::EndUnheard);
     let ended = if ended && !deaf { PEER_ENDED } else { 0 };

@@ -61,11 +61,11 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub fn new(rng: &mut Rng) -> Self {
+    /// Of each direction what the sender's socket holds, and what the receiver's does.
+    pub fn new(limits: [(u64, u64); 2]) -> Self {
         let mut tcp = Tcp::default();
-        for direction in &mut tcp.directions {
-            direction.send_limit = rng.pick(&[64, 300, 1024, 4096]);
-            direction.receive_limit = rng.pick(&[32, 200, 1024, 4096]);
+        for (direction, limits) in tcp.directions.iter_mut().zip(limits) {
+            (direction.send_limit, direction.receive_limit) = limits;
         }
         tcp
     }
@@ -130,24 +130,44 @@ impl Tcp {
             inward.taken += bytes;
             return Ok(inward.queue.drain(..bytes as usize).collect());
         }
+        // behind the peer's end there is nothing, whatever has happened since
+        if inward.ended {
+            return Ok(Vec::new());
+        }
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        if inward.ended || socket.reset {
+        if socket.reset {
             return Ok(Vec::new());
         }
         Err(EAGAIN)
+    }
+
+    /// SO_ERROR, which takes it.
+    pub fn take_error(&mut self, side: usize) -> Option<Errno> {
+        self.sockets[side].error.take()
+    }
+
+    /// The peer's end has come to this side.
+    pub fn has_end(&self, side: usize) -> bool {
+        self.directions[1 - side].ended
+    }
+
+    /// This side has ended its stream.
+    pub fn is_shut(&self, side: usize) -> bool {
+        self.directions[side].ends
     }
 
     pub fn shut_down(&mut self, side: usize) {
         self.directions[side].ends = true;
     }
 
-    /// The last descriptor of a side is gone. True if that sends a reset.
-    pub fn close(&mut self, rng: &mut Rng, side: usize) -> bool {
+    /// The last descriptor of a side is gone. True if that sends a reset: if something is unread,
+    /// or `resets` says so.
+    pub fn close(&mut self, rng: &mut Rng, side: usize, resets: bool) -> bool {
         self.sockets[side].closed = true;
         let unread = !self.directions[1 - side].queue.is_empty();
-        if unread && !self.sockets[side].reset {
+        if (unread || resets) && !self.sockets[side].reset {
             self.reset(rng, side);
             return true;
         }

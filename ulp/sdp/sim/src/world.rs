@@ -18,6 +18,15 @@ use ferriband_sdp_proto::change::Phase;
 const TRACE_LINES: usize = 60;
 /// Steps after which a bounded sleep ends.
 pub(crate) const BOUND: u64 = 2_000;
+/// Steps for which a reader may leave a full ring as it is.
+pub(crate) const PATIENCE: u64 = 3_000;
+
+/// There is news of the kernel's, or of the process's.
+pub(crate) const KERNEL: u8 = 1;
+/// The peer, or the side itself, has rung.
+pub(crate) const RUNG: u8 = 2;
+/// So often a service thread may sleep while nothing happens.
+const LOOKS: u32 = 20;
 
 /// What a fiber is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,8 +44,9 @@ pub(crate) enum Sleep {
     Read,
     /// Room in the kernel.
     Write,
-    /// News of the connection: an epoll instance, a service thread.
-    News,
+    /// News of the connection: an epoll instance, a service thread. What it has wanted to be told
+    /// of, if its want says so; until this step.
+    News(Option<At>, u64),
     /// This step.
     Until(u64),
 }
@@ -47,9 +57,17 @@ pub(crate) struct Fate {
     pub process: usize,
     pub role: Role,
     pub sleep: Cell<Option<Sleep>>,
+    /// Until this step it waits for a core.
+    pub stalled_until: Cell<u64>,
     /// It sends, or receives, inside the kernel, as if nobody else did.
     pub inside: Cell<Option<Way>>,
-    pub news: Cell<bool>,
+    /// [`KERNEL`], [`RUNG`].
+    pub news: Cell<u8>,
+    /// Of a service thread: how often it slept since bytes moved or something else happened, which
+    /// has this number.
+    pub looked: Cell<(u64, u32)>,
+    /// What it has last seen of the head of the ring that it reads.
+    pub seen_head: Cell<u64>,
     pub dead: Cell<bool>,
     pub done: Cell<bool>,
 }
@@ -82,13 +100,25 @@ pub(crate) struct World {
     pub senders: [Cell<u32>; 2],
     /// A reader of the side goes on without the library.
     pub heirs: [Cell<bool>; 2],
+    /// A side's service thread has said that its close resets the connection.
+    pub resets: [Cell<bool>; 2],
+    /// A call of the side's programs had the kernel's error.
+    pub told_error: [Cell<bool>; 2],
+    /// The peer of the side has left unread in the ring what it has sent.
+    pub left_unread: [Cell<bool>; 2],
     pub agreed_at: u64,
+    /// Of a hundred calls, those before which a program does something else.
+    pub rests: u64,
+    /// The longest of these, in steps.
+    pub longest_rest: u64,
     /// Which process is killed at which step.
     pub kill: Cell<Option<(usize, u64)>>,
     /// Which process is killed, after how many locked instructions more, and how many steps then.
     pub kill_behind: Cell<Option<(usize, u64, u64)>>,
     pub clock: Cell<u64>,
     pub turn: Cell<u64>,
+    /// How often something has moved on.
+    pub happenings: Cell<u64>,
     pub violation: RefCell<Option<(Law, String)>>,
     pub trace: Option<RefCell<VecDeque<String>>>,
     pub stats: RefCell<Stats>,
@@ -163,6 +193,7 @@ impl World {
             if at != shared(direction, Shared::Phase) {
                 continue;
             }
+            self.happened();
             if value == Phase::Ready as u64 {
                 self.check_outside(1 - direction, Way::In);
             }
@@ -245,9 +276,30 @@ impl World {
     }
 
     /// Tells the epoll instances and the service threads of a side.
-    pub fn tell(&self, side: usize) {
+    pub fn tell(&self, side: usize, news: u8) {
         for fiber in self.of_side(side) {
-            self.fates[fiber].news.set(true);
+            let known = &self.fates[fiber].news;
+            known.set(known.get() | news);
+        }
+    }
+
+    /// Something has moved on: bytes, a phase, time, whoever ends or dies.
+    pub fn happened(&self) {
+        self.happenings.set(self.happenings.get() + 1);
+    }
+
+    /// A service thread is about to sleep.
+    pub fn check_idle(&self, fiber: usize) {
+        let looked = &self.fates[fiber].looked;
+        let (at, times) = looked.get();
+        let now = self.happenings.get();
+        let times = if at == now { times + 1 } else { 0 };
+        looked.set((now, times));
+        if times > LOOKS {
+            self.fail(
+                Law::Idle,
+                format!("f{fiber} has looked {times} times, and nothing has happened"),
+            );
         }
     }
 
@@ -258,7 +310,8 @@ impl World {
         if fate.dead.get() || fate.done.get() {
             return false;
         }
-        if self.processes[fate.process].stopped_until.get() > now {
+        let stopped = self.processes[fate.process].stopped_until.get();
+        if stopped.max(fate.stalled_until.get()) > now {
             return false;
         }
         match fate.sleep.get() {
@@ -266,7 +319,80 @@ impl World {
             Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until <= now,
             Some(Sleep::Read) => self.tcp.borrow().may_receive(fate.side),
             Some(Sleep::Write) => self.tcp.borrow().may_send(fate.side),
-            Some(Sleep::News) => fate.news.get(),
+            Some(Sleep::News(_, until)) => fate.news.get() != 0 || until <= now,
+        }
+    }
+
+    /// Who sleeps though it could go on, where nobody runs, and no store and no byte is under way.
+    /// None as well if somebody was killed or is stopped: who was to wake may be it.
+    pub fn sleeps_in_vain(&self) -> Option<String> {
+        let now = self.clock.get();
+        let stopped = |process: &Process| process.stopped_until.get() > now;
+        let stalled = |fate: &Fate| fate.stalled_until.get() > now;
+        let waits = self.processes.iter().any(stopped) || self.fates.iter().any(stalled);
+        if waits || self.killed.iter().any(Cell::get) {
+            return None;
+        }
+        let waits_for_lock = |at| {
+            [Own::SendLock, Own::ReceiveLock]
+                .iter()
+                .any(|lock| (0..2).any(|side| at == own(side, *lock)))
+        };
+        let mut sleepers = Vec::new();
+        for (fiber, fate) in self.fates.iter().enumerate() {
+            match fate.sleep.get() {
+                _ if fate.dead.get() || fate.done.get() => {}
+                Some(Sleep::Futex(at, _)) if waits_for_lock(at) => return None,
+                Some(Sleep::Futex(at, _) | Sleep::News(Some(at), _)) => sleepers.push((fiber, at)),
+                _ => {}
+            }
+        }
+        sleepers.into_iter().find_map(|(fiber, at)| {
+            (0..2).find_map(|direction| {
+                let bytes = at == shared(direction, Shared::WantBytes);
+                let room = at == shared(direction, Shared::WantRoom);
+                let finds = bytes && self.finds_bytes(direction);
+                (finds || room && self.finds_room(direction))
+                    .then(|| format!("f{fiber} sleeps on {}, and could go on", name(at)))
+            })
+        })
+    }
+
+    /// A receive would not find nothing.
+    fn finds_bytes(&self, direction: usize) -> bool {
+        let memory = self.memory.borrow();
+        let word = |word| memory.word(shared(direction, word));
+        let side = 1 - direction;
+        let place = |word| memory.word(own(side, word));
+        if place(Own::ReceiveGate) == 0 {
+            return false;
+        }
+        match Phase::from_word(word(Shared::Phase) as u32) {
+            Some(Phase::Sdp) if place(Own::FromTcp) >= word(Shared::Offset) => {
+                place(Own::FromSdp) < word(Shared::Head)
+            }
+            Some(Phase::Tcp | Phase::Ready | Phase::Sdp) => self.tcp.borrow().may_receive(side),
+            _ => place(Own::FromSdp) < word(Shared::End),
+        }
+    }
+
+    /// Who waits for room in a ring is to be woken.
+    pub fn is_roomy(&self, direction: usize, head: u64, tail: u64) -> bool {
+        let size = self.rings[direction];
+        (size - (head - tail)) * 3 >= size
+    }
+
+    /// A send would find room.
+    fn finds_room(&self, direction: usize) -> bool {
+        let memory = self.memory.borrow();
+        let word = |word| memory.word(shared(direction, word));
+        match Phase::from_word(word(Shared::Phase) as u32) {
+            Some(Phase::Sdp) => {
+                let (head, tail) = (word(Shared::Head), word(Shared::Tail));
+                self.is_roomy(direction, head, tail)
+            }
+            Some(Phase::Back) | None => false,
+            Some(_) => self.tcp.borrow().may_send(direction),
         }
     }
 
@@ -277,8 +403,10 @@ impl World {
                 return None;
             }
             let stopped = self.processes[fate.process].stopped_until.get();
+            let stopped = stopped.max(fate.stalled_until.get());
             let until = match fate.sleep.get() {
-                Some(Sleep::Futex(_, until) | Sleep::Until(until)) => until,
+                Some(Sleep::News(..)) if fate.news.get() != 0 => 0,
+                Some(Sleep::Futex(_, until) | Sleep::News(_, until) | Sleep::Until(until)) => until,
                 _ => 0,
             };
             Some(until.max(stopped))
@@ -295,9 +423,10 @@ impl World {
     pub fn tcp_step(&self) -> bool {
         let event = self.tcp.borrow_mut().step(&mut self.rng.borrow_mut());
         let Some(event) = event else { return false };
+        self.happened();
         self.note(|| format!("kernel: {event:?}"));
         match event {
-            Event::In(side) | Event::Room(side) => self.tell(side),
+            Event::In(side) | Event::Room(side) => self.tell(side, KERNEL),
             Event::Refused(side) => self.reset_by(side),
         }
         true
@@ -314,15 +443,49 @@ impl World {
         }
     }
 
+    /// A side that is about to be closed leaves bytes unread in a ring, and nothing has told the
+    /// peer that its stream has ended.
+    fn leaves_unread(&self, side: usize) -> bool {
+        let memory = self.memory.borrow();
+        let peer = 1 - side;
+        let word = |word| memory.word(shared(peer, word));
+        let unread = word(Shared::Phase) == Phase::Sdp as u64
+            && memory.word(own(side, Own::FromSdp)) < word(Shared::Head);
+        // of one that is killed the peer sees that it was, if it has not gone back
+        let phase = memory.word(shared(side, Shared::Phase));
+        let seen = phase == Phase::Sdp as u64 || !self.killed[side].get();
+        unread && seen && !self.tcp.borrow().is_shut(side)
+    }
+
+    /// At a stream's end: TCP would have told of a reset once.
+    pub fn check_told(&self, side: usize) {
+        let kept = self.memory.borrow().word(own(side, Own::Error)) != 0;
+        if kept || self.told_error[side].get() || self.heirs[side].get() {
+            return;
+        }
+        if !self.tcp.borrow().has_end(side) {
+            self.fail(Law::Errno, "the stream's end, where TCP has been reset");
+        }
+        if self.left_unread[side].get() {
+            self.fail(
+                Law::Errno,
+                "the stream's end, and the peer has left bytes unread",
+            );
+        }
+    }
+
     /// A process no longer holds the socket.
     pub fn release(&self, side: usize) {
+        self.happened();
         self.holders[side].set(self.holders[side].get() - 1);
         if self.holders[side].get() == 0 {
             self.note(|| format!("side {side} is closed"));
+            self.left_unread[1 - side].set(self.leaves_unread(side));
+            let resets = self.resets[side].get();
             let reset = self
                 .tcp
                 .borrow_mut()
-                .close(&mut self.rng.borrow_mut(), side);
+                .close(&mut self.rng.borrow_mut(), side, resets);
             if reset {
                 self.reset_by(side);
             }

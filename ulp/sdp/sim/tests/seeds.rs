@@ -34,7 +34,7 @@ fn each_fault_is_found() {
             let scenario = Scenario {
                 plant: Some(*plant),
             };
-            let found = (0..2_000).find_map(|seed| run(seed, &scenario).err());
+            let found = (0..6_000).find_map(|seed| run(seed, &scenario).err());
             if let Some(found) = &found {
                 println!(
                     "{plant:?}: seed {}, {:?}: {}",
@@ -52,7 +52,7 @@ fn each_law_can_fail() {
     let mut broken = Vec::new();
     for plant in Plant::ALL {
         let scenario = Scenario { plant: Some(plant) };
-        for seed in 0..100 {
+        for seed in 0..400 {
             if let Err(failure) = run(seed, &scenario)
                 && !broken.contains(&failure.law)
             {

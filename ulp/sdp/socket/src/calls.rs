@@ -1,8 +1,10 @@
 //! The program's calls on one connection that SDP may carry: they try, and sleep, and try again.
 
 use crate::link::Call;
-use ferriband_host::wake::{Until, Wait};
-use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_host::wake::{self, Until, Wait};
+use ferriband_sdp_local::{
+    BOX, Closing, FUTEX, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
+};
 use std::time::Duration;
 
 /// What a call does.
@@ -16,6 +18,10 @@ pub enum Answer {
     /// An error, by its number.
     Error(i32),
 }
+
+/// For so long a ring may stay full of which nobody reads. A reader that waits for a core has been
+/// given one by then.
+const FULL: Duration = Duration::from_millis(100);
 
 /// Asked before a call sleeps, and after it has slept: when CLOCK_MONOTONIC ends the sleep, if it
 /// is to end; or the error that the call has instead.
@@ -52,11 +58,20 @@ pub fn send(
                 call.wait_for_kernel();
                 continue;
             }
+            Sent::Busy => return given_up(done, libc::EAGAIN),
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
-            Sent::Ended => return Answer::Error(call.pending_error().unwrap_or(libc::EPIPE)),
+            Sent::Ended => {
+                let kept = writer.take_error().map(|error| error.0);
+                let error = kept.or_else(|| call.pending_error());
+                return Answer::Error(error.unwrap_or(libc::EPIPE));
+            }
             Sent::NoRoom => {}
         }
+        let now = wake::now();
+        let Some(left) = tire(call, now) else {
+            continue;
+        };
         let end = match patience() {
             Ok(end) => end,
             // whoever cannot wait is told by poll(2) and its like when there is room, and by one that
@@ -71,13 +86,27 @@ pub fn send(
             wants = Some(writer.want_room(FUTEX));
             continue;
         };
-        if let Some(errno) = sleep(call, want, value, end) {
-            return given_up(done, errno);
+        let again = now + left;
+        let short = end.is_none_or(|end| again < end);
+        let until = if short { Some(again) } else { end };
+        match sleep(call, want, value, until) {
+            // R is looked at again
+            Some(libc::EAGAIN) if short => {}
+            Some(errno) => return given_up(done, errno),
+            None => {}
         }
         if let Err(errno) = patience() {
             return given_up(done, errno);
         }
     }
+}
+
+/// The ring is full at this time: how long its reader is given to read before the caller looks
+/// again; None if it is to send again.
+fn tire(call: Call<'_, '_>, now: Duration) -> Option<Duration> {
+    let millis = |time: Duration| time.as_millis() as u64;
+    let left = Writer(&call).tire(millis(now), millis(FULL));
+    left.map(Duration::from_millis)
 }
 
 /// recv(2) and its like: gives what there is, at most `bytes`, the parts' length.
@@ -123,6 +152,16 @@ pub fn sent_by_kernel(call: Call<'_, '_>) {
 /// After the kernel's function that [`receive`] asked for.
 pub fn received_by_kernel(call: Call<'_, '_>) {
     Reader(&call).leave_kernel();
+}
+
+/// Before the last close of the connection's socket: whether the kernel may close it, which resets
+/// the connection then if TCP would. False: again after the next news.
+pub fn may_close(call: Call<'_, '_>) -> bool {
+    let closing = Service(&call).may_close();
+    if closing == Closing::Reset {
+        let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
+    }
+    closing != Closing::Wait
 }
 
 fn given_up(done: u64, errno: i32) -> Answer {

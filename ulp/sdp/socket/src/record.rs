@@ -30,6 +30,11 @@ impl Record {
             Own::Head => 3,
             Own::Base => 4,
             Own::Ended => 5,
+            Own::FullTail => 6,
+            Own::FullSince => 7,
+            Own::Error => 13,
+            Own::InVain => 14,
+            Own::Refrains => 15,
             // what receives has a line of its own
             Own::ReceiveLock => 8,
             Own::Receives => 9,

@@ -31,6 +31,8 @@ pub(super) struct World {
     sent: [Cell<u64>; 2],
     taken: [Cell<u64>; 2],
     pub ended: [Cell<bool>; 2],
+    /// What the kernel answers whoever sends.
+    pub refuses: Cell<Option<Errno>>,
 }
 
 type Hook = (Call, Box<dyn FnOnce()>);
@@ -187,6 +189,9 @@ impl Kernel for Side {
 
     fn send_from_ring(&self, at: u64, bytes: u64) -> Result<u64, Errno> {
         self.kernel_sends.set(self.kernel_sends.get() + 1);
+        if let Some(error) = self.world.refuses.take() {
+            return Err(error);
+        }
         let ring = self.world.rings.borrow()[self.side];
         let cell = |byte| ring[((at + byte) % RING) as usize];
         self.plain(&(0..bytes).map(cell).collect::<Vec<_>>());

@@ -37,6 +37,10 @@ impl Process {
         let call = link.on(socket(number));
         let writer = Writer(&call);
         while !writer.go_back() {
+            // a handler that has interrupted a send of its thread: the kernel has it as it is
+            if writer.is_interrupted() {
+                return;
+            }
             call.wait_for_kernel();
         }
         let reader = Reader(&call);
@@ -120,7 +124,8 @@ impl Process {
         }
         if let Some(link) = pin.link() {
             let call = link.on(socket(number));
-            while !Writer(&call).go_back() {
+            let writer = Writer(&call);
+            while !writer.go_back() && !writer.is_interrupted() {
                 call.wait_for_kernel();
             }
         }

@@ -5,12 +5,13 @@
 
 use super::{Process, socket};
 use crate::arena::Taken;
+use crate::calls;
 use crate::link::{Link, Told};
 use crate::meet::Ticket;
 use crate::own::Own;
 use crate::segment::Role;
 use crate::table::Last;
-use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Service as Look, Writer};
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, PEER_ENDED, Reader, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -72,13 +73,13 @@ impl Kept {
             return true;
         };
         let call = link.on(self.socket.as_fd());
-        if Look(&call).may_close() {
+        if calls::may_close(call) {
             return true;
         }
         link.set_box(0);
         Reader(&call).want_bytes(BOX);
         Writer(&call).want_room(BOX);
-        Look(&call).may_close()
+        calls::may_close(call)
     }
 }
 

@@ -9,6 +9,7 @@ use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, socket};
 use crate::arena::Taken;
+use crate::calls;
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
@@ -250,8 +251,11 @@ impl Service {
             return;
         };
         carried.with(process, |link, socket| {
-            let ended = if of_kernel { ended(socket) } else { 0 };
-            Look(&link.on(socket)).look(ended);
+            let call = link.on(socket);
+            match of_kernel {
+                true => Look(&call).look(ended(socket)),
+                false => Look(&call).rung(),
+            }
         });
         if carried.kept.is_none()
             && let Some(pin) = process.table.pin_taken(carried.taken)
@@ -510,7 +514,7 @@ impl Service {
             return;
         }
         let slot = carried.and_then(|carried| carried.slot);
-        let kept = match Look(&link.on(socket(number))).may_close() {
+        let kept = match calls::may_close(link.on(socket(number))) {
             true => None,
             false => rustix::io::fcntl_dupfd_cloexec(socket(number), 3)
                 .and_then(Own::hide)

@@ -56,7 +56,7 @@ pub fn close_number(number: i32) {
         && let Some(link) = last.link()
     {
         let call = link.on(borrow(number));
-        soon(|| Service(&call).may_close());
+        soon(|| crate::calls::may_close(call));
     }
     // SAFETY: the test's own descriptor.
     unsafe { rustix::io::close(number) };
