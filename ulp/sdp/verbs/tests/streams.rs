@@ -279,6 +279,14 @@ fn an_abort_and_a_lost_peer_are_heard() {
         assert_eq!(first, Received::Bytes(6));
         let told = until(|| other.receive(&mut buffer).err());
         assert_eq!(told.to_string(), "the peer has aborted the connection");
+        // a peer that is gone is heard of by who sends; others hear of it by the connection manager
+        let (one, mut other) = pair(config(flow));
+        drop(one);
+        let told = until(|| {
+            let sent = other.send(b"behind", false).err();
+            sent.or_else(|| other.receive(&mut buffer).err())
+        });
+        assert_eq!(told.to_string(), "the transport has failed");
     }
 }
 
