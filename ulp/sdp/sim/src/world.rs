@@ -460,7 +460,9 @@ impl World {
     /// At a stream's end: TCP would have told of a reset once.
     pub fn check_told(&self, side: usize) {
         let kept = self.memory.borrow().word(own(side, Own::Error)) != 0;
-        if kept || self.told_error[side].get() || self.heirs[side].get() {
+        // a copy that has met the error, and has not kept it yet: the next call has it
+        let copies = self.phase(side) == Phase::Back as u64;
+        if kept || copies || self.told_error[side].get() || self.heirs[side].get() {
             return;
         }
         if !self.tcp.borrow().has_end(side) {
