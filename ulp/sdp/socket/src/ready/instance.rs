@@ -458,7 +458,7 @@ impl Inside {
             return;
         }
         let sleeps = self.asleep > 0 && self.asleep_of == process();
-        if (sleeps || known.is_nested.load(Ordering::Relaxed))
+        if (sleeps || known.is_nested.load(Ordering::Relaxed) || known.has_plain_sleepers())
             && let Some(bell) = self.bell
         {
             bell.ring();

@@ -1,12 +1,99 @@
 //! Calls that sleep while something is done to what they wait for.
 
-use super::world::{World, pair, table};
+use super::world::{Socket, World, pair, table};
 use super::*;
 use crate::numbers::Kind;
 use ferriband_sdp_local::Own;
-use std::thread::sleep;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{Scope, sleep};
 
+/// Long enough for who is not woken.
+const PATIENCE: Duration = Duration::from_secs(5);
 const A_WHILE: Duration = Duration::from_millis(20);
+
+/// A thread that waits once; gives what it was told.
+fn sleeper<'s>(scope: &'s Scope<'s, '_>, epoll: &'s Epoll) -> Receiver<Vec<(u32, u64)>> {
+    let (tell, told) = channel();
+    scope.spawn(move || tell.send(epoll.wait(Some(PATIENCE))));
+    sleep(A_WHILE);
+    told
+}
+
+/// Nothing more can be sent by the kernel, also after a while.
+fn fill(socket: &Socket) {
+    while kernel::state(socket.fd()) & OUT != 0 {
+        while socket.try_send(&[7; 65_536]).is_some() {}
+        sleep(A_WHILE);
+    }
+}
+
+/// A box that was used before has a bell that has rung, which is news to an instance.
+fn silence_bells() {
+    let ready = Ready::get().expect("memory");
+    let mut held = ready.waiters.enter().expect("free");
+    let mut all = Vec::new();
+    loop {
+        let (bell, is_new) = held.boxes.take().expect("a descriptor");
+        bell.silence();
+        all.push(bell);
+        if is_new {
+            break;
+        }
+    }
+    for bell in all {
+        held.boxes.give_back(bell);
+    }
+}
+
+#[test]
+fn whoever_sleeps_already_hears_of_the_ring_though_the_kernel_has_no_hint() {
+    let _alone = alone();
+    silence_bells();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&here, IN, 1);
+    // no room: the kernel has nothing to tell of it
+    fill(&here);
+    std::thread::scope(|scope| {
+        let told = sleeper(scope, &epoll);
+        world.link(&here, &there);
+        assert!(world.offer(&here));
+        there.send(b"a");
+        assert_eq!(there.phases()[0], ferriband_sdp_proto::change::Phase::Sdp);
+        assert_eq!(told.recv(), Ok(vec![(IN, 1)]));
+    });
+}
+
+#[test]
+fn the_second_of_those_who_slept_before_the_link_is_woken_by_a_change() {
+    let _alone = alone();
+    silence_bells();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&there, IN | ET, 1);
+    std::thread::scope(|scope| {
+        let told = [sleeper(scope, &epoll), sleeper(scope, &epoll)];
+        world.link(&here, &there);
+        assert!(world.offer(&there));
+        sleep(A_WHILE);
+        here.send(b"a");
+        let first = || told.iter().find_map(|told| told.try_recv().ok());
+        let mut heard = None;
+        for _ in 0..1000 {
+            heard = heard.or_else(first);
+            if heard.is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(heard, Some(vec![(IN, 1)]));
+        epoll.change(&there, IN | ET, 2);
+        let second = told.iter().find_map(|told| told.recv().ok());
+        assert_eq!(second, Some(vec![(IN, 2)]));
+    });
+}
 
 #[test]
 fn a_call_that_ends_in_its_sleep_leaves_nothing() {

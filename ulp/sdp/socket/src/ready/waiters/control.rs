@@ -176,7 +176,10 @@ impl Ready {
             kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(watched))?;
         }
         inside.attach(at, link.where_told());
-        inside.leave(known);
+        // the kernel need not have a hint for those who sleep already
+        if let Some(bell) = inside.bell {
+            bell.ring();
+        }
         Ok(())
     }
 }
