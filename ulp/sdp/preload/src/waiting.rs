@@ -1,11 +1,14 @@
 //! Calls that wait for several descriptors.
 //!
-//! What has no stream among them is the C library's own call.
+//! What has no stream among them is the C library's own call. Where a stream is among them the
+//! thread sleeps in the C library's function as well, so that it can be cancelled there.
 
 use crate::{quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::Process;
-use ferriband_sdp_socket::ready::{self, Event, Patience, Polled};
-use std::ffi::c_int;
+use ferriband_sdp_socket::ready::kernel;
+use ferriband_sdp_socket::ready::{self, Errno, Event, Next, Patience, Polled, Sleep, Waits};
+use std::ffi::{c_int, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::time::{Duration, Instant};
 
 type Events = *mut libc::epoll_event;
@@ -41,16 +44,142 @@ fn answered(answer: Result<usize, impl Into<c_int>>) -> c_int {
     }
 }
 
-/// Waits with what waits.
-fn wait(
+/// What waits, step by step. The thread sleeps in the C library's functions, and a cancelled one ends
+/// there; what it has begun is dropped. `make` owns nothing.
+fn waits<W: Waits>(
     time: Option<Duration>,
     signals: Signals,
-    does: impl FnOnce(Patience<'_>) -> Result<usize, c_int>,
+    make: impl FnOnce(Patience<'static>) -> Result<W, Errno>,
 ) -> c_int {
-    // SAFETY: the kernel's mask is the first word of the C library's.
-    let signals = unsafe { signals.cast::<u64>().as_ref() };
-    let patience = Patience { time, signals };
-    answered(quietly(Err(libc::EIO), || does(patience)))
+    // SAFETY: a cancelled thread ends here, although it need not sleep; this frame owns nothing.
+    unsafe { pthread_testcancel() };
+    // SAFETY: the kernel's mask is the first word of the C library's, and lives during the call.
+    let mask = unsafe { signals.cast::<u64>().as_ref() };
+    let patience = Patience {
+        time,
+        signals: mask,
+    };
+    let mut call = match quietly(Err(Errno::IO), || make(patience)) {
+        Ok(call) => ManuallyDrop::new(call),
+        Err(error) => return answered(Err(error.raw_os_error())),
+    };
+    let call: *mut W = &raw mut *call;
+    let mut slept = None;
+    loop {
+        // SAFETY: nobody else has it.
+        let step = || unsafe { (*call).go_on(slept) };
+        match quietly(Next::Over(Err(Errno::IO)), step) {
+            // SAFETY: the last step has just given it.
+            Next::Sleep(sleep) => slept = Some(unsafe { sleeps(sleep, signals, call) }),
+            Next::Over(answer) => {
+                dropped::<W>(call.cast());
+                return answered(answer.map_err(Errno::raw_os_error));
+            }
+        }
+    }
+}
+
+/// One sleep.
+///
+/// # Safety
+/// A step of the call has just given it.
+#[inline(never)]
+unsafe fn sleeps<W>(sleep: Sleep, signals: Signals, call: *mut W) -> Result<usize, Errno> {
+    let mut buffer = MaybeUninit::uninit();
+    // SAFETY: the buffer lies in this frame until it is taken out below, and the call in a frame
+    // above.
+    unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), dropped::<W>, call.cast()) };
+    let answer = match sleep {
+        Sleep::Epoll {
+            instance,
+            events,
+            most,
+            time,
+        } => {
+            let most = c_int::try_from(most).unwrap_or(c_int::MAX);
+            // SAFETY: the caller's promise.
+            unsafe { sleep_in_epoll(instance, events.cast(), most, time, signals) }
+        }
+        Sleep::Poll {
+            polled,
+            count,
+            time,
+        } => {
+            let time = kernel::spec(time);
+            let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            let (polled, count) = (polled.cast::<libc::pollfd>(), count as libc::nfds_t);
+            real::call!(-1, fn ppoll(
+                polled => *mut libc::pollfd, count => libc::nfds_t, time => Time,
+                signals => Signals
+            ) -> c_int)
+        }
+    };
+    // SAFETY: the buffer that was put in above.
+    unsafe { _pthread_cleanup_pop(buffer.as_mut_ptr(), 0) };
+    // SAFETY: the address is the calling thread's own.
+    usize::try_from(answer)
+        .map_err(|_| Errno::from_raw_os_error(unsafe { *libc::__errno_location() }))
+}
+
+/// # Safety
+/// There is room for so many events.
+unsafe fn sleep_in_epoll(
+    instance: c_int,
+    events: Events,
+    most: c_int,
+    wait: Option<Duration>,
+    signals: Signals,
+) -> c_int {
+    if !wait.is_none_or(|wait| wait.subsec_nanos().is_multiple_of(1_000_000)) {
+        let time = kernel::spec(wait);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let answer = real::call!(-1, fn epoll_pwait2(
+            instance => c_int, events => Events, most => c_int, time => Time,
+            signals => Signals
+        ) -> c_int);
+        // SAFETY: the address is the calling thread's own.
+        if answer >= 0 || unsafe { *libc::__errno_location() } != libc::ENOSYS {
+            return answer;
+        }
+    }
+    let time = kernel::milliseconds(wait);
+    if signals.is_null() {
+        // a program that filters its system calls knows this one
+        return real::call!(-1, fn epoll_wait(
+            instance => c_int, events => Events, most => c_int, time => c_int
+        ) -> c_int);
+    }
+    real::call!(-1, fn epoll_pwait(
+        instance => c_int, events => Events, most => c_int, time => c_int, signals => Signals
+    ) -> c_int)
+}
+
+/// Ends a call, also of a thread that is cancelled.
+extern "C" fn dropped<W>(call: *mut c_void) {
+    // SAFETY: `waits` has given the address of its own, which it drops no other way.
+    quietly((), || unsafe { call.cast::<W>().drop_in_place() });
+}
+
+/// The C library's record of a handler (`struct _pthread_cleanup_buffer`).
+#[repr(C)]
+struct CleanupBuffer {
+    routine: Option<extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    cancel_type: c_int,
+    previous: *mut CleanupBuffer,
+}
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(
+        buffer: *mut CleanupBuffer,
+        routine: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
 }
 
 fn milliseconds(time: c_int) -> Option<Duration> {
@@ -98,9 +227,7 @@ const _: () = assert!(size_of::<Polled>() == size_of::<libc::pollfd>());
 const _: () = assert!(size_of::<Event>() == size_of::<libc::epoll_event>());
 
 fn poll_ours(polled: &mut [Polled], time: Option<Duration>, signals: Signals) -> c_int {
-    wait(time, signals, |patience| {
-        ready::poll(polled, patience).map_err(|error| error.raw_os_error())
-    })
+    waits(time, signals, |patience| ready::Poll::new(polled, patience))
 }
 
 macro_rules! polls {
@@ -201,12 +328,12 @@ unsafe fn selected<'a>(end: c_int, sets: [Set; 3]) -> Option<[Option<&'a mut [u6
 
 fn select_ours(
     end: c_int,
-    mut sets: [Option<&mut [u64]>; 3],
+    sets: [Option<&mut [u64]>; 3],
     time: Option<Duration>,
     signals: Signals,
 ) -> c_int {
-    wait(time, signals, |patience| {
-        ready::select(end, &mut sets, patience).map_err(|error| error.raw_os_error())
+    waits(time, signals, |patience| {
+        ready::Select::new(end, sets, patience)
     })
 }
 
@@ -340,8 +467,8 @@ unsafe fn epoll(
     let most = most.cast_unsigned() as usize;
     // SAFETY: the caller's promise; the two are one structure, of which any bits are a value.
     let events = unsafe { std::slice::from_raw_parts_mut(events.cast::<Event>(), most) };
-    wait(time, signals, |patience| {
-        ready::wait(instance, events, patience).map_err(|error| error.raw_os_error())
+    waits(time, signals, |patience| {
+        Ok(ready::Wait::new(instance, events, patience))
     })
 }
 

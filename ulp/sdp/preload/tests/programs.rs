@@ -170,6 +170,11 @@ fn select() {
 }
 
 #[test]
+fn threads_that_are_cancelled_while_they_wait() {
+    same("cancel", "");
+}
+
+#[test]
 fn half_closed_connections() {
     same("half_close", "");
 }

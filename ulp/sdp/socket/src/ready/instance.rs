@@ -27,6 +27,10 @@
 //! A thread counts itself among the sleepers under the lock, in the same hold in which it has found
 //! the list empty; so whoever lists something afterwards sees it and rings, and the bell is in the
 //! kernel's set before: the sleep ends at once.
+//!
+//! A thread that sleeps in an instance without linked connections has not looked at the list. It is
+//! counted for itself ([`Instance::sleeps_plainly`]), and rung for as the others are. Whoever links
+//! the instance's first registration rings in any case: the kernel need not have a hint.
 
 mod look;
 
@@ -40,7 +44,7 @@ use crate::table::Pin;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bits of a tag that are the place of a registration; above them comes how often it was taken.
 const PLACE_BITS: u32 = 20;
@@ -58,6 +62,8 @@ pub(super) struct Instance {
     pub is_tagged: AtomicBool,
     /// It was seen in another instance, or in poll(2): the kernel has to know that it is ready.
     pub is_nested: AtomicBool,
+    /// Threads that sleep in it without having looked at the list; above them comes whose they are.
+    plain: AtomicU64,
     /// Its lock is held by the thread that forks.
     pub is_forking: AtomicBool,
     pub inside: Lock<Inside>,
@@ -68,10 +74,41 @@ impl Instance {
         Self {
             is_tagged: AtomicBool::new(false),
             is_nested: AtomicBool::new(false),
+            plain: AtomicU64::new(0),
             is_forking: AtomicBool::new(false),
             inside: Lock::new(Inside::default()),
         }
     }
+
+    /// A thread is about to sleep without a look at the list, unless it finds [`Self::is_tagged`]
+    /// set after this.
+    pub fn sleeps_plainly(&self) {
+        self.count_plain(|count| Some(count + 1));
+    }
+
+    /// After [`Self::sleeps_plainly`].
+    pub fn has_slept_plainly(&self) {
+        self.count_plain(|count| count.checked_sub(1));
+    }
+
+    fn count_plain(&self, change: impl Fn(u32) -> Option<u32>) {
+        let _ = self
+            .plain
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |plain| {
+                let count = change(plain_of_mine(plain))?;
+                Some(u64::from(process()) << 32 | u64::from(count))
+            });
+    }
+
+    fn has_plain_sleepers(&self) -> bool {
+        plain_of_mine(self.plain.load(Ordering::SeqCst)) > 0
+    }
+}
+
+/// What this process has counted there: a parent's threads are not here.
+fn plain_of_mine(plain: u64) -> u32 {
+    let is_mine = (plain >> 32) as u32 == process();
+    if is_mine { plain as u32 } else { 0 }
 }
 
 /// One stream socket of an instance.
@@ -414,12 +451,14 @@ impl Inside {
         self.waits
     }
 
-    /// Before the lock is left, if something may have been listed, or left on the list: threads that
-    /// sleep, and whoever waits for the instance itself, are to look.
-    pub fn leave(&self, is_nested: bool) {
+    /// Before the lock of `known` is left, which keeps this, if something may have been listed, or
+    /// left on the list: threads that sleep, and whoever waits for the instance itself, are to look.
+    pub fn leave(&self, known: &Instance) {
+        if self.list.is_empty() {
+            return;
+        }
         let sleeps = self.asleep > 0 && self.asleep_of == process();
-        if !self.list.is_empty()
-            && (sleeps || is_nested)
+        if (sleeps || known.is_nested.load(Ordering::Relaxed) || known.has_plain_sleepers())
             && let Some(bell) = self.bell
         {
             bell.ring();

@@ -1,4 +1,4 @@
-//! The kernel's own epoll, poll and select, by the instruction. Owns: their argument lists. Must
+//! The kernel's own epoll and poll, by the instruction. Owns: their argument lists. Must
 //! not know: which descriptors SDP carries.
 
 use crate::raw::system_call;
@@ -105,7 +105,8 @@ fn address<T>(of: Option<&T>) -> isize {
     of.map_or(0, |at| std::ptr::from_ref(at) as isize)
 }
 
-fn spec(time: Option<Duration>) -> Option<libc::timespec> {
+/// A time as the kernel has it.
+pub fn spec(time: Option<Duration>) -> Option<libc::timespec> {
     time.map(|time| libc::timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(time.subsec_nanos()),
@@ -113,12 +114,12 @@ fn spec(time: Option<Duration>) -> Option<libc::timespec> {
 }
 
 /// Milliseconds, rounded up: none of a wait's time is left when it ends.
-fn milliseconds(time: Option<Duration>) -> isize {
+pub fn milliseconds(time: Option<Duration>) -> i32 {
     let Some(time) = time else {
         return -1;
     };
     let all = time.as_nanos().div_ceil(1_000_000);
-    i32::try_from(all).unwrap_or(i32::MAX) as isize
+    i32::try_from(all).unwrap_or(i32::MAX)
 }
 
 /// Waits for events of an instance: `most` at `events`.
@@ -147,7 +148,7 @@ pub unsafe fn wait(
             answer => return answer.map(|count| count as usize),
         }
     }
-    let time = milliseconds(patience.time);
+    let time = milliseconds(patience.time) as isize;
     let (call, mask) = match patience.signals {
         Some(_) => (libc::SYS_epoll_pwait, address(patience.signals)),
         // a program that filters its system calls knows this one
@@ -188,36 +189,6 @@ pub fn state(socket: BorrowedFd<'_>) -> u32 {
         Ok(_) => u32::from(polled[0].revents.cast_unsigned()),
         Err(_) => 0,
     }
-}
-
-/// Waits for what is so of the descriptors below `count` in sets of bits.
-///
-/// # Errors
-/// As pselect6(2).
-pub fn select(
-    count: i32,
-    sets: &mut [Option<&mut [u64]>; 3],
-    patience: Patience<'_>,
-) -> Result<usize, Errno> {
-    let words = usize::try_from(count).unwrap_or(0).div_ceil(64);
-    if sets.iter().flatten().any(|set| set.len() < words) {
-        return Err(Errno::INVAL);
-    }
-    let [read, write, except] = sets
-        .each_mut()
-        .map(|set| set.as_mut().map_or(0, |set| set.as_mut_ptr() as isize));
-    let mut time = spec(patience.time);
-    let time = time
-        .as_mut()
-        .map_or(0, |time| std::ptr::from_mut(time) as isize);
-    let mask = [address(patience.signals), MASK_BYTES];
-    let mask = match patience.signals {
-        Some(_) => address(Some(&mask)),
-        None => 0,
-    };
-    let arguments = [count as isize, read, write, except, time, mask];
-    // SAFETY: the sets are long enough; a time and a mask of this frame.
-    unsafe { system_call(libc::SYS_pselect6, arguments) }.map(|count| count as usize)
 }
 
 /// A new eventfd that does not block.

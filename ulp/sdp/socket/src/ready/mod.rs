@@ -19,21 +19,24 @@ pub mod kernel;
 mod lock;
 mod mask;
 mod poll;
+mod room;
 mod select;
+mod sleep;
 mod wait;
 mod waiters;
 
 pub use kernel::{Event, Patience, Polled};
-pub use poll::poll;
-pub use select::select;
-pub use wait::wait;
+pub use poll::{Poll, poll};
+pub use rustix::io::Errno;
+pub use select::{Select, select};
+pub use sleep::{Next, Sleep, Waits};
+pub use wait::{Wait, wait};
 
 use crate::numbers::{NUMBERS, once};
 use crate::pages::{Pages, Seen};
 use crate::table::{Left, Pin, Table};
 use instance::Instance;
 use lock::Lock;
-use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::ops::RangeInclusive;
 use std::ptr;
@@ -179,7 +182,7 @@ fn nest(inner: &Instance) {
         return;
     }
     if let Some(inside) = inner.inside.enter() {
-        inside.leave(true);
+        inside.leave(inner);
     }
 }
 

@@ -8,14 +8,21 @@
 //! what its words tell, and the kernel for the rest. Who finds nothing makes itself known with a bell
 //! of its own, sets the wants, and looks once more before it sleeps: what comes later rings the bell.
 //! The bell's eventfd is emptied after it was heard, and before the look that follows.
+//!
+//! A call keeps no stream while its thread sleeps: whoever closes the last number meanwhile finds no
+//! call in progress. A stream that is gone after a sleep is what the kernel says of its number.
 
 use super::boxes::Bell;
 use super::kernel::{self, IN, PRI, Patience, Polled, RDHUP, RDNORM};
 use super::mask::{self, Ways};
+use super::room::Room;
+use super::sleep::{self, Next, Sleep, Waits};
 use super::waiters::{count_in, count_out};
 use super::{Ready, instance, instance_of, nest};
+use crate::arena::Taken;
+use crate::link;
 use crate::numbers::Kind;
-use crate::table::{Pin, Table};
+use crate::table::Table;
 use ferriband_host::wake::now;
 use ferriband_sdp_local::Reader;
 use rustix::io::Errno;
@@ -29,18 +36,30 @@ const INPUT: u32 = IN | RDNORM;
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A stream among the descriptors.
-struct Stream<'a> {
+#[derive(Clone, Copy, Debug)]
+struct Stream {
     /// Its place among them.
     at: usize,
-    pin: Pin<'a>,
+    taken: Taken,
     /// It is counted as one who waits in the kernel.
     is_counted: bool,
 }
 
-impl Stream<'_> {
-    fn interest(&self, polled: &[Polled]) -> u32 {
-        u32::from(polled[self.at].events.cast_unsigned())
+impl Stream {
+    /// Does something with it by its words. None: it has no link, or this number is closed.
+    fn with<R>(&self, number: i32, does: impl FnOnce(link::Call<'_, '_>) -> R) -> Option<R> {
+        let table = Table::get().ok()?;
+        if table.numbers().look(number) != Kind::Stream(self.taken.index) {
+            return None;
+        }
+        let pin = table.pin_taken(self.taken)?;
+        instance::call_on(&pin, number).map(does)
     }
+}
+
+/// What is of interest.
+fn interest(one: &Polled) -> u32 {
+    u32::from(one.events.cast_unsigned())
 }
 
 /// Waits until something is so of one of these descriptors; gives of how many.
@@ -48,142 +67,191 @@ impl Stream<'_> {
 /// # Errors
 /// As ppoll(2).
 pub fn poll(polled: &mut [Polled], patience: Patience<'_>) -> Result<usize, Errno> {
-    let Ok(table) = Table::get() else {
-        return kernel::poll(polled, patience);
-    };
-    let is_ours = |one: &Polled| {
-        let is_stream = matches!(table.numbers().look(one.fd), Kind::Stream(_));
-        is_stream || instance_of(one.fd).is_some()
-    };
-    if !polled.iter().any(is_ours) {
-        return kernel::poll(polled, patience);
-    }
-    let mut call = Call::new(table, polled, patience);
-    let answer = match call.streams.iter().any(|one| one.pin.link().is_some()) || call.has_instances
-    {
-        true => call.wait(),
-        false => kernel::poll(call.polled, patience),
-    };
-    call.end();
-    answer
+    sleep::run(&mut Poll::new(polled, patience)?, patience.signals)
 }
 
-/// One call.
-struct Call<'a, 'b> {
-    polled: &'b mut [Polled],
-    patience: Patience<'b>,
-    streams: Vec<Stream<'a>>,
+/// One such call.
+#[derive(Debug)]
+pub struct Poll<'a> {
+    polled: &'a mut [Polled],
+    call: Call<'a>,
+}
+
+impl<'a> Poll<'a> {
+    /// A call for these descriptors.
+    ///
+    /// # Errors
+    /// NOMEM.
+    pub fn new(polled: &'a mut [Polled], patience: Patience<'a>) -> Result<Self, Errno> {
+        let call = Call::new(polled, patience)?;
+        Ok(Self { polled, call })
+    }
+}
+
+impl Waits for Poll<'_> {
+    fn go_on(&mut self, slept: Option<Result<usize, Errno>>) -> Next {
+        self.call.go_on(self.polled, slept)
+    }
+}
+
+/// What a call keeps beside its descriptors.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    patience: Patience<'a>,
+    waits: bool,
+    end: Option<Duration>,
+    /// Its time is over with the sleep that it makes.
+    is_last: bool,
+    streams: Room<Stream>,
+    has_links: bool,
     /// An epoll instance of the program is among them.
     has_instances: bool,
     /// What the kernel is asked, the bell last.
-    asked: Vec<Polled>,
+    asked: Room<Polled>,
     bell: Option<&'static Bell>,
+    is_bell_asked: bool,
     is_known: bool,
 }
 
-impl<'a, 'b> Call<'a, 'b> {
-    fn new(table: &'a Table, polled: &'b mut [Polled], patience: Patience<'b>) -> Self {
+impl<'a> Call<'a> {
+    pub fn new(polled: &[Polled], patience: Patience<'a>) -> Result<Self, Errno> {
         let waits = patience.time != Some(Duration::ZERO);
-        let mut streams = Vec::new();
-        let mut has_instances = false;
-        for (at, one) in polled.iter().enumerate() {
-            if one.fd < 0 {
-                continue;
-            }
-            let Some(pin) = table.pin(one.fd) else {
-                if let Some(inner) = instance_of(one.fd) {
-                    has_instances = true;
-                    nest(inner);
-                }
-                continue;
-            };
-            let is_counted = waits
-                && u32::from(one.events.cast_unsigned()) & INPUT != 0
-                && pin.link().is_none()
-                && count_in(&pin);
-            streams.push(Stream {
-                at,
-                pin,
-                is_counted,
-            });
-        }
-        Self {
-            polled,
+        let time = patience.time.filter(|_| waits);
+        let mut call = Self {
             patience,
-            streams,
-            has_instances,
-            asked: Vec::new(),
+            waits,
+            end: time.and_then(|time| now().checked_add(time)),
+            is_last: false,
+            streams: Room::new(polled.len())?,
+            has_links: false,
+            has_instances: false,
+            asked: Room::new(polled.len() + 1)?,
             bell: None,
+            is_bell_asked: false,
             is_known: false,
+        };
+        if let Ok(table) = Table::get() {
+            let descriptors = polled.iter().enumerate().filter(|(_, one)| one.fd >= 0);
+            descriptors.for_each(|(at, one)| call.add(table, at, one));
+        }
+        Ok(call)
+    }
+
+    fn add(&mut self, table: &Table, at: usize, one: &Polled) {
+        let Some(pin) = table.pin(one.fd) else {
+            if let Some(inner) = instance_of(one.fd) {
+                self.has_instances = true;
+                nest(inner);
+            }
+            return;
+        };
+        let reads = self.waits && interest(one) & INPUT != 0;
+        let is_counted = reads && pin.link().is_none() && count_in(&pin);
+        self.has_links |= pin.link().is_some();
+        self.streams.push(Stream {
+            at,
+            taken: pin.taken(),
+            is_counted,
+        });
+    }
+
+    /// As [`Waits::go_on`], with the descriptors that it began with.
+    pub fn go_on(&mut self, polled: &mut [Polled], slept: Option<Result<usize, Errno>>) -> Next {
+        let is_plain = !self.has_links && !self.has_instances;
+        match slept {
+            None if is_plain => Next::Sleep(Sleep::Poll {
+                polled: polled.as_mut_ptr(),
+                count: polled.len(),
+                time: self.patience.time,
+            }),
+            None => {
+                polled.iter().for_each(|one| self.asked.push(*one));
+                self.wait(polled)
+            }
+            Some(answer) if is_plain => Next::Over(answer),
+            Some(answer) => match self.answered(polled, answer) {
+                Some(over) => Next::Over(over),
+                None => self.wait(polled),
+            },
         }
     }
 
-    fn wait(&mut self) -> Result<usize, Errno> {
-        let waits = self.patience.time != Some(Duration::ZERO);
-        let end = self.patience.time.filter(|_| waits);
-        let end = end.map(|time| now() + time);
-        self.asked.extend_from_slice(self.polled);
+    fn wait(&mut self, polled: &mut [Polled]) -> Next {
         loop {
-            let left = end.map(|end| end.saturating_sub(now()));
-            let mut is_ready = self.look();
-            if !is_ready && waits {
+            let left = self.end.map(|end| end.saturating_sub(now()));
+            self.is_last = left == Some(Duration::ZERO);
+            let mut is_ready = self.look(polled);
+            if !is_ready && self.waits {
                 self.make_known();
-                for stream in &self.streams {
-                    let interest = stream.interest(self.polled);
-                    if let Some(call) = instance::call_on(&stream.pin, self.fd(stream)) {
-                        mask::want(call, interest);
-                    }
+                for stream in &*self.streams {
+                    let one = &polled[stream.at];
+                    stream.with(one.fd, |call| mask::want(call, interest(one)));
                 }
-                is_ready = self.look();
+                is_ready = self.look(polled);
             }
-            let time = match is_ready || !waits {
-                true => Some(Duration::ZERO),
-                false if self.bell.is_some() => left,
-                // without a bell it looks again and again
-                false => Some(left.map_or(SLICE, |left| left.min(SLICE))),
-            };
-            let how = Patience {
-                time,
-                ..self.patience
-            };
-            kernel::poll(&mut self.asked, how)?;
-            self.hear_bell();
-            let count = self.result();
-            if count > 0 || !waits || left == Some(Duration::ZERO) {
-                return Ok(count);
+            if !is_ready && self.waits {
+                let time = match self.is_bell_asked {
+                    true => left,
+                    // without a bell it looks again and again
+                    false => Some(left.map_or(SLICE, |left| left.min(SLICE))),
+                };
+                return Next::Sleep(Sleep::Poll {
+                    polled: self.asked.as_mut_ptr(),
+                    count: self.asked.len(),
+                    time,
+                });
+            }
+            let answer = kernel::poll(&mut self.asked, self.patience.none());
+            if let Some(over) = self.answered(polled, answer) {
+                return Next::Over(over);
             }
         }
     }
 
-    fn fd(&self, stream: &Stream<'_>) -> i32 {
-        self.polled[stream.at].fd
+    /// After the kernel was asked. None: the call goes on.
+    fn answered(
+        &mut self,
+        polled: &mut [Polled],
+        answer: Result<usize, Errno>,
+    ) -> Option<Result<usize, Errno>> {
+        match answer {
+            Ok(_) => {}
+            // as many as the process may have descriptors, and the bell
+            Err(Errno::INVAL) if self.is_bell_asked => {
+                self.asked.pop();
+                self.is_bell_asked = false;
+                return None;
+            }
+            Err(error) => return Some(Err(error)),
+        }
+        self.hear_bell(polled);
+        let count = self.result(polled);
+        (count > 0 || !self.waits || self.is_last).then_some(Ok(count))
     }
 
     /// What the words tell: whether something is so. Says what the kernel is asked.
-    fn look(&mut self) -> bool {
-        let mut is_ready = self.has_instances && self.has_ready_instance();
+    fn look(&mut self, polled: &[Polled]) -> bool {
+        let reads = |one: &Polled| interest(one) & INPUT != 0;
+        let mut is_ready =
+            self.has_instances && polled.iter().any(|one| reads(one) && is_ready(one.fd));
         for at in 0..self.streams.len() {
-            let stream = &self.streams[at];
-            let (place, interest) = (stream.at, stream.interest(self.polled));
-            let Some(call) = instance::call_on(&stream.pin, self.polled[place].fd) else {
-                continue;
-            };
-            if interest & INPUT != 0 && Reader(&call).phase() as u32 == 0 {
-                // whoever polls looks at both from here on
-                Reader(&call).offer();
-            }
-            let ways = Ways::of(call);
-            is_ready |= ways.events(0, interest) != 0;
-            let asks = ways.asks(interest) | interest & (PRI | RDHUP);
-            self.asked[place].events = asks as i16;
+            let stream = self.streams[at];
+            let one = &polled[stream.at];
+            let interest = interest(one);
+            let found = stream.with(one.fd, |call| {
+                if interest & INPUT != 0 && Reader(&call).phase() as u32 == 0 {
+                    // whoever polls looks at both from here on
+                    Reader(&call).offer();
+                }
+                let ways = Ways::of(call);
+                let asks = ways.asks(interest) | interest & (PRI | RDHUP);
+                (ways.events(0, interest) != 0, asks)
+            });
+            let (is_so, asks) = found.unwrap_or((false, interest));
+            is_ready |= is_so;
+            self.asked[stream.at].events = asks as i16;
         }
         is_ready
-    }
-
-    fn has_ready_instance(&self) -> bool {
-        self.polled
-            .iter()
-            .any(|one| u32::from(one.events.cast_unsigned()) & INPUT != 0 && is_ready(one.fd))
     }
 
     /// From here on this thread's bell is rung.
@@ -192,15 +260,12 @@ impl<'a, 'b> Call<'a, 'b> {
             return;
         }
         self.is_known = true;
-        let mut pins = self.streams.iter();
-        let mut pins = pins
-            .by_ref()
-            .filter(|one| one.pin.link().is_some())
-            .map(|one| &one.pin);
-        let bell = Ready::get().ok().and_then(|ready| ready.sleeps(&mut pins));
-        self.bell = bell;
+        let mut streams = self.streams.iter().map(|one| one.taken);
+        let bell = Ready::get().ok();
+        self.bell = bell.and_then(|ready| ready.sleeps(&mut streams));
         // none: descriptors are exhausted, or a handler has interrupted this thread's own hold
-        if let Some(bell) = bell {
+        if let Some(bell) = self.bell {
+            self.is_bell_asked = true;
             self.asked.push(Polled {
                 fd: bell.as_fd().as_raw_fd(),
                 events: IN as i16,
@@ -209,8 +274,8 @@ impl<'a, 'b> Call<'a, 'b> {
         }
     }
 
-    fn hear_bell(&self) {
-        let heard = self.asked.get(self.polled.len());
+    fn hear_bell(&self, polled: &[Polled]) {
+        let heard = self.asked.get(polled.len());
         let (Some(bell), Some(heard)) = (self.bell, heard) else {
             return;
         };
@@ -218,48 +283,46 @@ impl<'a, 'b> Call<'a, 'b> {
             return;
         }
         bell.silence();
-        for stream in &self.streams {
-            if let Some(call) = instance::call_on(&stream.pin, self.fd(stream)) {
-                mask::serve(call);
-            }
+        for stream in &*self.streams {
+            stream.with(polled[stream.at].fd, mask::serve);
         }
     }
 
     /// What is told to the program: of how many descriptors something is so.
-    fn result(&mut self) -> usize {
-        for (one, asked) in self.polled.iter_mut().zip(&self.asked) {
+    fn result(&self, polled: &mut [Polled]) -> usize {
+        for (one, asked) in polled.iter_mut().zip(&*self.asked) {
             one.revents = asked.revents;
         }
-        for stream in &self.streams {
-            let interest = stream.interest(self.polled);
-            let one = &mut self.polled[stream.at];
-            let Some(call) = instance::call_on(&stream.pin, one.fd) else {
-                continue;
-            };
+        for stream in &*self.streams {
+            let one = &mut polled[stream.at];
             let kernel = u32::from(one.revents.cast_unsigned());
             if kernel & u32::from(libc::POLLNVAL.cast_unsigned()) != 0 {
                 continue;
             }
-            mask::hear(call, kernel);
-            one.revents = Ways::of(call).events(kernel, interest) as i16;
+            let events = stream.with(one.fd, |call| {
+                mask::hear(call, kernel);
+                Ways::of(call).events(kernel, interest(one)) as i16
+            });
+            one.revents = events.unwrap_or(one.revents);
         }
-        for one in &mut *self.polled {
-            let wants = u32::from(one.events.cast_unsigned()) & INPUT;
+        for one in &mut *polled {
+            let wants = interest(one) & INPUT;
             if wants != 0 && self.has_instances && one.revents == 0 && is_ready(one.fd) {
                 one.revents = wants as i16;
             }
         }
-        self.polled.iter().filter(|one| one.revents != 0).count()
+        polled.iter().filter(|one| one.revents != 0).count()
     }
+}
 
-    fn end(self) {
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
         if let (Some(bell), Ok(ready)) = (self.bell, Ready::get()) {
-            let linked = self.streams.iter().filter(|one| one.pin.link().is_some());
-            ready.woke(bell, &mut linked.map(|one| &one.pin));
+            ready.woke(bell, &mut self.streams.iter().map(|one| one.taken));
         }
-        for stream in &self.streams {
+        for stream in &*self.streams {
             if stream.is_counted {
-                count_out(stream.pin.taken());
+                count_out(stream.taken);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! select(2) and pselect(2). Owns: the sets. Must not know: how a thread waits; that is
 //! [`mod@super::poll`]'s, also because bells lie beyond what a set can hold.
 
-use super::kernel::{self, Patience, Polled};
-use super::poll;
-use crate::numbers::Kind;
-use crate::table::Table;
+use super::kernel::{Patience, Polled};
+use super::poll::Call;
+use super::room::Room;
+use super::sleep::{self, Next, Waits};
 use rustix::io::Errno;
 
 /// What a descriptor of a set is polled for, and what of that makes it remain in the set, as
@@ -29,51 +29,91 @@ const WORD: i32 = u64::BITS as i32;
 /// As pselect(2); INVAL if a set is too short.
 pub fn select(
     count: i32,
-    sets: &mut [Option<&mut [u64]>; 3],
+    sets: [Option<&mut [u64]>; 3],
     patience: Patience<'_>,
 ) -> Result<usize, Errno> {
-    let words = usize::try_from(count).map_err(|_| Errno::INVAL)?;
-    let words = words.div_ceil(WORD as usize);
-    if sets.iter().flatten().any(|set| set.len() < words) {
-        return Err(Errno::INVAL);
-    }
-    let mut polled = Vec::new();
-    let mut is_ours = false;
-    let table = Table::get().ok();
-    for fd in 0..count {
-        let events = events(sets, fd);
-        if events != 0 {
-            let kind = table.map(|table| table.numbers().look(fd));
-            is_ours |= matches!(kind, Some(Kind::Stream(_))) || super::instance_of(fd).is_some();
+    sleep::run(&mut Select::new(count, sets, patience)?, patience.signals)
+}
+
+/// One such call.
+#[derive(Debug)]
+pub struct Select<'a> {
+    sets: [Option<&'a mut [u64]>; 3],
+    words: usize,
+    polled: Room<Polled>,
+    call: Call<'a>,
+}
+
+impl<'a> Select<'a> {
+    /// A call for these sets.
+    ///
+    /// # Errors
+    /// NOMEM; INVAL if a set is too short.
+    pub fn new(
+        count: i32,
+        sets: [Option<&'a mut [u64]>; 3],
+        patience: Patience<'a>,
+    ) -> Result<Self, Errno> {
+        let words = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+        let words = words.div_ceil(WORD as usize);
+        if sets.iter().flatten().any(|set| set.len() < words) {
+            return Err(Errno::INVAL);
+        }
+        let all = || {
+            let all = (0..count).map(|fd| (fd, events(&sets, fd)));
+            all.filter(|(_, events)| *events != 0)
+        };
+        let mut polled = Room::new(all().count())?;
+        for (fd, events) in all() {
             polled.push(Polled {
                 fd,
                 events,
                 revents: 0,
             });
         }
+        let call = Call::new(&polled, patience)?;
+        Ok(Self {
+            sets,
+            words,
+            polled,
+            call,
+        })
     }
-    if !is_ours {
-        return kernel::select(count, sets, patience);
-    }
-    poll(&mut polled, patience)?;
-    if polled.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
-        return Err(Errno::BADF);
-    }
-    let asked = |one: &Polled, set: usize| one.events & EVENTS[set] != 0;
-    for set in sets.iter_mut().flatten() {
-        set[..words].fill(0);
-    }
-    let mut bits = 0;
-    for one in &polled {
-        for (set, words) in sets.iter_mut().enumerate() {
-            let Some(words) = words else { continue };
-            if asked(one, set) && one.revents & REMAINS[set] != 0 {
-                words[(one.fd / WORD) as usize] |= 1 << (one.fd % WORD);
-                bits += 1;
+
+    /// Writes the sets; gives the number of bits.
+    fn result(&mut self) -> Result<usize, Errno> {
+        if self
+            .polled
+            .iter()
+            .any(|one| one.revents & libc::POLLNVAL != 0)
+        {
+            return Err(Errno::BADF);
+        }
+        let asked = |one: &Polled, set: usize| one.events & EVENTS[set] != 0;
+        for set in self.sets.iter_mut().flatten() {
+            set[..self.words].fill(0);
+        }
+        let mut bits = 0;
+        for one in &*self.polled {
+            for (set, words) in self.sets.iter_mut().enumerate() {
+                let Some(words) = words else { continue };
+                if asked(one, set) && one.revents & REMAINS[set] != 0 {
+                    words[(one.fd / WORD) as usize] |= 1 << (one.fd % WORD);
+                    bits += 1;
+                }
             }
         }
+        Ok(bits)
     }
-    Ok(bits)
+}
+
+impl Waits for Select<'_> {
+    fn go_on(&mut self, slept: Option<Result<usize, Errno>>) -> Next {
+        match self.call.go_on(&mut self.polled, slept) {
+            Next::Over(Ok(_)) => Next::Over(self.result()),
+            next => next,
+        }
+    }
 }
 
 /// What a descriptor is polled for.

@@ -6,6 +6,7 @@ use kernel::{ERR, ET, EXCLUSIVE, HUP, IN, ONESHOT, OUT, RDHUP};
 use std::time::Duration;
 use world::{Socket, World, pair};
 
+mod asleep;
 mod cost;
 mod differ;
 mod hammer;
@@ -336,8 +337,8 @@ fn select_finds_what_poll_finds() {
         read[word] |= bit;
         write[word] |= bit;
         let signals = None;
-        let mut sets = [Some(&mut read[..]), Some(&mut write[..]), None];
-        let bits = select(number + 1, &mut sets, Patience { time, signals });
+        let sets = [Some(&mut read[..]), Some(&mut write[..]), None];
+        let bits = select(number + 1, sets, Patience { time, signals });
         (bits, read[word] & bit != 0, write[word] & bit != 0)
     };
     assert_eq!(ask(LONG), (Ok(1), false, true));

@@ -5,6 +5,7 @@
 
 use super::instance::Instance;
 use super::kernel::{self, Event, Patience};
+use super::sleep::{self, Next, Sleep, Waits};
 use super::{Ready, instance_of, ready};
 use crate::table::Table;
 use ferriband_host::wake::now;
@@ -17,19 +18,185 @@ use std::time::Duration;
 /// # Errors
 /// As epoll_pwait2(2).
 pub fn wait(instance: i32, events: &mut [Event], patience: Patience<'_>) -> Result<usize, Errno> {
-    if let Some(known) = instance_of(instance)
-        && known.is_tagged.load(Ordering::Acquire)
-        && !events.is_empty()
-    {
-        return wait_linked(known, instance, events, patience);
-    }
-    let count = ask(instance, events, patience)?;
-    // a connection may have got its link meanwhile
-    match instance_of(instance) {
-        Some(known) if count > 0 && known.is_tagged.load(Ordering::Acquire) => {
-            after_plain(known, instance, events, count, patience)
+    sleep::run(&mut Wait::new(instance, events, patience), patience.signals)
+}
+
+/// One such call.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    instance: i32,
+    events: &'a mut [Event],
+    patience: Patience<'a>,
+    waits: bool,
+    end: Option<Duration>,
+    asleep: Asleep,
+}
+
+/// What a thread sleeps in.
+#[derive(Debug)]
+enum Asleep {
+    No,
+    /// In what is not known here.
+    Kernel,
+    /// In an instance without linked connections.
+    Plain(&'static Instance),
+    /// In an instance that has, or had, linked connections.
+    Linked(&'static Instance, First),
+}
+
+impl Waits for Wait<'_> {
+    fn go_on(&mut self, slept: Option<Result<usize, Errno>>) -> Next {
+        let asleep = std::mem::replace(&mut self.asleep, Asleep::No);
+        let Some(answer) = slept else {
+            return self.begin();
+        };
+        match asleep {
+            Asleep::No | Asleep::Kernel => self.slept_plainly(answer),
+            Asleep::Plain(known) => {
+                known.has_slept_plainly();
+                self.slept_plainly(answer)
+            }
+            Asleep::Linked(known, first) => {
+                known.wake_up();
+                match self.told(known, first, answer, true) {
+                    Some(over) => Next::Over(over),
+                    None => self.look(known),
+                }
+            }
         }
-        _ => Ok(count),
+    }
+}
+
+impl<'a> Wait<'a> {
+    /// A call with room for these events.
+    pub fn new(instance: i32, events: &'a mut [Event], patience: Patience<'a>) -> Self {
+        let waits = patience.time != Some(Duration::ZERO);
+        let time = patience.time.filter(|_| waits);
+        Self {
+            instance,
+            events,
+            patience,
+            waits,
+            end: time.and_then(|time| now().checked_add(time)),
+            asleep: Asleep::No,
+        }
+    }
+
+    fn begin(&mut self) -> Next {
+        match instance_of(self.instance) {
+            Some(known) if !self.events.is_empty() => {
+                if !known.is_tagged.load(Ordering::SeqCst) {
+                    known.sleeps_plainly();
+                    // whoever tags from here on finds this thread counted
+                    if !known.is_tagged.load(Ordering::SeqCst) {
+                        return self.sleep(Asleep::Plain(known));
+                    }
+                    known.has_slept_plainly();
+                }
+                self.look(known)
+            }
+            _ => self.sleep(Asleep::Kernel),
+        }
+    }
+
+    fn sleep(&mut self, asleep: Asleep) -> Next {
+        self.asleep = asleep;
+        Next::Sleep(Sleep::Epoll {
+            instance: self.instance,
+            events: self.events.as_mut_ptr(),
+            most: self.events.len(),
+            time: self.patience.time,
+        })
+    }
+
+    /// What the kernel has told to a thread that slept without a look at the list: a connection may
+    /// have got its link meanwhile. If nothing of it is the program's it goes on waiting.
+    fn slept_plainly(&mut self, answer: Result<usize, Errno>) -> Next {
+        let count = match answer {
+            Ok(count) if count > 0 => count,
+            answer => return Next::Over(answer),
+        };
+        let known = instance_of(self.instance);
+        let Some(known) = known.filter(|known| known.is_tagged.load(Ordering::SeqCst)) else {
+            return Next::Over(answer);
+        };
+        match known.settle(self.events, count, None) {
+            Some(0) if self.waits => {
+                self.shorten();
+                self.look(known)
+            }
+            Some(count) => Next::Over(Ok(count)),
+            None => Next::Over(Ok(count)),
+        }
+    }
+
+    /// In an instance that has, or had, linked connections.
+    fn look(&mut self, known: &'static Instance) -> Next {
+        loop {
+            let Some(first) = known.first(self.events, self.waits) else {
+                // a signal handler has interrupted this thread's own look
+                return self.sleep(Asleep::Kernel);
+            };
+            if first.count == self.events.len() {
+                return Next::Over(Ok(first.count));
+            }
+            if self.waits && first.count == 0 && !first.is_busy {
+                return self.sleep(Asleep::Linked(known, first));
+            }
+            let behind = &mut self.events[first.count..];
+            let answer = ask(self.instance, behind, self.patience.none());
+            if let Some(over) = self.told(known, first, answer, false) {
+                return Next::Over(over);
+            }
+        }
+    }
+
+    /// After the kernel was asked. None: the call goes on.
+    fn told(
+        &mut self,
+        known: &'static Instance,
+        first: First,
+        answer: Result<usize, Errno>,
+        has_slept: bool,
+    ) -> Option<Result<usize, Errno>> {
+        let count = match answer {
+            Ok(count) => count,
+            Err(_) if first.count > 0 => 0,
+            Err(error) => return Some(Err(error)),
+        };
+        if count == 0 && first.count > 0 {
+            return Some(Ok(first.count));
+        }
+        let is_over = count == 0 && has_slept;
+        let settled = known.settle_after(self.events, first, count);
+        let count = settled.unwrap_or(count);
+        if count > 0 || !self.waits || is_over {
+            return Some(Ok(count));
+        }
+        self.shorten();
+        None
+    }
+
+    fn shorten(&mut self) {
+        if let Some(end) = self.end {
+            self.patience.time = Some(end.saturating_sub(now()));
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        match self.asleep {
+            Asleep::No | Asleep::Kernel => {}
+            Asleep::Plain(known) => {
+                known.has_slept_plainly();
+                known.ring();
+            }
+            Asleep::Linked(known, _) => {
+                known.wake_up();
+                known.ring();
+            }
+        }
     }
 }
 
@@ -38,70 +205,8 @@ fn ask(instance: i32, events: &mut [Event], patience: Patience<'_>) -> Result<us
     unsafe { kernel::wait(instance, events.as_mut_ptr(), events.len(), patience) }
 }
 
-/// What the kernel has told to a thread that slept while a connection got its link. If nothing of it
-/// is the program's it waits anew, and its time begins again: that happens once for a link.
-#[cold]
-fn after_plain(
-    known: &'static Instance,
-    instance: i32,
-    events: &mut [Event],
-    count: usize,
-    patience: Patience<'_>,
-) -> Result<usize, Errno> {
-    match known.settle(events, count, None) {
-        Some(0) if patience.time != Some(Duration::ZERO) => {
-            wait_linked(known, instance, events, patience)
-        }
-        Some(count) => Ok(count),
-        None => Ok(count),
-    }
-}
-
-/// In an instance that has, or had, linked connections.
-fn wait_linked(
-    known: &'static Instance,
-    instance: i32,
-    events: &mut [Event],
-    patience: Patience<'_>,
-) -> Result<usize, Errno> {
-    let waits = patience.time != Some(Duration::ZERO);
-    let end = patience.time.filter(|_| waits).map(|time| now() + time);
-    let mut patience = patience;
-    loop {
-        let Some(first) = known.first(events, waits) else {
-            // a signal handler has interrupted this thread's own look
-            return ask(instance, events, patience);
-        };
-        if first.count == events.len() {
-            return Ok(first.count);
-        }
-        let is_asleep = waits && first.count == 0 && !first.is_busy;
-        let how = if is_asleep { patience } else { patience.none() };
-        let answer = ask(instance, &mut events[first.count..], how);
-        if is_asleep && let Some(mut inside) = known.inside.enter() {
-            inside.wake_up();
-        }
-        let count = match answer {
-            Ok(count) => count,
-            Err(_) if first.count > 0 => 0,
-            Err(error) => return Err(error),
-        };
-        if count == 0 && first.count > 0 {
-            return Ok(first.count);
-        }
-        let is_over = count == 0 && is_asleep;
-        let count = known.settle_after(events, first, count).unwrap_or(count);
-        if count > 0 || !waits || is_over {
-            return Ok(count);
-        }
-        if let Some(end) = end {
-            patience.time = Some(end.saturating_sub(now()));
-        }
-    }
-}
-
 /// What a wait begins with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct First {
     /// Events that were reported.
     count: usize,
@@ -112,6 +217,23 @@ struct First {
 }
 
 impl Instance {
+    /// A thread that was among the sleepers has slept.
+    fn wake_up(&self) {
+        if let Some(mut inside) = self.inside.enter() {
+            inside.wake_up();
+        }
+    }
+
+    /// Another of those that sleep is to look, in the place of one that was cancelled: that may have
+    /// taken an event.
+    fn ring(&self) {
+        if let Some(inside) = self.inside.enter()
+            && let Some(bell) = inside.bell
+        {
+            bell.ring();
+        }
+    }
+
     /// Looks at the list, or leaves that until the kernel was asked; a thread that finds nothing is
     /// among the sleepers from here on, if it `waits`. None: the lock is this thread's.
     fn first(&self, events: &mut [Event], waits: bool) -> Option<First> {
@@ -129,7 +251,7 @@ impl Instance {
         }
         inside.kernel_first = first.count == events.len();
         if first.count > 0 {
-            inside.leave(self.is_nested.load(Ordering::Relaxed));
+            inside.leave(self);
         }
         if first.count == 0 && !first.is_busy && waits {
             inside.fall_asleep();
@@ -156,7 +278,7 @@ impl Instance {
         }
         let wait = wait.unwrap_or_else(|| inside.next_wait());
         let count = kept + inside.report(table, wait, &mut events[kept..]);
-        inside.leave(self.is_nested.load(Ordering::Relaxed));
+        inside.leave(self);
         drop(inside);
         tell_others(ready, &shared);
         Some(count)

@@ -103,7 +103,7 @@ impl Ready {
         for (instance, at) in &connection.instances {
             if let Some(mut inside) = instance.inside.enter() {
                 inside.news(*at, of_kernel);
-                inside.leave(instance.is_nested.load(Ordering::Relaxed));
+                inside.leave(instance);
             }
         }
         connection.threads().for_each(Bell::ring);
@@ -310,15 +310,19 @@ impl Ready {
         is_served
     }
 
-    /// A thread is about to sleep in poll(2) for some connections.
-    pub(super) fn sleeps(&self, pins: &mut dyn Iterator<Item = &Pin<'_>>) -> Option<&'static Bell> {
+    /// A thread is about to sleep in poll(2) for those of some connections that have a link.
+    pub(super) fn sleeps(&self, all: &mut dyn Iterator<Item = Taken>) -> Option<&'static Bell> {
+        let table = Table::get().ok()?;
         let mut held = self.waiters.enter()?;
         let (bell, is_new) = held.boxes.take().ok()?;
         let mut is_untold = is_new;
-        for pin in pins {
-            let connection = self.connection(&mut held, pin.taken());
+        for taken in all {
+            let Some(pin) = table.pin_taken(taken).filter(|pin| pin.link().is_some()) else {
+                continue;
+            };
+            let connection = self.connection(&mut held, taken);
             connection.threads.push((bell, process()));
-            self.settle(&mut held, pin);
+            self.settle(&mut held, &pin);
             if is_untold && let Some(link) = pin.link() {
                 link.ring_service();
                 is_untold = false;
@@ -328,21 +332,25 @@ impl Ready {
     }
 
     /// It has slept.
-    pub(super) fn woke(&self, bell: &'static Bell, pins: &mut dyn Iterator<Item = &Pin<'_>>) {
+    pub(super) fn woke(&self, bell: &'static Bell, all: &mut dyn Iterator<Item = Taken>) {
         let Some(mut held) = self.waiters.enter() else {
             return;
         };
-        for pin in pins {
-            let index = pin.taken().index;
-            let Some(connection) = held.connections.get_mut(&index) else {
+        for taken in all {
+            let known = held.connections.get_mut(&taken.index);
+            let Some(connection) = known.filter(|known| known.taken == taken) else {
                 continue;
             };
             let threads = &mut connection.threads;
             if let Some(at) = threads.iter().position(|(one, _)| std::ptr::eq(*one, bell)) {
                 threads.swap_remove(at);
             }
-            if !connection.instances.is_empty() {
-                self.settle(&mut held, pin);
+            if connection.instances.is_empty() {
+                continue;
+            }
+            let pin = Table::get().ok().and_then(|table| table.pin_taken(taken));
+            if let Some(pin) = pin {
+                self.settle(&mut held, &pin);
             }
         }
         held.boxes.give_back(bell);

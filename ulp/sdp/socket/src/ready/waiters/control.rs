@@ -176,7 +176,10 @@ impl Ready {
             kernel::ctl(instance, libc::EPOLL_CTL_MOD, number, Some(watched))?;
         }
         inside.attach(at, link.where_told());
-        inside.leave(known.is_nested.load(Ordering::Relaxed));
+        // the kernel need not have a hint for those who sleep already
+        if let Some(bell) = inside.bell {
+            bell.ring();
+        }
         Ok(())
     }
 }
@@ -209,6 +212,6 @@ fn modify(
         return Some(Err(Errno::INVAL));
     }
     inside.change(at, event);
-    inside.leave(known.is_nested.load(Ordering::Relaxed));
+    inside.leave(known);
     Some(Ok(()))
 }
