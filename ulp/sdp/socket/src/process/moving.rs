@@ -58,13 +58,12 @@ impl Ticket {
         if pin.traffic().is_settled() {
             return;
         }
-        match self.counted {
-            Own::Sends => {
-                if pin.traffic().sent(bytes) {
-                    self.process.worth(&pin);
-                }
-            }
+        let is_worth = match self.counted {
+            Own::Sends => pin.traffic().sent(bytes),
             _ => pin.traffic().received(bytes),
+        };
+        if is_worth {
+            self.process.worth(&pin);
         }
     }
 }

@@ -256,3 +256,20 @@ fn slots_come_back_when_both_sides_have_closed() {
     soon(|| process().served().carried_count() == before);
     listener.close();
 }
+
+#[test]
+fn a_side_that_only_receives_asks_as_well() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let mut bytes = [0; 4096];
+    soon_or(|| {
+        there.send(&[7; 4096]);
+        here.receive_all(&mut bytes);
+        bytes == [7; 4096] && here.phases().is_some_and(|[_, read]| read == Phase::Sdp)
+    });
+    here.close();
+    there.close();
+    listener.close();
+}
