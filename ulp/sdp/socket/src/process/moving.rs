@@ -166,7 +166,7 @@ impl Process {
             return Begun::Plain;
         };
         if flags & !SEND_FLAGS != 0 {
-            self.bring_back(&pin, number);
+            self.bring_back_sent(&pin, number);
         }
         let bytes = length(parts);
         let mut patience = self.patience(&pin, number, libc::SO_SNDTIMEO, flags);
@@ -207,7 +207,9 @@ impl Process {
             if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
                 return Begun::Plain;
             }
-            self.bring_back(&pin, number);
+            if let Err(errno) = self.bring_back_received(&pin, number, flags) {
+                return Begun::Failed(errno);
+            }
         }
         let bytes = length(parts);
         if bytes == 0 {

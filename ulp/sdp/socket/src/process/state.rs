@@ -21,6 +21,8 @@ pub(super) const NEVER: u32 = 1 << 5;
 pub(super) const DELAYS: u32 = 1 << 6;
 /// The program wants TCP_CORK.
 pub(super) const CORKED: u32 = 1 << 7;
+/// The peer was asked to go back to TCP, and has not in the time that it had.
+pub(super) const LATE: u32 = 1 << 9;
 /// It was counted among those that are worth it.
 const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
