@@ -28,6 +28,29 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
     }
 }
 
+/// Before a call that sends in a way that only the kernel has.
+fn sends_by_kernel(number: c_int) {
+    if let Some(process) = stream(number) {
+        quietly((), || process.sends_by_kernel(number));
+    }
+}
+
+/// Before a call that receives in a way that only the kernel has. False: it is to fail, and errno
+/// says how.
+fn receives_by_kernel(number: c_int, flags: c_int) -> bool {
+    let Some(process) = stream(number) else {
+        return true;
+    };
+    let begin = || process.receives_by_kernel(number, flags);
+    match quietly(Err(libc::EIO), begin) {
+        Ok(()) => true,
+        Err(errno) => {
+            set_errno(errno);
+            false
+        }
+    }
+}
+
 /// A call that sends.
 ///
 /// # Safety
@@ -465,7 +488,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    only_by_kernel(number);
+    sends_by_kernel(number);
     if Process::there().is_some() && !messages.is_null() {
         for at in 0..count.min(MOST_PARTS as c_uint) as usize {
             // SAFETY: the caller's promise.
@@ -489,7 +512,9 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     time: *mut libc::timespec,
 ) -> c_int {
-    only_by_kernel(number);
+    if !receives_by_kernel(number, flags) {
+        return -1;
+    }
     real::call!(-1, fn recvmmsg(
         number => c_int, messages => *mut libc::mmsghdr, count => c_uint, flags => c_int,
         time => *mut libc::timespec
@@ -510,7 +535,9 @@ macro_rules! with_flags {
             at: libc::off_t,
             flags: c_int,
         ) -> Answer {
-            only_by_kernel(number);
+            if !receives_by_kernel(number, 0) {
+                return -1;
+            }
             real::call!(-1, fn $name(
                 number => c_int, parts => *const libc::iovec, count => c_int, at => libc::off_t,
                 flags => c_int
@@ -642,8 +669,14 @@ pub unsafe extern "C-unwind" fn splice(
     length: Size,
     flags: c_uint,
 ) -> Answer {
-    only_by_kernel(from);
-    only_by_kernel(to);
+    let wait = match flags & libc::SPLICE_F_NONBLOCK {
+        0 => 0,
+        _ => libc::MSG_DONTWAIT,
+    };
+    if !receives_by_kernel(from, wait) {
+        return -1;
+    }
+    sends_by_kernel(to);
     real::call!(-1, fn splice(
         from => c_int, from_at => *mut libc::off64_t, to => c_int, to_at => *mut libc::off64_t,
         length => Size, flags => c_uint
@@ -658,9 +691,9 @@ macro_rules! of_block {
         /// As of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(block: *mut libc::aiocb) -> c_int {
-            if !block.is_null() {
-                // SAFETY: the caller's promise.
-                only_by_kernel(unsafe { (*block).aio_fildes });
+            // SAFETY: the caller's promise.
+            if !block.is_null() && !receives_by_kernel(unsafe { (*block).aio_fildes }, 0) {
+                return -1;
             }
             real::call!(-1, fn $name(block => *mut libc::aiocb) -> c_int)
         }

@@ -12,51 +12,109 @@ use std::time::Duration;
 /// How long the peer is waited for before all is looked at once more.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a call waits for the peer that never waits without the library. A peer that is stopped
+/// answers when it continues.
+const BRIEFLY: Duration = Duration::from_millis(200);
+
 impl Process {
     /// What the program is about to do is the kernel's alone: the connection is TCP when this
-    /// returns, and stays so.
+    /// returns, and stays so. If the peer does not go back in a short time, what it sends from its
+    /// last byte that was read on comes by TCP when it does.
     pub fn only_by_kernel(&'static self, number: i32) {
+        self.only_by_kernel_until(number, wake::now() + BRIEFLY);
+    }
+
+    fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
         if let Some(pin) = self.pin(number) {
-            self.bring_back(&pin, number);
+            self.bring_back(&pin, number, Some(until));
         }
     }
 
-    /// Before a program is executed, by this process or by a child that has its descriptors.
+    /// Before a call that receives in a way that only the kernel has.
+    ///
+    /// # Errors
+    /// EAGAIN: the socket does not block, and the peer does not go back in a short time.
+    pub fn receives_by_kernel(&'static self, number: i32, flags: i32) -> Result<(), i32> {
+        match self.pin(number) {
+            Some(pin) => self.bring_back_received(&pin, number, flags),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn bring_back_received(
+        &self,
+        pin: &Pin<'_>,
+        number: i32,
+        flags: i32,
+    ) -> Result<(), i32> {
+        let until = (!blocks(number, flags)).then(|| wake::now() + BRIEFLY);
+        match self.bring_back(pin, number, until) {
+            true => Ok(()),
+            false => Err(libc::EAGAIN),
+        }
+    }
+
+    /// Before a call that sends in a way that only the kernel has. The peer is not waited for.
+    pub fn sends_by_kernel(&'static self, number: i32) {
+        if let Some(pin) = self.pin(number) {
+            self.bring_back_sent(&pin, number);
+        }
+    }
+
+    pub(super) fn bring_back_sent(&self, pin: &Pin<'_>, number: i32) {
+        self.bring_back(pin, number, Some(Duration::ZERO));
+    }
+
+    /// Before a program is executed, by this process or by a child that has its descriptors. All
+    /// peers together have the time of one.
     pub fn before_exec(&'static self) {
+        let until = wake::now() + BRIEFLY;
         for number in self.table.kept_by_exec() {
-            self.only_by_kernel(number);
+            self.only_by_kernel_until(number, until);
         }
     }
 
-    /// Both directions are TCP's afterwards. Waits for the peer's service thread.
-    pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32) {
+    /// The sending direction is TCP's afterwards, and the peer was asked for the other: whether that
+    /// is TCP's as well. Waits for the peer's service thread until this time of CLOCK_MONOTONIC, if
+    /// there is one; once only, if it was late.
+    pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
         pin.traffic().add(state::NEVER);
         let Some(link) = pin.link() else {
-            return;
+            return true;
         };
         let call = link.on(socket(number));
         let writer = Writer(&call);
         while !writer.go_back() {
             // a handler that has interrupted a send of its thread: the kernel has it as it is
             if writer.is_interrupted() {
-                return;
+                return true;
             }
             call.wait_for_kernel();
         }
+        rough(pin, number);
         let reader = Reader(&call);
         let gate = pin.record().word(Own::ReceiveGate);
-        if reader.phase() != Phase::Done || gate.load(Ordering::SeqCst) != 0 {
-            let want = Word::Shared(Way::In, Shared::WantBytes);
-            // what the peer has broken is the kernel's as well
-            while reader.give_up() == Ok(false) {
-                let wants = reader.want_bytes(FUTEX);
-                if reader.give_up() != Ok(false) {
-                    break;
-                }
-                let _ = link.wait(want, wants, Until::Deadline(wake::now() + LOOK));
-            }
+        if reader.phase() == Phase::Done && gate.load(Ordering::SeqCst) == 0 {
+            return true;
         }
-        rough(pin, number);
+        let want = Word::Shared(Way::In, Shared::WantBytes);
+        // what the peer has broken is the kernel's as well
+        while reader.give_up() == Ok(false) {
+            let wants = reader.want_bytes(FUTEX);
+            if reader.give_up() != Ok(false) {
+                break;
+            }
+            let now = wake::now();
+            if until.is_some_and(|until| until <= now || pin.traffic().is(state::LATE)) {
+                if until != Some(Duration::ZERO) {
+                    pin.traffic().add(state::LATE);
+                }
+                return false;
+            }
+            let look = until.map_or(now + LOOK, |until| until.min(now + LOOK));
+            let _ = link.wait(want, wants, Until::Deadline(look));
+        }
+        true
     }
 
     /// For one that has its link, and of which nothing was offered so far.
@@ -114,15 +172,18 @@ impl Process {
         Some(crate::segment::RING_BYTES - writer.room()?)
     }
 
-    /// Before shutdown(2).
+    /// Before shutdown(2), which waits for nobody. What the peer has sent stays where it is: a copy
+    /// that came by TCP after the end of receiving would reset the connection.
     pub fn shutdown(&'static self, number: i32, how: i32) {
         let Some(pin) = self.pin(number) else {
             return;
         };
         if how != libc::SHUT_WR {
-            return self.bring_back(&pin, number);
+            pin.traffic().add(state::NEVER);
         }
-        if let Some(link) = pin.link() {
+        if how != libc::SHUT_RD
+            && let Some(link) = pin.link()
+        {
             let call = link.on(socket(number));
             let writer = Writer(&call);
             while !writer.go_back() && !writer.is_interrupted() {
@@ -130,6 +191,13 @@ impl Process {
             }
         }
     }
+}
+
+/// Whether a call with these flags may wait.
+fn blocks(number: i32, flags: i32) -> bool {
+    let set = rustix::fs::fcntl_getfl(socket(number));
+    flags & libc::MSG_DONTWAIT == 0
+        && set.is_ok_and(|set| !set.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
 fn remembered(level: i32, name: i32) -> Option<u32> {

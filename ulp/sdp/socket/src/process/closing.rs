@@ -111,7 +111,7 @@ impl Process {
         self.table.alias(&pin, number);
         // the C library writes to these by itself
         if number <= STANDARD {
-            self.bring_back(&pin, number);
+            self.only_by_kernel(number);
         }
     }
 

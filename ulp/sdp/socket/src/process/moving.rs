@@ -58,13 +58,12 @@ impl Ticket {
         if pin.traffic().is_settled() {
             return;
         }
-        match self.counted {
-            Own::Sends => {
-                if pin.traffic().sent(bytes) {
-                    self.process.worth(&pin);
-                }
-            }
+        let is_worth = match self.counted {
+            Own::Sends => pin.traffic().sent(bytes),
             _ => pin.traffic().received(bytes),
+        };
+        if is_worth {
+            self.process.worth(&pin);
         }
     }
 }
@@ -167,7 +166,7 @@ impl Process {
             return Begun::Plain;
         };
         if flags & !SEND_FLAGS != 0 {
-            self.bring_back(&pin, number);
+            self.bring_back_sent(&pin, number);
         }
         let bytes = length(parts);
         let mut patience = self.patience(&pin, number, libc::SO_SNDTIMEO, flags);
@@ -208,7 +207,9 @@ impl Process {
             if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
                 return Begun::Plain;
             }
-            self.bring_back(&pin, number);
+            if let Err(errno) = self.bring_back_received(&pin, number, flags) {
+                return Begun::Failed(errno);
+            }
         }
         let bytes = length(parts);
         if bytes == 0 {

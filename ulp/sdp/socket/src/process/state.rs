@@ -21,6 +21,8 @@ pub(super) const NEVER: u32 = 1 << 5;
 pub(super) const DELAYS: u32 = 1 << 6;
 /// The program wants TCP_CORK.
 pub(super) const CORKED: u32 = 1 << 7;
+/// The peer was asked to go back to TCP, and has not in the time that it had.
+pub(super) const LATE: u32 = 1 << 9;
 /// It was counted among those that are worth it.
 const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
@@ -54,8 +56,8 @@ pub(super) trait State {
     fn is_mine(&self) -> bool;
     /// This process looks at a stream that it has inherited: it keeps what belongs to the socket.
     fn make_mine(&self);
-    /// After a receive.
-    fn received(&self, bytes: u64);
+    /// After a receive: whether the connection is worth it from now on.
+    fn received(&self, bytes: u64) -> bool;
     /// After a send: whether the connection is worth it from now on.
     fn sent(&self, bytes: u64) -> bool;
     /// It may be asked for again, later than this time.
@@ -109,11 +111,14 @@ impl State for Traffic {
 
     // The counts of two threads may be lost: nothing depends on them.
     #[inline]
-    fn received(&self, bytes: u64) {
+    fn received(&self, bytes: u64) -> bool {
         let exchanges = self.exchanges.load(Ordering::Relaxed);
         self.exchanges.store(exchanges | 1, Ordering::Relaxed);
         let all = self.bytes.load(Ordering::Relaxed) + bytes;
         self.bytes.store(all, Ordering::Relaxed);
+        let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
+        // exchanges are complete in a send only
+        all >= BYTES * u64::from(factor) && self.is(CONNECTED | ACCEPTED)
     }
 
     #[inline]
@@ -126,7 +131,7 @@ impl State for Traffic {
         self.bytes.store(all, Ordering::Relaxed);
         let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
         let worth = exchanges >= 2 * (EXCHANGES - 1) * factor || all >= BYTES * u64::from(factor);
-        worth && self.state.load(Ordering::Relaxed) & (CONNECTED | ACCEPTED) != 0
+        worth && self.is(CONNECTED | ACCEPTED)
     }
 
     fn put_off(&self) {
@@ -145,10 +150,10 @@ mod tests {
         let traffic = Traffic::default();
         traffic.begin(CONNECTED);
         assert!(!traffic.sent(10));
-        traffic.received(10);
+        assert!(!traffic.received(10));
         assert!(!traffic.sent(10), "the second");
-        traffic.received(10);
-        traffic.received(10);
+        assert!(!traffic.received(10));
+        assert!(!traffic.received(10));
         assert!(traffic.sent(10), "the third");
         assert!(traffic.counts());
         assert!(!traffic.counts() && !traffic.is_settled());
@@ -157,17 +162,30 @@ mod tests {
         traffic.put_off();
         assert!(!traffic.is_settled());
         assert!(!traffic.sent(10), "as long again");
-        traffic.received(10);
+        assert!(!traffic.received(10));
         assert!(!traffic.sent(10));
-        traffic.received(10);
+        assert!(!traffic.received(10));
         assert!(traffic.sent(10));
+    }
+
+    #[test]
+    fn many_received_bytes_are_worth_it() {
+        let traffic = Traffic::default();
+        traffic.begin(CONNECTED);
+        assert!(!traffic.received(16_383));
+        assert!(traffic.received(1));
+        traffic.put_off();
+        assert!(!traffic.received(1), "as many again");
+        assert!(traffic.received(16_383));
+        traffic.begin(0);
+        assert!(!traffic.received(1 << 20), "it is no connection");
     }
 
     #[test]
     fn many_bytes_are_worth_it() {
         let traffic = Traffic::default();
         traffic.begin(CONNECTED);
-        traffic.received(10_000);
+        assert!(!traffic.received(10_000));
         assert!(!traffic.sent(6_383));
         assert!(traffic.sent(1));
         let traffic = Traffic::default();

@@ -256,3 +256,83 @@ fn slots_come_back_when_both_sides_have_closed() {
     soon(|| process().served().carried_count() == before);
     listener.close();
 }
+
+#[test]
+fn a_side_that_only_receives_asks_as_well() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let mut bytes = [0; 4096];
+    soon_or(|| {
+        there.send(&[7; 4096]);
+        here.receive_all(&mut bytes);
+        bytes == [7; 4096] && here.phases().is_some_and(|[_, read]| read == Phase::Sdp)
+    });
+    here.close();
+    there.close();
+    listener.close();
+}
+
+#[test]
+fn a_peer_that_is_stopped_holds_up_no_call_that_need_not_wait() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let served = child(Fork::Called, || {
+        listener.close();
+        here.close();
+        there.echo();
+    });
+    there.close();
+    here.until_carried();
+    signal(served, libc::SIGSTOP);
+    let begun = std::time::Instant::now();
+    process().only_by_kernel(here.0);
+    process().sends_by_kernel(here.0);
+    for _ in 0..100 {
+        let peeks = process().receives_by_kernel(here.0, libc::MSG_DONTWAIT);
+        assert_eq!(peeks, Err(libc::EAGAIN));
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2));
+    here.send(&[3; 100]);
+    signal(served, libc::SIGCONT);
+    let mut bytes = [0; 100];
+    here.receive_all(&mut bytes);
+    assert_eq!(bytes, [3; 100]);
+    assert_eq!(process().receives_by_kernel(here.0, 0), Ok(()));
+    assert_eq!(here.phases(), Some([Phase::Done; 2]));
+    here.exchange(1);
+    here.close();
+    join(served);
+    listener.close();
+}
+
+#[test]
+fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let served = child(Fork::Called, || {
+        listener.close();
+        here.close();
+        there.echo();
+    });
+    there.close();
+    here.until_carried();
+    signal(served, libc::SIGSTOP);
+    process().shutdown(here.0, libc::SHUT_RDWR);
+    rustix::net::shutdown(socket(here.0), rustix::net::Shutdown::Both).expect("connected");
+    assert_eq!(here.receive(&mut [0; 10]), 0, "the end");
+    signal(served, libc::SIGCONT);
+    here.close();
+    join(served);
+    listener.close();
+}
+
+fn signal(process: i32, signal: i32) {
+    // SAFETY: a child of this test's.
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+}
