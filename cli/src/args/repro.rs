@@ -1,0 +1,33 @@
+//! What is said to `ferriband repro`.
+
+use super::JsonFlag;
+use clap::Args;
+use std::path::PathBuf;
+
+/// What `repro` runs.
+#[derive(Args, Clone)]
+pub struct ReproArgs {
+    /// The paper: 004 [default: list all].
+    #[arg(requires = "figure")]
+    pub paper: Option<String>,
+    /// The figure of the paper.
+    pub figure: Option<String>,
+    /// Runs of each experiment.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub runs: u32,
+    /// Three short runs, which show that it works: their figures mean little.
+    #[arg(long, conflicts_with = "runs")]
+    pub quick: bool,
+    /// Switch off what the paper explains its results by: bytes that wait are not joined. The claims that rest on it should turn.
+    #[arg(long)]
+    pub without_coalescing: bool,
+    /// Write the data to this file, too.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Measure nothing: judge the claims by the data in this file, which --csv wrote.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "quick", "runs"])]
+    pub from: Option<PathBuf>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

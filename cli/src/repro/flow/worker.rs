@@ -1,0 +1,415 @@
+//! A process of an experiment: connects to its neighbours and does its part.
+//!
+//! Owns: what is said between the experiment and its processes, and each part. Must not know: which
+//! figure it is for.
+
+use super::ends::ToldEnd;
+use super::filters::{ISOSURFACE, MICROSCOPE};
+use super::socket::Socket;
+use crate::domain::NATIVE;
+use crate::failure::Failure;
+use crate::floor;
+use crate::launch;
+use crate::perf::channel::Channel;
+use ferriband_ibv::{Choice, Device, Verbs};
+use ferriband_sdp_proto::connection::{Config, Flow};
+use ferriband_sdp_verbs::{Adapter, Endpoint, Error};
+use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A flow control by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    Credit,
+    Ring,
+    Nic,
+}
+
+impl Kind {
+    /// All, in the order of the paper.
+    pub const ALL: [Kind; 3] = [Kind::Credit, Kind::Ring, Kind::Nic];
+
+    /// As the figures call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Credit => "credit",
+            Kind::Ring => "ring",
+            Kind::Nic => "nic",
+        }
+    }
+}
+
+/// Both sides of a connection of an experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Side {
+    pub kind: Kind,
+    /// N: buffers that data may fill.
+    pub buffers: u16,
+    /// S: bytes of each.
+    pub buffer_bytes: u32,
+    pub coalesce: bool,
+}
+
+/// Receives of *ring*. A WRITE takes one until the receiver's program calls.
+const RING_RECEIVES: u16 = 128;
+
+impl Side {
+    /// N x S.
+    pub fn space_bytes(self) -> u32 {
+        u32::from(self.buffers) * self.buffer_bytes
+    }
+
+    /// The standard protocol keeps two credits for messages without data: their buffers come on top
+    /// of N, so that N buffers hold data as in the paper.
+    fn config(self) -> Config {
+        let reserved = ferriband_sdp_wire::RESERVED_CREDITS as u16;
+        let (flow, extra) = match self.kind {
+            Kind::Credit => (Flow::Credit, reserved),
+            Kind::Ring => (
+                Flow::Ring {
+                    receives: RING_RECEIVES,
+                },
+                0,
+            ),
+            Kind::Nic => {
+                let window_bytes = self.buffer_bytes;
+                let reserve_bytes = 2 * window_bytes;
+                (
+                    Flow::Nic {
+                        window_bytes,
+                        reserve_bytes,
+                    },
+                    0,
+                )
+            }
+        };
+        Config {
+            flow,
+            buffers: self.buffers + extra,
+            buffer_bytes: self.buffer_bytes,
+            coalesce: self.coalesce,
+        }
+    }
+}
+
+/// The applications of figure 10.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Application {
+    Microscope,
+    Isosurface,
+}
+
+impl Application {
+    /// Filters of a chain.
+    pub fn filters(self) -> &'static [super::filters::Filter] {
+        match self {
+            Application::Microscope => &MICROSCOPE,
+            Application::Isosurface => &ISOSURFACE,
+        }
+    }
+}
+
+/// What a process does. Of two processes the first is the one that the other follows.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Part {
+    /// A message there and one of the same length back, so often. Both measure.
+    PingPong { bytes: usize, rounds: u32 },
+    /// So many messages there and one of one byte back, after ping-pong of one byte. The first
+    /// measures.
+    Stream { bytes: usize, messages: u32 },
+    /// `messages` there, computation of both, as many back; so often.
+    Bursts {
+        bytes: usize,
+        messages: u32,
+        compute_us: u64,
+        rounds: u32,
+    },
+    /// A filter of a chain, so many units of so many bytes.
+    Filter {
+        application: Application,
+        position: usize,
+        bytes: usize,
+        units: u32,
+        passes: u32,
+    },
+}
+
+/// What a process is asked to do.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Job {
+    pub side: Side,
+    /// It has a neighbour before it, and one behind it.
+    pub has_before: bool,
+    pub has_behind: bool,
+    /// How long a call looks again before it sleeps.
+    pub spin_us: u64,
+    /// Each process has a core of its own: which of those that it may use.
+    pub core: Option<usize>,
+    pub part: Part,
+}
+
+/// The ends of a process's connections.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Ends {
+    pub before: Option<ToldEnd>,
+    pub behind: Option<ToldEnd>,
+}
+
+/// What a process has found.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// Time of its part, one way trips subtracted, ns.
+    pub elapsed_ns: f64,
+    /// Mean of the receive buffers that were not free, of N x S: the second process of a stream.
+    pub used_share: f64,
+    /// What the last filter has seen.
+    pub seen: u64,
+}
+
+/// The process: `ferriband repro-peer`, its standard input one end of a socket pair.
+pub fn command() -> Result<ExitCode, Failure> {
+    let mut channel = Channel::inherited()?;
+    let library = launch::lib_dir()?.join(launch::VERBS_SONAME);
+    let explain =
+        |error: &dyn std::fmt::Display| Failure::new(format!("adapter {NATIVE}: {error}"));
+    let verbs = Verbs::load(&Choice::File(library)).map_err(|error| explain(&error))?;
+    let devices = Device::list(verbs).map_err(|error| explain(&error))?;
+    let device = devices.iter().find(|device| device.name() == NATIVE);
+    let device = device.ok_or_else(|| Failure::new(format!("there is no adapter {NATIVE}")))?;
+    let context = device.open().map_err(|error| explain(&error))?;
+    let adapter = Adapter::new(&context, 1).map_err(|error| explain(&error))?;
+    while let Some(job) = channel.hear::<Option<Job>>()? {
+        work(&adapter, &job, &mut channel)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn work(adapter: &Arc<Adapter>, job: &Job, channel: &mut Channel) -> Result<(), Failure> {
+    let explain = |error: Error| Failure::new(format!("a connection of the experiment: {error}"));
+    let config = job.side.config();
+    let make = |wanted: bool| {
+        let made = wanted.then(|| Endpoint::new(adapter, config));
+        made.transpose().map_err(explain)
+    };
+    let (before, behind) = (make(job.has_before)?, make(job.has_behind)?);
+    let told = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|side| side.end().into());
+    channel.say(&Ends {
+        before: told(&before),
+        behind: told(&behind),
+    })?;
+    let peers: Ends = channel.hear()?;
+    let connect = |endpoint: Option<Endpoint>, peer: Option<ToldEnd>| {
+        let Some((endpoint, peer)) = endpoint.zip(peer) else {
+            return Ok(None);
+        };
+        let stream = endpoint.connect(&peer.into()).map_err(explain)?;
+        let spin = Duration::from_micros(job.spin_us);
+        Ok(Some(Socket::new(stream, config.flow, spin)))
+    };
+    let before = connect(before, peers.before)?;
+    let behind = connect(behind, peers.behind)?;
+    channel.barrier()?;
+    // the thread that stands for the interrupt runs where there is room
+    let affinity = floor::Affinity::save()?;
+    let core = job
+        .core
+        .and_then(|index| affinity.processors().get(index).copied());
+    core.into_iter().for_each(floor::pin);
+    let found = part(job, before.as_ref(), behind.as_ref());
+    drop(affinity);
+    channel.say(&found?)?;
+    // a connection ends when the parts of all are done
+    channel.hear()
+}
+
+fn part(job: &Job, before: Option<&Socket>, behind: Option<&Socket>) -> Result<Found, Failure> {
+    let (socket, is_first) = match (before, behind) {
+        (_, Some(behind)) => (behind, before.is_none()),
+        (Some(before), None) => (before, false),
+        (None, None) => {
+            return Err(Failure::new(
+                "a process of the experiment has no connection",
+            ));
+        }
+    };
+    match job.part {
+        Part::PingPong { bytes, rounds } => {
+            ping_pong(socket, is_first, bytes, rounds / 10 + 1)?;
+            let elapsed_ns = ping_pong(socket, is_first, bytes, rounds)?;
+            Ok(Found {
+                elapsed_ns,
+                ..Found::default()
+            })
+        }
+        Part::Stream { bytes, messages } => stream(socket, &job.side, is_first, bytes, messages),
+        Part::Bursts {
+            bytes,
+            messages,
+            compute_us,
+            rounds,
+        } => {
+            let compute = Duration::from_micros(compute_us);
+            bursts(socket, is_first, bytes, messages, compute, rounds / 10 + 1)?;
+            let elapsed_ns = bursts(socket, is_first, bytes, messages, compute, rounds)?;
+            Ok(Found {
+                elapsed_ns,
+                ..Found::default()
+            })
+        }
+        Part::Filter {
+            application,
+            position,
+            bytes,
+            units,
+            passes,
+        } => {
+            let filter = application.filters()[position];
+            let mut unit = vec![0; bytes];
+            let mut sum = 0;
+            let begun = Instant::now();
+            for _ in 0..units {
+                if let Some(before) = before {
+                    before.receive(&mut unit)?;
+                }
+                for _ in 0..passes {
+                    filter(&mut unit, &mut sum);
+                }
+                if let Some(behind) = behind {
+                    behind.send(&unit)?;
+                }
+            }
+            if let Some(behind) = behind {
+                behind.flush()?;
+            }
+            let elapsed_ns = begun.elapsed().as_nanos() as f64;
+            Ok(Found {
+                elapsed_ns,
+                seen: sum,
+                ..Found::default()
+            })
+        }
+    }
+}
+
+/// Mean time of a round trip, ns.
+fn ping_pong(socket: &Socket, is_first: bool, bytes: usize, rounds: u32) -> Result<f64, Failure> {
+    let mut message = vec![7; bytes];
+    let begun = Instant::now();
+    for _ in 0..rounds {
+        if is_first {
+            socket.send(&message)?;
+        }
+        socket.receive(&mut message)?;
+        if !is_first {
+            socket.send(&message)?;
+        }
+    }
+    Ok(begun.elapsed().as_nanos() as f64 / f64::from(rounds))
+}
+
+/// Rounds of ping-pong that a stream takes its reply's time from.
+const REPLY_ROUNDS: u32 = 200;
+/// Between two samples of the buffers.
+const SAMPLE: Duration = Duration::from_micros(20);
+
+fn stream(
+    socket: &Socket,
+    side: &Side,
+    is_first: bool,
+    bytes: usize,
+    messages: u32,
+) -> Result<Found, Failure> {
+    let reply_ns = ping_pong(socket, is_first, 1, REPLY_ROUNDS)? / 2.0;
+    let mut message = vec![7; bytes];
+    let mut reply = [0];
+    if is_first {
+        let begun = Instant::now();
+        for _ in 0..messages {
+            socket.send(&message)?;
+        }
+        socket.receive(&mut reply)?;
+        let elapsed_ns = begun.elapsed().as_nanos() as f64 - reply_ns;
+        return Ok(Found {
+            elapsed_ns,
+            ..Found::default()
+        });
+    }
+    let space = f64::from(side.space_bytes());
+    let (mut samples, mut used) = (0.0, 0.0);
+    let mut next = Instant::now();
+    for index in 0..messages {
+        socket.receive(&mut message)?;
+        // neither the first buffers, which fill up, nor the last, which nobody fills again
+        let is_steady = (messages / 10..messages - messages / 10).contains(&index);
+        if is_steady && Instant::now() >= next {
+            used += unfree_bytes(socket, side, bytes)?;
+            samples += 1.0;
+            next = Instant::now() + SAMPLE;
+        }
+    }
+    socket.send(&reply)?;
+    socket.flush()?;
+    let used_share = if samples > 0.0 {
+        used / samples / space
+    } else {
+        0.0
+    };
+    Ok(Found {
+        used_share,
+        ..Found::default()
+    })
+}
+
+/// Bytes of the receive buffers "in which data is already copied and is not free to be used"
+/// (papers/004, section 6.2.3): not read, or read and the sender does not know it.
+fn unfree_bytes(socket: &Socket, side: &Side, bytes: usize) -> Result<f64, Failure> {
+    socket.look(|stream| {
+        let machine = stream.machine();
+        let unread = f64::from(machine.usage().receive_bytes);
+        let untold = match side.kind {
+            // free buffers that the sender does not know of, each of which held a message
+            Kind::Credit => {
+                let held = (bytes as f64).min(f64::from(side.buffer_bytes));
+                f64::from(machine.account().untold.max(0)) * held
+            }
+            Kind::Ring | Kind::Nic => f64::from(machine.untold_bytes()),
+        };
+        unread + untold
+    })
+}
+
+/// Mean time of a round, ns.
+fn bursts(
+    socket: &Socket,
+    is_first: bool,
+    bytes: usize,
+    messages: u32,
+    compute: Duration,
+    rounds: u32,
+) -> Result<f64, Failure> {
+    let mut message = vec![7; bytes];
+    let begun = Instant::now();
+    for _ in 0..rounds {
+        if !is_first {
+            (0..messages).try_for_each(|_| socket.receive(&mut message))?;
+        }
+        (0..messages).try_for_each(|_| socket.send(&message))?;
+        burn(compute);
+        if is_first {
+            (0..messages).try_for_each(|_| socket.receive(&mut message))?;
+        }
+    }
+    let elapsed = begun.elapsed().as_nanos() as f64 / f64::from(rounds);
+    socket.flush()?;
+    Ok(elapsed)
+}
+
+/// Computes for so long.
+fn burn(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
