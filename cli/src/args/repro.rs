@@ -1,8 +1,28 @@
 //! What is said to `ferriband repro`.
 
 use super::JsonFlag;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+/// What stands for the paper's network.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReproWire {
+    /// InfiniBand packets: the adapters acknowledge, and hold back what has no receive.
+    #[default]
+    Packets,
+    /// Shared memory: a round trip takes a fraction of any network's.
+    Direct,
+}
+
+impl ReproWire {
+    /// As FERRIBAND_WIRE has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReproWire::Packets => "packets",
+            ReproWire::Direct => "direct",
+        }
+    }
+}
 
 /// What `repro` runs.
 #[derive(Args, Clone)]
@@ -21,6 +41,9 @@ pub struct ReproArgs {
     /// Switch off what the paper explains its results by: bytes that wait are not joined. The claims that rest on it should turn.
     #[arg(long)]
     pub without_coalescing: bool,
+    /// What the processes reach each other by.
+    #[arg(long, value_enum, default_value_t)]
+    pub wire: ReproWire,
     /// Write the data to this file, too.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

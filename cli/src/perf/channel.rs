@@ -37,17 +37,22 @@ impl Channel {
     /// Starts the second process of `perf` on the same library and adapter.
     pub fn start(source: Source, adapter: &str) -> Result<Self, Failure> {
         let system = (source == Source::System).then_some("--system");
-        Channel::spawn(["perf-peer", adapter].into_iter().chain(system))
+        Channel::spawn(["perf-peer", adapter].into_iter().chain(system), &[])
     }
 
-    /// Starts another copy of this program with these words; its standard input is the socket.
-    pub fn spawn<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, Failure> {
+    /// Starts another copy of this program with these words and variables; its standard input is
+    /// the socket.
+    pub fn spawn<'a>(
+        words: impl IntoIterator<Item = &'a str>,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Failure> {
         let (here, there) = UnixStream::pair()
             .map_err(|error| Failure::io("create", "a pair of sockets", &error))?;
         let exe = env::current_exe()
             .map_err(|error| Failure::io("find", "this program's own file", &error))?;
         let child = Command::new(exe)
             .args(words)
+            .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(there)))
             .spawn()
             .map_err(|error| Failure::io("start", "another process", &error))?;

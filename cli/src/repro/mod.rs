@@ -34,6 +34,7 @@ struct Report<'a> {
     title: &'static str,
     quick: bool,
     coalescing: bool,
+    wire: &'static str,
     x: &'static str,
     y: &'static str,
     data: &'a Data,
@@ -50,6 +51,7 @@ pub fn command(args: &ReproArgs) -> Result<ExitCode, Failure> {
         runs: if args.quick { QUICK_RUNS } else { args.runs },
         is_quick: args.quick,
         coalesce: !args.without_coalescing,
+        wire: args.wire,
     };
     let csv = match &args.from {
         Some(path) => read(path)?,
@@ -72,6 +74,7 @@ pub fn command(args: &ReproArgs) -> Result<ExitCode, Failure> {
             title: figure.title,
             quick: options.is_quick,
             coalescing: options.coalesce,
+            wire: options.wire.name(),
             x: figure.axes.x,
             y: figure.axes.y,
             data: &data,

@@ -6,6 +6,7 @@
 
 use super::data::{Data, Missing};
 use super::flow;
+use crate::args::ReproWire;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use serde::Serialize;
@@ -58,6 +59,8 @@ pub struct Options {
     pub is_quick: bool,
     /// Bytes that wait are joined.
     pub coalesce: bool,
+    /// What stands for the network.
+    pub wire: ReproWire,
 }
 
 /// What the paper says of a figure.

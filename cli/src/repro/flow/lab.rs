@@ -3,6 +3,7 @@
 //! Owns: their lives, and who is connected with whom: each with the next. Must not know: figures.
 
 use super::worker::{Ends, Found, Job, Part, Side};
+use crate::args::ReproWire;
 use crate::failure::Failure;
 use crate::floor;
 use crate::perf::channel::Channel;
@@ -19,9 +20,11 @@ pub struct Chain {
 }
 
 impl Lab {
-    /// Starts so many processes.
-    pub fn start(processes: usize) -> Result<Lab, Failure> {
-        let workers = (0..processes).map(|_| Channel::spawn(["repro-peer"]));
+    /// Starts so many processes, which reach each other by `wire`.
+    pub fn start(processes: usize, wire: ReproWire) -> Result<Lab, Failure> {
+        let variables = [("FERRIBAND_WIRE", wire.name())];
+        let start = |_| Channel::spawn(["repro-peer"], &variables);
+        let workers = (0..processes).map(start);
         Ok(Lab {
             workers: workers.collect::<Result<_, _>>()?,
         })

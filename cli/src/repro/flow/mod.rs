@@ -59,7 +59,7 @@ pub const PAPER: Paper = Paper {
         },
         Figure {
             id: "9",
-            title: "receive buffers in use over message length, 8 x 8 KiB (a) and 8 x 32 KiB (b)",
+            title: "buffers in use over message length, 8 x 8 KiB (a) and 8 x 32 KiB (b)",
             axes: Axes {
                 x: "bytes",
                 y: "percent",

@@ -10,7 +10,7 @@
 
 use crate::failure::Failure;
 use ferriband_ibv::CompChannel;
-use ferriband_sdp_proto::connection::Flow;
+use ferriband_sdp_proto::connection::{Flow, Usage};
 use ferriband_sdp_verbs::{Error, Received, Stream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,6 +114,11 @@ impl Socket {
         let mut state = self.shared.lock();
         while state.stream.progress().map_err(explain)? > 0 {}
         Ok(look(&state.stream))
+    }
+
+    /// How full the buffers are, without taking completions.
+    pub fn usage(&self) -> Usage {
+        self.shared.lock().stream.machine().usage()
     }
 
     /// A call of the program: tries until it is done.

@@ -12,7 +12,7 @@ use crate::floor;
 use crate::launch;
 use crate::perf::channel::Channel;
 use ferriband_ibv::{Choice, Device, Verbs};
-use ferriband_sdp_proto::connection::{Config, Flow};
+use ferriband_sdp_proto::connection::{Config, Flow, Usage, UsageMean};
 use ferriband_sdp_verbs::{Adapter, Endpoint, Error};
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ impl Side {
             ),
             Kind::Nic => {
                 let window_bytes = self.buffer_bytes;
-                let reserve_bytes = 2 * window_bytes;
+                let reserve_bytes = self.space_bytes();
                 (
                     Flow::Nic {
                         window_bytes,
@@ -118,8 +118,12 @@ pub enum Part {
     PingPong { bytes: usize, rounds: u32 },
     /// So many messages there and one of one byte back, after ping-pong of one byte. The first
     /// measures.
-    Stream { bytes: usize, messages: u32 },
-    /// `messages` there, computation of both, as many back; so often.
+    Stream {
+        bytes: usize,
+        messages: u32,
+        is_sampled: bool,
+    },
+    /// `messages` there, computation of both, as many back; so often. The first measures.
     Bursts {
         bytes: usize,
         messages: u32,
@@ -162,7 +166,8 @@ pub struct Ends {
 pub struct Found {
     /// Time of its part, one way trips subtracted, ns.
     pub elapsed_ns: f64,
-    /// Mean of the receive buffers that were not free, of N x S: the second process of a stream.
+    /// Mean of the buffers that were not free, of N x S: of the send buffers the first process of a
+    /// stream, of the receive buffers the second.
     pub used_share: f64,
     /// What the last filter has seen.
     pub seen: u64,
@@ -243,7 +248,19 @@ fn part(job: &Job, before: Option<&Socket>, behind: Option<&Socket>) -> Result<F
                 ..Found::default()
             })
         }
-        Part::Stream { bytes, messages } => stream(socket, &job.side, is_first, bytes, messages),
+        Part::Stream {
+            bytes,
+            messages,
+            is_sampled,
+        } => {
+            let reply_ns = ping_pong(socket, is_first, 1, REPLY_ROUNDS)? / 2.0;
+            let side = is_sampled.then_some(&job.side);
+            if is_first {
+                send_stream(socket, side, bytes, messages, reply_ns)
+            } else {
+                receive_stream(socket, side, bytes, messages)
+            }
+        }
         Part::Bursts {
             bytes,
             messages,
@@ -314,48 +331,71 @@ const REPLY_ROUNDS: u32 = 200;
 /// Between two samples of the buffers.
 const SAMPLE: Duration = Duration::from_micros(20);
 
-fn stream(
+/// Neither the first messages, which fill the buffers, nor the last, which nobody follows.
+fn is_steady(index: u32, messages: u32) -> bool {
+    (messages / 10..messages - messages / 10).contains(&index)
+}
+
+/// Sends a stream and waits for the reply, whose time is subtracted. With `side`, looks at the send
+/// buffers after each call.
+fn send_stream(
     socket: &Socket,
-    side: &Side,
-    is_first: bool,
+    side: Option<&Side>,
+    bytes: usize,
+    messages: u32,
+    reply_ns: f64,
+) -> Result<Found, Failure> {
+    let message = vec![7; bytes];
+    let mut usage = UsageMean::default();
+    let begun = Instant::now();
+    let (mut held, mut since) = (Usage::default(), begun);
+    for index in 0..messages {
+        socket.send(&message)?;
+        if side.is_none() {
+            continue;
+        }
+        let now = Instant::now();
+        if is_steady(index, messages) {
+            // what a call has left in the buffers stays there until the next ends
+            usage.sample(held, (now - since).as_nanos() as u64);
+        }
+        (held, since) = (socket.usage(), now);
+    }
+    socket.receive(&mut [0])?;
+    let elapsed_ns = begun.elapsed().as_nanos() as f64 - reply_ns;
+    let mean = usage.mean().unwrap_or_default();
+    let space = side.map_or(1, |side| side.space_bytes());
+    Ok(Found {
+        elapsed_ns,
+        used_share: f64::from(mean.send_bytes) / f64::from(space),
+        ..Found::default()
+    })
+}
+
+/// Receives a stream and replies. With `side`, samples the receive buffers.
+fn receive_stream(
+    socket: &Socket,
+    side: Option<&Side>,
     bytes: usize,
     messages: u32,
 ) -> Result<Found, Failure> {
-    let reply_ns = ping_pong(socket, is_first, 1, REPLY_ROUNDS)? / 2.0;
     let mut message = vec![7; bytes];
-    let mut reply = [0];
-    if is_first {
-        let begun = Instant::now();
-        for _ in 0..messages {
-            socket.send(&message)?;
-        }
-        socket.receive(&mut reply)?;
-        let elapsed_ns = begun.elapsed().as_nanos() as f64 - reply_ns;
-        return Ok(Found {
-            elapsed_ns,
-            ..Found::default()
-        });
-    }
-    let space = f64::from(side.space_bytes());
     let (mut samples, mut used) = (0.0, 0.0);
     let mut next = Instant::now();
     for index in 0..messages {
         socket.receive(&mut message)?;
-        // neither the first buffers, which fill up, nor the last, which nobody fills again
-        let is_steady = (messages / 10..messages - messages / 10).contains(&index);
-        if is_steady && Instant::now() >= next {
-            used += unfree_bytes(socket, side, bytes)?;
+        let Some(side) = side.filter(|_| is_steady(index, messages)) else {
+            continue;
+        };
+        if Instant::now() >= next {
+            used += unfree_bytes(socket, side, bytes)? / f64::from(side.space_bytes());
             samples += 1.0;
             next = Instant::now() + SAMPLE;
         }
     }
-    socket.send(&reply)?;
+    socket.send(&[7])?;
     socket.flush()?;
-    let used_share = if samples > 0.0 {
-        used / samples / space
-    } else {
-        0.0
-    };
+    let used_share = if samples > 0.0 { used / samples } else { 0.0 };
     Ok(Found {
         used_share,
         ..Found::default()
@@ -392,13 +432,14 @@ fn bursts(
     let mut message = vec![7; bytes];
     let begun = Instant::now();
     for _ in 0..rounds {
-        if !is_first {
-            (0..messages).try_for_each(|_| socket.receive(&mut message))?;
-        }
-        (0..messages).try_for_each(|_| socket.send(&message))?;
-        burn(compute);
         if is_first {
-            (0..messages).try_for_each(|_| socket.receive(&mut message))?;
+            (0..messages).try_for_each(|_| socket.send(&message))?;
+            burn(compute);
+        }
+        (0..messages).try_for_each(|_| socket.receive(&mut message))?;
+        if !is_first {
+            burn(compute);
+            (0..messages).try_for_each(|_| socket.send(&message))?;
         }
     }
     let elapsed = begun.elapsed().as_nanos() as f64 / f64::from(rounds);
