@@ -108,9 +108,9 @@ fn bandwidth(switches: &[&str]) -> (bool, f64) {
     (verdicts[0]["verdict"] == "holds", at("ring") / at("credit"))
 }
 
-/// Coalescing is what the paper explains its bandwidth by.
+/// Coalescing is what the paper explains its bandwidth and its full buffers by.
 #[test]
-fn without_coalescing_the_verdict_on_bandwidth_turns() {
+fn without_coalescing_the_verdicts_on_bandwidth_and_buffers_turn() {
     let (holds, ahead) = bandwidth(&[]);
     let (holds_without, ahead_without) = bandwidth(&["--without-coalescing"]);
     assert!(!holds_without, "{ahead_without}");
@@ -119,4 +119,10 @@ fn without_coalescing_the_verdict_on_bandwidth_turns() {
         "{ahead}, without {ahead_without}"
     );
     assert!(holds, "{ahead}");
+    let buffers = |switches: &[&str]| {
+        let measured = report(&[&["004", "9", "--quick"], switches].concat());
+        measured["verdicts"][0]["verdict"].clone()
+    };
+    assert_eq!(buffers(&[]), "holds");
+    assert_eq!(buffers(&["--without-coalescing"]), "fails");
 }

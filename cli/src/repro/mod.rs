@@ -23,6 +23,8 @@ use std::process::ExitCode;
 
 pub use flow::peer_command;
 
+/// Runs (papers/004, section 6.1).
+const RUNS: u32 = 10;
 /// Runs of `--quick`: the fewest of which the highest and the lowest can be dropped.
 const QUICK_RUNS: u32 = 3;
 
@@ -48,7 +50,9 @@ pub fn command(args: &ReproArgs) -> Result<ExitCode, Failure> {
     };
     let (paper, figure) = find(paper, figure)?;
     let options = Options {
-        runs: if args.quick { QUICK_RUNS } else { args.runs },
+        runs: args
+            .runs
+            .unwrap_or(if args.quick { QUICK_RUNS } else { RUNS }),
         is_quick: args.quick,
         coalesce: !args.without_coalescing,
         wire: args.wire,
@@ -190,7 +194,7 @@ fn show(
         }
     }
     if options.is_quick {
-        print_line("\nthree short runs: these figures show that it works, and little more")?;
+        print_line("\nshort runs: these figures show that it works, and little more")?;
     }
     if !options.coalesce {
         print_line("\nwithout coalescing: claims that rest on it are expected not to hold")?;

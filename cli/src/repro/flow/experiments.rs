@@ -245,7 +245,7 @@ fn burst_time(lab: &mut Lab, trial: &Trial) -> Result<f64, Failure> {
         bytes: 4096,
         messages: 100,
         compute_us: trial.x,
-        rounds: trial.iterations(50, 10),
+        rounds: trial.iterations(20, 10),
     };
     let [first, _] = pair(lab, trial, part)?;
     Ok(first.elapsed_ns / 1e3)
