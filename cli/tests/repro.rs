@@ -7,6 +7,10 @@ use libraries::library_dir;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+/// Two experiments at a time would measure each other.
+static MEASURES: Mutex<()> = Mutex::new(());
 
 fn run(arguments: &[&str]) -> Output {
     Command::new("timeout")
@@ -74,6 +78,7 @@ fn verdicts_and_exit_status_follow_from_a_file_of_data() {
 
 #[test]
 fn an_experiment_runs_and_its_data_can_be_judged_again() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
     for figure in ["6a", "8", "9", "10"] {
         let path = scratch(figure);
         let name = path.to_str().expect("UTF-8");
@@ -111,6 +116,7 @@ fn bandwidth(switches: &[&str]) -> (bool, f64) {
 /// Coalescing is what the paper explains its bandwidth and its full buffers by.
 #[test]
 fn without_coalescing_the_verdicts_on_bandwidth_and_buffers_turn() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
     let (holds, ahead) = bandwidth(&[]);
     let (holds_without, ahead_without) = bandwidth(&["--without-coalescing"]);
     assert!(!holds_without, "{ahead_without}");

@@ -52,27 +52,19 @@ pub struct Side {
     pub coalesce: bool,
 }
 
-/// Receives of *ring*. A WRITE takes one until the receiver's program calls.
-const RING_RECEIVES: u16 = 128;
-
 impl Side {
     /// N x S.
     pub fn space_bytes(self) -> u32 {
         u32::from(self.buffers) * self.buffer_bytes
     }
 
-    /// The standard protocol keeps two credits for messages without data: their buffers come on top
-    /// of N, so that N buffers hold data as in the paper.
+    /// The standard protocol keeps two credits for messages without data: their receives come on top
+    /// of N, so that N messages with data can be under way as in the paper, in *ring* as in *credit*.
     fn config(self) -> Config {
-        let reserved = ferriband_sdp_wire::RESERVED_CREDITS as u16;
-        let (flow, extra) = match self.kind {
-            Kind::Credit => (Flow::Credit, reserved),
-            Kind::Ring => (
-                Flow::Ring {
-                    receives: RING_RECEIVES,
-                },
-                0,
-            ),
+        let receives = self.buffers + ferriband_sdp_wire::RESERVED_CREDITS as u16;
+        let (flow, buffers) = match self.kind {
+            Kind::Credit => (Flow::Credit, receives),
+            Kind::Ring => (Flow::Ring { receives }, self.buffers),
             Kind::Nic => {
                 let window_bytes = self.buffer_bytes;
                 let reserve_bytes = self.space_bytes();
@@ -81,13 +73,13 @@ impl Side {
                         window_bytes,
                         reserve_bytes,
                     },
-                    0,
+                    self.buffers,
                 )
             }
         };
         Config {
             flow,
-            buffers: self.buffers + extra,
+            buffers,
             buffer_bytes: self.buffer_bytes,
             coalesce: self.coalesce,
         }
