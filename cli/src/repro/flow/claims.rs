@@ -106,7 +106,7 @@ pub const BUFFER_USE: &[Claim] = &[
         known: None,
     },
     Claim {
-        text: "with 8 x 8 KiB credit fills its buffers (90 % and more) with messages of 8 KiB only",
+        text: "with 8 x 8 KiB credit fills its buffers (80 % and more, in the mean) with messages of 8 KiB only",
         place: "section 6.2.3",
         judge: credit_fills_whole_buffers_only,
         known: None,
@@ -308,7 +308,7 @@ fn peaks_early(data: &Data, series: &str) -> Judged {
 fn credit_fills_whole_buffers_only(data: &Data) -> Judged {
     let mut all = Worst::new();
     for point in data.between("credit 8x8K", 1024, 8192)? {
-        let is_full = point.mean >= 90.0;
+        let is_full = point.mean >= 80.0;
         all.ask(
             is_full == (point.x == 8192),
             format!("{:.0} % at {}", point.mean, point.x),
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(dip("ring 8x8K", 512, 80.0), [false, true, true, true, true]);
         assert_eq!(dip("nic 8x8K", 8192, 80.0), [true, false, true, true, true]);
         assert_eq!(
-            dip("credit 8x8K", 8192, 80.0),
+            dip("credit 8x8K", 8192, 70.0),
             [true, true, false, true, true]
         );
         assert_eq!(
