@@ -58,13 +58,19 @@ impl Side {
         u32::from(self.buffers) * self.buffer_bytes
     }
 
-    /// The standard protocol keeps two credits for messages without data: their receives come on top
-    /// of N, so that N messages with data can be under way as in the paper, in *ring* as in *credit*.
+    /// The standard protocol keeps two credits for messages without data: in *credit* their buffers
+    /// come on top of N, so that N hold data as in the paper.
     fn config(self) -> Config {
-        let receives = self.buffers + ferriband_sdp_wire::RESERVED_CREDITS as u16;
         let (flow, buffers) = match self.kind {
-            Kind::Credit => (Flow::Credit, receives),
-            Kind::Ring => (Flow::Ring { receives }, self.buffers),
+            Kind::Credit => {
+                let reserved = ferriband_sdp_wire::RESERVED_CREDITS as u16;
+                (Flow::Credit, self.buffers + reserved)
+            }
+            // a WRITE carries no header: with few receives messages that give credits are many
+            Kind::Ring => {
+                let receives = 4 * self.buffers;
+                (Flow::Ring { receives }, self.buffers)
+            }
             Kind::Nic => {
                 let window_bytes = self.buffer_bytes;
                 let reserve_bytes = self.space_bytes();
