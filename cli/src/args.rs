@@ -4,6 +4,7 @@ mod fabric;
 mod fabric_sim;
 mod mpi;
 mod placing;
+mod repro;
 mod sdp;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -16,6 +17,7 @@ pub use fabric::*;
 pub use fabric_sim::*;
 pub use mpi::*;
 pub use placing::*;
+pub use repro::*;
 pub use sdp::*;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
@@ -183,6 +185,20 @@ pub enum Command {
     /// Two processes that send to one another by a socket; `bench --sdp` runs it.
     #[command(hide = true)]
     SocketPair(SocketPairArgs),
+    /// Run the experiment behind a figure of a paper on this machine, and judge the paper's claims by what comes out
+    ///
+    /// Prints a plot, the data as CSV, and a verdict on each claim, computed from these data. Without PAPER and FIGURE it lists what there is.
+    /// Papers/004 (Balaji et al., flow control for the Sockets Direct Protocol): processes of this host are connected by RC queue pairs of ferri0,
+    /// and each run measures the three flow controls one after the other. Of the runs the highest and the lowest are dropped; figures are means of the rest.
+    #[command(
+        after_help = "Examples:\n  ferriband repro\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
+        ferriband repro 004 6b --without-coalescing\n\n\
+        Exit status: 0 each claim holds, or is known not to hold in software (the reason is printed), 1 a claim does not hold, or it failed, 2 wrong usage."
+    )]
+    Repro(ReproArgs),
+    /// A process of an experiment of `repro`; its standard input is a socket.
+    #[command(hide = true)]
+    ReproPeer,
     /// Measure the memory of many idle queue pairs; `bench` runs it.
     #[command(hide = true)]
     QpMemory {

@@ -29,6 +29,7 @@ mod netns;
 mod pages;
 mod perf;
 mod progress;
+mod repro;
 mod sdp;
 mod settings;
 mod sim;
@@ -106,6 +107,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             system,
             json,
         } => verbs::many::command(count, system, json.json),
+        Command::Repro(args) => repro::command(&args),
+        Command::ReproPeer => repro::peer_command(),
         Command::Sdp { command } => sdp::command(&command),
         Command::Fabric { command } => fabric::command(&command),
         Command::Sim(args) => sim::command(&args),

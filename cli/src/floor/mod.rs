@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration};
 use cma::Direction;
-pub use pair::{Affinity, allow_cma};
+pub use pair::{Affinity, allow_cma, pin};
 use serde::Serialize;
 use std::process::ExitCode;
 

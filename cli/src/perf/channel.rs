@@ -34,22 +34,38 @@ impl Channel {
         })
     }
 
-    /// Starts the second process on the same library and adapter.
+    /// Starts the second process of `perf` on the same library and adapter.
     pub fn start(source: Source, adapter: &str) -> Result<Self, Failure> {
+        let system = (source == Source::System).then_some("--system");
+        Channel::spawn(["perf-peer", adapter].into_iter().chain(system), &[])
+    }
+
+    /// Starts another copy of this program with these words and variables; its standard input is
+    /// the socket.
+    pub fn spawn<'a>(
+        words: impl IntoIterator<Item = &'a str>,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Failure> {
         let (here, there) = UnixStream::pair()
             .map_err(|error| Failure::io("create", "a pair of sockets", &error))?;
         let exe = env::current_exe()
             .map_err(|error| Failure::io("find", "this program's own file", &error))?;
-        let mut command = Command::new(exe);
-        command
-            .arg("perf-peer")
-            .arg(adapter)
-            .args((source == Source::System).then_some("--system"));
-        let child = command
+        let child = Command::new(exe)
+            .args(words)
+            .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(there)))
             .spawn()
-            .map_err(|error| Failure::io("start", "the second process", &error))?;
+            .map_err(|error| Failure::io("start", "another process", &error))?;
         Channel::new(here, Some(child))
+    }
+
+    /// The socket that is this process's standard input.
+    pub fn inherited() -> Result<Self, Failure> {
+        let socket = std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::io("use", "standard input as a side channel", &error))?;
+        Channel::new(UnixStream::from(socket), None)
     }
 
     /// Sends a value.
@@ -131,11 +147,7 @@ impl Drop for Channel {
 
 /// The second process: `ferriband perf-peer`, its standard input one end of the socket pair.
 pub fn peer_command(adapter: &str, system: bool) -> Result<ExitCode, Failure> {
-    let socket = std::io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|error| Failure::io("use", "standard input as a side channel", &error))?;
-    let mut channel = Channel::new(UnixStream::from(socket), None)?;
+    let mut channel = Channel::inherited()?;
     let library = Library::open(Source::from_flag(system))?;
     let context = library.context(Some(adapter))?;
     while let Some(case) = channel.hear::<Option<Case>>()? {

@@ -4,7 +4,7 @@
 //! Owns: which cases are measured, and how results are shown. Must not know: what the library is.
 
 mod case;
-mod channel;
+pub mod channel;
 mod plot;
 
 use crate::args::{Operation, PerfArgs, Service};

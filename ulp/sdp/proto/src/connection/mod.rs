@@ -358,6 +358,11 @@ impl Connection {
         }
     }
 
+    /// Bytes that the program has read and the peer does not know of: *ring* alone.
+    pub fn untold_bytes(&self) -> u32 {
+        self.receive.untold()
+    }
+
     /// What this side may send, and what it has: for checkers.
     pub fn account(&self) -> Account {
         Account {

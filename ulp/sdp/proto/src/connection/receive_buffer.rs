@@ -161,6 +161,15 @@ impl ReceiveBuffer {
         (self.arrived - self.read) as u32
     }
 
+    /// Bytes that the program has read and the peer was not told of: *ring* alone.
+    pub fn untold(&self) -> u32 {
+        match self.unread {
+            // at most the ring
+            Unread::Ring { told, .. } => (self.read - told) as u32,
+            Unread::Slots { .. } | Unread::Nic { .. } => 0,
+        }
+    }
+
     /// What the program has read is worth a message of its own: half of the ring.
     pub fn is_due(&self) -> bool {
         match self.unread {
