@@ -37,7 +37,8 @@ pub fn report(path: &CStr) {
         return;
     }
     let program = rustix::fs::readlink(c"/proc/self/exe", Vec::new()).unwrap_or_default();
-    let program = program.to_string_lossy().into_owned();
+    let program = program.to_string_lossy();
+    let program = program.rsplit('/').next().unwrap_or_default();
     let pid = rustix::process::getpid().as_raw_nonzero();
     let mut line = String::from("{\"program\":\"");
     for character in program.chars() {
