@@ -97,38 +97,3 @@ fn an_experiment_runs_and_its_data_can_be_judged_again() {
         fs::remove_file(&path).expect("it was written");
     }
 }
-
-/// Claims on bandwidth that hold, and by how much *ring* is ahead of *credit* with 256 bytes.
-fn bandwidth(switches: &[&str]) -> (bool, f64) {
-    let measured = report(&[&["004", "6b", "--quick"], switches].concat());
-    let at = |series: &str| {
-        let points = measured["data"].as_array().expect("points").iter();
-        let mut found = points.filter(|point| point["series"] == series && point["x"] == 256);
-        found
-            .next()
-            .and_then(|point| point["mean"].as_f64())
-            .expect("a figure")
-    };
-    let verdicts = measured["verdicts"].as_array().expect("verdicts");
-    (verdicts[0]["verdict"] == "holds", at("ring") / at("credit"))
-}
-
-/// Coalescing is what the paper explains its bandwidth and its full buffers by.
-#[test]
-fn without_coalescing_the_verdicts_on_bandwidth_and_buffers_turn() {
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
-    let (holds, ahead) = bandwidth(&[]);
-    let (holds_without, ahead_without) = bandwidth(&["--without-coalescing"]);
-    assert!(!holds_without, "{ahead_without}");
-    assert!(
-        ahead > 2.0 * ahead_without,
-        "{ahead}, without {ahead_without}"
-    );
-    assert!(holds, "{ahead}");
-    let buffers = |switches: &[&str]| {
-        let measured = report(&[&["004", "9", "--quick"], switches].concat());
-        measured["verdicts"][0]["verdict"].clone()
-    };
-    assert_eq!(buffers(&[]), "holds");
-    assert_eq!(buffers(&["--without-coalescing"]), "fails");
-}
