@@ -161,7 +161,8 @@ pub enum Command {
         after_help = "Exit status: 0 something was shown, 1 failed, 2 wrong usage, 3 there is nothing to show."
     )]
     Why(WhyArgs),
-    /// Run TCP programs over SDP: connections between two such programs go by shared memory, all others by TCP as before
+    /// Run TCP programs over SDP: connections between two such programs go by shared memory, all
+    /// others by TCP as before
     #[command(
         after_help = "Examples:\n  ferriband sdp run -- redis-server & ferriband sdp run -- redis-benchmark -t get\n  \
         eval \"$(ferriband sdp env)\"; ./server & ./client"
@@ -185,11 +186,14 @@ pub enum Command {
     /// Two processes that send to one another by a socket; `bench --sdp` runs it.
     #[command(hide = true)]
     SocketPair(SocketPairArgs),
-    /// Run the experiment behind a figure of a paper on this machine, and judge the paper's claims by what comes out
+    /// Run the experiment behind a figure of a paper on this machine, and judge the paper's claims
+    /// by what comes out
     ///
-    /// Prints a plot, the data as CSV, and a verdict on each claim, computed from these data. Without PAPER and FIGURE it lists what there is.
-    /// Papers/004 (Balaji et al., flow control for the Sockets Direct Protocol): processes of this host are connected by RC queue pairs of ferri0,
-    /// and each run measures the three flow controls one after the other. Of the runs the highest and the lowest are dropped; figures are means of the rest.
+    /// Prints a plot, the data as CSV, and a verdict on each claim, computed from these data.
+    /// Without PAPER and FIGURE it lists what there is. Papers/004 (Balaji et al., flow control for
+    /// the Sockets Direct Protocol): processes of this host are connected by RC queue pairs of
+    /// ferri0, and each run measures the three flow controls one after the other. Of the runs the
+    /// highest and the lowest are dropped; figures are means of the rest.
     #[command(
         after_help = "Examples:\n  ferriband repro\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
         ferriband repro 004 6b --without-coalescing\n\n\
@@ -619,7 +623,8 @@ pub struct BenchArgs {
     /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels, the designs of the RDMA fast path.
     #[arg(long, requires = "mpi", conflicts_with_all = ["wire", "peer", "fetch"])]
     pub fastpath: bool,
-    /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis where it is there.
+    /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis
+    /// where it is there.
     #[arg(long, conflicts_with_all = ["wire", "mpi"])]
     pub sdp: bool,
     /// This process is in namespaces of its own, made for the comparison between two hosts.

@@ -100,7 +100,8 @@ fn search_path(dir: &Path, inherited: Option<&OsStr>) -> OsString {
     path
 }
 
-/// The same for a program that this process starts, with what the caller has set.
+/// The loader's search path for a program that this process starts: `dir`, then what the caller has
+/// set.
 ///
 /// # Errors
 /// The directory's name would end where the loader's list has its next entry.
@@ -363,13 +364,14 @@ pub fn become_program(words: &[OsString], settings: Vec<(&'static str, OsString)
     command.args(arguments).envs(settings).exec()
 }
 
-/// What to say of an RDMA program that could not be executed, with the status that a shell would give.
+/// What to say of an RDMA program that could not be executed, with the status that a shell would
+/// give.
 pub fn explain(program: &OsStr, error: &io::Error) -> Failure {
     let packages = "check the spelling, or install it (ibverbs-utils and perftest hold the usual RDMA programs)";
     explain_with(program, error, packages)
 }
 
-/// The same of any program; `missing` says what to do where there is none of that name.
+/// Why a program could not be executed; `missing` says what to do where there is none of that name.
 pub fn explain_with(program: &OsStr, error: &io::Error, missing: &str) -> Failure {
     let name = program.to_string_lossy();
     match (error.raw_os_error(), resolve(program)) {

@@ -1,7 +1,8 @@
 //! `ferriband sdp`: TCP programs whose connections go by SDP.
 //!
-//! Owns: the environment of such a program. It is executed in place of this process, so that its pid, signals and exit status are its own. What becomes of
-//! its connections is the preloaded library's (`ulp/sdp/preload`).
+//! Owns: the environment of such a program. It is executed in place of this process, so that its
+//! pid, signals and exit status are its own. What becomes of its connections is the preloaded
+//! library's (`ulp/sdp/preload`).
 
 use crate::args::SdpCommand;
 use crate::failure::Failure;
@@ -44,7 +45,8 @@ struct Shown {
     unknown: Vec<String>,
 }
 
-/// `ferriband sdp env`: shell code that does what `run` does, with the settings as its comments; or JSON.
+/// `ferriband sdp env`: shell code that does what `run` does, with the settings as its comments; or
+/// JSON.
 fn print_environment(json: bool) -> Result<ExitCode, Failure> {
     let (values, file) = settings::values(&SETTINGS, &[])?;
     let variables = launch::preload_settings(LIBRARY)?;

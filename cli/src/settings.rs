@@ -1,6 +1,8 @@
-//! What is set of an upper protocol, by whom, and how it is shown: for each of the tables of settings.
+//! What is set of an upper protocol, by whom, and how it is shown: for each of the tables of
+//! settings.
 //!
-//! Owns: the reading of environment and settings file as a program of that protocol would read them. Must not know: which settings there are.
+//! Owns: the reading of environment and settings file as a program of that protocol would read
+//! them. Must not know: which settings there are.
 
 use crate::failure::Failure;
 use ferriband_settings::{LONGEST_FILE, Table, Values, Wrong};
@@ -64,7 +66,8 @@ pub fn lines(settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// The values that a program of the protocol would find here, with those of the command line, and the settings file that was read.
+/// The values that a program of the protocol would find here, with those of the command line, and
+/// the settings file that was read.
 pub fn values(table: &'static Table, set: &[String]) -> Result<(Values, Option<String>), Failure> {
     let text = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
     let named = text(table.file_variable);

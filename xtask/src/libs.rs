@@ -1,6 +1,7 @@
 //! Links the drop-in C libraries.
 //!
-//! Two libraries are no drop-ins but are preloaded: they have the C library's names, without versions, so that they stand before any version of them.
+//! Two libraries are no drop-ins but are preloaded: they have the C library's names, without
+//! versions, so that they stand before any version of them.
 //!
 //! A cdylib cannot carry the version nodes that rdma-core's libraries have: rustc passes a version script of its own, and
 //! two scripts either clash or silently lose the nodes. So each library is built as a static archive and linked by the

@@ -38,7 +38,8 @@ pub struct ReproArgs {
     /// Short runs over fewer places, which show that it works: their figures mean little.
     #[arg(long)]
     pub quick: bool,
-    /// Switch off what the paper explains its results by: bytes that wait are not joined. The claims that rest on it should turn.
+    /// Switch off what the paper explains its results by: bytes that wait are not joined. The
+    /// claims that rest on it should turn.
     #[arg(long)]
     pub without_coalescing: bool,
     /// What the processes reach each other by.

@@ -9,9 +9,10 @@ use std::ffi::OsString;
 pub enum SdpCommand {
     /// Run a TCP program whose connections go by SDP where the peer takes part
     ///
-    /// Preloads libferriband_sdp.so before what LD_PRELOAD names already and executes PROGRAM in place of this process: pid, signals and exit status are
-    /// the program's own. Children inherit the setting. A connection to a program that does not take part is plain TCP, and so are all connections of
-    /// static programs and of those that gain privilege when executed.
+    /// Preloads libferriband_sdp.so before what LD_PRELOAD names already and executes PROGRAM in
+    /// place of this process: pid, signals and exit status are the program's own. Children inherit
+    /// the setting. A connection to a program that does not take part is plain TCP, and so are all
+    /// connections of static programs and of those that gain privilege when executed.
     #[command(
         after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_SPIN=0 ferriband sdp run -- nginx\n\n\
         Exit status: the program's own, 126 when it cannot be executed, 127 when there is no such program, 2 for a setting that means nothing.\n\
@@ -29,8 +30,9 @@ pub enum SdpCommand {
     },
     /// Print the environment of `run` for a shell, and the settings: eval "$(ferriband sdp env)"
     ///
-    /// Settings come from the environment (FERRIBAND_SDP_NAME), from the settings file (~/.config/ferriband/sdp.conf, XDG_CONFIG_HOME;
-    /// FERRIBAND_SDP_SETTINGS names another), and by default, in this order.
+    /// Settings come from the environment (FERRIBAND_SDP_NAME), from the settings file
+    /// (~/.config/ferriband/sdp.conf, XDG_CONFIG_HOME; FERRIBAND_SDP_SETTINGS names another), and
+    /// by default, in this order.
     Env(JsonFlag),
 }
 
@@ -39,7 +41,7 @@ pub enum SdpCommand {
 pub enum SocketTraffic {
     /// A message goes there and comes back; both sides sleep in their receives.
     Sleeping,
-    /// The same, both sides look again and again.
+    /// A message goes there and comes back; both sides ask again and again, without sleeping.
     Polled,
     /// Messages in one direction.
     Stream,

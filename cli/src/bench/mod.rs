@@ -1,8 +1,9 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
-//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`; MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`. Each round measures every program and what it is
-//! compared with, so that both sides of a ratio saw the same machine; the figures are medians over the rounds, a ratio the median of the rounds' own
-//! ratios.
+//! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`;
+//! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`. Each round measures every
+//! program and what it is compared with, so that both sides of a ratio saw the same machine; the
+//! figures are medians over the rounds, a ratio the median of the rounds' own ratios.
 
 mod mpi;
 mod probes;

@@ -196,7 +196,7 @@ fn latencies(jobs: &mut Vec<Job<UdpFloors>>, effort: Effort, event: bool) {
         ));
     }
     if !event {
-        // whoever polls memory without a call of the library gives its core away only at the end
+        // whoever polls memory without a call of the library yields its core only at the end
         // of its time slice: on a crowded machine each message costs one
         let few = (effort.latency / 25).to_string();
         for service in ["RC", "UC"] {

@@ -1,7 +1,9 @@
-//! Floor of a byte stream between two processes: a ring in memory that both map, and futexes for who sleeps.
+//! Floor of a byte stream between two processes: a ring in memory that both map, and futexes for
+//! who sleeps.
 //!
-//! Owns: the ring. Two copies of each byte, one store and one load of the other's index for each call, and a wake-up only for a reader or writer that said that
-//! it sleeps. What carries the bytes of a socket on one host does this much at least.
+//! Owns: the ring. Two copies of each byte, one store and one load of the other's index for each
+//! call, and a wake-up only for a reader or writer that said that it sleeps. What carries the bytes
+//! of a socket on one host does this much at least.
 
 use super::pair::{Mapping, Placement, run_pair};
 use crate::failure::Failure;
@@ -47,7 +49,8 @@ impl Ring<'_> {
 
     fn sleeper(&self) -> &AtomicU32 {
         let word = self.word(SLEEPER).as_ptr();
-        // SAFETY: the word is eight bytes of the mapping, aligned, and only ever reached as this atomic.
+        // SAFETY: the word is eight bytes of the mapping, aligned, and only ever reached as this
+        // atomic.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
@@ -102,7 +105,8 @@ impl Ring<'_> {
         } else {
             (ring, bytes)
         };
-        // SAFETY: the caller's bytes are as many; the other end does not touch what the indices give to this one.
+        // SAFETY: the caller's bytes are as many; the other end does not touch what the indices
+        // give to this one.
         unsafe { std::ptr::copy_nonoverlapping(from, to, length as usize) };
         length
     }
@@ -147,8 +151,8 @@ impl Ring<'_> {
     }
 }
 
-/// One way of a message that comes back, in nanoseconds. Where sides sleep it is the better of two cores and of where the scheduler puts them, and who
-/// may look a while need not.
+/// One way of a message that comes back, in nanoseconds. Where sides sleep it is the better of two
+/// cores and of where the scheduler puts them, and who may look a while need not.
 pub fn ping_pong_ns(length: usize, rounds: u64, looking: Looking) -> Result<Option<f64>, Failure> {
     let tries: &[(Placement, Looking)] = match looking {
         Looking::Always => &[(Placement::TwoCores, Looking::Always)],

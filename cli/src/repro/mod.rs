@@ -1,5 +1,5 @@
-//! `ferriband repro`: the experiments behind figures of papers, on this machine, and what becomes of
-//! the papers' claims.
+//! `ferriband repro`: the experiments behind figures of papers, on this machine, and what becomes
+//! of the papers' claims.
 //!
 //! Owns: what is printed, and the exit status. What there is stands in `registry.rs`; the
 //! experiments of papers/004 are in `flow/`. A verdict is computed from the CSV alone, so that a

@@ -6,7 +6,8 @@
 //! * Out: [`Machine::poll_transmit`], [`Machine::poll_timeout`], [`Machine::poll_event`].
 //!
 //! Which message does what in which state is one table, [`table`]. Private data are opaque here; [`ip_request`] and
-//! `IpCmHeader::before` are for those who put an IP addressing header in front (rdma_cm, IBA annex A11), `IpCmHeader::in_hello` for SDP.
+//! `IpCmHeader::before` are for those who put an IP addressing header in front (rdma_cm, IBA annex
+//! A11), `IpCmHeader::in_hello` for SDP.
 //!
 //! # For a driver
 //!

@@ -348,8 +348,9 @@ fn ip_destination(service_id: ServiceId, private_data: &[u8]) -> Option<std::net
     ip_request(service_id, private_data).map(|(header, _)| header.addresses.destination())
 }
 
-/// What a request's private data say of IP addresses: who asks whom, and the consumer's bytes, which with the IP addressing annex come
-/// after a header, and with SDP are a Hello that has the addresses in it. None if the service has no addresses, or they are not there.
+/// What a request's private data say of IP addresses: who asks whom, and the consumer's bytes,
+/// which with the IP addressing annex come after a header, and with SDP are a Hello that has the
+/// addresses in it. None if the service has no addresses, or they are not there.
 pub fn ip_request(service_id: ServiceId, private_data: &[u8]) -> Option<(IpCmHeader, &[u8])> {
     if service_id.is_sdp() {
         let header = IpCmHeader::from_hello(private_data).ok()?;

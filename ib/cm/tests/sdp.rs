@@ -1,5 +1,5 @@
-//! Requests of the Sockets Direct Protocol, as bytes on both sides: the service ID of a port, the Hello that private data are, the
-//! listener that it is for; and what Wireshark reads in them.
+//! Requests of the Sockets Direct Protocol, as bytes on both sides: the service ID of a port, the
+//! Hello that private data are, the listener that it is for; and what Wireshark reads in them.
 
 mod common;
 
@@ -22,7 +22,8 @@ const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 7174;
 
-/// Where a MAD has the service ID and the private data of a REQ, and the private data of a REP (IBA 12.6.5, 12.6.8).
+/// Where a MAD has the service ID and the private data of a REQ, and the private data of a REP (IBA
+/// 12.6.5, 12.6.8).
 const REQ_SERVICE: std::ops::Range<usize> = 32..40;
 const REQ_PRIVATE: std::ops::Range<usize> = 164..256;
 const REP_PRIVATE: std::ops::Range<usize> = 60..256;
@@ -175,7 +176,8 @@ fn the_hello_says_which_listener_is_meant() {
     assert_eq!(listener_of(&mad, &[elsewhere]), nobody);
     assert_eq!(listener_of(&mad, &[of_tcp]), nobody, "ports of its own");
 
-    // Bytes of strangers: another address, another family, another message, a service with bits above.
+    // Bytes of strangers: another address, another family, another message, a service with bits
+    // above.
     let mut other = mad;
     other[REQ_PRIVATE][63] = 3;
     assert_eq!(listener_of(&other, &[here, elsewhere]), Ok(2));

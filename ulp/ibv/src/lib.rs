@@ -1,4 +1,5 @@
-//! The verbs API for the upper protocols: a safe wrapper over the published C ABI of `libibverbs.so.1` and `librdmacm.so.1`, loaded at run time.
+//! The verbs API for the upper protocols: a safe wrapper over the published C ABI of
+//! `libibverbs.so.1` and `librdmacm.so.1`, loaded at run time.
 //!
 //! This crate owns the choice of the library ([`Verbs::load`]), what `infiniband/verbs.h` does in inline functions, and
 //! objects whose order of destruction cannot be wrong. It knows nothing of our adapter (the C layouts of `ferriband-verbs-sys` are
@@ -19,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! Connections are set up by the connection manager of the installation ([`Cm`]), or by whatever the program has to tell queue pairs of each other.
+//! Connections are set up by the connection manager of the installation ([`Cm`]), or by whatever
+//! the program has to tell queue pairs of each other.
 //!
 //! What is safe here and what is not: a work request can reach registered memory only. Memory of a [`Region`] is reached through copies
 //! and atomic words alone, never through references to its bytes, so an adapter may write it at any time; other memory is registered by

@@ -67,7 +67,8 @@ pub enum LoadError {
     Symbol(PathBuf, &'static str, &'static str),
     /// The system's library was asked for, and Ferriband's is the only one there.
     NoSystem,
-    /// This connection manager goes with another library of verbs than the one that is loaded, the second.
+    /// This connection manager goes with another library of verbs than the one that is loaded, the
+    /// second.
     Mixed(PathBuf, PathBuf),
 }
 
@@ -105,7 +106,8 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A structure of functions of a library, each of a name under a version; those that may be missing are options.
+/// A structure of functions of a library, each of a name under a version; those that may be missing
+/// are options.
 macro_rules! functions {
     (
         $(#[$doc:meta])* $struct:ident
@@ -340,7 +342,8 @@ impl Library {
             .unwrap_or_else(|| PathBuf::from(SONAME))
     }
 
-    /// A function that tells libraries of verbs apart: its own, or that of the one that it is linked to.
+    /// A function that tells libraries of verbs apart: its own, or that of the one that it is
+    /// linked to.
     pub(crate) fn verbs_list(self) -> Option<NonNull<c_void>> {
         self.symbol("ibv_get_device_list\0", "IBVERBS_1.1\0")
     }

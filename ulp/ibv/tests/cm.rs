@@ -1,4 +1,5 @@
-//! The connection manager of Ferriband's own library: connections within this process and with another, on the addresses of this host.
+//! The connection manager of Ferriband's own library: connections within this process and with
+//! another, on the addresses of this host.
 
 mod common;
 #[path = "common/connection.rs"]
@@ -259,7 +260,8 @@ fn what_is_dropped_in_any_order_goes_in_the_right_one() {
     let server = Side::managed(&passive);
     passive.accept(&ConnectParams::default()).expect("accepted");
     let established = expect(&here, CmEventKind::Established);
-    // Identifiers first, channels, then queue pairs, events last: an event that is held holds what it names.
+    // Identifiers first, channels, then queue pairs, events last: an event that is held holds what
+    // it names.
     drop((listener, active, passive));
     drop((here, there));
     drop(server);
@@ -288,7 +290,8 @@ fn what_cannot_be_resolved_is_told_or_refused() {
     let at = taken.local_address().expect("bound");
     let other = CmId::create(&here, PortSpace::Tcp, 2).expect("an identifier");
     let error = other.bind(at).expect_err("taken");
-    // The second where the address means every one, as localhost does without a device of its own; so it is in Linux.
+    // The second where the address means every one, as localhost does without a device of its own;
+    // so it is in Linux.
     assert!(
         matches!(
             error.kind(),

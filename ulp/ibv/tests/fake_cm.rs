@@ -1,5 +1,5 @@
-//! The wrapper on a connection manager that only writes down what it was asked: order of destruction, acknowledgements, time-outs, what
-//! events say, functions that are missing.
+//! The wrapper on a connection manager that only writes down what it was asked: order of
+//! destruction, acknowledgements, time-outs, what events say, functions that are missing.
 
 mod common;
 
@@ -28,7 +28,8 @@ struct Fake {
     interrupt: Interrupt,
 }
 
-/// A directory with a fake library of verbs and a fake connection manager that is linked to it, or to `other`'s.
+/// A directory with a fake library of verbs and a fake connection manager that is linked to it, or
+/// to `other`'s.
 fn build(name: &str, defined: &[&str], other: Option<&Path>) -> Option<PathBuf> {
     if !common::has_header("rdma/rdma_cma.h", "librdmacm-dev") {
         return None;

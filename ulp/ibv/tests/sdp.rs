@@ -1,5 +1,5 @@
-//! The port space of the Sockets Direct Protocol by Ferriband's own library: Hello and HelloAck set a connection between two processes
-//! up, and a message crosses it.
+//! The port space of the Sockets Direct Protocol by Ferriband's own library: Hello and HelloAck set
+//! a connection between two processes up, and a message crosses it.
 
 mod common;
 #[path = "common/connection.rs"]

@@ -2,9 +2,9 @@
 //! tools that show it.
 //!
 //! Owns: what a row of a table is ([`Setting`]), the form of the settings file, which source wins
-//! ([`Values`]), and what is said of a value that means nothing. Must not know: which settings there
-//! are, which each protocol says in a [`Table`] of its own; the environment and the file system,
-//! which are handed in.
+//! ([`Values`]), and what is said of a value that means nothing. Must not know: which settings
+//! there are, which each protocol says in a [`Table`] of its own; the environment and the file
+//! system, which are handed in.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -1,9 +1,11 @@
 //! `ferriband bench --sdp`: sockets by SDP beside TCP, on one host.
 //!
-//! Owns: the rows, with what is asked of them, and the verdicts. Each round measures every way of a row, one after the other, so that all saw the
-//! machine alike; a ratio is the median of the rounds' own. TCP is the congestion control of those that are there (bbr, cubic) with the better median. Beside are
-//! a Unix socket, and the floor: a ring in shared memory with futexes. Where the floor itself is not as much faster than TCP as is asked, 0.8 of what it is
-//! (the bound) is asked instead.
+//! Owns: the rows, with what is asked of them, and the verdicts. Each round measures every way of a
+//! row, one after the other, so that all saw the machine alike; a ratio is the median of the
+//! rounds' own. TCP is the congestion control of those that are there (bbr, cubic) with the better
+//! median. Beside are a Unix socket, and the floor: a ring in shared memory with futexes. Where the
+//! floor itself is not as much faster than TCP as is asked, 0.8 of what it is (the bound) is asked
+//! instead.
 
 pub mod pair;
 mod redis;

@@ -1,7 +1,8 @@
-//! Two programs that send to one another by a socket, as plain as they can be: `ferriband socket-pair`, which `bench --sdp` runs with and without
-//! the library of SDP.
+//! Two programs that send to one another by a socket, as plain as they can be: `ferriband
+//! socket-pair`, which `bench --sdp` runs with and without the library of SDP.
 //!
-//! Owns: the loops. Must not know: what carries the bytes. The first process listens and measures, and starts the second one with its own environment.
+//! Owns: the loops. Must not know: what carries the bytes. The first process listens and measures,
+//! and starts the second one with its own environment.
 
 use crate::args::{SocketPairArgs, SocketTraffic};
 use crate::failure::Failure;

@@ -75,7 +75,8 @@ impl Server {
     }
 }
 
-/// Requests a second by so many connections with so many requests under way on each: GET's and SET's, their geometric mean.
+/// Requests a second by so many connections with so many requests under way on each: GET's and
+/// SET's, their geometric mean.
 pub fn requests(way: &Way, connections: u32, pipeline: u32) -> Result<f64, Failure> {
     let server = Server::start(way)?;
     let requests = match (connections, pipeline) {

@@ -1,8 +1,8 @@
 //! The experiments of papers/004, section 6: what is measured, how long, over what.
 //!
-//! Owns: lengths, iterations, the order of the runs: each run measures every flow control at a place
-//! of the x axis before it goes on, so that all three saw the same machine. Must not know: what the
-//! paper claims.
+//! Owns: lengths, iterations, the order of the runs: each run measures every flow control at a
+//! place of the x axis before it goes on, so that all three saw the same machine. Must not know:
+//! what the paper claims.
 
 use super::lab::{Chain, Lab};
 use super::worker::{Application, Found, Kind, Part, Side};
@@ -19,7 +19,7 @@ const LONG_BUFFER_BYTES: u32 = 32 << 10;
 /// A call looks again for so long where each process has a core: longer than any wait without
 /// computation.
 const SPIN_US: u64 = 500;
-/// The same where processes share cores.
+/// A call looks again for so long where processes share cores.
 const SHORT_SPIN_US: u64 = 5;
 
 /// Lengths of figure 6(a), bytes.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const MODERATION: Duration = Duration::from_micros(100);
 /// A thread that sleeps looks again after this time at the latest.
 const LONGEST_SLEEP_MS: i32 = 5;
-/// A call that has looked for so long gives its core away between looks: the other process may need
+/// A call that has looked for so long yields its core between looks: the other process may need
 /// it.
 const ALONE: Duration = Duration::from_micros(20);
 /// Looks between two readings of the clock.

@@ -15,8 +15,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::{limits, lock};
 
-/// The consumer's bytes as a SIDR_REQ, or a REQ of another port space than SDP's, carries them: behind the header of the IP addressing
-/// annex, unless the addresses are native.
+/// The consumer's bytes as a SIDR_REQ, or a REQ of another port space than SDP's, carries them:
+/// behind the header of the IP addressing annex, unless the addresses are native.
 fn private_data<const N: usize>(id: &Id, bytes: &[u8]) -> Result<PrivateData<N>, Error> {
     let too_long = Error::Invalid("the private data are too long");
     if id.native {
@@ -25,7 +25,8 @@ fn private_data<const N: usize>(id: &Id, bytes: &[u8]) -> Result<PrivateData<N>,
     addresses(id)?.before::<N>(bytes).map_err(|_| too_long)
 }
 
-/// The consumer's bytes as a REQ carries them: of SDP the Hello, in which the addresses are filled in.
+/// The consumer's bytes as a REQ carries them: of SDP the Hello, in which the addresses are filled
+/// in.
 fn request_data(id: &Id, bytes: &[u8]) -> Result<PrivateData<92>, Error> {
     if id.space != PortSpace::Sdp {
         return private_data(id, bytes);

@@ -310,7 +310,8 @@ impl State {
         withdrawn
     }
 
-    /// The IP addresses of a request and the consumer's bytes, unless its listener is one of native addresses.
+    /// The IP addresses of a request and the consumer's bytes, unless its listener is one of native
+    /// addresses.
     fn header<'a>(
         &self,
         listener: u32,

@@ -16,7 +16,8 @@ pub const RDMA_UDP_QKEY: QKey = QKey(0x0123_4567);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum PortSpace {
-    /// The Sockets Direct Protocol: reliable connections, whose addresses stand in the Hello (IBA annex A4).
+    /// The Sockets Direct Protocol: reliable connections, whose addresses stand in the Hello (IBA
+    /// annex A4).
     Sdp = 0x0001,
     /// IP over InfiniBand multicast: no service is listened for.
     Ipoib = 0x0002,
@@ -71,7 +72,8 @@ impl ServiceId {
         self.0 >> Self::IP_PREFIX_SHIFT == Self::IP_PREFIX
     }
 
-    /// Whether the service ID is a port of the Sockets Direct Protocol, so that the private data of a request are its Hello.
+    /// Whether the service ID is a port of the Sockets Direct Protocol, so that the private data of
+    /// a request are its Hello.
     pub const fn is_sdp(self) -> bool {
         self.0 >> PORT_BITS == PortSpace::Sdp as u64
     }

@@ -1,7 +1,9 @@
-//! Addresses in a request of the Sockets Direct Protocol (IBA annex A4): its private data are the consumer's Hello, in which the
-//! connection manager fills in who asks and whom, as rdma_cm in Linux did. There is no header in front.
+//! Addresses in a request of the Sockets Direct Protocol (IBA annex A4): its private data are the
+//! consumer's Hello, in which the connection manager fills in who asks and whom, as rdma_cm in
+//! Linux did. There is no header in front.
 //!
-//! Owns those fields alone: IP version 17, upper half; port 28; addresses 32 and 48. Must not know what else Hello says.
+//! Owns those fields alone: IP version 17, upper half; port 28; addresses 32 and 48. Must not know
+//! what else Hello says.
 
 use super::ip::{IpCmHeader, IpPair, v4_address, v4_field};
 use super::private_data::PrivateData;
@@ -72,8 +74,8 @@ impl IpCmHeader {
         })
     }
 
-    /// The private data of a REQ: the consumer's Hello with the addresses filled in. None for more bytes than there is room for, fewer
-    /// than [`IpCmHeader::IN_HELLO`], or another message.
+    /// The private data of a REQ: the consumer's Hello with the addresses filled in. None for more
+    /// bytes than there is room for, fewer than [`IpCmHeader::IN_HELLO`], or another message.
     pub fn in_hello(&self, consumer: &[u8]) -> Option<PrivateData<REQ_PRIVATE_DATA>> {
         let mut data = *PrivateData::new(consumer).ok()?.as_bytes();
         let (wire, _) = SdpHelloWire::mut_from_prefix(&mut data).ok()?;

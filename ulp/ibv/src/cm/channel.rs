@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// A channel of events: a descriptor that is readable while an event waits, and never blocks whoever takes one.
+/// A channel of events: a descriptor that is readable while an event waits, and never blocks
+/// whoever takes one.
 pub struct CmChannel {
     at: NonNull<cm::rdma_event_channel>,
     cm: &'static Cm,
@@ -23,7 +24,8 @@ pub struct CmChannel {
 
 any_thread!(CmChannel);
 
-/// The channel's identifiers by the address of their C structure. Its lock is held over each call of the library.
+/// The channel's identifiers by the address of their C structure. Its lock is held over each call
+/// of the library.
 pub(super) type Ids = HashMap<usize, Weak<CmId>>;
 
 impl CmChannel {

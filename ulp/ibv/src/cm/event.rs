@@ -24,7 +24,8 @@ closed! {
         RouteError = cm::RDMA_CM_EVENT_ROUTE_ERROR,
         /// Somebody asks a listener for a connection.
         ConnectRequest = cm::RDMA_CM_EVENT_CONNECT_REQUEST,
-        /// The other side has accepted; the program brings its queue pair up and says so ([`CmId::establish`]).
+        /// The other side has accepted; the program brings its queue pair up and says so
+        /// ([`CmId::establish`]).
         ConnectResponse = cm::RDMA_CM_EVENT_CONNECT_RESPONSE,
         /// The connection could not be set up.
         ConnectError = cm::RDMA_CM_EVENT_CONNECT_ERROR,
@@ -115,7 +116,8 @@ pub struct CmEvent {
 any_thread!(CmEvent);
 
 impl CmEvent {
-    /// The event at `at`. None, with the event acknowledged, if its identifier goes at this moment, and nobody wants to hear of it.
+    /// The event at `at`. None, with the event acknowledged, if its identifier goes at this moment,
+    /// and nobody wants to hear of it.
     ///
     /// # Safety
     /// The event was just taken from the channel, whose table is `ids`.
@@ -166,7 +168,8 @@ impl CmEvent {
         &self.id
     }
 
-    /// The identifier of a request, to be accepted or rejected; once. A request that is left in its event is refused with it.
+    /// The identifier of a request, to be accepted or rejected; once. A request that is left in its
+    /// event is refused with it.
     pub fn take_request(&mut self) -> Option<Arc<CmId>> {
         self.request.take()
     }
@@ -195,8 +198,9 @@ impl CmEvent {
         Err(VerbsError::new(call, errno).into())
     }
 
-    /// The other side's private data, filled up with zeros to the length that the message carries; empty in other events than requests,
-    /// responses, refusals and, on the side that asked, ESTABLISHED.
+    /// The other side's private data, filled up with zeros to the length that the message carries;
+    /// empty in other events than requests, responses, refusals and, on the side that asked,
+    /// ESTABLISHED.
     pub fn private_data(&self) -> &[u8] {
         let Some(param) = self.conn() else {
             return &[];
@@ -209,7 +213,8 @@ impl CmEvent {
         unsafe { std::slice::from_raw_parts(param.private_data.cast(), length) }
     }
 
-    /// What the other side asked for or granted; of requests, responses and, on the side that asked, ESTABLISHED.
+    /// What the other side asked for or granted; of requests, responses and, on the side that
+    /// asked, ESTABLISHED.
     pub fn peer(&self) -> Option<PeerParams> {
         let param = self.conn().filter(|_| self.kind != CmEventKind::Rejected)?;
         Some(PeerParams {
@@ -232,7 +237,8 @@ impl CmEvent {
         if !has_them {
             return None;
         }
-        // SAFETY: the library's structure stays until the acknowledgement; identifiers of connections have parameters of connections.
+        // SAFETY: the library's structure stays until the acknowledgement; identifiers of
+        // connections have parameters of connections.
         let param = unsafe { (&raw const (*self.at.as_ptr()).param.conn).read() };
         Some(*param)
     }
@@ -252,7 +258,8 @@ impl Drop for CmEvent {
     fn drop(&mut self) {
         let channel = self.id.channel();
         let alone = channel.lock();
-        // SAFETY: once for each event that was taken. The identifiers that are held here go after it.
+        // SAFETY: once for each event that was taken. The identifiers that are held here go after
+        // it.
         unsafe { (channel.f().rdma_ack_cm_event)(self.at.as_ptr()) };
         drop(alone);
     }

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An identifier: a listener, or one side of a connection. It is destroyed when nobody holds it any more; a connection ends then.
+/// An identifier: a listener, or one side of a connection. It is destroyed when nobody holds it any
+/// more; a connection ends then.
 pub struct CmId {
     at: NonNull<cm::rdma_cm_id>,
     space: PortSpace,
@@ -39,7 +40,8 @@ pub enum CmOption {
     ReuseAddress(bool),
     /// The unspecified IPv6 address does not stand for IPv4. Before it listens.
     OneFamily(bool),
-    /// How long its queue pair waits for an acknowledgement: 4.096 us times 2 to this power. Before it connects or accepts.
+    /// How long its queue pair waits for an acknowledgement: 4.096 us times 2 to this power. Before
+    /// it connects or accepts.
     AckTimeout(u8),
 }
 
@@ -126,7 +128,8 @@ impl CmId {
         };
         self.call("rdma_set_option", |f, id| {
             let (level, name) = (cm::RDMA_OPTION_ID as c_int, name as c_int);
-            // SAFETY: the identifier lives; a number in this host's order begins with its low byte, and has the length that is said.
+            // SAFETY: the identifier lives; a number in this host's order begins with its low byte,
+            // and has the length that is said.
             unsafe { (f.rdma_set_option)(id, level, name, (&raw mut value).cast(), length) }
         })
     }
@@ -134,8 +137,8 @@ impl CmId {
     /// Binds it to an address here; port 0 chooses one.
     ///
     /// # Errors
-    /// EADDRINUSE, or EADDRNOTAVAIL where one of the two means every address; EADDRNOTAVAIL or ENODEV for an address of no device of this
-    /// host's; EINVAL if it is bound.
+    /// EADDRINUSE, or EADDRNOTAVAIL where one of the two means every address; EADDRNOTAVAIL or
+    /// ENODEV for an address of no device of this host's; EINVAL if it is bound.
     pub fn bind(&self, to: SocketAddr) -> Result<(), VerbsError> {
         let mut to = Address::from(to);
         self.call("rdma_bind_addr", |f, id| {
@@ -156,7 +159,8 @@ impl CmId {
         })
     }
 
-    /// Looks for the device and the address from which `to` is reached; ADDR_RESOLVED or ADDR_ERROR follows.
+    /// Looks for the device and the address from which `to` is reached; ADDR_RESOLVED or ADDR_ERROR
+    /// follows.
     pub fn resolve_address(
         &self,
         from: Option<SocketAddr>,
@@ -185,10 +189,12 @@ impl CmId {
         })
     }
 
-    /// Asks for the connection; ESTABLISHED, CONNECT_RESPONSE (with a queue pair of the program's), REJECTED, UNREACHABLE or CONNECT_ERROR follows.
+    /// Asks for the connection; ESTABLISHED, CONNECT_RESPONSE (with a queue pair of the program's),
+    /// REJECTED, UNREACHABLE or CONNECT_ERROR follows.
     ///
     /// # Errors
-    /// EINVAL unless the route is resolved and there is a queue pair; EMSGSIZE for private data beyond [`PortSpace::connect_room`].
+    /// EINVAL unless the route is resolved and there is a queue pair; EMSGSIZE for private data
+    /// beyond [`PortSpace::connect_room`].
     pub fn connect(&self, params: &ConnectParams<'_>) -> Result<(), VerbsError> {
         let room = self.space.connect_room();
         self.call_with("rdma_connect", room, params, |f| f.rdma_connect)
@@ -197,7 +203,8 @@ impl CmId {
     /// Accepts a request; ESTABLISHED follows.
     ///
     /// # Errors
-    /// EINVAL for an identifier of no request, or without a queue pair; EMSGSIZE for private data beyond [`ACCEPT_ROOM`].
+    /// EINVAL for an identifier of no request, or without a queue pair; EMSGSIZE for private data
+    /// beyond [`ACCEPT_ROOM`].
     pub fn accept(&self, params: &ConnectParams<'_>) -> Result<(), VerbsError> {
         self.call_with("rdma_accept", ACCEPT_ROOM, params, |f| f.rdma_accept)
     }
@@ -217,7 +224,8 @@ impl CmId {
     /// Says that the program's own queue pair is ready, after CONNECT_RESPONSE.
     ///
     /// # Errors
-    /// EINVAL if the identifier has a queue pair of its own; EOPNOTSUPP of a library that has no such call (rdma-core before 23).
+    /// EINVAL if the identifier has a queue pair of its own; EOPNOTSUPP of a library that has no
+    /// such call (rdma-core before 23).
     pub fn establish(&self) -> Result<(), VerbsError> {
         let establish = self.f().rdma_establish;
         let missing = VerbsError::new("rdma_establish", libc::EOPNOTSUPP);
@@ -228,8 +236,9 @@ impl CmId {
         })
     }
 
-    /// Ends the connection, or answers the other side's end. DISCONNECTED follows when the other side has answered. The identifier's
-    /// queue pair goes to the error state: what is outstanding is flushed.
+    /// Ends the connection, or answers the other side's end. DISCONNECTED follows when the other
+    /// side has answered. The identifier's queue pair goes to the error state: what is outstanding
+    /// is flushed.
     pub fn disconnect(&self) -> Result<(), VerbsError> {
         self.call("rdma_disconnect", |f, id| {
             // SAFETY: the identifier lives.
@@ -237,8 +246,8 @@ impl CmId {
         })
     }
 
-    /// Tells the connection manager of an event of the queue pair, such as that data came before the other side's last message
-    /// ([`EventKind::CommunicationEstablished`]).
+    /// Tells the connection manager of an event of the queue pair, such as that data came before
+    /// the other side's last message ([`EventKind::CommunicationEstablished`]).
     pub fn notify(&self, event: EventKind) -> Result<(), VerbsError> {
         self.call("rdma_notify", |f, id| {
             // SAFETY: the identifier lives.
@@ -246,7 +255,8 @@ impl CmId {
         })
     }
 
-    /// The device that it is bound to: one object for all identifiers of the device. `None` before it is bound to one.
+    /// The device that it is bound to: one object for all identifiers of the device. `None` before
+    /// it is bound to one.
     pub fn context(&self) -> Result<Option<Arc<Context>>, VerbsError> {
         let context = self.read(|id| {
             // SAFETY: the identifier lives, and is looked at under the channel's lock.
@@ -293,10 +303,12 @@ impl CmId {
         })
     }
 
-    /// Makes the identifier's queue pair, in INIT: receives may be posted. The connection manager takes it from state to state.
+    /// Makes the identifier's queue pair, in INIT: receives may be posted. The connection manager
+    /// takes it from state to state.
     ///
     /// # Errors
-    /// EINVAL if it has one, is bound to no device, or the domain is another device's; those of [`Qp::create`].
+    /// EINVAL if it has one, is bound to no device, or the domain is another device's; those of
+    /// [`Qp::create`].
     pub fn create_qp(
         self: &Arc<Self>,
         pd: &Arc<Pd>,
@@ -326,12 +338,14 @@ impl CmId {
     /// Takes a queue pair of the program's own from RESET to INIT: receives may be posted.
     ///
     /// # Errors
-    /// EINVAL if the identifier is bound to no device; EOPNOTSUPP of a library without `rdma_init_qp_attr` (rdma-core before 23).
+    /// EINVAL if the identifier is bound to no device; EOPNOTSUPP of a library without
+    /// `rdma_init_qp_attr` (rdma-core before 23).
     pub fn init_qp(&self, qp: &Qp) -> Result<(), VerbsError> {
         self.take_to(qp, QpState::Init)
     }
 
-    /// Takes a queue pair of the program's own from INIT to RTS: before [`CmId::accept`], or after CONNECT_RESPONSE.
+    /// Takes a queue pair of the program's own from INIT to RTS: before [`CmId::accept`], or after
+    /// CONNECT_RESPONSE.
     ///
     /// # Errors
     /// EINVAL if the connection is not far enough; as [`CmId::init_qp`].
@@ -429,8 +443,8 @@ impl Drop for CmId {
     fn drop(&mut self) {
         let mut ids = self.channel.lock();
         ids.remove(&self.at.as_ptr().addr());
-        // SAFETY: its queue pair and its events hold it, so none is left; an event that the library was about to give would have been
-        // given under the lock.
+        // SAFETY: its queue pair and its events hold it, so none is left; an event that the library
+        // was about to give would have been given under the lock.
         let returned = unsafe { (self.f().rdma_destroy_id)(self.at.as_ptr()) };
         drop(ids);
         after_destruction(returned, || Arc::clone(&self.channel));

@@ -59,11 +59,12 @@ pub struct Cm {
 }
 
 impl Cm {
-    /// Loads the connection manager that goes with a library of verbs: the one beside it, else the loader's first. It stays loaded
-    /// for the life of the process; programs load once.
+    /// Loads the connection manager that goes with a library of verbs: the one beside it, else the
+    /// loader's first. It stays loaded for the life of the process; programs load once.
     ///
     /// # Errors
-    /// Those of [`Verbs::load`], and [`LoadError::Mixed`] if it is linked to another library of verbs.
+    /// Those of [`Verbs::load`], and [`LoadError::Mixed`] if it is linked to another library of
+    /// verbs.
     pub fn load(verbs: &'static Verbs) -> Result<&'static Cm, LoadError> {
         let beside = verbs.path().parent().map(|beside| beside.join(SONAME));
         let library = match beside.filter(|file| file.exists()) {

@@ -1,4 +1,5 @@
-//! What is asked of a connection and what the other side has asked for; port spaces, with the room for private data in each.
+//! What is asked of a connection and what the other side has asked for; port spaces, with the room
+//! for private data in each.
 
 use crate::objects::qp::Qp;
 use crate::types::Qpn;
@@ -17,13 +18,15 @@ pub const REJECT_ROOM: usize = 148;
 pub enum PortSpace {
     /// Reliable connections.
     Tcp,
-    /// Connections of the Sockets Direct Protocol: private data of a request begin with its Hello, into which the library writes
-    /// addresses and port. Ferriband's library offers it; others refuse it with EINVAL.
+    /// Connections of the Sockets Direct Protocol: private data of a request begin with its Hello,
+    /// into which the library writes addresses and port. Ferriband's library offers it; others
+    /// refuse it with EINVAL.
     Sdp,
 }
 
 impl PortSpace {
-    /// Bytes of private data that a request carries (REQ): all that there are, less the library's own header.
+    /// Bytes of private data that a request carries (REQ): all that there are, less the library's
+    /// own header.
     pub const fn connect_room(self) -> usize {
         match self {
             PortSpace::Tcp => 56,
@@ -42,7 +45,8 @@ impl PortSpace {
 /// What is asked of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectParams<'a> {
-    /// The program's bytes: as many as [`PortSpace::connect_room`] to ask, [`ACCEPT_ROOM`] to accept. The other side finds zeros behind them.
+    /// The program's bytes: as many as [`PortSpace::connect_room`] to ask, [`ACCEPT_ROOM`] to
+    /// accept. The other side finds zeros behind them.
     pub private_data: &'a [u8],
     /// READs and atomics taken from the other side at a time; 255 is what the device can.
     pub responder_resources: u8,
@@ -57,7 +61,8 @@ pub struct ConnectParams<'a> {
 }
 
 impl Default for ConnectParams<'_> {
-    /// No private data, as many READs as the device can, all retries, the identifier's own queue pair.
+    /// No private data, as many READs as the device can, all retries, the identifier's own queue
+    /// pair.
     fn default() -> Self {
         ConnectParams {
             private_data: &[],

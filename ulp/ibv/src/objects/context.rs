@@ -85,7 +85,8 @@ impl Context {
         }))
     }
 
-    /// A context that the connection manager has opened: it stays open while the device of its list lives.
+    /// A context that the connection manager has opened: it stays open while the device of its list
+    /// lives.
     ///
     /// # Safety
     /// `at` is open, and of that list.

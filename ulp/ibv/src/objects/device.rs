@@ -55,7 +55,8 @@ impl Device {
         Ok(each.collect())
     }
 
-    /// The device of a context that the connection manager has opened, and keeps open as long as this object lives.
+    /// The device of a context that the connection manager has opened, and keeps open as long as
+    /// this object lives.
     ///
     /// # Safety
     /// `list` is an answer of `rdma_get_devices` that nobody else frees, and `context` is in it.

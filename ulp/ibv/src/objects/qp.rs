@@ -201,7 +201,8 @@ impl Qp {
         Qp::made("ibv_create_qp", at, attr.cap.max_inline_data, kept)
     }
 
-    /// A queue pair that the connection manager has made for an identifier. `create` makes it, of attributes that it may change.
+    /// A queue pair that the connection manager has made for an identifier. `create` makes it, of
+    /// attributes that it may change.
     pub(crate) fn create_managed(
         id: &Arc<CmId>,
         pd: &Arc<Pd>,

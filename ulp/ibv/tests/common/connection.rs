@@ -63,7 +63,8 @@ pub fn resolved(channel: &Arc<CmChannel>, space: PortSpace, tag: u64, to: Socket
     id
 }
 
-/// A domain, a completion queue, memory and a queue pair of an identifier: one side of a connection.
+/// A domain, a completion queue, memory and a queue pair of an identifier: one side of a
+/// connection.
 pub struct Side {
     pub cq: Arc<Cq>,
     pub mr: Arc<Mr>,

@@ -1,7 +1,7 @@
 //! What a user may set of MPI: the rows of its table of settings.
 //!
-//! Owns: names, kinds, defaults and meanings ([`SETTINGS`]). Must not know: where values come from, which is `ulp/settings`'s. A new setting is a row
-//! here and a field of the runtime's `Chosen`.
+//! Owns: names, kinds, defaults and meanings ([`SETTINGS`]). Must not know: where values come from,
+//! which is `ulp/settings`'s. A new setting is a row here and a field of the runtime's `Chosen`.
 
 use crate::fast::{Design, Plan, Shape};
 use crate::segment::LAUNCHERS;
@@ -239,7 +239,8 @@ const LONGEST_MAPPED: u64 = 64 << 10;
 /// The longest message that is sent unasked by packets.
 pub const LONGEST_BY_PACKETS: u64 = 64 << 10;
 
-/// How blocks of the fast path are filled by verbs, with their size, or the one that they begin with; and whether they grow.
+/// How blocks of the fast path are filled by verbs, with their size, or the one that they begin
+/// with; and whether they grow.
 pub fn plan(values: &Values) -> (Plan, bool) {
     let named = |design: &Design| design.name() == values.text("design");
     let design = Design::ALL.into_iter().find(named);

@@ -82,9 +82,9 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.add(Word::Own(Own::Receives), u64::MAX);
     }
 
-    /// Tells W that it may change over: from then on every call of this side looks at both. If W has
-    /// let many receives go by, the offer was withdrawn, and some calls of this do nothing. False
-    /// while a call waits in the kernel, or if this thread is in the middle of a receive.
+    /// Tells W that it may change over: from then on every call of this side looks at both. If W
+    /// has let many receives go by, the offer was withdrawn, and some calls of this do nothing.
+    /// False while a call waits in the kernel, or if this thread is in the middle of a receive.
     pub fn offer(&self) -> bool {
         let Some(_held) = self.lock() else {
             return false;
@@ -239,8 +239,8 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes is
-    /// told.
+    /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes
+    /// is told.
     pub fn finds(&self) -> Finds {
         if self.own(Own::ReceiveGate) == 0 {
             return Finds::ByKernel;
@@ -328,8 +328,9 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// The lock of what this side receives; None if this thread has it. What a call had taken from the ring that died with it
-    /// is W's again, if it has not said so; what it had taken from the kernel is gone with it.
+    /// The lock of what this side receives; None if this thread has it. What a call had taken from
+    /// the ring that died with it is W's again, if it has not said so; what it had taken from the
+    /// kernel is gone with it.
     fn lock(&self) -> Option<Held<'_, K>> {
         let held = Held::take(self.0, Own::ReceiveLock)?;
         if held.inherited {

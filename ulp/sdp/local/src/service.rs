@@ -23,8 +23,8 @@ pub enum Closing {
 pub struct Service<'a, K: Kernel>(pub &'a K);
 
 impl<K: Kernel> Service<'_, K> {
-    /// The kernel has news: of `ended` ([`crate::PEER_ENDED`], [`crate::CONNECTION_OVER`]), of bytes
-    /// or of room. This side's waiters look again.
+    /// The kernel has news: of `ended` ([`crate::PEER_ENDED`], [`crate::CONNECTION_OVER`]), of
+    /// bytes or of room. This side's waiters look again.
     ///
     /// Once the peer has ended its stream, what this side sends goes by TCP: the kernel tells of
     /// the peer's death only who sends by it.

@@ -20,8 +20,8 @@ pub enum Sent {
     /// The direction goes back to TCP, whose socket is full: nothing more can be sent before the
     /// kernel has room.
     KernelFull,
-    /// The caller is a signal handler that has interrupted a send of its own thread, which is in the
-    /// middle of a copy or a change.
+    /// The caller is a signal handler that has interrupted a send of its own thread, which is in
+    /// the middle of a copy or a change.
     Busy,
     /// The connection is over, as the kernel knows, or the peer has broken the rules.
     /// [`Writer::take_error`] has what this side was told, else the kernel has it.
@@ -153,8 +153,8 @@ impl<K: Kernel> Writer<'_, K> {
         None
     }
 
-    /// Whether the ring has so much room that who waits for it is woken, a third; also if the peer's tail
-    /// cannot be, which a send tells.
+    /// Whether the ring has so much room that who waits for it is woken, a third; also if the
+    /// peer's tail cannot be, which a send tells.
     pub fn has_room(&self) -> bool {
         let held = self
             .own(Own::Head)

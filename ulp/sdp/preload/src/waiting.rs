@@ -44,8 +44,8 @@ fn answered(answer: Result<usize, impl Into<c_int>>) -> c_int {
     }
 }
 
-/// What waits, step by step. The thread sleeps in the C library's functions, and a cancelled one ends
-/// there; what it has begun is dropped. `make` owns nothing.
+/// What waits, step by step. The thread sleeps in the C library's functions, and a cancelled one
+/// ends there; what it has begun is dropped. `make` owns nothing.
 fn waits<W: Waits>(
     time: Option<Duration>,
     signals: Signals,

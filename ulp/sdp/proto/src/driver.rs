@@ -4,9 +4,9 @@
 
 use crate::connection::{Connection, ReadWork, SendWork, Work, WriteWork};
 
-/// The posting side of one reliable connection (an RC queue pair), whose own state is *established*:
-/// Hello and HelloAck have gone both ways, and at both ends the receives that they announced are
-/// the first that the machine asks for. It may be told of a loss at any time.
+/// The posting side of one reliable connection (an RC queue pair), whose own state is
+/// *established*: Hello and HelloAck have gone both ways, and at both ends the receives that they
+/// announced are the first that the machine asks for. It may be told of a loss at any time.
 ///
 /// Besides what stands at the methods, the machine relies on this:
 ///

@@ -1,5 +1,5 @@
-//! Many seeds of each flow control: `flows FIRST COUNT [plants]`. Prints each failure's law once with
-//! its count, and the first; with `plants`, how many seeds each fault takes to be found.
+//! Many seeds of each flow control: `flows FIRST COUNT [plants]`. Prints each failure's law once
+//! with its count, and the first; with `plants`, how many seeds each fault takes to be found.
 
 use ferriband_sdp_sim::flow::{Failure, Kind, Plant, Scenario, Stats, run};
 use std::collections::BTreeMap;

@@ -277,7 +277,7 @@ impl Arena {
 
     /// Clears the row of a process that died. To be called by who has its place in the table,
     /// before it takes anything.
-    pub fn bury(&self, holder: u32, living: &impl Living) {
+    pub fn clear_row(&self, holder: u32, living: &impl Living) {
         for index in self.held(holder) {
             self.clear(place(holder), index);
             let state = self.record(index).state.load(Ordering::SeqCst);

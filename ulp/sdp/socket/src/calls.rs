@@ -74,8 +74,8 @@ pub fn send(
         };
         let end = match patience() {
             Ok(end) => end,
-            // whoever cannot wait is told by poll(2) and its like when there is room, and by one that
-            // is edge-triggered only then
+            // whoever cannot wait is told by poll(2) and its like when there is room, and by one
+            // that is edge-triggered only then
             Err(libc::EAGAIN) if wants.is_none() => {
                 wants = Some(writer.want_room(BOX));
                 continue;

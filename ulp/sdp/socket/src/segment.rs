@@ -1,8 +1,8 @@
 //! What lies where in the segment that a pair of processes shares.
 //!
-//! 64 connections: their words first, then a page with a word for each side, in which a bit for each
-//! connection says whose waiters the peer has told, then the rings, each with pages of its own. Pages
-//! that no connection has used cost nothing.
+//! 64 connections: their words first, then a page with a word for each side, in which a bit for
+//! each connection says whose waiters the peer has told, then the rings, each with pages of its
+//! own. Pages that no connection has used cost nothing.
 
 use ferriband_sdp_local::Shared;
 

@@ -118,8 +118,8 @@ pub struct Endpoint {
     psn: u32,
 }
 
-/// How often a lost packet is sent again, and how long its answer may take (4.096 us times 2 to this
-/// power: 67 ms).
+/// How often a lost packet is sent again, and how long its answer may take (4.096 us times 2 to
+/// this power: 67 ms).
 const RETRIES: u8 = 7;
 const TIMEOUT: u8 = 14;
 /// A work that finds no receive is tried again without end: the flow control *nic* lives on it.

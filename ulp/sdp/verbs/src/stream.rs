@@ -139,9 +139,9 @@ impl Stream {
         self.drive()
     }
 
-    /// Offers `length` bytes at `at` of registered memory as the next of the stream: the peer may read
-    /// them from there. Until [`Stream::take_offer`] gives something, nobody writes them and nothing
-    /// else is sent. The memory has remote-read access, and lies in the endpoint's domain.
+    /// Offers `length` bytes at `at` of registered memory as the next of the stream: the peer may
+    /// read them from there. Until [`Stream::take_offer`] gives something, nobody writes them and
+    /// nothing else is sent. The memory has remote-read access, and lies in the endpoint's domain.
     ///
     /// # Errors
     /// No offer may be made ([`Connection::may_offer`]), or the place lies outside.

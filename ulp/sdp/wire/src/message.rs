@@ -265,8 +265,9 @@ impl<'a> Message<'a> {
     }
 
     /// Reads a message of an established connection whose data may lie elsewhere: `prefix` is the
-    /// message's start, its headers at least, and `length_bytes` is how long the message is. Returns
-    /// the message with that part of its data which is in `prefix`, and how much data it has in all.
+    /// message's start, its headers at least, and `length_bytes` is how long the message is.
+    /// Returns the message with that part of its data which is in `prefix`, and how much data it
+    /// has in all.
     pub fn parse_prefix(prefix: &'a [u8], length_bytes: u32) -> Result<(Self, u32), ParseError> {
         let (bsdh, rest) = Bsdh::parse(prefix)?;
         let body = Body::parse(bsdh.mid, rest)?;

@@ -1,5 +1,5 @@
-//! What goes wrong in a run: programs killed, transports that fail, sides that give up, readers that
-//! stop.
+//! What goes wrong in a run: programs killed, transports that fail, sides that give up, readers
+//! that stop.
 //!
 //! Owns: when. Must not know: what must hold then.
 
@@ -63,6 +63,6 @@ impl World {
         self.note(|_| format!("s{side} hears of the loss"));
         self.sides[side].told_lost = true;
         self.sides[side].machine.handle_lost();
-        self.rouse(side);
+        self.look_again(side);
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! Owns: the laws, the faults that show that a broken law is found ([`Plant`]), and the run of a
 //! seed. The connection is modelled in `fabric`, the two sides and their programs in `side`, the
-//! steps in `world`, `offers` and `faults`, what must hold in `check`. Must not know: how a machine decides.
+//! steps in `world`, `offers` and `faults`, what must hold in `check`. Must not know: how a machine
+//! decides.
 
 mod check;
 mod fabric;
@@ -111,7 +112,8 @@ pub enum Plant {
     CorkStays,
     /// The driver is not run after the program has read.
     ReadUnseen,
-    /// The program uses a buffer that it offers when it takes the offer back, not when that is over.
+    /// The program uses a buffer that it offers when it takes the offer back, not when that is
+    /// over.
     OfferReused,
 }
 

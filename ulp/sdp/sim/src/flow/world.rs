@@ -406,7 +406,7 @@ impl World {
     }
 
     /// Something has happened at a side: its program and its driver look again.
-    pub(super) fn rouse(&mut self, side: usize) {
+    pub(super) fn look_again(&mut self, side: usize) {
         self.sides[side].stale = true;
         self.sides[side].program.blocked = false;
         self.sides[side].program.blocked_fetch = false;
@@ -428,7 +428,7 @@ impl World {
         if let Err(violation) = handled {
             self.fail(Law::Broken, format!("s{side}: {violation}"));
         }
-        self.rouse(side);
+        self.look_again(side);
         self.note(|_| format!("s{side} handles an arrival"));
     }
 
@@ -442,7 +442,7 @@ impl World {
         if let Err(violation) = self.sides[side].machine.handle_sent(id) {
             self.fail(Law::Broken, format!("s{side}: {violation}"));
         }
-        self.rouse(side);
+        self.look_again(side);
         self.note(|_| format!("s{side} handles the completion of {}", id.0));
     }
 

@@ -100,7 +100,7 @@ fn who_died_holds_nothing() {
     places.die(1);
     assert!(arena.is(second));
     places.0[1].store(true, Ordering::SeqCst);
-    arena.bury(who(1).number, &places);
+    arena.clear_row(who(1).number, &places);
     assert!(!arena.is(second));
     assert_eq!(arena.held(who(1).number).count(), 0);
 }

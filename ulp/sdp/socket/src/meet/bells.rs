@@ -1,11 +1,11 @@
 //! By what a peer's process is told, and tells this one.
 //!
-//! Owns: which eventfd is a box's, and what stands for it between two users. Must not know: who waits
-//! there.
+//! Owns: which eventfd is a box's, and what stands for it between two users. Must not know: who
+//! waits there.
 //!
-//! Whoever has an eventfd can make another's write to it block. So a process of another user is told
-//! by a Unix socket, to which each write says that it is not to block, and has one box, its service
-//! thread's.
+//! Whoever has an eventfd can make another's write to it block. So a process of another user is
+//! told by a Unix socket, to which each write says that it is not to block, and has one box, its
+//! service thread's.
 
 use super::channel::Channel;
 use super::message::{Message, Packet};

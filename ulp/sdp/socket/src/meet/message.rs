@@ -67,8 +67,8 @@ pub enum Message {
         /// The slot.
         slot: u32,
     },
-    /// Either way, between two processes that share a segment: the sender's waiters have a box more.
-    /// With it comes the eventfd that tells them. It has no answer.
+    /// Either way, between two processes that share a segment: the sender's waiters have a box
+    /// more. With it comes the eventfd that tells them. It has no answer.
     Bell {
         /// The box's number, which is not 0.
         number: u32,

@@ -74,9 +74,9 @@ impl Process {
         }
     }
 
-    /// The sending direction is TCP's afterwards, and the peer was asked for the other: whether that
-    /// is TCP's as well. Waits for the peer's service thread until this time of CLOCK_MONOTONIC, if
-    /// there is one; once only, if it was late.
+    /// The sending direction is TCP's afterwards, and the peer was asked for the other: whether
+    /// that is TCP's as well. Waits for the peer's service thread until this time of
+    /// CLOCK_MONOTONIC, if there is one; once only, if it was late.
     pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
         pin.traffic().add(state::NEVER);
         let Some(link) = pin.link() else {

@@ -90,8 +90,9 @@ impl Service {
         }
     }
 
-    /// Whether the program has an io_uring, by which it reaches its sockets unseen. Looked for again
-    /// when it was looked for a hundred times as long ago as that took; one is remembered for ever.
+    /// Whether the program has an io_uring, by which it reaches its sockets unseen. Looked for
+    /// again when it was looked for a hundred times as long ago as that took; one is remembered for
+    /// ever.
     fn has_rings(&mut self, now: Duration) -> bool {
         match self.rings {
             Some((_, true)) => true,

@@ -7,9 +7,9 @@
 //! and finds nothing. Peers are told of each box by the channel of their pair; until then what
 //! they tell it goes to the service thread.
 //!
-//! A child has copies. It must not wait at them: whoever reads an eventfd takes from the parent what
-//! the parent has not seen. Only an epoll instance, which the kernel shares between the two, keeps
-//! the box that it has.
+//! A child has copies. It must not wait at them: whoever reads an eventfd takes from the parent
+//! what the parent has not seen. Only an epoll instance, which the kernel shares between the two,
+//! keeps the box that it has.
 
 use super::kernel;
 use crate::meet::bells::MOST_BOXES;

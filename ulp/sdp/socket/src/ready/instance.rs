@@ -10,9 +10,9 @@
 //!
 //! # Why nobody sleeps while there is something
 //! A linked registration is on the list, or it is *parked*. It is parked only after its wants were
-//! set and a look that followed has found nothing (what is level-triggered), or after its wants were
-//! set before the look whose result was reported (what is edge-triggered). So whatever comes later
-//! is told:
+//! set and a look that followed has found nothing (what is level-triggered), or after its wants
+//! were set before the look whose result was reported (what is edge-triggered). So whatever comes
+//! later is told:
 //! * bytes or room of the ring: whoever gives it fences and finds the want, whatever the phase was
 //!   when the want was set: the want lies in the slot from the beginning, and whoever changes a
 //!   direction over, or back, looks at it as well. It sets the told bit and rings.
@@ -452,7 +452,8 @@ impl Inside {
     }
 
     /// Before the lock of `known` is left, which keeps this, if something may have been listed, or
-    /// left on the list: threads that sleep, and whoever waits for the instance itself, are to look.
+    /// left on the list: threads that sleep, and whoever waits for the instance itself, are to
+    /// look.
     pub fn leave(&self, known: &Instance) {
         if self.list.is_empty() {
             return;
@@ -465,8 +466,8 @@ impl Inside {
         }
     }
 
-    /// The bell was heard: all that were told are listed. Gives those of which others may wait, too,
-    /// who are to be told as well: this was the only bit.
+    /// The bell was heard: all that were told are listed. Gives those of which others may wait,
+    /// too, who are to be told as well: this was the only bit.
     pub fn heard(&mut self, is_shared: impl Fn(u32) -> bool, shared: &mut Vec<Taken>) {
         for group in 0..self.groups.len() {
             let Group { told, mask, .. } = &self.groups[group];

@@ -171,7 +171,8 @@ pub fn poll(polled: &mut [Polled], patience: Patience<'_>) -> Result<usize, Errn
         .map_or(0, |time| std::ptr::from_mut(time) as isize);
     let mask = address(patience.signals);
     let arguments = [at, count, time, mask, MASK_BYTES, 0];
-    // SAFETY: the kernel writes these descriptors' answers, and what is left of a time of this frame.
+    // SAFETY: the kernel writes these descriptors' answers, and what is left of a time of this
+    // frame.
     unsafe { system_call(libc::SYS_ppoll, arguments) }.map(|count| count as usize)
 }
 

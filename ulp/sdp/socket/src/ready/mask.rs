@@ -129,8 +129,8 @@ fn output(call: Call<'_, '_>) -> Source {
     }
 }
 
-/// What is so of a connection, of what is of interest. If nothing is, or `is_edge`, what comes later
-/// is told: the wants were set before the look whose result this is.
+/// What is so of a connection, of what is of interest. If nothing is, or `is_edge`, what comes
+/// later is told: the wants were set before the look whose result this is.
 ///
 /// The kernel is asked if `seen` says so, or if a way goes by TCP, and not again after a want was
 /// set: what has come since is news, which the kernel tells. Room is wanted only where the ring has

@@ -2,8 +2,8 @@
 //!
 //! Owns: what the program has registered where ([`waiters`], [`instance`]), what is so of a
 //! connection ([`mask`]), the boxes in which peers tell this process's waiters ([`boxes`]), how a
-//! thread waits ([`mod@wait`], [`mod@poll`], [`mod@select`]). Must not know: the C names of calls, when a
-//! connection gets its link, who serves its end.
+//! thread waits ([`mod@wait`], [`mod@poll`], [`mod@select`]). Must not know: the C names of calls,
+//! when a connection gets its link, who serves its end.
 //!
 //! The program's epoll descriptor stays the kernel's. What SDP does not carry is watched by the
 //! kernel as if nobody else did, and a wait in an instance without linked connections is the
@@ -193,13 +193,14 @@ pub fn fits(pin: &Pin<'_>) -> bool {
 }
 
 /// After a connection was given a link: who waits for it hears from here on of what comes by the
-/// ring. `number` is one of its numbers. False: it cannot be, and the connection stays TCP for good.
+/// ring. `number` is one of its numbers. False: it cannot be, and the connection stays TCP for
+/// good.
 pub fn linked(pin: &Pin<'_>, number: i32) -> bool {
     Ready::get().is_ok_and(|ready| ready.linked(pin, number))
 }
 
-/// Box 0 was rung for a connection, or, `of_kernel`, the kernel has news of it: all who wait look at
-/// it.
+/// Box 0 was rung for a connection, or, `of_kernel`, the kernel has news of it: all who wait look
+/// at it.
 pub fn told(pin: &Pin<'_>, of_kernel: bool) {
     if let Some(ready) = ready()
         && let Some(held) = ready.waiters.enter()

@@ -4,13 +4,13 @@
 //! connection.
 //!
 //! A stream without a link is the kernel's; a thread that may sleep for its bytes counts itself in
-//! the record, so that nobody says meanwhile that this side looks at both. A linked one is asked for
-//! what its words tell, and the kernel for the rest. Who finds nothing makes itself known with a bell
-//! of its own, sets the wants, and looks once more before it sleeps: what comes later rings the bell.
-//! The bell's eventfd is emptied after it was heard, and before the look that follows.
+//! the record, so that nobody says meanwhile that this side looks at both. A linked one is asked
+//! for what its words tell, and the kernel for the rest. Who finds nothing makes itself known with
+//! a bell of its own, sets the wants, and looks once more before it sleeps: what comes later rings
+//! the bell. The bell's eventfd is emptied after it was heard, and before the look that follows.
 //!
-//! A call keeps no stream while its thread sleeps: whoever closes the last number meanwhile finds no
-//! call in progress. A stream that is gone after a sleep is what the kernel says of its number.
+//! A call keeps no stream while its thread sleeps: whoever closes the last number meanwhile finds
+//! no call in progress. A stream that is gone after a sleep is what the kernel says of its number.
 
 use super::boxes::Bell;
 use super::kernel::{self, IN, PRI, Patience, Polled, RDHUP, RDNORM};

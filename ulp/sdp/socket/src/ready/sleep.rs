@@ -3,8 +3,8 @@
 //! Owns: what a step is. Must not know: what is waited for.
 //!
 //! A thread that sleeps may be cancelled, and is then unwound from within the C library's function
-//! by frames without destructors. So no step keeps a lock or a pin while the thread sleeps, and what
-//! others know of the sleeper is undone by dropping the call.
+//! by frames without destructors. So no step keeps a lock or a pin while the thread sleeps, and
+//! what others know of the sleeper is undone by dropping the call.
 
 use super::kernel::{self, Event, Patience, Polled};
 use rustix::io::Errno;

@@ -224,8 +224,8 @@ impl Instance {
         }
     }
 
-    /// Another of those that sleep is to look, in the place of one that was cancelled: that may have
-    /// taken an event.
+    /// Another of those that sleep is to look, in the place of one that was cancelled: that may
+    /// have taken an event.
     fn ring(&self) {
         if let Some(inside) = self.inside.enter()
             && let Some(bell) = inside.bell

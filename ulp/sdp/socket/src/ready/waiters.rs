@@ -5,15 +5,15 @@
 //!
 //! # The box
 //! The peer tells one box of a connection. If one waits, that is its box; if several do, box 0, the
-//! service thread's, which tells all ([`super::told`]). After the box's number was changed the told bit is
-//! looked at: a peer that has told the box from before has set the bit before it has looked at the
-//! number. If an instance that is no longer alone takes the bit, it tells the others
+//! service thread's, which tells all ([`super::told`]). After the box's number was changed the told
+//! bit is looked at: a peer that has told the box from before has set the bit before it has looked
+//! at the number. If an instance that is no longer alone takes the bit, it tells the others
 //! ([`super::instance::Inside::heard`]): the number of those who wait ([`super::Ready::count`]) is
 //! raised before the box is changed, and that before the newcomer sets its wants, so who finds the
 //! bit that these have caused finds the number raised.
 //!
-//! What a parent has linked goes by box 0 once a child's instance or thread waits for it: peers know
-//! the parent's boxes alone.
+//! What a parent has linked goes by box 0 once a child's instance or thread waits for it: peers
+//! know the parent's boxes alone.
 //!
 //! # Locks
 //! That of all connections before that of an instance, never two instances' at once.

@@ -40,7 +40,7 @@ impl Table {
     fn prepare_child(&self, parent: u32) -> Option<Reserved> {
         self.arena.held(parent).next()?;
         let reserved = self.family.reserve().ok()?;
-        self.arena.bury(reserved.holder, self.family);
+        self.arena.clear_row(reserved.holder, self.family);
         self.arena.inherit(parent, reserved.holder);
         Some(reserved)
     }
@@ -164,7 +164,7 @@ pub fn thread() -> u64 {
 pub(crate) fn register(family: &Family) -> Result<u32, Errno> {
     let table = Table::get()?;
     let reserved = family.reserve()?;
-    table.arena.bury(reserved.holder, family);
+    table.arena.clear_row(reserved.holder, family);
     table.reconcile(Holder {
         number: reserved.holder,
         forks: family.forks(),

@@ -41,8 +41,8 @@ enum Look {
 }
 
 impl Inside {
-    /// Reports what is so, as far as there is room. Gives how many events these are. What `wait` has
-    /// reported already is not looked at.
+    /// Reports what is so, as far as there is room. Gives how many events these are. What `wait`
+    /// has reported already is not looked at.
     pub fn report(&mut self, table: &Table, wait: u32, into: &mut [Event]) -> usize {
         let mut reported = 0;
         for _ in 0..self.list.len() {

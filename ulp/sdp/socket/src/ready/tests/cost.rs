@@ -64,7 +64,7 @@ fn cost_of_a_wait() {
     }
 }
 
-/// The same by TCP alone.
+/// Prints what a wait costs in an instance whose sockets TCP alone carries.
 fn measure_tcp(events: &mut [Event]) {
     let epoll = Epoll::new();
     let (here, there) = pair();
