@@ -122,15 +122,18 @@ fn a_setting_that_means_nothing_is_refused_and_a_stranger_named() {
             .output()
             .expect("ferriband runs")
     };
-    let output = with("FERRIBAND_SDP_SPIN", "often");
+    let output = with("FERRIBAND_SDP_AFTER_EXCHANGES", "often");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("it can be auto or 0 or always"), "{said}");
+    assert!(said.contains("0 to 1048576"), "{said}");
     assert!(said.contains("ferriband sdp env"), "{said}");
-    let output = with("FERRIBAND_SDP_SPIM", "0");
+    let output = with("FERRIBAND_SDP_AFTER_BITES", "0");
     assert!(output.status.success());
     let said = text(&output.stderr);
-    assert!(said.contains("is FERRIBAND_SDP_SPIN meant?"), "{said}");
+    assert!(
+        said.contains("is FERRIBAND_SDP_AFTER_BYTES meant?"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn a_shell_takes_the_environment_over_and_people_see_the_settings() {
     fs::write(&file, "after_bytes = 1M\n").expect("writable");
     let output = ferriband(&["env", "--json"])
         .env("FERRIBAND_SDP_SETTINGS", &file)
-        .env("FERRIBAND_SDP_SPIN", "0")
+        .env("FERRIBAND_SDP_AFTER_EXCHANGES", "0")
         .output()
         .expect("ferriband runs");
     fs::remove_file(&file).expect("it was there");
@@ -163,7 +166,10 @@ fn a_shell_takes_the_environment_over_and_people_see_the_settings() {
         let row = row.expect("a row");
         [&row["variable"], &row["value"], &row["source"]].map(|value| value.as_str().expect("text"))
     };
-    assert_eq!(of("spin"), ["FERRIBAND_SDP_SPIN", "0", "environment"]);
+    assert_eq!(
+        of("after_exchanges"),
+        ["FERRIBAND_SDP_AFTER_EXCHANGES", "0", "environment"]
+    );
     assert_eq!(
         of("after_bytes"),
         ["FERRIBAND_SDP_AFTER_BYTES", "1M", "file"]

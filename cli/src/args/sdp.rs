@@ -14,7 +14,7 @@ pub enum SdpCommand {
     /// the setting. A connection to a program that does not take part is plain TCP, and so are all
     /// connections of static programs and of those that gain privilege when executed.
     #[command(
-        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_SPIN=0 ferriband sdp run -- nginx\n\n\
+        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_AFTER_EXCHANGES=0 ferriband sdp run -- nginx\n\n\
         Exit status: the program's own, 126 when it cannot be executed, 127 when there is no such program, 2 for a setting that means nothing.\n\
         Settings are listed by `ferriband sdp env`. The library is found as `ferriband run` finds its own."
     )]

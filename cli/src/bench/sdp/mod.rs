@@ -28,8 +28,6 @@ use std::process::{Command, ExitCode};
 
 /// What part of the bound is asked, where that is less than the ratio.
 const OF_BOUND: f64 = 0.8;
-/// The setting with which nobody looks again before a sleep.
-const NO_SPIN: (&str, &str) = ("FERRIBAND_SDP_SPIN", "0");
 /// How long a floor is measured, about.
 const FLOOR_NS: f64 = 2e8;
 
@@ -40,19 +38,17 @@ pub enum Way {
     Tcp(Option<&'static str>),
     Unix,
     Floor,
-    /// TCP under the library, with these settings.
-    Sdp(Option<(&'static str, &'static str)>),
+    /// TCP under the library.
+    Sdp,
 }
 
 impl Way {
     /// What a program's environment has more.
     fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        let Way::Sdp(setting) = self else {
-            return Ok(Vec::new());
-        };
-        let mut variables = launch::preload_settings(LIBRARY)?;
-        variables.extend(setting.map(|(name, value)| (name, value.into())));
-        Ok(variables)
+        match self {
+            Way::Sdp => launch::preload_settings(LIBRARY),
+            _ => Ok(Vec::new()),
+        }
     }
 }
 
@@ -68,8 +64,6 @@ enum Work {
 struct Row {
     name: String,
     work: Work,
-    /// A setting of the library.
-    setting: Option<(&'static str, &'static str)>,
     /// At least so many times as fast as TCP.
     asked: f64,
 }
@@ -94,7 +88,7 @@ impl Row {
         }
         ways.push(Way::Unix);
         ways.extend(Some(Way::Floor).filter(|_| pair));
-        ways.push(Way::Sdp(self.setting));
+        ways.push(Way::Sdp);
         ways
     }
 
@@ -108,9 +102,8 @@ impl Row {
                 ring::stream(bytes, messages.max(1000.0) as u64)
             }
             (Work::Pair(traffic, bytes), Way::Floor) => {
-                let looking = match (traffic, self.setting) {
-                    (SocketTraffic::Polled, _) => Looking::Always,
-                    (_, Some(setting)) if setting == NO_SPIN => Looking::Never,
+                let looking = match traffic {
+                    SocketTraffic::Polled => Looking::Always,
                     _ => Looking::AWhile,
                 };
                 let few = ring::ping_pong_ns(bytes, 500, looking)?;
@@ -151,26 +144,13 @@ fn by_socket(traffic: SocketTraffic, bytes: usize, way: &Way) -> Result<f64, Fai
 /// All rows, as far as their programs are there.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let row = |name: String, work, asked| Row {
-        name,
-        work,
-        setting: None,
-        asked,
-    };
+    let row = |name: String, work, asked| Row { name, work, asked };
     for bytes in [1, 64, 1024] {
         let polled = Work::Pair(SocketTraffic::Polled, bytes);
         rows.push(row(format!("ping-pong {bytes} B, both poll"), polled, 8.0));
         let sleeping = Work::Pair(SocketTraffic::Sleeping, bytes);
         rows.push(row(format!("ping-pong {bytes} B, blocking"), sleeping, 4.0));
     }
-    rows.push(Row {
-        setting: Some(NO_SPIN),
-        ..row(
-            "ping-pong 64 B, blocking, spin = 0".to_owned(),
-            Work::Pair(SocketTraffic::Sleeping, 64),
-            1.4,
-        )
-    });
     for (bytes, name, asked) in [
         (1, "1 B", 6.0),
         (64, "64 B", 4.0),
@@ -309,7 +289,7 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
     let (congestion, tcp) = tcp.expect("each row has TCP");
     let (floor, sdp) = (
         of(&|way| *way == Way::Floor),
-        of(&|way| matches!(way, Way::Sdp(_))),
+        of(&|way| matches!(way, Way::Sdp)),
     );
     let (ratio, bound) = (times(sdp, tcp), times(floor, tcp));
     let demanded = bound.map_or(row.asked, |bound| row.asked.min(OF_BOUND * bound));
@@ -397,7 +377,6 @@ mod tests {
         Row {
             name: "r".to_owned(),
             work,
-            setting: None,
             asked,
         }
     }
@@ -406,7 +385,7 @@ mod tests {
         Way::Tcp(Some("bbr")),
         Way::Tcp(Some("cubic")),
         Way::Floor,
-        Way::Sdp(None),
+        Way::Sdp,
     ];
 
     #[test]

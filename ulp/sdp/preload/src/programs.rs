@@ -1,9 +1,9 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
 use crate::{only_by_kernel, quietly, real};
-use ferriband_sdp_socket::process::{Process, report as report_to};
+use ferriband_sdp_socket::process::{Process, read_settings, report as report_to};
 use std::arch::global_asm;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Strings = *const *const c_char;
@@ -149,15 +149,15 @@ fn report() {
     }
 }
 
-/// Where somebody wants to know it, as the environment was when the program began.
+/// Where somebody wants to know it, as was set when the program began.
 static COUNTERS: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn at_start() {
-    // SAFETY: a name; the program has no other thread yet.
-    let path = unsafe { libc::getenv(c"FERRIBAND_SDP_COUNTERS".as_ptr()) };
-    if !path.is_null() {
-        // SAFETY: not NULL, so a string.
-        COUNTERS.store(unsafe { libc::strdup(path) }, Ordering::Relaxed);
+    let path = quietly(String::new(), read_settings);
+    if let Ok(path) = CString::new(path)
+        && !path.is_empty()
+    {
+        COUNTERS.store(path.into_raw(), Ordering::Relaxed);
     }
 }
 

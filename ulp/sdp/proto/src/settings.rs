@@ -19,21 +19,14 @@ pub static SETTINGS: Table = Table {
             about: "connections",
             kind: Kind::Number(0..=1 << 20),
             default: "3",
-            help: "A connection asks to go by SDP with this exchange, which is a turn from sending to receiving; 0: as soon as it is there.",
+            help: "A connection asks to go by SDP with this exchange, a send that follows a receive; 0 or 1: with its first send.",
         },
         Setting {
             name: "after_bytes",
             about: "connections",
             kind: Kind::Bytes(0..=1 << 40),
             default: "16K",
-            help: "A connection asks to go by SDP after so many bytes in one direction, however few exchanges there were; 0: as soon as it is there.",
-        },
-        Setting {
-            name: "spin",
-            about: "waiting",
-            kind: Kind::OneOf(&["auto", "0", "always"]),
-            default: "auto",
-            help: "How long a thread that found nothing looks again before it sleeps: as long as looking has paid (auto), not at all (0), until there is something (always).",
+            help: "A connection asks to go by SDP after so many bytes in both directions together, however few exchanges there were; 0: with its first call.",
         },
         Setting {
             name: "counters",

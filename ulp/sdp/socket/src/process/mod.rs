@@ -16,12 +16,14 @@ mod fit;
 mod lock;
 mod moving;
 mod service;
+mod set;
 mod state;
 mod thread;
 
 pub use closing::Closing;
 pub use counters::report;
 pub use moving::{Begun, Ticket};
+pub use set::read as read_settings;
 
 use crate::numbers::{Kind, once};
 use crate::own::Event;

@@ -550,8 +550,8 @@ impl Service {
 /// The connection is not taken over.
 fn stays(pin: &Pin<'_>, why: No) {
     match why {
-        // somebody may take part there later
-        No::Later | No::Never(Reason::Nobody) => pin.traffic().put_off(),
+        // somebody may take part there later, or be about to say that it holds the socket
+        No::Later | No::Never(Reason::Nobody | Reason::NotHeld) => pin.traffic().put_off(),
         No::Never(_) => {}
     }
 }

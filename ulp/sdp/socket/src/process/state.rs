@@ -2,6 +2,7 @@
 //! taken over. Owns: the bits of [`Traffic::state`], and when a connection is worth it. Must not
 //! know: who looks.
 
+use super::set;
 use crate::table::Traffic;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,11 +28,6 @@ pub(super) const LATE: u32 = 1 << 9;
 const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
-
-/// Exchanges after which a connection is worth to be taken over.
-const EXCHANGES: u32 = 3;
-/// Bytes after which it is.
-const BYTES: u64 = 16 << 10;
 
 /// Which process in a row of forks this is, of which a stream's state says that it knows it.
 static PROCESS: AtomicU32 = AtomicU32::new(1 << EPOCH);
@@ -118,7 +114,7 @@ impl State for Traffic {
         self.bytes.store(all, Ordering::Relaxed);
         let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
         // exchanges are complete in a send only
-        all >= BYTES * u64::from(factor) && self.is(CONNECTED | ACCEPTED)
+        all >= set::bytes().saturating_mul(factor.into()) && self.is(CONNECTED | ACCEPTED)
     }
 
     #[inline]
@@ -130,7 +126,10 @@ impl State for Traffic {
         let all = self.bytes.load(Ordering::Relaxed) + bytes;
         self.bytes.store(all, Ordering::Relaxed);
         let factor = 1_u32 << self.put_off.load(Ordering::Relaxed).min(16);
-        let worth = exchanges >= 2 * (EXCHANGES - 1) * factor || all >= BYTES * u64::from(factor);
+        // one that was put off has its turns before it is asked for again, whatever is set
+        let turns = set::exchanges().saturating_sub(1);
+        let turns = turns.max(u32::from(factor > 1)).saturating_mul(factor);
+        let worth = exchanges / 2 >= turns || all >= set::bytes().saturating_mul(factor.into());
         worth && self.is(CONNECTED | ACCEPTED)
     }
 

@@ -1,0 +1,70 @@
+//! What the user has set of this process's sockets.
+//!
+//! Owns: the values that are obeyed here, and when they are read: once, as the library is loaded.
+//! Must not know: which settings there are, and where they come from, which is `ulp/settings`'s.
+
+use ferriband_sdp_proto::settings::{LONGEST_FILE, SETTINGS, Values};
+use rustix::fs::{Mode, OFlags};
+use std::env;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Exchanges after which a connection is worth to be taken over.
+static EXCHANGES: AtomicU32 = AtomicU32::new(3);
+/// Bytes after which it is.
+static BYTES: AtomicU64 = AtomicU64::new(16 << 10);
+
+/// Reads what is set, and gives where the process is to write its counts; empty: nowhere. A value
+/// that means nothing is refused by `ferriband sdp run`; here it leaves all as it is by default.
+pub fn read() -> String {
+    let file = file();
+    let file = file
+        .as_ref()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let variables = env::vars_os();
+    let variables = variables.filter_map(|(name, value)| {
+        // what is no text is none of these
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    });
+    let values = SETTINGS.read(file, variables);
+    obey(&values.unwrap_or_else(|_| SETTINGS.defaults()))
+}
+
+fn obey(values: &Values) -> String {
+    let exchanges = values.number("after_exchanges");
+    EXCHANGES.store(exchanges as u32, Ordering::Relaxed);
+    BYTES.store(values.number("after_bytes"), Ordering::Relaxed);
+    values.text("counters").to_owned()
+}
+
+/// Name and text of the settings file; None if there is none that can be read.
+fn file() -> Option<(String, String)> {
+    let value = |name: &str| env::var(name).ok();
+    let [named, config, home] = [SETTINGS.file_variable, "XDG_CONFIG_HOME", "HOME"].map(value);
+    let path = SETTINGS.path(named.as_deref(), config.as_deref(), home.as_deref())?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path.as_str(), flags, Mode::empty()).ok()?;
+    let mut text = vec![0; LONGEST_FILE as usize + 1];
+    let mut length = 0;
+    loop {
+        match rustix::io::read(&file, &mut text[length..]).ok()? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    // one that is longer than it may be is not read
+    text.truncate(length);
+    let text = String::from_utf8(text).ok()?;
+    (length as u64 <= LONGEST_FILE).then_some((path, text))
+}
+
+/// Exchanges after which a connection is worth to be taken over; 0: with its first send.
+#[inline]
+pub(super) fn exchanges() -> u32 {
+    EXCHANGES.load(Ordering::Relaxed)
+}
+
+/// Bytes in both directions after which it is; 0: with its first call.
+#[inline]
+pub(super) fn bytes() -> u64 {
+    BYTES.load(Ordering::Relaxed)
+}
