@@ -216,6 +216,7 @@ impl Arena {
         for word in record.words() {
             word.store(0, Ordering::Relaxed);
         }
+        record.wakes.store(0, Ordering::Relaxed);
         record.owner.store(who.as_owner(), Ordering::Release);
         Some(Taken {
             index,

@@ -17,6 +17,8 @@ pub struct Record {
     /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
     /// there may be several.
     pub(crate) owner: AtomicU64,
+    /// How often this side has woken the peer's waiters.
+    pub(crate) wakes: AtomicU64,
 }
 
 impl Record {

@@ -73,6 +73,10 @@ pub struct Traffic {
     pub put_off: AtomicU32,
     /// A number that stood for it once.
     pub number: AtomicI32,
+    /// Why it is TCP, by the number of [`crate::meet::report::Why`].
+    pub why: AtomicU32,
+    /// The user who stood in the way, and 1 more. 0: none.
+    pub by: AtomicU32,
 }
 
 impl Traffic {
@@ -81,6 +85,8 @@ impl Traffic {
         self.exchanges.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Relaxed);
         self.put_off.store(0, Ordering::Relaxed);
+        self.why.store(0, Ordering::Relaxed);
+        self.by.store(0, Ordering::Relaxed);
     }
 }
 

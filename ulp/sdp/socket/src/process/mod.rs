@@ -15,6 +15,7 @@ mod counters;
 mod fit;
 mod lock;
 mod moving;
+mod report;
 mod service;
 mod set;
 mod state;

@@ -8,6 +8,7 @@
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer};
+use crate::meet::report::Cause;
 use crate::raw::system_call;
 use crate::table::{Open, Pin};
 use crate::tcp;
@@ -166,6 +167,7 @@ impl Process {
             return Begun::Plain;
         };
         if flags & !SEND_FLAGS != 0 {
+            self.never(&pin, Cause::Flags);
             self.bring_back_sent(&pin, number);
         }
         let bytes = length(parts);
@@ -207,6 +209,7 @@ impl Process {
             if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
                 return Begun::Plain;
             }
+            self.never(&pin, Cause::Flags);
             if let Err(errno) = self.bring_back_received(&pin, number, flags) {
                 return Begun::Failed(errno);
             }

@@ -7,13 +7,14 @@ use super::carried::{Carried, Kept, Slot, ended};
 use super::fit::{fit, has_rings, smooth};
 use super::state::{self, State};
 use super::thread::start;
-use super::{Process, cookie, counters, socket};
+use super::{Process, cookie, counters, report, socket};
 use crate::arena::Taken;
 use crate::calls;
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
+use crate::meet::report::{Cause, Stranger, Why, count};
 use crate::meet::{Met, News, No};
 use crate::own::{Event, Own};
 use crate::ready;
@@ -51,6 +52,8 @@ pub(super) struct Service {
     known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
     carried: BTreeMap<u32, Carried>,
+    /// Who has spoken for what is not his.
+    strangers: Vec<Stranger>,
 }
 
 /// A port of this process.
@@ -83,6 +86,7 @@ impl Service {
         self.client = None;
         self.known.clear();
         self.carried.clear();
+        self.strangers.clear();
         for port in &mut self.families {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
@@ -281,11 +285,25 @@ impl Service {
             let client = self.own_bell().and_then(ClientService::new);
             self.client = client.ok();
         }
+        // its streams can be asked after
+        let _ = self.hold(process);
         let has_rings = self.has_rings(now);
+        let because = |cause| report::note(&pin, Why::Cause(cause), None);
+        report::clear(&pin);
         let asked = match &mut self.client {
             None => Err(No::Never(Reason::NoDiag)),
-            Some(_) if has_rings => Err(No::Never(Reason::Unfit)),
-            Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
+            Some(_) if has_rings => {
+                because(Cause::IoUring);
+                Err(No::Never(Reason::Unfit))
+            }
+            Some(_) if pin.others_hold() => {
+                because(Cause::Several);
+                Err(No::Later)
+            }
+            Some(_) if !ready::fits(&pin) => {
+                because(Cause::Waiters);
+                Err(No::Later)
+            }
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
         match asked {
@@ -297,7 +315,15 @@ impl Service {
                 };
                 self.known.insert(cookie(number), known);
             }
-            Err(no) => stays(&pin, no),
+            Err(no) => {
+                // what the program itself does with the socket can be seen
+                if let No::Never(reason) = no
+                    && reason != Reason::Unfit
+                {
+                    report::note(&pin, Why::Reason(reason), None);
+                }
+                stays(&pin, no);
+            }
         }
     }
 
@@ -308,10 +334,17 @@ impl Service {
         let pin = process.table.pin_taken(known.taken);
         let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
         let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
-        if pin.others_hold() || !ready::fits(&pin) {
+        let because = |cause| report::note(&pin, Why::Cause(cause), None);
+        if pin.others_hold() {
+            because(Cause::Several);
+            return Err(No::Later);
+        }
+        if !ready::fits(&pin) {
+            because(Cause::Waiters);
             return Err(No::Later);
         }
         if self.rings.is_some_and(|(_, has)| has) {
+            because(Cause::IoUring);
             return Err(No::Never(Reason::Unfit));
         }
         fit(&pin, known.number)?;
@@ -338,10 +371,25 @@ impl Service {
                     self.give_back(Some(slot));
                 }
             }
-            News::Stays { cookie, why, .. } => {
+            News::Stays { cookie, why, by } => {
+                if let (No::Never(reason), Some(uid)) = (why, by) {
+                    count(&mut self.strangers, uid, reason);
+                }
                 let pin = self.known.get(&cookie);
                 if let Some(pin) = pin.and_then(|known| process.table.pin_taken(known.taken)) {
+                    let why_not = match why {
+                        No::Later => Why::Cause(Cause::Later),
+                        No::Never(reason) => Why::Reason(reason),
+                    };
+                    report::note(&pin, why_not, by);
                     stays(&pin, why);
+                }
+            }
+            News::Stranger { uid, reason } => count(&mut self.strangers, uid, reason),
+            News::Status { pair, number, from } => {
+                let answer = report::answer(process, &self.strangers, from);
+                if let Some(holder) = &mut self.holder {
+                    holder.tell(pair, number, &answer);
                 }
             }
             // what such a slot holds is read on, and given back with this side's close
@@ -364,6 +412,7 @@ impl Service {
         if !process.table.without_fork(put) {
             return None;
         }
+        report::clear(&pin);
         if pin.traffic().counts() {
             counters::eligible();
         }
@@ -376,6 +425,8 @@ impl Service {
         {
             // a reader that waits in the kernel offers with its next call
             Reader(&link.on(socket(number))).offer();
+        } else {
+            report::note(&pin, Why::Cause(Cause::Waiters), None);
         }
         Some(())
     }

@@ -25,7 +25,7 @@ pub(super) const CORKED: u32 = 1 << 7;
 /// The peer was asked to go back to TCP, and has not in the time that it had.
 pub(super) const LATE: u32 = 1 << 9;
 /// It was counted among those that are worth it.
-const COUNTED: u32 = 1 << 8;
+pub(super) const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
 

@@ -335,4 +335,10 @@ fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
 fn signal(process: i32, signal: i32) {
     // SAFETY: a child of this test's.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+    if signal == libc::SIGSTOP {
+        let mut status = 0;
+        // SAFETY: a local variable; answers when the last thread of the process has stopped.
+        let stopped = unsafe { libc::waitpid(process, &raw mut status, libc::WUNTRACED) };
+        assert!(stopped == process && libc::WIFSTOPPED(status));
+    }
 }
