@@ -5,6 +5,8 @@ mod libraries;
 use libraries::library_dir;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -242,4 +244,53 @@ fn people_get_a_table() {
         assert!(client.is_some_and(|row| row.contains("sdp sdp")), "{said}");
         assert!(server.is_some_and(|row| row.contains("sdp sdp")), "{said}");
     }
+}
+
+/// A listening socket that children inherit, and its port.
+fn inheritable() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    // SAFETY: a descriptor of this test's, and no flag.
+    assert_eq!(
+        unsafe { libc::fcntl(listener.as_raw_fd(), libc::F_SETFD, 0) },
+        0
+    );
+    let port = listener.local_addr().expect("bound").port().to_string();
+    (listener, port)
+}
+
+#[test]
+fn what_is_accepted_at_a_listener_that_came_by_exec_is_sdp() {
+    let (listener, port) = inheritable();
+    let number = listener.as_raw_fd().to_string();
+    let servers = [(); 2].map(|()| Running::preloaded(peer(), &["serve", &number]));
+    drop(listener);
+    // by turns one of the two accepts
+    let words = ["meet", port.as_str(), "200"];
+    let mut clients = [(); 4].map(|()| Running::preloaded(peer(), &words));
+    for client in &mut clients {
+        assert_eq!(client.line(), "met");
+    }
+    let status = status();
+    for client in &clients {
+        let one = connection(&status, client.pid());
+        assert_eq!(one["out"]["carried_by"], "sdp", "{one:#}");
+        let holder = one["peer"]["pid"].as_u64();
+        assert!(servers.iter().any(|server| Some(server.pid()) == holder));
+    }
+}
+
+#[test]
+fn a_listener_that_is_inherited_and_not_used_has_no_name() {
+    let (listener, port) = inheritable();
+    let mut shell = ferriband();
+    shell.args(["run", "--", "sh", "-c", "echo begun; read line"]);
+    let mut shell = Running::start(shell);
+    assert_eq!(shell.line(), "begun");
+    let names = std::fs::read("/proc/net/unix").expect("readable");
+    let names = String::from_utf8_lossy(&names).into_owned();
+    assert!(
+        !names.contains(&format!("@ferriband-sdp.{port}.")),
+        "{names}"
+    );
+    drop(listener);
 }

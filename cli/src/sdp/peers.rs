@@ -16,6 +16,9 @@ use std::net::SocketAddr;
 /// Names of files mapped by a process that was linked dynamically.
 const LOADER: &str = "/ld-";
 
+/// TCP_LISTEN.
+const LISTENING: u8 = 10;
+
 /// What is known of processes.
 pub(super) struct Peers {
     /// Connections by their own address and their peer's.
@@ -65,6 +68,10 @@ impl Peers {
             return Some(program.clone());
         }
         let holder = self.diag.as_ref()?.holder(row.peer, row.own).ok()??;
+        // of a connection that has ended the kernel shows the listener
+        if holder.state == LISTENING {
+            return None;
+        }
         let inodes = self.inodes.get_or_insert_with(sockets);
         let pid = *inodes.get(&holder.inode)?;
         let program = Self::program(pid);

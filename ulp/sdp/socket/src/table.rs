@@ -77,6 +77,8 @@ pub struct Traffic {
     pub why: AtomicU32,
     /// The user who stood in the way, and 1 more. 0: none.
     pub by: AtomicU32,
+    /// The port where it listens, or was accepted. 0: one without a family.
+    pub port: AtomicU32,
 }
 
 impl Traffic {
@@ -87,6 +89,7 @@ impl Traffic {
         self.put_off.store(0, Ordering::Relaxed);
         self.why.store(0, Ordering::Relaxed);
         self.by.store(0, Ordering::Relaxed);
+        self.port.store(0, Ordering::Relaxed);
     }
 }
 

@@ -149,7 +149,7 @@ reasons! {
     /// The connection is about to end.
     NotEstablished = 3, "the connection is not established";
     /// A uid that this user namespace cannot name.
-    UnknownUser = 4, "the peer's user has no number in this user namespace";
+    UnknownUser = 4, "one end's user is nobody (65534), which stands for all who have no number here";
     /// SO_PEERCRED's uid is not that of the socket.
     NotTheUser = 6, "whoever answered for the connection is another user than its holder";
     /// A cookie is not that of the socket.

@@ -87,6 +87,11 @@ impl Process {
     pub fn before_exec(&'static self) {
         let until = wake::now() + BRIEFLY;
         for number in self.table.kept_by_exec() {
+            let pin = self.table.pin(number);
+            // nobody has used such a listener
+            if pin.is_some_and(|pin| pin.traffic().is(state::INHERITED)) {
+                continue;
+            }
             if let Some(pin) = self.pin(number) {
                 self.never(&pin, Cause::Executed);
             }

@@ -65,6 +65,8 @@ impl Ticket {
         };
         if is_worth {
             self.process.worth(&pin);
+        } else if pin.traffic().is_sought() {
+            self.process.sought(&pin);
         }
     }
 }

@@ -71,6 +71,9 @@ fn row(pin: &Pin<'_>, number: i32) -> Row {
     let traffic = pin.traffic();
     let side = match () {
         () if traffic.is(state::LISTENS) => Side::Listener,
+        () if said(pin) == Some(Why::Cause(Cause::NoName)) && !traffic.is(state::ACCEPTED) => {
+            Side::Listener
+        }
         () if traffic.is(state::CONNECTED) => Side::Connected,
         () if traffic.is(state::ACCEPTED) => Side::Accepted,
         () => Side::Unconnected,

@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What an event of a bell is told by; a connection's by its record.
@@ -121,13 +122,13 @@ impl Service {
         self.bells.first().cloned().ok_or(Errno::NODEV)
     }
 
-    /// A stream listens.
+    /// A stream listens; gives its port.
     pub fn listen(
         &mut self,
         process: &'static Process,
         pin: &Pin<'_>,
         number: i32,
-    ) -> Result<(), Errno> {
+    ) -> Result<u16, Errno> {
         start(process, self)?;
         let (port, index) = (port_of(number)?, pin.taken().index);
         match self.port(port) {
@@ -140,7 +141,7 @@ impl Service {
         }
         self.hold(process)?;
         process.ring();
-        Ok(())
+        Ok(port)
     }
 
     fn port(&mut self, port: u16) -> Option<&mut Port> {
@@ -161,7 +162,8 @@ impl Service {
     /// A stream was accepted: whoever asks its port's family is sent to this process.
     pub fn accept(&mut self, process: &'static Process, pin: &Pin<'_>, number: i32) {
         let known = start(process, self).and_then(|()| self.hold(process));
-        let (Ok(()), Ok(at)) = (known, port_of(number)) else {
+        let at = pin.traffic().port.load(Ordering::Relaxed) as u16;
+        let (Ok(()), true) = (known, at != 0) else {
             return;
         };
         let Some(name) = self.holder.as_ref().map(HolderService::name) else {
@@ -179,7 +181,7 @@ impl Service {
             port: Some(at),
         };
         if let Some(old) = self.known.insert(cookie, known) {
-            self.forget(old);
+            self.forget(process, old);
         }
         pin.traffic().add(state::SERVED);
     }
@@ -523,7 +525,7 @@ impl Service {
     /// The last number goes while other threads are in calls: they end.
     fn left_to_calls(&mut self, process: &Process, number: i32, taken: Taken) {
         if let Some(known) = self.known.remove(&cookie(number)) {
-            self.forget(known);
+            self.forget(process, known);
         }
         if self.carried.remove(&taken.index).is_some() {
             self.delete(socket(number));
@@ -535,17 +537,20 @@ impl Service {
     }
 
     /// A socket is known no more.
-    fn forget(&mut self, known: Known) {
+    fn forget(&mut self, process: &Process, known: Known) {
         if let Some(port) = known.port.and_then(|at| self.port(at)) {
             port.accepted = port.accepted.saturating_sub(1);
-            self.close_ports();
+            self.close_ports(process);
         }
     }
 
     /// Nobody asks at a port of which nothing is left.
-    fn close_ports(&mut self) {
-        self.families
-            .retain(|port| !port.listeners.is_empty() || port.accepted > 0);
+    fn close_ports(&mut self, process: &Process) {
+        let is_left = |port: &Port| {
+            let at = port.family.place().0;
+            port.listeners.is_empty() && port.accepted == 0 && !has_accepted(process, at)
+        };
+        self.families.retain(|port| !is_left(port));
     }
 
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
@@ -554,8 +559,8 @@ impl Service {
             port.listeners.retain(|listener| *listener != taken.index);
         }
         match self.known.remove(&cookie) {
-            Some(known) => self.forget(known),
-            None => self.close_ports(),
+            Some(known) => self.forget(process, known),
+            None => self.close_ports(process),
         }
         let carried = self.carried.remove(&taken.index);
         let Some(link) = last.link() else {
@@ -596,6 +601,21 @@ impl Service {
             },
         );
     }
+}
+
+/// Whether the process has a connection that was accepted at a port, asked for or not.
+fn has_accepted(process: &Process, port: u16) -> bool {
+    let mut all = process.table.numbers().known(0..=i32::MAX);
+    all.any(|(_, kind)| {
+        let crate::numbers::Kind::Stream(index) = kind else {
+            return false;
+        };
+        let pin = process.table.pin_index(index);
+        pin.is_some_and(|pin| {
+            let at = pin.traffic().port.load(Ordering::Relaxed);
+            pin.traffic().is(state::ACCEPTED) && at == u32::from(port)
+        })
+    })
 }
 
 /// The connection is not taken over.
