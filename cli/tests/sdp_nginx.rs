@@ -3,7 +3,7 @@
 mod libraries;
 mod sdp_programs;
 
-use sdp_programs::{Running, compile, connections, ferriband, status};
+use sdp_programs::{Running, compile, ferriband, listed, status};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ fn a_binary_upgrade_under_load_fails_no_request_and_the_new_one_takes_part() {
         let status = status();
         let loads = loads
             .iter()
-            .flat_map(|load| connections(&status, load.pid()));
+            .flat_map(|load| listed(&status, load.pid(), "connections"));
         let mut directions = loads.map(|one| &one["out"]["carried_by"]);
         directions.any(|carried_by| carried_by == "sdp")
     });

@@ -3,13 +3,15 @@
 mod libraries;
 mod sdp_programs;
 
-use sdp_programs::{Running, compile, connections, ferriband, status};
+use sdp_programs::{Running, compile, ferriband, listed, status};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 fn peer() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -29,7 +31,7 @@ fn process(status: &Value, pid: u64) -> &Value {
 }
 
 fn connection(status: &Value, pid: u64) -> &Value {
-    let connections = connections(status, pid);
+    let connections = listed(status, pid, "connections");
     assert_eq!(connections.len(), 1, "{status:#}");
     &connections[0]
 }
@@ -154,6 +156,45 @@ fn people_get_a_table() {
         let [client, server] = [row(&client), row(&server)];
         assert!(client.is_some_and(|row| row.contains("sdp sdp")), "{said}");
         assert!(server.is_some_and(|row| row.contains("sdp sdp")), "{said}");
+    }
+}
+
+/// A user who is nobody here.
+const STRANGER: u32 = 4711;
+
+#[test]
+fn another_user_who_has_taken_a_name_gets_nothing_and_is_named() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can be two users");
+        return;
+    }
+    let mut server = plain(peer(), &["serve"]);
+    let port = server.line();
+    let reachable = std::env::temp_dir().join(format!("sdp-squat-{}", std::process::id()));
+    std::fs::copy(peer(), &reachable).expect("writable");
+    let mut squatter = Command::new(&reachable);
+    squatter.args(["squat", &port]).uid(STRANGER);
+    let mut squatter = Running::start(squatter);
+    std::fs::remove_file(&reachable).expect("it was there");
+    assert_eq!(squatter.line(), "here");
+    let mut client = Running::preloaded(peer(), &["meet", &port, "20"]);
+    assert_eq!(client.line(), "met");
+    let begun = Instant::now();
+    loop {
+        let status = status();
+        let one = connection(&status, client.pid());
+        if one["reason"] != "asked" {
+            assert_eq!(one["reason"], "no_answer", "{one:#}");
+            assert_eq!(one["by_uid"], STRANGER);
+            assert_eq!(one["out"]["tcp_bytes"], 20);
+            let strangers = listed(&status, client.pid(), "strangers");
+            assert_eq!(strangers.len(), 1, "{status:#}");
+            assert_eq!(strangers[0]["uid"], STRANGER);
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{one:#}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -92,12 +92,9 @@ pub fn status() -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The connections of a process, which takes part.
-pub fn connections(status: &Value, pid: u64) -> &[Value] {
+/// A list that a process has: its connections, for example. Empty: it does not answer.
+pub fn listed<'a>(status: &'a Value, pid: u64, what: &str) -> &'a [Value] {
     let processes = status["processes"].as_array().expect("a list");
     let found = processes.iter().find(|process| process["pid"] == pid);
-    let found = found.map_or(&[][..], |process| {
-        process["connections"].as_array().expect("a list")
-    });
-    found
+    found.map_or(&[][..], |process| process[what].as_array().expect("a list"))
 }
