@@ -68,6 +68,8 @@ pub enum SocketTraffic {
     Polled,
     /// Messages in one direction.
     Stream,
+    /// A connection is made, a message goes there and comes back, and it is closed; then the next.
+    Connections,
 }
 
 /// How two processes of `bench --sdp` send to one another.

@@ -58,6 +58,8 @@ enum Work {
     Pair(SocketTraffic, usize),
     /// Connections, and requests under way on each.
     Redis(u32, u32),
+    /// A connection is made for one exchange of a message, and closed: too short for SDP.
+    Connections(usize),
 }
 
 /// A row of the table.
@@ -78,9 +80,10 @@ impl Row {
 
     fn ways(&self, congestions: &[&'static str]) -> Vec<Way> {
         let pair = matches!(self.work, Work::Pair(..));
+        let own = !matches!(self.work, Work::Redis(..));
         let tcp = congestions
             .iter()
-            .filter(|_| pair)
+            .filter(|_| own)
             .map(|name| Way::Tcp(Some(name)));
         let mut ways: Vec<Way> = tcp.collect();
         if ways.is_empty() {
@@ -92,7 +95,7 @@ impl Row {
         ways
     }
 
-    /// A figure of this row: nanoseconds one way, or bytes or requests in a second.
+    /// A figure of this row: nanoseconds one way, or bytes, requests or connections in a second.
     fn measure(&self, way: &Way) -> Result<Option<f64>, Failure> {
         match (self.work, way) {
             (Work::Pair(SocketTraffic::Stream, bytes), Way::Floor) => {
@@ -110,6 +113,10 @@ impl Row {
                 let Some(ns) = few else { return Ok(None) };
                 let rounds = (FLOOR_NS / ns / 2.0).max(500.0) as u64;
                 ring::ping_pong_ns(bytes, rounds, looking)
+            }
+            (Work::Connections(_), Way::Floor) => Ok(None),
+            (Work::Connections(bytes), way) => {
+                by_socket(SocketTraffic::Connections, bytes, way).map(Some)
             }
             (Work::Pair(traffic, bytes), way) => by_socket(traffic, bytes, way).map(Some),
             (Work::Redis(connections, pipeline), way) => {
@@ -166,6 +173,11 @@ fn rows() -> Vec<Row> {
             asked,
         ));
     }
+    rows.push(row(
+        "connect, 64 B there and back, close".to_owned(),
+        Work::Connections(64),
+        0.9,
+    ));
     if redis::is_there() {
         for (connections, pipeline, asked) in
             [(1, 1, 2.0), (1, 16, 1.3), (50, 1, 1.6), (50, 16, 1.2)]
@@ -299,6 +311,7 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
             Work::Pair(SocketTraffic::Stream, _) => "bytes/s",
             Work::Pair(..) => "ns",
             Work::Redis(..) => "requests/s",
+            Work::Connections(_) => "connections/s",
         },
         tcp: middle(tcp),
         congestion,

@@ -56,6 +56,9 @@ pub fn command(args: &SocketPairArgs) -> Result<ExitCode, Failure> {
 
 /// Listens, starts the second process, measures.
 fn first(args: &SocketPairArgs) -> io::Result<f64> {
+    if args.traffic == SocketTraffic::Connections {
+        return first_of_many(args);
+    }
     let (mut child, mut stream): (Child, Box<dyn Stream>) = if args.unix {
         let name = format!("ferriband-socket-pair-{}", std::process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
@@ -77,6 +80,77 @@ fn first(args: &SocketPairArgs) -> io::Result<f64> {
     }
 }
 
+/// Serves one connection after the other; gives how many in a second.
+fn first_of_many(args: &SocketPairArgs) -> io::Result<f64> {
+    let name = format!("ferriband-socket-pair-{}", std::process::id());
+    let (address, mut accept): (String, Box<Accept>) = if args.unix {
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        (name, Box::new(move || Ok(Box::new(listener.accept()?.0))))
+    } else {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        set_congestion(&listener, args)?;
+        let address = listener.local_addr()?.to_string();
+        (
+            address,
+            Box::new(move || Ok(Box::new(listener.accept()?.0))),
+        )
+    };
+    let mut child = start(args, &address)?;
+    let mut bytes = vec![0; args.bytes];
+    let mut serve = || -> io::Result<()> {
+        let mut stream = accept()?;
+        match receive(&mut *stream, &mut bytes)? {
+            true => send(&mut *stream, &bytes),
+            false => Ok(()),
+        }
+    };
+    let begin = Instant::now();
+    while begin.elapsed() < WARM_UP {
+        serve()?;
+    }
+    let (start, mut served) = (Instant::now(), 0);
+    while start.elapsed() < MEASURED {
+        serve()?;
+        served += 1;
+    }
+    let rate = f64::from(served) / start.elapsed().as_secs_f64();
+    // it ends with the first connection that it does not get
+    drop(accept);
+    child.wait()?;
+    Ok(rate)
+}
+
+/// Takes the next connection.
+type Accept = dyn FnMut() -> io::Result<Box<dyn Stream>>;
+
+/// Connects, exchanges and closes until nobody listens.
+fn second_of_many(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
+    let mut bytes = vec![0; args.bytes];
+    let name = match args.unix {
+        true => Some(SocketAddr::from_abstract_name(peer)?),
+        false => None,
+    };
+    loop {
+        let stream = match &name {
+            Some(name) => {
+                UnixStream::connect_addr(name).map(|one| Box::new(one) as Box<dyn Stream>)
+            }
+            None => TcpStream::connect(peer).map(|one| Box::new(one) as Box<dyn Stream>),
+        };
+        let Ok(mut stream) = stream else {
+            return Ok(());
+        };
+        // the last one may be accepted by nobody
+        let sent = send(&mut *stream, &bytes);
+        if !sent
+            .and_then(|()| receive(&mut *stream, &mut bytes))
+            .unwrap_or(false)
+        {
+            return Ok(());
+        }
+    }
+}
+
 fn start(args: &SocketPairArgs, peer: &str) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1));
@@ -87,6 +161,9 @@ fn start(args: &SocketPairArgs, peer: &str) -> io::Result<Child> {
 
 /// Connects, and does what the first one expects.
 fn second(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
+    if args.traffic == SocketTraffic::Connections {
+        return second_of_many(args, peer);
+    }
     let mut stream: Box<dyn Stream> = if args.unix {
         let address = SocketAddr::from_abstract_name(peer)?;
         Box::new(UnixStream::connect_addr(&address)?)

@@ -247,8 +247,14 @@ impl Process {
         let index = pin.taken().index;
         let word = self.asked.word(index as usize / 64 * 8);
         word.fetch_or(1 << (index % 64), Ordering::SeqCst);
-        if !self.ring() && thread::start(self, &mut self.served()).is_ok() {
-            self.ring();
+        if self.ring() {
+            return;
+        }
+        match thread::start(self, &mut self.served()) {
+            Ok(()) => {
+                self.ring();
+            }
+            Err(_) => report::note(pin, Why::Reason(Reason::NoMemory), None),
         }
     }
 
