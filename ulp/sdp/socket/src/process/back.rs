@@ -88,8 +88,8 @@ impl Process {
         let until = wake::now() + BRIEFLY;
         for number in self.table.kept_by_exec() {
             let pin = self.table.pin(number);
-            // nobody has used such a listener
-            if pin.is_some_and(|pin| pin.traffic().is(state::INHERITED)) {
+            // a listener is the kernel's anyway
+            if pin.is_some_and(|pin| pin.traffic().is(state::INHERITED | state::LISTENS)) {
                 continue;
             }
             if let Some(pin) = self.pin(number) {

@@ -8,7 +8,7 @@ use crate::ready;
 use crate::table::{Left, Pin};
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 /// What a close does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,8 @@ impl Process {
     fn leave(&'static self, number: i32) {
         let served = self.table.pin(number).is_some_and(|pin| {
             let traffic = pin.traffic();
-            pin.link().is_some() || traffic.is(state::SERVED | state::LISTENS)
+            let keeps_port = traffic.is(state::ACCEPTED) && self.keeps_ports.load(Relaxed);
+            pin.link().is_some() || traffic.is(state::SERVED | state::LISTENS) || keeps_port
         });
         if served {
             let mut service = self.served();

@@ -42,7 +42,7 @@ use state::State;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// Numbers that are standard input, output and error, which the C library uses by itself.
 const STANDARD: i32 = 2;
@@ -55,6 +55,8 @@ pub struct Process {
     asked: Pages,
     /// What wakes the service thread. NULL: there is none.
     bell: AtomicPtr<Arc<Event>>,
+    /// A port's family is there for accepted connections alone, of which peers may ask for one.
+    keeps_ports: AtomicBool,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -79,6 +81,7 @@ impl Process {
                 service: Lock::new(Service::new()),
                 asked: Pages::reserve(arena::RECORDS as usize / 8, Seen::Wiped)?,
                 bell: AtomicPtr::new(ptr::null_mut()),
+                keeps_ports: AtomicBool::new(false),
             })
         })?;
         thread::watch_forks()?;

@@ -112,6 +112,13 @@ impl Service {
         }
     }
 
+    /// Ports at which this process can be asked.
+    #[cfg(test)]
+    pub fn ports(&self) -> Vec<u16> {
+        let ports = self.families.iter();
+        ports.map(|port| port.family.place().0).collect()
+    }
+
     /// Connections that it looks after.
     #[cfg(test)]
     pub fn carried_count(&self) -> usize {
@@ -546,11 +553,16 @@ impl Service {
 
     /// Nobody asks at a port of which nothing is left.
     fn close_ports(&mut self, process: &Process) {
-        let is_left = |port: &Port| {
-            let at = port.family.place().0;
-            port.listeners.is_empty() && port.accepted == 0 && !has_accepted(process, at)
-        };
-        self.families.retain(|port| !is_left(port));
+        let mut keeps = false;
+        self.families.retain(|port| {
+            if !port.listeners.is_empty() || port.accepted > 0 {
+                return true;
+            }
+            let has_accepted = has_accepted(process, port.family.place().0);
+            keeps |= has_accepted;
+            has_accepted
+        });
+        process.keeps_ports.store(keeps, Ordering::Relaxed);
     }
 
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {

@@ -1,6 +1,8 @@
 //! Both sides in one process, or one in a child: what the entries of the preloaded library do.
 
 use super::*;
+use crate::meet::message::Message;
+use crate::meet::report::Side;
 use crate::testing::{Fork, alone, child, join, soon};
 use ferriband_sdp_local::{Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
@@ -341,4 +343,85 @@ fn signal(process: i32, signal: i32) {
         let stopped = unsafe { libc::waitpid(process, &raw mut status, libc::WUNTRACED) };
         assert!(stopped == process && libc::WIFSTOPPED(status));
     }
+}
+
+#[test]
+fn a_port_can_be_asked_as_long_as_a_connection_of_it_is_open() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let is_asked = || process().served().ports().contains(&address.port());
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let is_served = |number: Number| {
+        let pin = process().pin(number.0).expect("a stream");
+        pin.traffic().is(state::SERVED)
+    };
+    assert!(is_asked() && !is_served(there), "nobody can ask so far");
+    listener.close();
+    assert!(is_asked(), "the connection may still be asked for");
+    let short = {
+        let (listener, address) = Number::listener();
+        let short = (Number::connect(address), listener.accept());
+        listener.close();
+        short
+    };
+    let other = thread::spawn(move || there.echo());
+    here.until_carried();
+    here.close();
+    other.join().expect("it ends");
+    short.0.close();
+    short.1.close();
+    assert_eq!(
+        process().served().ports(),
+        [] as [u16; 0],
+        "nothing is left"
+    );
+}
+
+#[test]
+fn what_this_process_says_of_its_streams_comes_in_pages() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let streams: Vec<_> = (0..50)
+        .map(|_| (Number::connect(address), listener.accept()))
+        .collect();
+    streams[0].0.send(&[1; 7]);
+    let (mut numbers, mut from, mut pages) = (Vec::new(), 0, 0);
+    while from >= 0 {
+        let answer = report::answer(process(), &[], from);
+        assert!(answer.len() <= 36, "a page is short");
+        let mut next = None;
+        for message in answer {
+            match message {
+                Message::Row(row) => numbers.push(row),
+                Message::Rows { next: number } => next = Some(number),
+                Message::About(about) => assert_eq!(about.pid, std::process::id()),
+                other => panic!("{other:?}"),
+            }
+        }
+        from = next.expect("each page has an end");
+        pages += 1;
+    }
+    assert!(pages > 3);
+    let row = |number: Number| numbers.iter().find(|row| row.number == number.0);
+    assert_eq!(row(listener).map(|row| row.side), Some(Side::Listener));
+    for (here, there) in &streams {
+        let (here, there) = (row(*here).expect("told"), row(*there).expect("told"));
+        assert_eq!((here.side, there.side), (Side::Connected, Side::Accepted));
+        assert_eq!((here.own, here.peer), (there.peer, there.own));
+        assert_eq!(here.why, Some(Why::Cause(Cause::TooShort)));
+    }
+    let sent = row(streams[0].0).map(|row| (row.traffic.tcp_out, row.traffic.ring_out));
+    assert_eq!(sent, Some((7, 0)));
+    process().only_by_kernel_for(streams[1].0.0, Cause::ByLibrary);
+    let answer = report::answer(process(), &[], streams[1].0.0);
+    let Some(Message::Row(told)) = answer.first() else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(told.why, Some(Why::Cause(Cause::ByLibrary)));
+    for (here, there) in streams {
+        here.close();
+        there.close();
+    }
+    listener.close();
 }
