@@ -202,10 +202,8 @@ fn another_user_who_has_taken_a_name_gets_nothing_and_is_named() {
 fn inheritable() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     // SAFETY: a descriptor of this test's, and no flag.
-    assert_eq!(
-        unsafe { libc::fcntl(listener.as_raw_fd(), libc::F_SETFD, 0) },
-        0
-    );
+    let cleared = unsafe { libc::fcntl(listener.as_raw_fd(), libc::F_SETFD, 0) };
+    assert_eq!(cleared, 0);
     let port = listener.local_addr().expect("bound").port().to_string();
     (listener, port)
 }
