@@ -1,7 +1,7 @@
 //! `libferriband_sdp.so`: carries the TCP connections of unmodified programs by SDP.
 //!
 //! Owns: the C library's names of the calls that a socket's descriptor can be given to. Each entry
-//! converts its arguments and calls the C library's function behind it ([`real`]). Must not know:
+//! converts its arguments and calls the C library's function behind it (`real`). Must not know:
 //! how a connection is carried, which is `ulp/sdp/socket`'s.
 //!
 //! An entry is a frame without destructors, since a thread that is cancelled is unwound from within

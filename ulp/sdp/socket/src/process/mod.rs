@@ -1,9 +1,9 @@
 //! The sockets of a process: what becomes of a program's calls, and the thread that serves them.
 //!
 //! Owns: which descriptors are streams that may be taken over, when a connection is worth it
-//! ([`state`]), the service thread ([`service`], [`thread`](mod@thread)), how a call goes on by the
-//! kernel or the ring ([`moving`]), how a number goes ([`closing`]), how a connection comes back to
-//! TCP ([`back`]). Must not know: the C names of calls, and how a call enters the kernel.
+//! (`state`), the service thread (`service`, `thread`), how a call goes on by the
+//! kernel or the ring (`moving`), how a number goes (`closing`), how a connection comes back to
+//! TCP (`back`). Must not know: the C names of calls, and how a call enters the kernel.
 //!
 //! A call on a descriptor that is no stream costs two loads. Whatever is not served here is told
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
