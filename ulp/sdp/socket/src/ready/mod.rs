@@ -232,6 +232,7 @@ pub fn aliased(number: i32, other: i32) {
 /// against forks, that of all connections, those of the instances.
 pub(crate) fn before_fork() {
     let Some(ready) = ready() else { return };
+    ready.share();
     if !ready.waiters.take() {
         // a handler that has interrupted a hold forks: who is interrupted goes on in the child, too
         return;

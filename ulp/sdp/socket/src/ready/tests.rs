@@ -323,6 +323,109 @@ fn another_number_is_a_registration_of_its_own_and_stays_until_the_last_is_close
     assert_eq!(epoll.wait(SHORT), []);
 }
 
+/// How many descriptors the kernel's instance watches.
+fn watched(epoll: &Epoll) -> usize {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", epoll.0));
+    let info = info.expect("a descriptor");
+    info.lines().filter(|line| line.starts_with("tfd")).count()
+}
+
+#[test]
+fn what_is_deleted_and_added_again_takes_no_system_call_and_tells_nothing_in_between() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&there, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    // the bell and the socket
+    assert_eq!(watched(&epoll), 2);
+    for events in [IN, IN | ET, IN | ONESHOT] {
+        epoll.remove(&there);
+        here.send(b"a");
+        assert_eq!((epoll.wait(SHORT), watched(&epoll)), (vec![], 2));
+        epoll.add(&there, events, 3);
+        assert_eq!(epoll.wait(LONG), [(IN, 3)]);
+        assert_eq!(there.receive(9), b"a");
+        assert_eq!(epoll.wait(SHORT), []);
+        epoll.remove(&there);
+        epoll.add(&there, IN, 4);
+        here.send(b"b");
+        assert_eq!(epoll.wait(LONG), [(IN, 4)]);
+        assert_eq!(there.receive(9), b"b");
+    }
+    epoll.remove(&there);
+    // the kernel alone has these
+    epoll.add(&there, IN | EXCLUSIVE, 5);
+    here.send(b"c");
+    assert_eq!(epoll.wait(LONG), [(IN, 5)]);
+    epoll.remove(&there);
+    assert_eq!(watched(&epoll), 1);
+}
+
+#[test]
+fn what_is_deleted_goes_once_another_waits_or_a_child_comes_or_the_number_is_closed() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let [one, two] = [Epoll::new(), Epoll::new()];
+    let again = || {
+        one.add(&there, IN, 1);
+        one.remove(&there);
+        assert_eq!(watched(&one), 2);
+    };
+    one.add(&there, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    one.remove(&there);
+    let is_shared = |is: bool| {
+        let ready = super::ready().expect("made");
+        let count = ready.count(there.pin().taken().index);
+        assert_eq!(count.load(Ordering::SeqCst) > 1, is);
+    };
+    two.add(&there, IN, 2);
+    assert_eq!(watched(&one), 1);
+    is_shared(false);
+    here.send(b"a");
+    assert_eq!((two.wait(LONG), one.wait(NOW)), (vec![(IN, 2)], vec![]));
+    two.remove(&there);
+    again();
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| poll_one(there.number, IN, LONG));
+        assert_eq!(wait.join().expect("heard"), IN);
+    });
+    assert_eq!(there.receive(9), b"a");
+    again();
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| poll_one(there.number, IN, LONG));
+        soon(|| watched(&one) == 1);
+        here.send(b"b");
+        assert_eq!(wait.join().expect("heard"), IN);
+    });
+    again();
+    let twin = there.duplicate();
+    let number = twin.number;
+    one.add(&twin, IN, 3);
+    one.remove(&twin);
+    drop(twin);
+    let numbers = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", one.0)).expect("there");
+    let gone = format!("tfd: {number:>8}");
+    assert!(!numbers.contains(&gone), "{numbers}");
+    again();
+    join(child(Fork::Called, || {
+        assert_eq!(watched(&one), 1);
+        one.add(&there, IN, 4);
+        assert_eq!(one.wait(LONG), [(IN, 4)]);
+        one.remove(&there);
+    }));
+    assert_eq!(watched(&one), 1);
+    one.add(&there, IN, 5);
+    assert_eq!(one.wait(LONG), [(IN, 5)]);
+    one.remove(&there);
+    assert_eq!(watched(&one), 1);
+}
+
 #[test]
 fn select_finds_what_poll_finds() {
     let _alone = alone();
@@ -400,11 +503,13 @@ fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
     let (here, there) = pair();
     let epoll = Epoll::new();
     epoll.add(&there, IN, 1);
+    // what changes a direction over is sent by TCP, and a thread may see it before it is received
+    let has_changed = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let hears = |text: &'static [u8]| {
-            let (epoll, there) = (&epoll, &there);
+            let (epoll, there, has_changed) = (&epoll, &there, &has_changed);
             scope.spawn(move || {
-                assert_eq!(epoll.wait(LONG), [(IN, 1)]);
+                while epoll.wait(LONG) == [(IN, 1)] && !has_changed.load(Ordering::SeqCst) {}
                 assert_eq!(there.receive(9), text);
             })
         };
@@ -413,6 +518,7 @@ fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
         world.link(&here, &there);
         world.change_over(&here, &there);
         assert!(!sleeper.is_finished());
+        has_changed.store(true, Ordering::SeqCst);
         here.send(b"a");
         sleeper.join().expect("heard");
         let sleeper = hears(b"b");
