@@ -1,10 +1,12 @@
 //! The program's calls on one connection that SDP may carry: they try, and sleep, and try again.
 
 use crate::link::Call;
+use crate::spin::{self, For, Vain};
 use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{
     BOX, Closing, FUTEX, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
 };
+use ferriband_sdp_proto::change::Phase;
 use std::time::Duration;
 
 /// What a call does.
@@ -40,6 +42,7 @@ pub fn send(
     let want = Word::Shared(Way::Out, Shared::WantRoom);
     let mut done = 0;
     let mut wants = None;
+    let mut vain = None;
     loop {
         match writer.send(parts, done, bytes - done) {
             Sent::Bytes(sent) => {
@@ -83,13 +86,16 @@ pub fn send(
             Err(errno) => return given_up(done, errno),
         };
         let Some(value) = wants.take() else {
-            wants = Some(writer.want_room(FUTEX));
+            vain = spin::look(For::Room, end, || writer.has_room());
+            if vain.is_some() {
+                wants = Some(writer.want_room(FUTEX));
+            }
             continue;
         };
         let again = now + left;
         let short = end.is_none_or(|end| again < end);
         let until = if short { Some(again) } else { end };
-        match sleep(call, want, value, until) {
+        match sleep(call, want, value, until, vain.take()) {
             // R is looked at again
             Some(libc::EAGAIN) if short => {}
             Some(errno) => return given_up(done, errno),
@@ -119,6 +125,7 @@ pub fn receive(
     let reader = Reader(&call);
     let want = Word::Shared(Way::In, Shared::WantBytes);
     let mut wants = None;
+    let mut vain = None;
     loop {
         match reader.receive(parts, 0, bytes) {
             Received::Bytes(received) => return Answer::Bytes(received),
@@ -132,10 +139,18 @@ pub fn receive(
             Err(errno) => return Answer::Error(errno),
         };
         let Some(value) = wants.take() else {
-            wants = Some(reader.want_bytes(FUTEX));
+            // before that the kernel's bytes are waited for as well
+            let by_ring = reader.phase() == Phase::Sdp;
+            vain = match by_ring {
+                true => spin::look(For::Bytes, end, || reader.has_bytes()),
+                false => None,
+            };
+            if vain.is_some() || !by_ring {
+                wants = Some(reader.want_bytes(FUTEX));
+            }
             continue;
         };
-        if let Some(errno) = sleep(call, want, value, end) {
+        if let Some(errno) = sleep(call, want, value, end, vain.take()) {
             return Answer::Error(errno);
         }
         if let Err(errno) = patience() {
@@ -172,9 +187,19 @@ fn given_up(done: u64, errno: i32) -> Answer {
 }
 
 /// Sleeps as long as the want has this value. An error, if that is to end the call.
-fn sleep(call: Call<'_, '_>, want: Word, value: u64, end: Option<Duration>) -> Option<i32> {
+fn sleep(
+    call: Call<'_, '_>,
+    want: Word,
+    value: u64,
+    end: Option<Duration>,
+    vain: Option<Vain>,
+) -> Option<i32> {
     let until = end.map_or(Until::Woken, Until::Deadline);
-    match call.link().wait(want, value, until) {
+    let slept = call.link().wait(want, value, until);
+    if let Some(vain) = vain {
+        vain.slept();
+    }
+    match slept {
         Wait::TimedOut => Some(libc::EAGAIN),
         Wait::Interrupted => Some(libc::EINTR),
         _ => None,

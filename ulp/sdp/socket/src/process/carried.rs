@@ -90,7 +90,8 @@ pub(super) fn ended(socket: BorrowedFd<'_>) -> u64 {
         return 0;
     }
     let told = asked[0].revents();
-    let over = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    // ERR alone may be a message about what was sent (MSG_ERRQUEUE)
+    let over = PollFlags::HUP | PollFlags::NVAL;
     match (told.intersects(over), told.contains(PollFlags::RDHUP)) {
         (true, _) => PEER_ENDED | CONNECTION_OVER,
         (false, true) => PEER_ENDED,

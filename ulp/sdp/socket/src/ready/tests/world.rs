@@ -346,7 +346,7 @@ impl Shared {
             };
             let Some(link) = pin.link() else { continue };
             if link.take_told() {
-                Service(&link.on(borrow(number))).look(0);
+                Service(&link.on(borrow(number))).rung();
                 ready::told(&pin, false);
             }
         }
@@ -362,7 +362,7 @@ impl Shared {
         if bits & (kernel::RDHUP | kernel::HUP) != 0 {
             ended |= PEER_ENDED;
         }
-        if bits & (kernel::HUP | kernel::ERR) != 0 {
+        if bits & kernel::HUP != 0 {
             ended |= CONNECTION_OVER;
         }
         Service(&link.on(borrow(number))).look(ended);
