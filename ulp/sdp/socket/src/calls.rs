@@ -1,10 +1,11 @@
 //! The program's calls on one connection that SDP may carry: they try, and sleep, and try again.
 
 use crate::link::Call;
+use crate::ready::full;
 use crate::spin::{self, For, Vain};
 use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{
-    BOX, Closing, FUTEX, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
+    BOX, Closing, FUTEX, Memory, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 use std::time::Duration;
@@ -81,6 +82,7 @@ pub fn send(
             // that is edge-triggered only then
             Err(libc::EAGAIN) if wants.is_none() => {
                 wants = Some(writer.want_room(BOX));
+                full::watch(call.link());
                 continue;
             }
             Err(errno) => return given_up(done, errno),
@@ -113,6 +115,15 @@ fn tire(call: Call<'_, '_>, now: Duration) -> Option<Duration> {
     let millis = |time: Duration| time.as_millis() as u64;
     let left = Writer(&call).tire(millis(now), millis(FULL));
     left.map(Duration::from_millis)
+}
+
+/// As of this time, for who waits for room without a call that sends: how much longer the reader of
+/// a full ring is given. None: nobody waits for room, or there is some.
+pub fn tire_for_waiters(call: Call<'_, '_>, now: Duration) -> Option<Duration> {
+    let writer = Writer(&call);
+    let wants = call.load(Word::Shared(Way::Out, Shared::WantRoom));
+    let is_full = writer.phase() == Phase::Sdp && !writer.has_room();
+    (wants & BOX != 0 && is_full).then(|| tire(call, now))?
 }
 
 /// recv(2) and its like: gives what there is, at most `bytes`, the parts' length.

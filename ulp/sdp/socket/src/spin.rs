@@ -102,12 +102,7 @@ pub(crate) fn look(of: For, end: Option<Duration>, found: impl FnMut() -> bool) 
         .unwrap_or(Some(Vain { of, began: None }))
 }
 
-fn learn(
-    cell: &Cell<Learner>,
-    of: For,
-    end: u64,
-    found: impl FnMut() -> bool,
-) -> Option<Vain> {
+fn learn(cell: &Cell<Learner>, of: For, end: u64, found: impl FnMut() -> bool) -> Option<Vain> {
     let began = now();
     let time = cell.get().time(began);
     if time > 0 {

@@ -49,6 +49,12 @@ impl Carried {
         self.told.word().load(Ordering::SeqCst) >> self.told.slot() & 1 != 0
     }
 
+    /// Whether another process may hold it, too.
+    pub fn is_shared(&self, process: &'static Process) -> bool {
+        let pin = process.table.pin_taken(self.taken);
+        pin.is_some_and(|pin| pin.others_hold())
+    }
+
     /// Does something with the link and a socket of the connection. None if they are gone.
     pub fn with<T>(
         &self,

@@ -3,6 +3,7 @@
 //!
 //! Owns: which bits come from the ring, which from the kernel's socket. Must not know: who asks.
 
+use super::full;
 use super::kernel::{self, ERR, HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
 use crate::link::Call;
 use ferriband_sdp_local::{
@@ -171,7 +172,7 @@ pub(super) fn find(call: Call<'_, '_>, interest: u32, seen: &mut Seen, is_edge: 
         }
         is_set = true;
         if !wants_room && ways.output == Source::Idle {
-            Writer(&call).want_room(BOX);
+            want_room(call);
             wants_room = true;
         } else if wants_bytes {
             return found;
@@ -208,8 +209,13 @@ pub(super) fn want(call: Call<'_, '_>, interest: u32) {
         Reader(&call).want_bytes(BOX);
     }
     if interest & OUTPUT != 0 && output(call) != Source::Ready {
-        Writer(&call).want_room(BOX);
+        want_room(call);
     }
+}
+
+fn want_room(call: Call<'_, '_>) {
+    Writer(&call).want_room(BOX);
+    full::watch(call.link());
 }
 
 /// The kernel alone carries both ways, for good.

@@ -109,7 +109,11 @@ fn looks_that_find_too_late_do_not_pay() {
     let mut turn = 0;
     let mut wait = |thread: &mut Thread| {
         turn += 1;
-        let looking = if turn % 2 == 0 { 25 * MICRO } else { u64::MAX / 2 };
+        let looking = if turn % 2 == 0 {
+            25 * MICRO
+        } else {
+            u64::MAX / 2
+        };
         thread.wait(looking, 3 * MICRO, None);
     };
     thread.goes_on(10_000, &mut wait);
