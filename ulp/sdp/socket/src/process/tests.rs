@@ -50,7 +50,14 @@ impl Number {
             }
             Begun::Done(bytes) => bytes,
             Begun::Failed(errno) => panic!("errno {errno}"),
+            Begun::Sleep(sleeper) => panic!("{sleeper:?} sleeps"),
         }
+    }
+
+    fn slept(self, sleeper: Sleeper) -> ferriband_host::wake::Wait {
+        let pin = process().pin(self.0).expect("a stream");
+        let link = pin.link().expect("who sleeps has one");
+        sleeper.nap().sleep(link.on(socket(self.0)))
     }
 
     fn send(self, bytes: &[u8]) {
@@ -62,7 +69,11 @@ impl Number {
                 iov_len: left.len(),
             };
             // SAFETY: a slice.
-            let begun = unsafe { process().send(self.0, &[part], 0) };
+            let mut begun = unsafe { process().send(self.0, &[part], 0) };
+            while let Begun::Sleep(sleeper) = begun {
+                // SAFETY: as above.
+                begun = unsafe { sleeper.send(&[part], self.slept(sleeper)) };
+            }
             done += Self::ended(begun, || rustix::io::write(socket(self.0), left));
         }
     }
@@ -74,7 +85,11 @@ impl Number {
             iov_len: into.len(),
         };
         // SAFETY: a slice that is this function's own meanwhile.
-        let begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        let mut begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        while let Begun::Sleep(sleeper) = begun {
+            // SAFETY: as above.
+            begun = unsafe { sleeper.receive(&mut [part], self.slept(sleeper)) };
+        }
         Self::ended(begun, || rustix::io::read(socket(self.0), into))
     }
 

@@ -470,10 +470,13 @@ fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
         let sleeper = hears(b"a");
         std::thread::sleep(Duration::from_millis(5));
         world.link(&here, &there);
-        world.change_over(&here, &there);
+        assert!(world.offer(&there));
         assert!(!sleeper.is_finished());
+        // with which it changes over
         here.send(b"a");
+        assert_eq!(here.phases()[0], ferriband_sdp_proto::change::Phase::Sdp);
         sleeper.join().expect("heard");
+        world.change_over(&here, &there);
         let sleeper = hears(b"b");
         std::thread::sleep(Duration::from_millis(5));
         assert!(here.go_back());
