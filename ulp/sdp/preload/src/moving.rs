@@ -1,5 +1,6 @@
 //! Calls that move bytes.
 
+use crate::cancel::{pause, pthread_testcancel};
 use crate::{only_by_kernel, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::{Begun, Process};
 use std::ffi::{c_int, c_uint, c_void};
@@ -23,6 +24,12 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
         Begun::Done(bytes) => bytes.cast_signed(),
         Begun::Failed(errno) => {
             set_errno(errno);
+            -1
+        }
+        // whoever sleeps goes on first
+        Begun::Sleep(sleeper) => {
+            quietly((), || sleeper.end());
+            set_errno(libc::EIO);
             -1
         }
     }
@@ -65,9 +72,43 @@ unsafe fn send_parts(
     let Some(process) = stream(number) else {
         return real();
     };
+    // SAFETY: a cancelled thread ends here, although it need not sleep; this frame owns nothing.
+    unsafe { pthread_testcancel() };
     // SAFETY: the caller's promise.
     let begin = || unsafe { process.send(number, parts, flags) };
-    end(quietly(Begun::Failed(libc::EIO), begin), real)
+    let mut begun = quietly(Begun::Failed(libc::EIO), begin);
+    while let Begun::Sleep(sleeper) = begun {
+        let woken = pause(sleeper);
+        // SAFETY: the caller's promise.
+        let go_on = || unsafe { sleeper.send(parts, woken) };
+        begun = quietly(Begun::Failed(libc::EIO), go_on);
+    }
+    end(begun, real)
+}
+
+/// What a call that receives has done when it does not sleep any more.
+///
+/// # Safety
+/// The parts may be written.
+#[inline]
+unsafe fn receives(
+    process: &'static Process,
+    number: c_int,
+    parts: &mut [libc::iovec],
+    flags: c_int,
+) -> Begun {
+    // SAFETY: a cancelled thread ends here, although it need not sleep; this frame owns nothing.
+    unsafe { pthread_testcancel() };
+    // SAFETY: the caller's promise.
+    let begin = || unsafe { process.receive(number, parts, flags) };
+    let mut begun = quietly(Begun::Failed(libc::EIO), begin);
+    while let Begun::Sleep(sleeper) = begun {
+        let woken = pause(sleeper);
+        // SAFETY: the caller's promise.
+        let go_on = || unsafe { sleeper.receive(parts, woken) };
+        begun = quietly(Begun::Failed(libc::EIO), go_on);
+    }
+    begun
 }
 
 /// A call that receives.
@@ -85,8 +126,7 @@ unsafe fn receive_parts(
         return real();
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, parts, flags) };
-    end(quietly(Begun::Failed(libc::EIO), begin), real)
+    end(unsafe { receives(process, number, parts, flags) }, real)
 }
 
 fn part(at: *const c_void, length: Size) -> libc::iovec {
@@ -350,8 +390,7 @@ unsafe fn receive_from(
         return real();
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, &mut [part], flags) };
-    let begun = quietly(Begun::Failed(libc::EIO), begin);
+    let begun = unsafe { receives(process, number, &mut [part], flags) };
     // SAFETY: the caller's promise.
     unsafe { from_nowhere(begun, address, address_length) };
     end(begun, real)
@@ -404,8 +443,7 @@ pub unsafe extern "C-unwind" fn recvmsg(
         return real();
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, parts, flags) };
-    let begun = quietly(Begun::Failed(libc::EIO), begin);
+    let begun = unsafe { receives(process, number, parts, flags) };
     if matches!(begun, Begun::Done(_)) {
         // SAFETY: the caller's promise; as the kernel does for TCP.
         unsafe {

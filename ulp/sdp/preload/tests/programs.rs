@@ -217,6 +217,18 @@ fn forks_after_accept() {
 }
 
 #[test]
+fn parent_and_child_wait_for_one_connection() {
+    same("both_wait", "");
+}
+
+#[test]
+fn rings_that_stay_full_while_a_writer_waits() {
+    for mode in ["poll", "select", "lt", "et"] {
+        same("full", mode);
+    }
+}
+
+#[test]
 fn several_numbers_for_a_connection() {
     same("dups", "");
 }

@@ -153,7 +153,7 @@ impl<'a> Link<'a> {
     }
 
     /// The half of a word that futexes compare.
-    fn futex(&self, word: Word) -> &AtomicU32 {
+    pub(crate) fn futex(&self, word: Word) -> &AtomicU32 {
         let low = usize::from(cfg!(target_endian = "big"));
         let word: *const AtomicU64 = self.word(word);
         // SAFETY: a half of a living word, aligned; that both are accessed is what futexes are for.

@@ -155,6 +155,14 @@ impl Process {
         Some(i32::from(pin.traffic().is(bit) == (bit == state::CORKED)))
     }
 
+    /// SO_ERROR: an error that the kernel has told this library, by its number. None: the kernel
+    /// is to be asked.
+    pub fn take_error(&'static self, number: i32) -> Option<i32> {
+        let pin = self.pin(number)?;
+        let call = pin.link()?.on(socket(number));
+        Writer(&call).take_error().map(|error| error.0)
+    }
+
     /// FIONREAD: None if it is the kernel's.
     pub fn unread(&'static self, number: i32) -> Option<u64> {
         let pin = self.pin(number)?;

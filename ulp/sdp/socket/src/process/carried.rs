@@ -49,6 +49,12 @@ impl Carried {
         self.told.word().load(Ordering::SeqCst) >> self.told.slot() & 1 != 0
     }
 
+    /// Whether another process may hold it, too.
+    pub fn is_shared(&self, process: &'static Process) -> bool {
+        let pin = process.table.pin_taken(self.taken);
+        pin.is_some_and(|pin| pin.others_hold())
+    }
+
     /// Does something with the link and a socket of the connection. None if they are gone.
     pub fn with<T>(
         &self,
@@ -90,7 +96,8 @@ pub(super) fn ended(socket: BorrowedFd<'_>) -> u64 {
         return 0;
     }
     let told = asked[0].revents();
-    let over = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    // ERR alone may be a message about what was sent (MSG_ERRQUEUE)
+    let over = PollFlags::HUP | PollFlags::NVAL;
     match (told.intersects(over), told.contains(PollFlags::RDHUP)) {
         (true, _) => PEER_ENDED | CONNECTION_OVER,
         (false, true) => PEER_ENDED,

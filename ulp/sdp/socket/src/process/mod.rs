@@ -22,7 +22,7 @@ mod thread;
 
 pub use closing::Closing;
 pub use counters::report;
-pub use moving::{Begun, Ticket};
+pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;
 
 use crate::numbers::{Kind, once};

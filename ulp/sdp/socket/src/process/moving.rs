@@ -7,11 +7,11 @@
 
 use super::state::{self, State};
 use super::{Process, socket};
-use crate::calls::{self, Answer};
+use crate::calls::{self, Answer, Nap, Progress};
 use crate::raw::system_call;
 use crate::table::{Open, Pin};
 use crate::tcp;
-use ferriband_host::wake;
+use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{Own, Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,80 @@ pub enum Begun {
     Done(usize),
     /// An error, by its number.
     Failed(i32),
+    /// The thread sleeps as [`Sleeper::nap`] says, and [`Sleeper::send`] or [`Sleeper::receive`]
+    /// goes on.
+    Sleep(Sleeper),
+}
+
+/// A call whose thread is about to sleep. It has no destructor: who was cancelled in the sleep is
+/// told by [`Sleeper::end`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper {
+    process: &'static Process,
+    open: Open,
+    call: Paused,
+    nap: Nap,
+}
+
+/// What a call keeps from one sleep to the next.
+#[derive(Clone, Copy, Debug)]
+struct Paused {
+    number: i32,
+    flags: i32,
+    /// Bytes that were received (MSG_WAITALL).
+    done: u64,
+    progress: Progress,
+    /// How long the call may sleep, once it was looked at.
+    known: Option<Result<Option<Duration>, i32>>,
+}
+
+impl Paused {
+    fn new(number: i32, flags: i32) -> Self {
+        Self {
+            number,
+            flags,
+            done: 0,
+            progress: Progress::default(),
+            known: None,
+        }
+    }
+}
+
+impl Sleeper {
+    /// Where the thread sleeps.
+    pub fn nap(&self) -> Nap {
+        self.nap
+    }
+
+    /// The number of the socket.
+    pub fn number(&self) -> i32 {
+        self.call.number
+    }
+
+    /// A call that sends goes on.
+    ///
+    /// # Safety
+    /// The parts are those that it began with, and may be read.
+    pub unsafe fn send(mut self, parts: &[libc::iovec], woken: Wait) -> Begun {
+        self.call.progress.slept(woken);
+        let pin = self.process.table.take_up(self.open);
+        self.process.send_on(pin, parts, self.call)
+    }
+
+    /// A call that receives goes on.
+    ///
+    /// # Safety
+    /// The parts are those that it began with, and may be written.
+    pub unsafe fn receive(mut self, parts: &mut [libc::iovec], woken: Wait) -> Begun {
+        self.call.progress.slept(woken);
+        let pin = self.process.table.take_up(self.open);
+        self.process.receive_on(pin, parts, self.call)
+    }
+
+    /// The thread was cancelled.
+    pub fn end(self) {
+        drop(self.process.table.take_up(self.open));
+    }
 }
 
 /// A call that is inside the kernel.
@@ -162,16 +236,32 @@ impl Process {
         parts: &[libc::iovec],
         flags: i32,
     ) -> Begun {
-        let Some(link) = pin.link() else {
-            return Begun::Plain;
-        };
         if flags & !SEND_FLAGS != 0 {
             self.bring_back_sent(&pin, number);
         }
+        self.send_on(pin, parts, Paused::new(number, flags))
+    }
+
+    fn send_on(
+        &'static self,
+        pin: Pin<'static>,
+        parts: &[libc::iovec],
+        mut paused: Paused,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
         let bytes = length(parts);
-        let mut patience = self.patience(&pin, number, libc::SO_SNDTIMEO, flags);
+        let (number, flags) = (paused.number, paused.flags);
+        let mut known = paused.known;
+        let mut patience = self.patience(&pin, &mut known, number, libc::SO_SNDTIMEO, flags);
         let call = link.on(socket(number));
-        match calls::send(call, parts, bytes, &mut patience) {
+        match calls::send(call, parts, bytes, &mut paused.progress, &mut patience) {
+            Answer::Sleep(nap) => {
+                drop(patience);
+                paused.known = known;
+                self.sleep(pin, paused, nap)
+            }
             Answer::Kernel(0) => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
                 let sent = by_pieces(parts, done, |to, length| {
@@ -211,8 +301,7 @@ impl Process {
                 return Begun::Failed(errno);
             }
         }
-        let bytes = length(parts);
-        if bytes == 0 {
+        if length(parts) == 0 {
             return Begun::Done(0);
         }
         let call = link.on(socket(number));
@@ -220,18 +309,40 @@ impl Process {
         if reader.phase() == Phase::Tcp && !pin.traffic().is(state::NEVER) {
             reader.offer();
         }
-        let mut patience = self.patience(&pin, number, libc::SO_RCVTIMEO, flags);
+        self.receive_on(pin, parts, Paused::new(number, flags))
+    }
+
+    fn receive_on(
+        &'static self,
+        pin: Pin<'static>,
+        parts: &mut [libc::iovec],
+        mut paused: Paused,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        let bytes = length(parts);
+        let (number, flags) = (paused.number, paused.flags);
+        let call = link.on(socket(number));
+        let mut known = paused.known;
+        let mut patience = self.patience(&pin, &mut known, number, libc::SO_RCVTIMEO, flags);
+        let progress = &mut paused.progress;
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
-        let mut done = 0;
+        let mut done = paused.done;
         loop {
             let answer = match done {
-                0 => calls::receive(call, parts, bytes, &mut patience),
+                0 => calls::receive(call, parts, bytes, progress, &mut patience),
                 _ => {
                     let mut rest = behind(parts, done);
-                    calls::receive(call, &mut rest, bytes - done, &mut patience)
+                    calls::receive(call, &mut rest, bytes - done, progress, &mut patience)
                 }
             };
             match answer {
+                Answer::Sleep(nap) => {
+                    drop(patience);
+                    (paused.known, paused.done) = (known, done);
+                    return self.sleep(pin, paused, nap);
+                }
                 Answer::Bytes(0) => return Begun::Done(done as usize),
                 Answer::Bytes(received) => done += received,
                 Answer::Kernel(_) if done == 0 => return self.by_kernel(pin, Own::Receives),
@@ -251,16 +362,25 @@ impl Process {
         }
     }
 
+    fn sleep(&'static self, pin: Pin<'static>, call: Paused, nap: Nap) -> Begun {
+        Begun::Sleep(Sleeper {
+            process: self,
+            open: pin.keep_open(),
+            call,
+            nap,
+        })
+    }
+
     /// How long a call sleeps: what the socket is set to when it first would.
-    fn patience(
+    fn patience<'k>(
         &'static self,
         pin: &Pin<'_>,
+        known: &'k mut Option<Result<Option<Duration>, i32>>,
         number: i32,
         option: i32,
         flags: i32,
-    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<> {
+    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'k> {
         let index = pin.taken().index;
-        let mut known = None;
         move || {
             if !self.is_still(number, index) {
                 return Err(libc::EBADF);

@@ -45,6 +45,8 @@ pub(super) struct Service {
     pub families: Vec<Port>,
     pub holder: Option<HolderService>,
     pub client: Option<ClientService>,
+    /// When full rings are looked at again.
+    pub full: Option<Duration>,
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
     rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
@@ -83,6 +85,8 @@ impl Service {
         self.client = None;
         self.known.clear();
         self.carried.clear();
+        self.full = None;
+        ready::full::forked();
         for port in &mut self.families {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
@@ -205,6 +209,20 @@ impl Service {
         if rung {
             self.hear_peers(process);
         }
+        if ready::full::is_watched() && self.full.is_none_or(|at| at <= now) {
+            self.full = ready::full::look(|| self.tire(process, now)).map(|left| now + left);
+        }
+    }
+
+    /// Looks at the rings that somebody waits to send to: how long the first of them is given that
+    /// is full.
+    fn tire(&self, process: &'static Process, now: Duration) -> Option<Duration> {
+        let full = |carried: &Carried| {
+            carried.with(process, |link, socket| {
+                calls::tire_for_waiters(link.on(socket), now)
+            })?
+        };
+        self.carried.values().filter_map(full).min()
     }
 
     /// Takes what the kernel has to tell. Gives whether a bell was rung.
@@ -231,14 +249,15 @@ impl Service {
         }
     }
 
-    /// Looks after whoever peers have told of news.
+    /// Looks after whoever peers have told of news. What another process holds as well is looked at
+    /// in any case: that process, which hears the same bell, may have taken the only bit.
     fn hear_peers(&mut self, process: &'static Process) {
-        let told = self.carried.iter();
-        let told = told.filter(|(_, carried)| carried.is_told());
-        let told = told.filter_map(|(index, carried)| {
-            carried
-                .with(process, |link, _| link.take_told())?
-                .then_some(*index)
+        let told = self.carried.iter().filter_map(|(index, carried)| {
+            let is_told = carried.is_told()
+                && carried
+                    .with(process, |link, _| link.take_told())
+                    .unwrap_or_default();
+            (is_told || carried.is_shared(process)).then_some(*index)
         });
         let told: Vec<_> = told.collect();
         for index in told {

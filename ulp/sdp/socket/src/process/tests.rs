@@ -50,7 +50,14 @@ impl Number {
             }
             Begun::Done(bytes) => bytes,
             Begun::Failed(errno) => panic!("errno {errno}"),
+            Begun::Sleep(sleeper) => panic!("{sleeper:?} sleeps"),
         }
+    }
+
+    fn slept(self, sleeper: Sleeper) -> ferriband_host::wake::Wait {
+        let pin = process().pin(self.0).expect("a stream");
+        let link = pin.link().expect("who sleeps has one");
+        sleeper.nap().sleep(link.on(socket(self.0)))
     }
 
     fn send(self, bytes: &[u8]) {
@@ -62,7 +69,11 @@ impl Number {
                 iov_len: left.len(),
             };
             // SAFETY: a slice.
-            let begun = unsafe { process().send(self.0, &[part], 0) };
+            let mut begun = unsafe { process().send(self.0, &[part], 0) };
+            while let Begun::Sleep(sleeper) = begun {
+                // SAFETY: as above.
+                begun = unsafe { sleeper.send(&[part], self.slept(sleeper)) };
+            }
             done += Self::ended(begun, || rustix::io::write(socket(self.0), left));
         }
     }
@@ -74,7 +85,11 @@ impl Number {
             iov_len: into.len(),
         };
         // SAFETY: a slice that is this function's own meanwhile.
-        let begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        let mut begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        while let Begun::Sleep(sleeper) = begun {
+            // SAFETY: as above.
+            begun = unsafe { sleeper.receive(&mut [part], self.slept(sleeper)) };
+        }
         Self::ended(begun, || rustix::io::read(socket(self.0), into))
     }
 
@@ -335,4 +350,11 @@ fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
 fn signal(process: i32, signal: i32) {
     // SAFETY: a child of this test's.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+    if signal == libc::SIGSTOP {
+        // its threads run until the kernel has stopped them
+        let mut status = 0;
+        // SAFETY: writes one number.
+        let stopped = unsafe { libc::waitpid(process, &raw mut status, libc::WUNTRACED) };
+        assert!(stopped == process && libc::WIFSTOPPED(status));
+    }
 }

@@ -7,6 +7,7 @@ use super::service::{BELL, Service};
 use super::{Process, counters, state};
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
+use crate::ready;
 use ferriband_host::wake;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -77,7 +78,8 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
     let families = families.filter_map(|port| port.family.deadline());
     let holder = service.holder.as_ref().and_then(HolderService::deadline);
     let client = service.client.as_ref().and_then(|client| client.deadline());
-    families.chain(holder).chain(client).min()
+    let full = service.full.filter(|_| ready::full::is_watched());
+    families.chain(holder).chain(client).chain(full).min()
 }
 
 fn sleep(polled: &[(RawFd, PollFlags)], deadline: Option<Duration>) {

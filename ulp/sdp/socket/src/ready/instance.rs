@@ -28,11 +28,17 @@
 //! the list empty; so whoever lists something afterwards sees it and rings, and the bell is in the
 //! kernel's set before: the sleep ends at once.
 //!
+//! A thread that looks again before it sleeps leaves what is not ready on the list meanwhile
+//! ([`How::Lightly`]): the peer need not tell. It does so only while no other thread sleeps, and
+//! parks all of it before it sleeps itself.
+//!
 //! A thread that sleeps in an instance without linked connections has not looked at the list. It is
 //! counted for itself ([`Instance::sleeps_plainly`]), and rung for as the others are. Whoever links
 //! the instance's first registration rings in any case: the kernel need not have a hint.
 
 mod look;
+
+pub(super) use look::How;
 
 use super::boxes::{Bell, process};
 use super::kernel::{self, ET, EXCLUSIVE, Event, IN, OUT, PRI, RDHUP, WAKEUP};
@@ -140,6 +146,8 @@ pub(super) struct Linked {
     is_told: bool,
     /// The wait by which it was reported last.
     wait: u32,
+    /// Looks that have found nothing since.
+    in_vain: u8,
     group: usize,
     slot: u32,
     /// The next registration of the connection.
@@ -395,6 +403,7 @@ impl Inside {
             is_disabled: false,
             is_told: true,
             wait: 0,
+            in_vain: 0,
             group,
             slot,
             next,
@@ -471,6 +480,7 @@ impl Inside {
         if let Some(linked) = place.and_then(|place| place.linked.as_mut()) {
             linked.seen.stale |= of_kernel;
             linked.is_told = true;
+            linked.in_vain = 0;
             self.list(at);
         }
     }
@@ -526,7 +536,15 @@ impl Inside {
         }
     }
 
-    /// The bell was heard: all that were told are listed. Gives those of which others may wait,
+    /// No other thread sleeps until something is on the list, and nobody waits for the instance
+    /// itself: what is not ready may stay there.
+    pub fn may_stay_listed(&self, known: &Instance) -> bool {
+        let sleeps = self.asleep > 0 && self.asleep_of == process();
+        !sleeps && !known.is_nested.load(Ordering::SeqCst) && !known.has_plain_sleepers()
+    }
+
+    /// The bell was heard, or a thread looks whether it was meant: all that were told are listed.
+    /// Gives those of which others may wait,
     /// too, who are to be told as well: this was the only bit.
     pub fn heard(&mut self, is_shared: impl Fn(u32) -> bool, shared: &mut Vec<Taken>) {
         for group in 0..self.groups.len() {

@@ -497,30 +497,89 @@ fn a_reset_is_told() {
 }
 
 #[test]
+fn a_message_about_what_was_sent_is_told_and_is_no_end() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&here, IN, 1);
+    // when each segment is sent, by MSG_ERRQUEUE: SOF_TIMESTAMPING_TX_SOFTWARE, _SOFTWARE, _OPT_TSONLY
+    let about: i32 = 1 << 1 | 1 << 4 | 1 << 11;
+    // SAFETY: a number and its length.
+    let set = unsafe {
+        libc::setsockopt(
+            here.number,
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const about).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0);
+    here.send(b"by TCP");
+    soon(|| there.try_receive(9).is_ok());
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    soon(|| poll_one(here.number, IN, NOW) == ERR);
+    assert_eq!(epoll.wait(LONG), [(ERR, 1)]);
+    there.send(b"a");
+    soon(|| poll_one(here.number, IN, NOW) == IN | ERR);
+    assert_eq!(epoll.wait(LONG), [(IN | ERR, 1)]);
+    assert_eq!(here.receive(9), b"a");
+    here.send(b"b");
+    assert_eq!(there.receive(9), b"b");
+    let sdp = ferriband_sdp_proto::change::Phase::Sdp;
+    assert_eq!(here.phases(), [sdp; 2]);
+}
+
+#[test]
+fn an_error_that_the_program_has_not_had_is_told_until_it_takes_it() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&here, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    epoll.quiet();
+    let pin = here.pin();
+    let error = pin.record().word(ferriband_sdp_local::Own::Error);
+    error.store(libc::ECONNRESET as u64, std::sync::atomic::Ordering::SeqCst);
+    there.send(b"a");
+    assert_eq!(poll_one(here.number, IN, LONG), IN | ERR);
+    assert_eq!(epoll.wait(LONG), [(IN | ERR, 1)]);
+    let call = pin.link().expect("linked").on(here.fd());
+    let taken = ferriband_sdp_local::Writer(&call).take_error();
+    assert_eq!(taken.map(|error| error.0), Some(libc::ECONNRESET));
+    assert_eq!(poll_one(here.number, IN, LONG), IN);
+    assert_eq!(epoll.wait(LONG), [(IN, 1)]);
+}
+
+#[test]
 fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
     let _alone = alone();
     let world = World::new();
     let (here, there) = pair();
     let epoll = Epoll::new();
     epoll.add(&there, IN, 1);
-    // what changes a direction over is sent by TCP, and a thread may see it before it is received
-    let has_changed = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let hears = |text: &'static [u8]| {
-            let (epoll, there, has_changed) = (&epoll, &there, &has_changed);
+            let (epoll, there) = (&epoll, &there);
             scope.spawn(move || {
-                while epoll.wait(LONG) == [(IN, 1)] && !has_changed.load(Ordering::SeqCst) {}
+                assert_eq!(epoll.wait(LONG), [(IN, 1)]);
                 assert_eq!(there.receive(9), text);
             })
         };
         let sleeper = hears(b"a");
         std::thread::sleep(Duration::from_millis(5));
         world.link(&here, &there);
-        world.change_over(&here, &there);
+        assert!(world.offer(&there));
         assert!(!sleeper.is_finished());
-        has_changed.store(true, Ordering::SeqCst);
+        // with which it changes over
         here.send(b"a");
+        assert_eq!(here.phases()[0], ferriband_sdp_proto::change::Phase::Sdp);
         sleeper.join().expect("heard");
+        world.change_over(&here, &there);
         let sleeper = hears(b"b");
         std::thread::sleep(Duration::from_millis(5));
         assert!(here.go_back());

@@ -12,8 +12,8 @@
 //! raised before the box is changed, and that before the newcomer sets its wants, so who finds the
 //! bit that these have caused finds the number raised.
 //!
-//! What a parent has linked goes by box 0 once a child's instance or thread waits for it: peers
-//! know the parent's boxes alone.
+//! What a parent has linked goes by box 0 once a child's instance or thread waits for it, or has
+//! it: peers know the parent's boxes alone, and the parent may choose one while the child waits.
 //!
 //! # Locks
 //! That of all connections before that of an instance, never two instances' at once.
@@ -130,7 +130,7 @@ impl Ready {
         let number = match count {
             // whoever waits next says so
             0 => return,
-            1 if is_mine => number,
+            1 if is_mine && !pin.others_hold() => number,
             _ => 0,
         };
         if connection.number == Some(number) {
