@@ -162,7 +162,7 @@ extern "C" fn dropped<W>(call: *mut c_void) {
 
 /// The C library's record of a handler (`struct _pthread_cleanup_buffer`).
 #[repr(C)]
-struct CleanupBuffer {
+pub(crate) struct CleanupBuffer {
     routine: Option<extern "C" fn(*mut c_void)>,
     argument: *mut c_void,
     cancel_type: c_int,
@@ -170,12 +170,12 @@ struct CleanupBuffer {
 }
 
 unsafe extern "C" {
-    fn _pthread_cleanup_push(
+    pub(crate) fn _pthread_cleanup_push(
         buffer: *mut CleanupBuffer,
         routine: extern "C" fn(*mut c_void),
         argument: *mut c_void,
     );
-    fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
+    pub(crate) fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
 }
 
 unsafe extern "C-unwind" {
