@@ -1,9 +1,10 @@
 //! Calls that move bytes.
 
-use crate::cancel::{pause, pthread_testcancel};
+use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pause, pthread_testcancel};
 use crate::{only_by_kernel, quietly, real, set_errno, stream};
-use ferriband_sdp_socket::process::{Begun, Process};
+use ferriband_sdp_socket::process::{Begun, Process, Ticket};
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
 
 type Size = libc::size_t;
 type Answer = libc::ssize_t;
@@ -17,7 +18,7 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
     match begun {
         Begun::Plain => real(),
         Begun::Kernel(ticket) => {
-            let answer = real();
+            let answer = inside(ticket, real);
             quietly((), || ticket.end(answer));
             answer
         }
@@ -33,6 +34,25 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
             -1
         }
     }
+}
+
+/// Calls the kernel's function. A thread that is cancelled there ends the ticket.
+#[inline]
+fn inside(mut ticket: Ticket, real: impl FnOnce() -> Answer) -> Answer {
+    let mut buffer = MaybeUninit::uninit();
+    let argument = (&raw mut ticket).cast();
+    // SAFETY: the buffer and the ticket lie in this frame until the buffer is taken out below.
+    unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), cancelled, argument) };
+    let answer = real();
+    // SAFETY: the buffer that was put in above.
+    unsafe { _pthread_cleanup_pop(buffer.as_mut_ptr(), 0) };
+    answer
+}
+
+extern "C" fn cancelled(ticket: *mut c_void) {
+    // SAFETY: `inside` has given the address of its own.
+    let ticket = unsafe { *ticket.cast::<Ticket>() };
+    quietly((), || ticket.end(-1));
 }
 
 /// Before a call that sends in a way that only the kernel has.

@@ -78,7 +78,7 @@ impl Process {
     /// that is TCP's as well. Waits for the peer's service thread until this time of
     /// CLOCK_MONOTONIC, if there is one; once only, if it was late.
     pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
-        pin.traffic().add(state::NEVER);
+        state::stay(pin);
         let Some(link) = pin.link() else {
             return true;
         };
@@ -133,7 +133,7 @@ impl Process {
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
-        if pin.traffic().is(state::NEVER) {
+        if state::stays(&pin) {
             return None;
         }
         if (value != 0) == (bit == state::CORKED) {
@@ -149,7 +149,7 @@ impl Process {
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
-        if pin.traffic().is(state::NEVER) {
+        if state::stays(&pin) {
             return None;
         }
         Some(i32::from(pin.traffic().is(bit) == (bit == state::CORKED)))
@@ -187,7 +187,7 @@ impl Process {
             return;
         };
         if how != libc::SHUT_WR {
-            pin.traffic().add(state::NEVER);
+            state::stay(&pin);
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()
@@ -217,7 +217,7 @@ fn remembered(level: i32, name: i32) -> Option<u32> {
 }
 
 /// What the program has set and was remembered is the kernel's again.
-fn rough(pin: &Pin<'_>, number: i32) {
+pub(super) fn rough(pin: &Pin<'_>, number: i32) {
     if pin.traffic().is(state::DELAYS) {
         pin.traffic().take(state::DELAYS);
         let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), false);

@@ -37,7 +37,7 @@ use state::State;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// Numbers that are standard input, output and error, which the C library uses by itself.
 const STANDARD: i32 = 2;
@@ -50,6 +50,8 @@ pub struct Process {
     asked: Pages,
     /// What wakes the service thread. NULL: there is none.
     bell: AtomicPtr<Arc<Event>>,
+    /// The last calls on connections have ended whose numbers were closed before.
+    alone: AtomicBool,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -74,8 +76,10 @@ impl Process {
                 service: Lock::new(Service::new()),
                 asked: Pages::reserve(arena::RECORDS as usize / 8, Seen::Wiped)?,
                 bell: AtomicPtr::new(ptr::null_mut()),
+                alone: AtomicBool::new(false),
             })
         })?;
+        process.table.when_alone(calls_have_ended);
         thread::watch_forks()?;
         Ok(process)
     }
@@ -115,9 +119,11 @@ impl Process {
 
     fn enter(&'static self, number: i32, bits: u32) -> Option<Pin<'static>> {
         let pin = self.table.enter(number)?;
-        let never = if number <= STANDARD { state::NEVER } else { 0 };
         pin.traffic().number.store(number, Ordering::Relaxed);
-        pin.traffic().begin(bits | never);
+        pin.traffic().begin(bits);
+        if number <= STANDARD {
+            state::stay(&pin);
+        }
         Some(pin)
     }
 
@@ -188,10 +194,13 @@ impl Process {
     /// The connection is worth it: the service of the connected side asks the peer.
     #[cold]
     fn worth(&'static self, pin: &Pin<'_>) {
+        if state::stays(pin) {
+            return;
+        }
         if pin.traffic().counts() {
             counters::eligible();
         }
-        if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED | state::NEVER) {
+        if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED) {
             self.ask(pin);
         }
     }
@@ -234,6 +243,15 @@ impl Process {
     #[inline]
     fn is_still(&self, number: i32, index: u32) -> bool {
         self.table.numbers().look(number) == Kind::Stream(index)
+    }
+}
+
+/// The last call on a connection has ended whose number was closed before: the service thread has
+/// what is left.
+fn calls_have_ended() {
+    if let Some(process) = Process::there() {
+        process.alone.store(true, Ordering::SeqCst);
+        process.ring();
     }
 }
 

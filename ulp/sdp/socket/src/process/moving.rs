@@ -2,18 +2,23 @@
 //!
 //! Owns: what a call does first, and what is counted while the kernel does it. Must not know: the
 //! kernel's functions. What the kernel is to do is told with a [`Ticket`], which has no destructor:
-//! a thread that is cancelled inside the kernel leaves a call behind that is never over, and its
-//! connection TCP, if it is still.
+//! whoever has it sees to it that it ends, though the thread be cancelled inside the kernel.
+//!
+//! A call keeps its connection, whoever closes the number meanwhile: it goes on by the socket that
+//! its link keeps then, as a call inside the kernel does.
 
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
+use crate::link::Call;
 use crate::raw::system_call;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{Own, Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -163,6 +168,10 @@ impl Process {
             }
             let word = pin.record().word(Own::Sends);
             word.fetch_add(1, Ordering::SeqCst);
+            // before the kernel has it: whoever puts a link looks at this afterwards
+            if flags & libc::MSG_OOB != 0 {
+                state::stay(&pin);
+            }
             // only a link closes the gate, and lets a direction change
             let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
             if gate == 0 && pin.link().is_none() {
@@ -252,23 +261,22 @@ impl Process {
             return Begun::Plain;
         };
         let bytes = length(parts);
-        let (number, flags) = (paused.number, paused.flags);
-        let mut known = paused.known;
-        let mut patience = self.patience(&pin, &mut known, number, libc::SO_SNDTIMEO, flags);
-        let call = link.on(socket(number));
-        match calls::send(call, parts, bytes, &mut paused.progress, &mut patience) {
-            Answer::Sleep(nap) => {
-                drop(patience);
-                paused.known = known;
-                self.sleep(pin, paused, nap)
-            }
-            Answer::Kernel(0) => self.by_kernel(pin, Own::Sends),
+        let flags = paused.flags;
+        let call = link.on(socket(paused.number));
+        let answer = {
+            let known = &mut paused.known;
+            let mut patience = self.patience(&pin, call, known, libc::SO_SNDTIMEO, flags);
+            calls::send(call, parts, bytes, &mut paused.progress, &mut patience)
+        };
+        match answer {
+            Answer::Sleep(nap) => self.sleep(pin, paused, nap),
+            Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
                 let sent = by_pieces(parts, done, |to, length| {
-                    move_piece(libc::SYS_sendto, number, to, length, flags)
+                    move_piece(libc::SYS_sendto, call.socket(), to, length, flags)
                 });
                 calls::sent_by_kernel(call);
-                Begun::Done((done + sent) as usize)
+                moved(done, sent)
             }
             Answer::Bytes(sent) => Begun::Done(sent as usize),
             Answer::Error(libc::EPIPE) => {
@@ -306,7 +314,7 @@ impl Process {
         }
         let call = link.on(socket(number));
         let reader = Reader(&call);
-        if reader.phase() == Phase::Tcp && !pin.traffic().is(state::NEVER) {
+        if reader.phase() == Phase::Tcp && !state::stays(&pin) {
             reader.offer();
         }
         self.receive_on(pin, parts, Paused::new(number, flags))
@@ -322,36 +330,39 @@ impl Process {
             return Begun::Plain;
         };
         let bytes = length(parts);
-        let (number, flags) = (paused.number, paused.flags);
-        let call = link.on(socket(number));
-        let mut known = paused.known;
-        let mut patience = self.patience(&pin, &mut known, number, libc::SO_RCVTIMEO, flags);
-        let progress = &mut paused.progress;
+        let flags = paused.flags;
+        let call = link.on(socket(paused.number));
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
         let mut done = paused.done;
         loop {
-            let answer = match done {
-                0 => calls::receive(call, parts, bytes, progress, &mut patience),
-                _ => {
-                    let mut rest = behind(parts, done);
-                    calls::receive(call, &mut rest, bytes - done, progress, &mut patience)
+            let answer = {
+                let known = &mut paused.known;
+                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let progress = &mut paused.progress;
+                match done {
+                    0 => calls::receive(call, parts, bytes, progress, &mut patience),
+                    _ => {
+                        let mut rest = behind(parts, done);
+                        calls::receive(call, &mut rest, bytes - done, progress, &mut patience)
+                    }
                 }
             };
             match answer {
                 Answer::Sleep(nap) => {
-                    drop(patience);
-                    (paused.known, paused.done) = (known, done);
+                    paused.done = done;
                     return self.sleep(pin, paused, nap);
                 }
                 Answer::Bytes(0) => return Begun::Done(done as usize),
                 Answer::Bytes(received) => done += received,
-                Answer::Kernel(_) if done == 0 => return self.by_kernel(pin, Own::Receives),
+                Answer::Kernel(_) if done == 0 && link.kept().is_none() => {
+                    return self.by_kernel(pin, Own::Receives);
+                }
                 Answer::Kernel(_) => {
                     let received = by_pieces(parts, done, |to, length| {
-                        move_piece(libc::SYS_recvfrom, number, to, length, flags)
+                        move_piece(libc::SYS_recvfrom, call.socket(), to, length, flags)
                     });
                     calls::received_by_kernel(call);
-                    return Begun::Done((done + received) as usize);
+                    return moved(done, received);
                 }
                 Answer::Error(errno) if done == 0 => return Begun::Failed(errno),
                 Answer::Error(_) => return Begun::Done(done as usize),
@@ -372,35 +383,46 @@ impl Process {
     }
 
     /// How long a call sleeps: what the socket is set to when it first would.
-    fn patience<'k>(
+    fn patience<'b, 'k>(
         &'static self,
         pin: &Pin<'_>,
+        call: Call<'b, 'static>,
         known: &'k mut Option<Result<Option<Duration>, i32>>,
-        number: i32,
         option: i32,
         flags: i32,
-    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'k> {
+    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
         let index = pin.taken().index;
+        let number = call.socket().as_raw_fd();
         move || {
-            if !self.is_still(number, index) {
+            // closed, and there was no descriptor to keep the socket by
+            if !self.is_still(number, index) && call.link().kept().is_none() {
                 return Err(libc::EBADF);
             }
             *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
-                0 => sleeps(number, option),
+                0 => sleeps(call.socket(), option),
                 _ => Err(libc::EAGAIN),
             })
         }
     }
 }
 
+/// What a call answers of which so many bytes were moved before the kernel had the rest.
+fn moved(before: u64, by_kernel: Result<u64, Errno>) -> Begun {
+    match by_kernel {
+        Ok(bytes) => Begun::Done((before + bytes) as usize),
+        Err(_) if before > 0 => Begun::Done(before as usize),
+        Err(error) => Begun::Failed(error.raw_os_error()),
+    }
+}
+
 /// Until when a call on a socket may sleep that the program has set so.
-fn sleeps(number: i32, option: i32) -> Result<Option<Duration>, i32> {
-    let flags = rustix::fs::fcntl_getfl(socket(number)).map_err(|error| error.raw_os_error())?;
+fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> {
+    let flags = rustix::fs::fcntl_getfl(socket).map_err(|error| error.raw_os_error())?;
     if flags.contains(rustix::fs::OFlags::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
     let mut time = [0; 16];
-    let got = tcp::get_option(socket(number), libc::SOL_SOCKET, option, &mut time);
+    let got = tcp::get_option(socket, libc::SOL_SOCKET, option, &mut time);
     if got != Ok(time.len()) {
         return Ok(None);
     }
@@ -440,8 +462,8 @@ fn behind(parts: &[libc::iovec], mut skip: u64) -> Vec<libc::iovec> {
 fn by_pieces(
     parts: &[libc::iovec],
     mut skip: u64,
-    mut each: impl FnMut(*mut u8, usize) -> usize,
-) -> u64 {
+    mut each: impl FnMut(*mut u8, usize) -> Result<usize, Errno>,
+) -> Result<u64, Errno> {
     let mut moved = 0;
     for part in parts {
         let cut = skip.min(part.iov_len as u64) as usize;
@@ -450,20 +472,30 @@ fn by_pieces(
             continue;
         }
         let length = part.iov_len - cut;
-        let now = each(part.iov_base.cast::<u8>().wrapping_add(cut), length);
-        moved += now as u64;
-        if now < length {
-            break;
+        match each(part.iov_base.cast::<u8>().wrapping_add(cut), length) {
+            Ok(now) => {
+                moved += now as u64;
+                if now < length {
+                    break;
+                }
+            }
+            Err(error) if moved == 0 => return Err(error),
+            Err(_) => break,
         }
     }
-    moved
+    Ok(moved)
 }
 
-/// One piece by the kernel, which waits as the socket is set: the rest of a call of which some was
-/// moved, so an error ends it.
-fn move_piece(call: libc::c_long, number: i32, at: *mut u8, length: usize, flags: i32) -> usize {
+/// One piece by the kernel, which waits as the socket is set.
+fn move_piece(
+    call: libc::c_long,
+    socket: BorrowedFd<'_>,
+    at: *mut u8,
+    length: usize,
+    flags: i32,
+) -> Result<usize, Errno> {
     let arguments = [
-        number as isize,
+        socket.as_raw_fd() as isize,
         at as isize,
         length as isize,
         flags as isize,
@@ -472,5 +504,5 @@ fn move_piece(call: libc::c_long, number: i32, at: *mut u8, length: usize, flags
     ];
     // SAFETY: memory of the program's call.
     let moved = unsafe { system_call(call, arguments) };
-    moved.map_or(0, isize::cast_unsigned)
+    moved.map(isize::cast_unsigned)
 }

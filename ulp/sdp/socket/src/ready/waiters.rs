@@ -406,7 +406,7 @@ impl Ready {
     pub(super) fn leave_stream(&self, number: i32, left: &Left<'_>) {
         let (taken, last) = match left {
             Left::Others(taken) => (*taken, None),
-            Left::Calls(taken) => (*taken, Some(None)),
+            Left::Calls(pin) => (pin.taken(), Some(None)),
             Left::Last(last) => (last.taken(), Some(Some(last))),
             Left::Plain | Left::Own => return,
         };
