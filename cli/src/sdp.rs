@@ -1,8 +1,12 @@
 //! `ferriband sdp`: TCP programs whose connections go by SDP.
 //!
-//! Owns: the environment of such a program. It is executed in place of this process, so that its
+//! Owns: the environment of such a program, and what is shown of those that run ([`status`]). It is executed in place of this process, so that its
 //! pid, signals and exit status are its own. What becomes of its connections is the preloaded
 //! library's (`ulp/sdp/preload`).
+
+mod peers;
+mod show;
+mod status;
 
 use crate::args::SdpCommand;
 use crate::failure::Failure;
@@ -22,6 +26,7 @@ pub fn command(command: &SdpCommand) -> Result<ExitCode, Failure> {
     match command {
         SdpCommand::Run { command } => run(command),
         SdpCommand::Env(flag) => print_environment(flag.json),
+        SdpCommand::Status(args) => status::command(args),
     }
 }
 

@@ -80,7 +80,7 @@ pub fn counters(args: &CountersArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Once, or again and again on a cleared screen.
-fn repeat(
+pub fn repeat(
     interval: Option<f64>,
     json: bool,
     mut show: impl FnMut() -> Result<(), Failure>,

@@ -1,6 +1,6 @@
 //! What is said to `ferriband sdp`.
 
-use super::JsonFlag;
+use super::{JsonFlag, parse_interval};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 
@@ -34,6 +34,29 @@ pub enum SdpCommand {
     /// (~/.config/ferriband/sdp.conf, XDG_CONFIG_HOME; FERRIBAND_SDP_SETTINGS names another), and
     /// by default, in this order.
     Env(JsonFlag),
+    /// Show the connections of programs that take part, and why one of them is TCP
+    ///
+    /// Programs are those of this network namespace that `ferriband sdp run` has started, of this
+    /// user, or of all users for root. A thread of the library answers: the program's own threads
+    /// are not disturbed. A direction is sdp, tcp, or went back (it was SDP before).
+    #[command(
+        after_help = "Exit status: 0 something or nothing was shown, 1 failed, 2 wrong usage."
+    )]
+    Status(SdpStatusArgs),
+}
+
+/// What `sdp status` shows.
+#[derive(Args, Clone)]
+pub struct SdpStatusArgs {
+    /// Each connection, instead of those that are alike together.
+    #[arg(long)]
+    pub connections: bool,
+    /// Look again and again, every so many seconds, until interrupted.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
+    pub interval: Option<f64>,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// What two processes do for `bench --sdp`.

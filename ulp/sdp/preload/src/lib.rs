@@ -18,7 +18,7 @@ mod real;
 mod sockets;
 mod waiting;
 
-use ferriband_sdp_socket::process::Process;
+use ferriband_sdp_socket::process::{Cause, Process};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,6 +38,14 @@ fn stream(number: c_int) -> Option<&'static Process> {
 #[inline]
 fn quietly<T>(failed: T, does: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(does)).unwrap_or(failed)
+}
+
+/// What comes is the kernel's alone, and why.
+#[inline]
+fn only_by_kernel_for(number: c_int, cause: Cause) {
+    if let Some(process) = stream(number) {
+        quietly((), || process.only_by_kernel_for(number, cause));
+    }
 }
 
 /// What comes is the kernel's alone.

@@ -1,8 +1,8 @@
 //! Calls that move bytes.
 
 use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pause, pthread_testcancel};
-use crate::{only_by_kernel, quietly, real, set_errno, stream};
-use ferriband_sdp_socket::process::{Begun, Process, Ticket};
+use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
+use ferriband_sdp_socket::process::{Begun, Cause, Process, Ticket};
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 
@@ -527,7 +527,8 @@ unsafe fn gives_away(message: *const libc::msghdr) {
             let head = data.addr() - header.addr();
             for at in 0..length.saturating_sub(head) / size_of::<c_int>() {
                 // SAFETY: the message's length was looked at.
-                only_by_kernel(unsafe { data.add(at).read_unaligned() });
+                let given = unsafe { data.add(at).read_unaligned() };
+                only_by_kernel_for(given, Cause::GivenAway);
             }
         }
         // SAFETY: as above.

@@ -1,8 +1,8 @@
 //! Calls by which descriptors get numbers and lose them.
 
-use crate::{only_by_kernel, quietly, real, set_errno};
+use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno};
 use ferriband_sdp_socket::own::Closes;
-use ferriband_sdp_socket::process::{Closing, Process};
+use ferriband_sdp_socket::process::{Cause, Closing, Process};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// close(2).
@@ -182,6 +182,6 @@ pub extern "C-unwind" fn fcntl64(number: c_int, command: c_int, argument: usize)
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut c_void {
-    only_by_kernel(number);
+    only_by_kernel_for(number, Cause::ByLibrary);
     real::call!(std::ptr::null_mut(), fn fdopen(number => c_int, mode => *const c_char) -> *mut c_void)
 }

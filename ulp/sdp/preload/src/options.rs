@@ -40,6 +40,7 @@ pub unsafe extern "C" fn setsockopt(
     length: libc::socklen_t,
 ) -> c_int {
     if let Some(process) = stream(number) {
+        quietly((), || process.uses(number));
         // SAFETY: the caller's promise.
         let given = unsafe { number_at(value, length) };
         let set = |given| quietly(None, || process.set_option(number, level, name, given));
@@ -90,7 +91,10 @@ pub unsafe extern "C" fn getsockopt(
     ) -> c_int);
     if answer == 0
         && let Some(process) = stream(number)
-        && let Some(kept) = quietly(None, || process.get_option(number, level, name))
+        && let Some(kept) = quietly(None, || {
+            process.uses(number);
+            process.get_option(number, level, name)
+        })
     {
         // SAFETY: the kernel has written so many bytes.
         let length = unsafe { *length } as usize;

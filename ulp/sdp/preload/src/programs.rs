@@ -1,7 +1,7 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
-use crate::{only_by_kernel, quietly, real};
-use ferriband_sdp_socket::process::{Process, read_settings, report as report_to};
+use crate::{only_by_kernel_for, quietly, real};
+use ferriband_sdp_socket::process::{Cause, Process, read_settings, report as report_to};
 use std::arch::global_asm;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -159,6 +159,7 @@ extern "C" fn at_start() {
     {
         COUNTERS.store(path.into_raw(), Ordering::Relaxed);
     }
+    quietly((), Process::begin);
 }
 
 /// The C library calls it when the library is loaded.
@@ -255,7 +256,7 @@ macro_rules! before_print {
     ($($before:ident, $name:literal;)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $before(number: c_int) -> *mut c_void {
-            only_by_kernel(number);
+            only_by_kernel_for(number, Cause::ByLibrary);
             behind!($name)
         }
     )*};
@@ -277,7 +278,7 @@ pub unsafe extern "C" fn vdprintf(
     format: *const c_char,
     arguments: *mut c_void,
 ) -> c_int {
-    only_by_kernel(number);
+    only_by_kernel_for(number, Cause::ByLibrary);
     real::call!(-1, fn vdprintf(
         number => c_int, format => *const c_char, arguments => *mut c_void
     ) -> c_int)
@@ -294,7 +295,7 @@ pub unsafe extern "C" fn __vdprintf_chk(
     format: *const c_char,
     arguments: *mut c_void,
 ) -> c_int {
-    only_by_kernel(number);
+    only_by_kernel_for(number, Cause::ByLibrary);
     real::call!(-1, fn __vdprintf_chk(
         number => c_int, flag => c_int, format => *const c_char, arguments => *mut c_void
     ) -> c_int)

@@ -181,6 +181,11 @@ impl<'a> Link<'a> {
         wake::wait(self.futex(word), value as u32, until).unwrap_or(Wait::Changed)
     }
 
+    /// Beside a system call.
+    fn count_wake(&self) {
+        self.record.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn ring(&self, way: Way) -> NonNull<u8> {
         self.rings[usize::from(way == Way::In)]
     }
@@ -394,11 +399,15 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn wake(&self, word: Word) {
+        if matches!(word, Word::Shared(..)) {
+            self.link.count_wake();
+        }
         wake::wake(self.link.futex(word), u32::MAX);
     }
 
     fn ring(&self, way: Way) {
         let link = self.link;
+        link.count_wake();
         let bit = 1 << link.slot;
         link.told(link.role.other()).fetch_or(bit, Ordering::SeqCst);
         // bytes of what this side sends are the peer's to read

@@ -19,6 +19,8 @@ pub struct Record {
     /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
     /// there may be several.
     pub(crate) owner: AtomicU64,
+    /// How often this side has woken the peer's waiters.
+    pub(crate) wakes: AtomicU64,
 }
 
 impl Record {
@@ -49,7 +51,7 @@ impl Record {
 
     /// A record begins.
     pub(crate) fn clear(&self) {
-        let words = self.words.iter().chain([&self.stays]);
+        let words = self.words.iter().chain([&self.stays, &self.wakes]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }

@@ -76,6 +76,12 @@ pub struct Traffic {
     pub put_off: AtomicU32,
     /// A number that stood for it once.
     pub number: AtomicI32,
+    /// Why it is TCP, by the number of [`crate::meet::report::Why`].
+    pub why: AtomicU32,
+    /// The user who stood in the way, and 1 more. 0: none.
+    pub by: AtomicU32,
+    /// The port where it listens, or was accepted. 0: one without a family.
+    pub port: AtomicU32,
 }
 
 impl Traffic {
@@ -84,6 +90,9 @@ impl Traffic {
         self.exchanges.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Relaxed);
         self.put_off.store(0, Ordering::Relaxed);
+        self.why.store(0, Ordering::Relaxed);
+        self.by.store(0, Ordering::Relaxed);
+        self.port.store(0, Ordering::Relaxed);
     }
 }
 

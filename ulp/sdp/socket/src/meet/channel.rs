@@ -21,8 +21,7 @@ const MOST_FDS: usize = 2;
 const MOST_UNSENT: usize = 4096;
 /// Connections that wait until they are accepted.
 const BACKLOG: i32 = 128;
-/// `uid` in `struct ucred`, which has three numbers.
-const UCRED_UID: usize = 4;
+/// `struct ucred`: pid, uid, gid.
 const UCRED_BYTES: usize = 12;
 
 /// The address of a process's own socket.
@@ -104,13 +103,30 @@ impl Channel {
     /// # Errors
     /// As getsockopt(2).
     pub fn uid(&self) -> Result<u32, Errno> {
+        self.credential(1)
+    }
+
+    /// The process that did so. 0: it has no number here.
+    ///
+    /// # Errors
+    /// As getsockopt(2).
+    pub fn pid(&self) -> Result<u32, Errno> {
+        self.credential(0)
+    }
+
+    fn credential(&self, at: usize) -> Result<u32, Errno> {
         let mut credentials = [0; UCRED_BYTES];
         let option = libc::SO_PEERCRED;
         // not by rustix, to which a process of another PID namespace, whose number is 0, is none
         let got = tcp::get_option(self.as_fd(), libc::SOL_SOCKET, option, &mut credentials)?;
-        let uid = credentials[..got].get(UCRED_UID..UCRED_UID + 4);
-        let uid = uid.ok_or(Errno::PROTO)?.try_into().expect("four bytes");
-        Ok(u32::from_ne_bytes(uid))
+        let number = credentials[..got].get(at * 4..at * 4 + 4);
+        let number = number.ok_or(Errno::PROTO)?;
+        Ok(u32::from_ne_bytes(number.try_into().expect("four bytes")))
+    }
+
+    /// Whether messages wait until the peer reads.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// Sends a message; one without descriptors may wait for [`Channel::flush`].
@@ -302,6 +318,8 @@ mod tests {
         let there = accept(listener.as_fd()).expect("accepted");
         let own = Ok(rustix::process::geteuid().as_raw());
         assert_eq!((here.uid(), there.uid()), (own, own));
+        let own = Ok(std::process::id());
+        assert_eq!((here.pid(), there.pid()), (own, own));
         assert_eq!(accept(listener.as_fd()).err(), Some(Errno::AGAIN));
         drop(listener);
         assert_eq!(Channel::connect(&address).err(), Some(Errno::CONNREFUSED));

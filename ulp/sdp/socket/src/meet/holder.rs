@@ -102,7 +102,7 @@ impl HolderService {
         let mut guests = std::mem::take(&mut self.guests);
         guests.retain_mut(|guest| {
             let is_late = guest.until.is_some_and(|until| until <= now);
-            let is_over = is_late || self.hear(guest, sockets, news).is_err();
+            let is_over = is_late || self.hear(guest, now, sockets, news).is_err();
             if is_over && guest.until.is_none() {
                 news.push(News::Gone { pair: guest.pair });
             }
@@ -143,6 +143,7 @@ impl HolderService {
     fn hear(
         &mut self,
         guest: &mut Guest,
+        now: Duration,
         sockets: &Sockets<'_>,
         news: &mut Vec<News>,
     ) -> Result<(), Broken> {
@@ -161,8 +162,24 @@ impl HolderService {
                     }
                     match self.judge(guest.uid, &request, sockets) {
                         Ok(()) => self.agree(guest, packet.number, &request, news)?,
-                        Err(no) => refuse(guest, packet.number, no)?,
+                        Err(no) => {
+                            note(guest.uid, no, news);
+                            refuse(guest, packet.number, no)?;
+                        }
                     }
+                }
+                Message::Status { from } if fds.is_empty() && guest.may_know() => {
+                    // whoever does not read what was said is told no more
+                    if guest.channel.has_unsent() {
+                        return Err(Broken);
+                    }
+                    if guest.until.is_some() {
+                        guest.until = Some(now + PATIENCE);
+                    }
+                    let (pair, number) = (guest.pair, packet.number);
+                    news.push(News::Status { pair, number, from });
+                    // one question at a time
+                    break;
                 }
                 Message::Over { segment, slot } if fds.is_empty() => {
                     let slot = slot.into();
@@ -258,6 +275,25 @@ impl HolderService {
         Ok(())
     }
 
+    /// Answers a question after this process's streams.
+    pub fn tell(&mut self, pair: u64, number: u32, answer: &[Message]) {
+        let mut guests = self.guests.iter_mut();
+        let Some(guest) = guests.find(|guest| guest.pair == pair) else {
+            return;
+        };
+        for message in answer {
+            let message = *message;
+            // who does not read so much is closed with the next call
+            if guest
+                .channel
+                .send(&Packet { number, message }, &[])
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
     /// This side looks at the slot of its socket `cookie` no more.
     pub fn give_back(&mut self, cookie: u64) {
         let Some(ticket) = self.carried.remove(&cookie) else {
@@ -282,6 +318,20 @@ impl HolderService {
     /// When [`HolderService::serve`] has to be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         self.guests.iter().filter_map(|guest| guest.until).min()
+    }
+}
+
+impl Guest {
+    /// Whether it may know what this process's streams are: its own user, and root.
+    fn may_know(&self) -> bool {
+        self.is_own_user || self.uid == 0
+    }
+}
+
+/// Whoever speaks for what is not his is remembered.
+fn note(uid: u32, no: No, news: &mut Vec<News>) {
+    if let No::Never(reason @ (Reason::NotTheUser | Reason::NotTheSocket)) = no {
+        news.push(News::Stranger { uid, reason });
     }
 }
 

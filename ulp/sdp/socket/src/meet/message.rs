@@ -4,9 +4,10 @@
 //! fixes. Numbers are big-endian. Bytes that are not exactly what [`Packet::emit`] gives are no
 //! message.
 
+use super::report::{About, Row, Stranger};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::network_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// More bytes than any message has.
@@ -73,6 +74,24 @@ pub enum Message {
         /// The box's number, which is not 0.
         number: u32,
     },
+    /// To a holder, from its own user or from root: what are your streams, from this descriptor
+    /// number on? The answer is [`Message::About`] and [`Message::Stranger`] if the number is 0,
+    /// then [`Message::Row`], then [`Message::Rows`].
+    Status {
+        /// The least descriptor number.
+        from: i32,
+    },
+    /// A holder's answer: itself.
+    About(About),
+    /// A holder's answer: somebody who has spoken for what is not his.
+    Stranger(Stranger),
+    /// A holder's answer: one stream.
+    Row(Row),
+    /// A holder's answer: that was all for this question.
+    Rows {
+        /// Where the next question begins. -1: there are no more.
+        next: i32,
+    },
 }
 
 /// A message and the number that its answer repeats.
@@ -88,16 +107,18 @@ pub struct Packet {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
+/// An enum whose variants have a code and a sentence.
 macro_rules! reasons {
-    ($($(#[doc = $text:literal])+ $name:ident = $code:literal, $sentence:literal;)+) => {
-        /// Why a connection stays TCP.
+    ($(#[doc = $about:literal])+ $kind:ident;
+        $($(#[doc = $text:literal])+ $name:ident = $code:literal, $sentence:literal;)+) => {
+        $(#[doc = $about])+
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
-        pub enum Reason {
+        pub enum $kind {
             $($(#[doc = $text])+ $name = $code,)+
         }
 
-        impl Reason {
+        impl $kind {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
@@ -107,11 +128,20 @@ macro_rules! reasons {
                     $(Self::$name => $sentence,)+
                 }
             }
+
+            /// The one with this code.
+            pub(crate) fn from_code(code: u16) -> Result<Self, $crate::meet::message::Malformed> {
+                let found = Self::ALL.iter().find(|reason| **reason as u16 == code);
+                found.copied().ok_or($crate::meet::message::Malformed)
+            }
         }
     };
 }
+pub(super) use reasons;
 
 reasons! {
+    /// Why a connection stays TCP, as the negotiation finds it.
+    Reason;
     /// No family at the port.
     Nobody = 1, "no program at this port takes part";
     /// `sock_diag` knows no such socket.
@@ -119,7 +149,7 @@ reasons! {
     /// The connection is about to end.
     NotEstablished = 3, "the connection is not established";
     /// A uid that this user namespace cannot name.
-    UnknownUser = 4, "the peer's user has no number in this user namespace";
+    UnknownUser = 4, "one end's user is nobody (65534), which stands for all who have no number here";
     /// SO_PEERCRED's uid is not that of the socket.
     NotTheUser = 6, "whoever answered for the connection is another user than its holder";
     /// A cookie is not that of the socket.
@@ -144,13 +174,6 @@ reasons! {
     Broken = 16, "the peer's program has ended, or broke the rules of the negotiation";
 }
 
-impl Reason {
-    fn from_code(code: u16) -> Result<Self, Malformed> {
-        let found = Self::ALL.iter().find(|reason| **reason as u16 == code);
-        found.copied().ok_or(Malformed)
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.sentence())
@@ -170,7 +193,7 @@ struct Header {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct End {
+pub(super) struct End {
     /// An IPv4 address is mapped.
     ip: [u8; 16],
     port: U16,
@@ -201,6 +224,11 @@ const REFUSED: u16 = 6;
 const LATER: u16 = 7;
 const OVER: u16 = 8;
 const BELL: u16 = 9;
+const STATUS: u16 = 10;
+const ABOUT: u16 = 11;
+const STRANGER: u16 = 12;
+const ROW: u16 = 13;
+const ROWS: u16 = 14;
 
 const _: () = assert!(size_of::<Header>() + size_of::<RequestBody>() <= MOST_BYTES);
 
@@ -224,6 +252,11 @@ impl Packet {
             Message::Later => (LATER, Vec::new()),
             Message::Over { segment, slot: at } => (OVER, slot(segment, at)),
             Message::Bell { number } => (BELL, U32::new(number).as_bytes().to_vec()),
+            Message::Status { from } => (STATUS, I32::new(from).as_bytes().to_vec()),
+            Message::About(about) => (ABOUT, about.emit()),
+            Message::Stranger(stranger) => (STRANGER, stranger.emit()),
+            Message::Row(row) => (ROW, row.emit()),
+            Message::Rows { next } => (ROWS, I32::new(next).as_bytes().to_vec()),
         };
         let header = Header {
             magic: MAGIC,
@@ -267,6 +300,15 @@ impl Packet {
             BELL => Message::Bell {
                 number: exact::<U32>(body)?.get(),
             },
+            STATUS => Message::Status {
+                from: exact::<I32>(body)?.get(),
+            },
+            ABOUT => Message::About(About::parse(body)?),
+            STRANGER => Message::Stranger(Stranger::parse(body)?),
+            ROW => Message::Row(Row::parse(body)?),
+            ROWS => Message::Rows {
+                next: exact::<I32>(body)?.get(),
+            },
             _ => return Err(Malformed),
         };
         let number = header.number.get();
@@ -274,7 +316,7 @@ impl Packet {
     }
 }
 
-fn exact<T: FromBytes>(body: &[u8]) -> Result<T, Malformed> {
+pub(super) fn exact<T: FromBytes>(body: &[u8]) -> Result<T, Malformed> {
     T::read_from_bytes(body).map_err(|_| Malformed)
 }
 
@@ -349,7 +391,10 @@ mod tests {
                 slot: 1,
             },
             Message::Bell { number: 7 },
+            Message::Status { from: 3 },
+            Message::Rows { next: -1 },
         ];
+        messages.extend(super::super::report::tests::all());
         messages.extend(Reason::ALL.iter().map(|reason| Message::Refused(*reason)));
         let number = |(number, message)| Packet {
             number: number as u32 * 0x0101_0101,

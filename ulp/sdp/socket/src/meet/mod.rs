@@ -3,7 +3,8 @@
 //! Owns: the messages ([`message`]) and the sockets that carry them ([`channel`]), the routing from
 //! a port to the process that holds a socket ([`family`], [`table`]), the checks that this process
 //! is the one that it says it is ([`credentials`]), the accepting side ([`holder`]), the connecting
-//! side ([`client`]), and what both share afterwards ([`pair`]). Must not know: which thread calls
+//! side ([`client`]), what both share afterwards ([`pair`]), and what a process says of its streams
+//! to whoever may know ([`report`], [`status`]). Must not know: which thread calls
 //! it, how a connection is carried once both sides have its slot.
 //!
 //! Nothing here waits. Each service has descriptors to poll, a deadline, and a function `serve`
@@ -19,6 +20,8 @@ pub mod family;
 pub mod holder;
 pub mod message;
 pub mod pair;
+pub mod report;
+pub mod status;
 pub mod table;
 
 #[cfg(test)]
@@ -101,6 +104,22 @@ pub enum News {
     Left(Ticket),
     /// A peer of another user has told of news.
     Rung,
+    /// Another user than a connection's has spoken for it.
+    Stranger {
+        /// The user.
+        uid: u32,
+        /// What is wrong with it.
+        reason: Reason,
+    },
+    /// Somebody who may know asks for this process's streams: [`holder::HolderService::tell`].
+    Status {
+        /// The channel's number in this process's service.
+        pair: u64,
+        /// The number of the question.
+        number: u32,
+        /// The least descriptor number.
+        from: i32,
+    },
     /// The channel to the peer's process has ended: the process is gone, or has broken the rules.
     /// Slots of the pair can be used on as long as the process lives.
     Gone {

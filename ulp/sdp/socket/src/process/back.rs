@@ -1,7 +1,8 @@
 //! How a connection comes back to TCP, and what is told of it meanwhile.
 
 use super::state::{self, State};
-use super::{Process, socket};
+use super::{Process, report, socket};
+use crate::meet::report::{Cause, Why};
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
 use ferriband_sdp_local::{FUTEX, Own, Reader, Shared, Way, Word, Writer};
@@ -22,6 +23,22 @@ impl Process {
     /// last byte that was read on comes by TCP when it does.
     pub fn only_by_kernel(&'static self, number: i32) {
         self.only_by_kernel_until(number, wake::now() + BRIEFLY);
+    }
+
+    /// As [`Process::only_by_kernel`], and why.
+    pub fn only_by_kernel_for(&'static self, number: i32, cause: Cause) {
+        if let Some(pin) = self.pin(number) {
+            self.never(&pin, cause);
+            self.bring_back(&pin, number, Some(wake::now() + BRIEFLY));
+        }
+    }
+
+    /// The stream stays TCP. The first cause is remembered.
+    pub(super) fn never(&self, pin: &Pin<'_>, cause: Cause) {
+        if !state::stays(pin) {
+            report::note(pin, Why::Cause(cause), None);
+            state::stay(pin);
+        }
     }
 
     fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
@@ -70,6 +87,14 @@ impl Process {
     pub fn before_exec(&'static self) {
         let until = wake::now() + BRIEFLY;
         for number in self.table.kept_by_exec() {
+            let pin = self.table.pin(number);
+            // nobody has used such a listener
+            if pin.is_some_and(|pin| pin.traffic().is(state::INHERITED)) {
+                continue;
+            }
+            if let Some(pin) = self.pin(number) {
+                self.never(&pin, Cause::Executed);
+            }
             self.only_by_kernel_until(number, until);
         }
     }
@@ -187,7 +212,7 @@ impl Process {
             return;
         };
         if how != libc::SHUT_WR {
-            state::stay(&pin);
+            self.never(&pin, Cause::Shut);
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()

@@ -14,6 +14,12 @@ static ELIGIBLE: AtomicU64 = AtomicU64::new(0);
 /// Connections that were carried.
 static UPGRADED: AtomicU64 = AtomicU64::new(0);
 
+/// Connections that were worth it, and those that were carried.
+pub(super) fn both() -> (u64, u64) {
+    let [eligible, upgraded] = [&ELIGIBLE, &UPGRADED].map(|count| count.load(Ordering::Relaxed));
+    (eligible, upgraded)
+}
+
 /// A connection is worth it.
 pub(super) fn eligible() {
     ELIGIBLE.fetch_add(1, Ordering::Relaxed);
@@ -30,6 +36,13 @@ pub(super) fn forked() {
     UPGRADED.store(0, Ordering::Relaxed);
 }
 
+/// The last part of /proc/self/exe.
+pub(super) fn program() -> String {
+    let program = rustix::fs::readlink(c"/proc/self/exe", Vec::new()).unwrap_or_default();
+    let program = program.to_string_lossy();
+    program.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
 /// Appends a line to a file, if there is anything to say. Once: the counts begin anew.
 pub fn report(path: &CStr) {
     let eligible = ELIGIBLE.swap(0, Ordering::Relaxed);
@@ -37,9 +50,7 @@ pub fn report(path: &CStr) {
     if eligible == 0 {
         return;
     }
-    let program = rustix::fs::readlink(c"/proc/self/exe", Vec::new()).unwrap_or_default();
-    let program = program.to_string_lossy();
-    let program = program.rsplit('/').next().unwrap_or_default();
+    let program = program();
     let pid = rustix::process::getpid().as_raw_nonzero();
     let mut line = String::from("{\"program\":\"");
     for character in program.chars() {

@@ -2,10 +2,11 @@
 //!
 //! Owns: the questions to the kernel. Must not know: when a connection is taken over.
 
-use super::socket;
 use super::state::{self, State};
+use super::{STANDARD, report, socket};
 use crate::meet::No;
 use crate::meet::message::Reason;
+use crate::meet::report::{Cause, Why};
 use crate::own::Own;
 use crate::table::Pin;
 use crate::tcp;
@@ -52,28 +53,37 @@ const UPPER: i32 = 31;
 
 /// Whether the program uses the socket as SDP can serve it.
 pub(super) fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
-    let unfit = Err(No::Never(Reason::Unfit));
-    if state::stays(pin) || pin.link().is_some() {
-        return unfit;
-    }
     // urgent bytes make the kernel's counts of bytes differ from the stream's
-    if is_urgent(number) {
+    if pin.link().is_none() && is_urgent(number) {
+        if !state::stays(pin) {
+            report::note(pin, Why::Cause(Cause::Flags), None);
+        }
         state::stay(pin);
-        return unfit;
+    }
+    let is_unfit = state::stays(pin) || pin.link().is_some() || unfit(number).is_some();
+    match is_unfit {
+        true => Err(No::Never(Reason::Unfit)),
+        false => Ok(()),
+    }
+}
+
+/// What the program has set of the socket that only TCP serves.
+pub(super) fn unfit(number: i32) -> Option<Cause> {
+    if number <= STANDARD {
+        return Some(Cause::Standard);
     }
     let flags = rustix::fs::fcntl_getfl(socket(number));
     // FASYNC
     let signals = flags.is_ok_and(|flags| flags.bits() & libc::O_ASYNC as u32 != 0);
     let mut upper = [0; 16];
     let upper = tcp::get_option(socket(number), libc::IPPROTO_TCP, UPPER, &mut upper);
-    if signals
-        || upper.is_ok_and(|length| length > 0)
-        || option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1
-        || option(number, libc::SOL_SOCKET, ZEROCOPY) != 0
-    {
-        return unfit;
+    match () {
+        () if signals => Some(Cause::Signals),
+        () if upper.is_ok_and(|length| length > 0) => Some(Cause::Tls),
+        () if option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1 => Some(Cause::LowWater),
+        () if option(number, libc::SOL_SOCKET, ZEROCOPY) != 0 => Some(Cause::ZeroCopy),
+        () => None,
     }
-    Ok(())
 }
 
 /// Whether an urgent byte is unread in the kernel, or the program wants these among the others.

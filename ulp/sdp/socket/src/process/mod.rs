@@ -13,18 +13,23 @@ mod carried;
 mod closing;
 mod counters;
 mod fit;
+mod inherited;
 mod lock;
 mod moving;
+mod report;
 mod service;
 mod set;
 mod state;
 mod thread;
 
+pub use crate::meet::report::Cause;
 pub use closing::Closing;
 pub use counters::report;
 pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;
 
+use crate::meet::message::Reason;
+use crate::meet::report::Why;
 use crate::numbers::{Kind, once};
 use crate::own::Event;
 use crate::pages::{Pages, Seen};
@@ -135,24 +140,57 @@ impl Process {
         if pin.traffic().is(state::LISTENS) {
             return;
         }
-        let mut service = self.served();
-        // without a family nobody asks
-        if service.listen(self, &pin, number).is_ok() {
-            pin.traffic().add(state::LISTENS | state::SERVED);
+        self.listens(&mut self.served(), &pin, number);
+    }
+
+    fn listens(&'static self, service: &mut Service, pin: &Pin<'_>, number: i32) {
+        match service.listen(self, pin, number) {
+            Ok(port) => {
+                report::clear(pin);
+                pin.traffic().port.store(port.into(), Ordering::Relaxed);
+                pin.traffic().add(state::LISTENS | state::SERVED);
+            }
+            // without a family nobody asks
+            Err(Errno::ADDRINUSE) => report::note(pin, Why::Cause(Cause::NoName), None),
+            Err(_) => report::note(pin, Why::Reason(Reason::NoMemory), None),
         }
     }
 
     /// After accept(2) at `listener`.
     pub fn accepted(&'static self, listener: i32, number: i32) {
+        let is_unknown = self.table.numbers().look(listener) == Kind::Unknown;
+        if is_unknown && !self.finds_listener(listener) {
+            return self.other(number);
+        }
         let Some(listener) = self.pin(listener) else {
-            // whose listener it is, and who asks for its connections, is not known
             return self.other(number);
         };
         let Some(pin) = self.enter(number, state::ACCEPTED) else {
             return;
         };
-        if listener.traffic().is(state::LISTENS) {
-            self.served().accept(self, &pin, number);
+        let (from, to) = (listener.traffic(), pin.traffic());
+        if from.is(state::LISTENS) {
+            to.port
+                .store(from.port.load(Ordering::Relaxed), Ordering::Relaxed);
+            if set::is_early() {
+                self.served().accept(self, &pin, number);
+            }
+        } else {
+            // for what the listener has no family
+            to.why
+                .store(from.why.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Peers may ask for an accepted connection soon: most connections end before.
+    #[cold]
+    fn sought(&'static self, pin: &Pin<'_>) {
+        if let Some(number) = self.number_of(pin) {
+            let mut service = self.served();
+            // another thread may have done it
+            if !pin.traffic().is(state::SERVED) {
+                service.accept(self, pin, number);
+            }
         }
     }
 
@@ -187,7 +225,12 @@ impl Process {
         if pin.link().is_some() {
             service.inherit(self, pin, number);
         } else if pin.traffic().is(state::ACCEPTED) {
-            service.accept(self, pin, number);
+            // a parent's may be asked for, if it was worth it there
+            if pin.traffic().is_sought() || pin.traffic().is(state::COUNTED) || set::is_early() {
+                service.accept(self, pin, number);
+            }
+        } else {
+            self.takes_over(&mut service, pin, number);
         }
     }
 
@@ -199,6 +242,9 @@ impl Process {
         }
         if pin.traffic().counts() {
             counters::eligible();
+        }
+        if pin.traffic().is_sought() {
+            self.sought(pin);
         }
         if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED) {
             self.ask(pin);

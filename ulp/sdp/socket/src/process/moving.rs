@@ -11,6 +11,7 @@ use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
 use crate::link::Call;
+use crate::meet::report::Cause;
 use crate::raw::system_call;
 use crate::table::{Open, Pin};
 use crate::tcp;
@@ -143,6 +144,8 @@ impl Ticket {
         };
         if is_worth {
             self.process.worth(&pin);
+        } else if pin.traffic().is_sought() {
+            self.process.sought(&pin);
         }
     }
 }
@@ -170,7 +173,7 @@ impl Process {
             word.fetch_add(1, Ordering::SeqCst);
             // before the kernel has it: whoever puts a link looks at this afterwards
             if flags & libc::MSG_OOB != 0 {
-                state::stay(&pin);
+                self.never(&pin, Cause::Flags);
             }
             // only a link closes the gate, and lets a direction change
             let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
@@ -246,6 +249,7 @@ impl Process {
         flags: i32,
     ) -> Begun {
         if flags & !SEND_FLAGS != 0 {
+            self.never(&pin, Cause::Flags);
             self.bring_back_sent(&pin, number);
         }
         self.send_on(pin, parts, Paused::new(number, flags))
@@ -305,6 +309,7 @@ impl Process {
             if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
                 return Begun::Plain;
             }
+            self.never(&pin, Cause::Flags);
             if let Err(errno) = self.bring_back_received(&pin, number, flags) {
                 return Begun::Failed(errno);
             }

@@ -8,7 +8,7 @@ use super::carried::{Carried, Kept, Slot, ended};
 use super::fit::{fit, has_rings, is_urgent, smooth};
 use super::state::{self, State};
 use super::thread::start;
-use super::{Process, cookie, counters, socket};
+use super::{Process, cookie, counters, report, socket};
 use crate::arena::Taken;
 use crate::calls;
 use crate::link::{Link, Told};
@@ -16,6 +16,7 @@ use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
+use crate::meet::report::{Cause, Stranger, Why, count};
 use crate::meet::{Met, News, No};
 use crate::own::{Event, Own};
 use crate::ready;
@@ -61,6 +62,8 @@ pub(super) struct Service {
     away: Vec<(Taken, Slot)>,
     /// At so many of these all are looked at.
     most_away: usize,
+    /// Who has spoken for what is not his.
+    strangers: Vec<Stranger>,
 }
 
 /// A port of this process.
@@ -92,6 +95,7 @@ impl Service {
         self.holder = None;
         self.client = None;
         self.known.clear();
+        self.strangers.clear();
         self.full = None;
         ready::full::forked();
         let carried = std::mem::take(&mut self.carried);
@@ -144,13 +148,13 @@ impl Service {
         self.bells.first().cloned().ok_or(Errno::NODEV)
     }
 
-    /// A stream listens.
+    /// A stream listens; gives its port.
     pub fn listen(
         &mut self,
         process: &'static Process,
         pin: &Pin<'_>,
         number: i32,
-    ) -> Result<(), Errno> {
+    ) -> Result<u16, Errno> {
         start(process, self)?;
         let (port, index) = (port_of(number)?, pin.taken().index);
         match self.port(port) {
@@ -163,7 +167,7 @@ impl Service {
         }
         self.hold(process)?;
         process.ring();
-        Ok(())
+        Ok(port)
     }
 
     fn port(&mut self, port: u16) -> Option<&mut Port> {
@@ -184,7 +188,8 @@ impl Service {
     /// A stream was accepted: whoever asks its port's family is sent to this process.
     pub fn accept(&mut self, process: &'static Process, pin: &Pin<'_>, number: i32) {
         let known = start(process, self).and_then(|()| self.hold(process));
-        let (Ok(()), Ok(at)) = (known, port_of(number)) else {
+        let at = pin.traffic().port.load(Ordering::Relaxed) as u16;
+        let (Ok(()), true) = (known, at != 0) else {
             return;
         };
         let Some(name) = self.holder.as_ref().map(HolderService::name) else {
@@ -202,7 +207,7 @@ impl Service {
             port: Some(at),
         };
         if let Some(old) = self.known.insert(cookie, known) {
-            self.forget(old);
+            self.forget(process, old);
         }
         pin.traffic().add(state::SERVED);
     }
@@ -389,11 +394,25 @@ impl Service {
             let client = self.own_bell().and_then(ClientService::new);
             self.client = client.ok();
         }
+        // its streams can be asked after
+        let _ = self.hold(process);
         let has_rings = self.has_rings(now);
+        let because = |cause| report::note(&pin, Why::Cause(cause), None);
+        report::clear(&pin);
         let asked = match &mut self.client {
             None => Err(No::Never(Reason::NoDiag)),
-            Some(_) if has_rings => Err(No::Never(Reason::Unfit)),
-            Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
+            Some(_) if has_rings => {
+                because(Cause::IoUring);
+                Err(No::Never(Reason::Unfit))
+            }
+            Some(_) if pin.others_hold() => {
+                because(Cause::Several);
+                Err(No::Later)
+            }
+            Some(_) if !ready::fits(&pin) => {
+                because(Cause::Waiters);
+                Err(No::Later)
+            }
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
         match asked {
@@ -405,7 +424,15 @@ impl Service {
                 };
                 self.known.insert(cookie(number), known);
             }
-            Err(no) => stays(&pin, no),
+            Err(no) => {
+                // what the program itself does with the socket can be seen
+                if let No::Never(reason) = no
+                    && reason != Reason::Unfit
+                {
+                    report::note(&pin, Why::Reason(reason), None);
+                }
+                stays(&pin, no);
+            }
         }
     }
 
@@ -416,10 +443,17 @@ impl Service {
         let pin = process.table.pin_taken(known.taken);
         let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
         let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
-        if pin.others_hold() || !ready::fits(&pin) {
+        let because = |cause| report::note(&pin, Why::Cause(cause), None);
+        if pin.others_hold() {
+            because(Cause::Several);
+            return Err(No::Later);
+        }
+        if !ready::fits(&pin) {
+            because(Cause::Waiters);
             return Err(No::Later);
         }
         if self.rings.is_some_and(|(_, has)| has) {
+            because(Cause::IoUring);
             return Err(No::Never(Reason::Unfit));
         }
         fit(&pin, known.number)?;
@@ -446,10 +480,25 @@ impl Service {
                     self.give_back(Some(slot));
                 }
             }
-            News::Stays { cookie, why, .. } => {
+            News::Stays { cookie, why, by } => {
+                if let (No::Never(reason), Some(uid)) = (why, by) {
+                    count(&mut self.strangers, uid, reason);
+                }
                 let pin = self.known.get(&cookie);
                 if let Some(pin) = pin.and_then(|known| process.table.pin_taken(known.taken)) {
+                    let why_not = match why {
+                        No::Later => Why::Cause(Cause::Later),
+                        No::Never(reason) => Why::Reason(reason),
+                    };
+                    report::note(&pin, why_not, by);
                     stays(&pin, why);
+                }
+            }
+            News::Stranger { uid, reason } => count(&mut self.strangers, uid, reason),
+            News::Status { pair, number, from } => {
+                let answer = report::answer(process, &self.strangers, from);
+                if let Some(holder) = &mut self.holder {
+                    holder.tell(pair, number, &answer);
                 }
             }
             // what such a slot holds is read on, and given back with this side's close
@@ -473,6 +522,7 @@ impl Service {
             rough(&pin, number);
             return None;
         }
+        report::clear(&pin);
         if pin.traffic().counts() {
             counters::eligible();
         }
@@ -485,6 +535,8 @@ impl Service {
         {
             // a reader that waits in the kernel offers with its next call
             Reader(&link.on(socket(number))).offer();
+        } else {
+            report::note(&pin, Why::Cause(Cause::Waiters), None);
         }
         Some(())
     }
@@ -588,7 +640,7 @@ impl Service {
     /// keep its socket themselves.
     fn left_to_calls(&mut self, process: &'static Process, number: i32, pin: Pin<'static>) {
         let taken = pin.taken();
-        self.unlist(number, taken);
+        self.unlist(process, number, taken);
         let carried = self.carried.remove(&taken.index);
         let Some(link) = pin.link() else {
             return;
@@ -628,33 +680,36 @@ impl Service {
     }
 
     /// Nobody finds a socket by its number from here on.
-    fn unlist(&mut self, number: i32, taken: Taken) {
+    fn unlist(&mut self, process: &Process, number: i32, taken: Taken) {
         for port in &mut self.families {
             port.listeners.retain(|listener| *listener != taken.index);
         }
         match self.known.remove(&cookie(number)) {
-            Some(known) => self.forget(known),
-            None => self.close_ports(),
+            Some(known) => self.forget(process, known),
+            None => self.close_ports(process),
         }
     }
 
     /// A socket is known no more.
-    fn forget(&mut self, known: Known) {
+    fn forget(&mut self, process: &Process, known: Known) {
         if let Some(port) = known.port.and_then(|at| self.port(at)) {
             port.accepted = port.accepted.saturating_sub(1);
-            self.close_ports();
+            self.close_ports(process);
         }
     }
 
     /// Nobody asks at a port of which nothing is left.
-    fn close_ports(&mut self) {
-        self.families
-            .retain(|port| !port.listeners.is_empty() || port.accepted > 0);
+    fn close_ports(&mut self, process: &Process) {
+        let is_left = |port: &Port| {
+            let at = port.family.place().0;
+            port.listeners.is_empty() && port.accepted == 0 && !has_accepted(process, at)
+        };
+        self.families.retain(|port| !is_left(port));
     }
 
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
         let taken = last.taken();
-        self.unlist(number, taken);
+        self.unlist(process, number, taken);
         let carried = self.carried.remove(&taken.index);
         let Some(link) = last.link() else {
             return;
@@ -708,6 +763,21 @@ impl Service {
 
 /// So many slots that other processes use are not looked at: half of a segment's.
 const FEW_AWAY: usize = 32;
+
+/// Whether the process has a connection that was accepted at a port, asked for or not.
+fn has_accepted(process: &Process, port: u16) -> bool {
+    let mut all = process.table.numbers().known(0..=i32::MAX);
+    all.any(|(_, kind)| {
+        let crate::numbers::Kind::Stream(index) = kind else {
+            return false;
+        };
+        let pin = process.table.pin_index(index);
+        pin.is_some_and(|pin| {
+            let at = pin.traffic().port.load(Ordering::Relaxed);
+            pin.traffic().is(state::ACCEPTED) && at == u32::from(port)
+        })
+    })
+}
 
 /// The connection is not taken over.
 fn stays(pin: &Pin<'_>, why: No) {

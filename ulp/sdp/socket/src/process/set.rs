@@ -63,6 +63,15 @@ fn file() -> Option<(String, String)> {
     (length as u64 <= LONGEST_FILE).then_some((path, text))
 }
 
+/// Bytes below which a peer may ask as soon as it is connected.
+const AT_ONCE: u64 = 1024;
+
+/// Whether peers ask so early that each connection is to be known as soon as it was accepted.
+#[inline]
+pub(super) fn is_early() -> bool {
+    exchanges() <= 1 || bytes() < AT_ONCE
+}
+
 /// Exchanges after which a connection is worth to be taken over; 0: with its first send.
 #[inline]
 pub(super) fn exchanges() -> u32 {

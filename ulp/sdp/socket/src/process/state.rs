@@ -24,8 +24,10 @@ pub(super) const DELAYS: u32 = 1 << 6;
 pub(super) const CORKED: u32 = 1 << 7;
 /// The peer was asked to go back to TCP, and has not in the time that it had.
 pub(super) const LATE: u32 = 1 << 9;
+/// It listens, and was given to this process as it is.
+pub(super) const INHERITED: u32 = 1 << 10;
 /// It was counted among those that are worth it.
-const COUNTED: u32 = 1 << 8;
+pub(super) const COUNTED: u32 = 1 << 8;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
 
@@ -64,6 +66,10 @@ pub(super) trait State {
     fn is_mine(&self) -> bool;
     /// This process looks at a stream that it has inherited: it keeps what belongs to the socket.
     fn make_mine(&self);
+    /// The first call on it is to look at it.
+    fn make_foreign(&self);
+    /// Whether peers may ask for it soon: this process is to say that it has the socket.
+    fn is_sought(&self) -> bool;
     /// After a receive: whether the connection is worth it from now on.
     fn received(&self, bytes: u64) -> bool;
     /// After a send: whether the connection is worth it from now on.
@@ -108,13 +114,32 @@ impl State for Traffic {
     }
 
     fn make_mine(&self) {
-        let kept = CONNECTED | ACCEPTED | LISTENS | NEVER | DELAYS | CORKED | COUNTED;
+        let kept = CONNECTED | ACCEPTED | LISTENS | INHERITED | NEVER | DELAYS | CORKED | COUNTED;
         let process = PROCESS.load(Ordering::Relaxed);
         let _ = self
             .state
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| {
                 Some(state & kept | process)
             });
+    }
+
+    fn make_foreign(&self) {
+        self.state.fetch_and((1 << EPOCH) - 1, Ordering::SeqCst);
+    }
+
+    // The connecting side asks in its send of a whole number of exchanges. This side has received
+    // what belongs to the last one but one by then, and says so before it answers.
+    #[inline]
+    fn is_sought(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let is_known = state & (ACCEPTED | SERVED) != ACCEPTED;
+        if is_known || self.port.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let turns = set::exchanges().saturating_sub(1);
+        let exchanges = self.exchanges.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        bytes > 0 && exchanges + 1 >= turns.saturating_mul(2) || bytes >= set::bytes() / 4
     }
 
     // The counts of two threads may be lost: nothing depends on them.
@@ -177,6 +202,32 @@ mod tests {
         assert!(!traffic.sent(10));
         assert!(!traffic.received(10));
         assert!(traffic.sent(10));
+    }
+
+    #[test]
+    fn an_accepted_one_is_sought_before_its_second_answer() {
+        let traffic = Traffic::default();
+        traffic.port.store(80, Ordering::Relaxed);
+        traffic.begin(ACCEPTED);
+        let _ = traffic.received(10);
+        assert!(!traffic.is_sought());
+        let _ = traffic.sent(10);
+        assert!(
+            !traffic.is_sought(),
+            "one exchange, as with Connection: close"
+        );
+        let _ = traffic.received(10);
+        assert!(traffic.is_sought());
+        traffic.add(SERVED);
+        assert!(!traffic.is_sought(), "once");
+        let traffic = Traffic::default();
+        traffic.port.store(80, Ordering::Relaxed);
+        traffic.begin(ACCEPTED);
+        let _ = traffic.sent(4096);
+        assert!(traffic.is_sought());
+        assert!(traffic.is_sought());
+        traffic.port.store(0, Ordering::Relaxed);
+        assert!(!traffic.is_sought(), "nobody is asked at its port");
     }
 
     #[test]

@@ -17,8 +17,17 @@ fn answer(world: &mut World, request: Request) -> Option<Message> {
     let mut news = Vec::new();
     world.holder_serves(NOW, &mut news);
     let said = said(&guest);
-    let is_agreed = matches!(said, Some(Message::Agreed { .. }));
-    assert_eq!(news.len(), usize::from(is_agreed));
+    match (said, &news[..]) {
+        (Some(Message::Agreed { .. }), [News::Met(_)]) => {}
+        // he is named in the status
+        (Some(Message::Refused(reason)), [News::Stranger { uid, reason: why }]) => {
+            let own = rustix::process::geteuid().as_raw();
+            assert_eq!((*uid, *why), (own, reason));
+            assert!(matches!(reason, Reason::NotTheSocket | Reason::NotTheUser));
+        }
+        (Some(Message::Refused(Reason::NotTheSocket)), _) => panic!("he is not named"),
+        (_, news) => assert!(news.is_empty(), "{news:?}"),
+    }
     said
 }
 
@@ -217,4 +226,69 @@ fn listeners_of_ipv6_hold_connections_of_ipv4() {
     table.insert(cookie(&there), world.holder.name());
     world.accepted.push(there);
     met(world.ask(&stream));
+}
+
+/// Asks for all streams, as a process of this user or of another one.
+fn asks(world: &mut World, is_own_user: bool) -> (Channel, Vec<News>) {
+    let mut guest = guest(world);
+    let mut news = Vec::new();
+    world.holder_serves(NOW, &mut news);
+    let known = world.holder.guests.last_mut().expect("accepted");
+    (known.is_own_user, known.uid) = match is_own_user {
+        true => (true, 1000),
+        false => (false, 1001),
+    };
+    say(&mut guest, Message::Status { from: 0 }, &[]);
+    world.holder_serves(NOW, &mut news);
+    (guest, news)
+}
+
+#[test]
+fn the_own_user_is_told_of_streams_and_another_one_is_not() {
+    let mut world = World::new();
+    let (guest, news) = asks(&mut world, true);
+    let [
+        News::Status {
+            pair,
+            number,
+            from: 0,
+        },
+    ] = news[..]
+    else {
+        panic!("{news:?}");
+    };
+    let page = [Message::Rows { next: 7 }, Message::Rows { next: -1 }];
+    world.holder.tell(pair, number, &page);
+    assert_eq!([said(&guest), said(&guest)], page.map(Some));
+    let (guest, news) = asks(&mut world, false);
+    assert!(news.is_empty(), "{news:?}");
+    assert!(is_closed(&guest));
+}
+
+#[test]
+fn whoever_asks_and_does_not_read_is_closed() {
+    let mut world = World::new();
+    let (mut guest, mut news) = asks(&mut world, true);
+    let page = [Message::Rows { next: 1 }; 64];
+    let mut pages = 0;
+    while let Some(News::Status { pair, number, .. }) = news.pop() {
+        world.holder.tell(pair, number, &page);
+        pages += 1;
+        assert!(pages < 1000, "what waits has a limit");
+        say(&mut guest, Message::Status { from: 1 }, &[]);
+        world.holder_serves(NOW, &mut news);
+    }
+    assert!(world.holder.guests.is_empty());
+}
+
+#[test]
+fn one_question_is_answered_at_a_time() {
+    let mut world = World::new();
+    let (mut guest, _) = asks(&mut world, true);
+    for from in 1..20 {
+        say(&mut guest, Message::Status { from }, &[]);
+    }
+    let mut news = Vec::new();
+    world.holder_serves(NOW, &mut news);
+    assert_eq!(news.len(), 1);
 }

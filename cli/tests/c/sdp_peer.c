@@ -1,0 +1,92 @@
+/* A server that echoes, and a client that exchanges and then waits until its input ends:
+ *   sdp_peer serve [LISTENER]      prints its port, unless the listener was inherited
+ *   sdp_peer meet PORT EXCHANGES   prints a line when it has made them
+ * The server ends when its input does. */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void check(int fine, const char *what)
+{
+    if (!fine) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static int listener_at(int argc, char **argv)
+{
+    if (argc > 2)
+        return atoi(argv[2]);
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    check(bind(listener, (struct sockaddr *)&address, length) == 0, "bind");
+    check(listen(listener, 16) == 0, "listen");
+    check(getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    return listener;
+}
+
+static int serve(int listener)
+{
+    struct pollfd polled[64] = {{.fd = 0, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    int count = 2;
+    char bytes[4096];
+    for (;;) {
+        check(poll(polled, count, -1) > 0, "poll");
+        if (polled[0].revents)
+            return 0;
+        if (polled[1].revents && count < 64) {
+            polled[count].fd = accept(listener, NULL, NULL);
+            check(polled[count].fd >= 0, "accept");
+            polled[count++].events = POLLIN;
+        }
+        for (int at = 2; at < count; at++) {
+            if (!polled[at].revents)
+                continue;
+            ssize_t got = recv(polled[at].fd, bytes, sizeof bytes, 0);
+            if (got > 0) {
+                check(send(polled[at].fd, bytes, got, MSG_NOSIGNAL) == got, "send");
+                continue;
+            }
+            close(polled[at].fd);
+            polled[at--] = polled[--count];
+        }
+    }
+}
+
+static int meet(int port, int exchanges)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int stream = socket(AF_INET, SOCK_STREAM, 0);
+    check(connect(stream, (struct sockaddr *)&address, sizeof address) == 0, "connect");
+    char byte = 7;
+    for (int done = 0; done < exchanges; done++) {
+        check(send(stream, &byte, 1, 0) == 1, "send");
+        check(recv(stream, &byte, 1, 0) == 1, "recv");
+        /* what is agreed beside the stream takes a moment */
+        usleep(500);
+    }
+    puts("met");
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0)
+        ;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return serve(listener_at(argc, argv));
+    if (argc > 3)
+        return meet(atoi(argv[2]), atoi(argv[3]));
+    return 2;
+}
