@@ -39,7 +39,8 @@ static void print_steps(FILE *to, const struct trace *trace)
 {
     for (uint32_t at = 0; at < trace->count; at++) {
         print_step(to, &trace->steps[at]);
-        fputc(at + 1 < trace->count ? ' ' : '\n', to);
+        if (at + 1 < trace->count)
+            fputc(' ', to);
     }
 }
 
@@ -95,7 +96,7 @@ static int record(struct batch *batch, struct trace *trace)
         if (!carry_step(&trace->steps[at], NULL, &trace->results[at])) {
             trace->count = at + 1;
             if (getenv("FUZZ_REJECTED"))
-                print_steps(stderr, trace);
+                print_steps(stderr, trace), fputc('\n', stderr);
             return REJECTED;
         }
         trace->count = at + 1;
@@ -301,15 +302,19 @@ static int drive(const char *library, uint64_t from, uint64_t count)
             printf("seed %llu differs at step %u:\n", (unsigned long long)trace.seed, at);
             print_difference(batch, which);
             if (still_differs(library, one, files[1], &trace, 3)) {
-                shrink(library, one, files[1], &trace);
-                if (still_differs(library, one, files[1], &trace, 5))
+                struct trace less = trace;
+
+                shrink(library, one, files[1], &less);
+                if (still_differs(library, one, files[1], &less, 5)) {
                     print_difference(one, 0);
+                    trace = less;
+                }
             } else {
                 printf("  (not each time)\n");
             }
             printf("  fuzz steps %s %u '", library, trace.mode);
             print_steps(stdout, &trace);
-            printf("  '\n");
+            printf("'\n");
             fflush(stdout);
         }
     }

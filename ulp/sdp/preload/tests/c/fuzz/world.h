@@ -7,6 +7,9 @@ struct table tables[TABLES];
 static uint32_t world_mode;
 static bool world_lives;
 
+/* Seconds after which a call does not end. */
+#define PATIENCE 4
+
 static void be_actor(int actor);
 
 static void *begin_actor(void *actor)
@@ -332,12 +335,12 @@ static bool carry_step(const struct step *step, const struct result *expected, s
 {
     memset(got, 0, sizeof *got);
     if (step->op == OP_join)
-        return answered(step->args[0], got, 8);
-    if (!answered(step->actor, NULL, 8))
+        return answered(step->args[0], got, PATIENCE);
+    if (!answered(step->actor, NULL, PATIENCE))
         return false;
     ask(step->actor, step, expected);
     if (!step->begun)
-        return answered(step->actor, got, 8);
+        return answered(step->actor, got, PATIENCE);
     /* it is asleep by then, most of the time */
     usleep(150);
     return true;
@@ -352,16 +355,16 @@ static bool open_connection(uint32_t mode)
     begin_world(mode & ONE_PROCESS);
     shared->sent[0] = shared->sent[1] = shared->received[0] = shared->received[1] = 0;
     ask(1, &open, NULL);
-    if (!answered(1, NULL, 8))
+    if (!answered(1, NULL, PATIENCE))
         return false;
     ask(0, &open, NULL);
-    if (!answered(0, NULL, 8))
+    if (!answered(0, NULL, PATIENCE))
         return false;
     if (mode & UNPREPARED)
         return true;
     ask(1, &carry, NULL);
     ask(0, &carry, NULL);
-    if (!answered(0, &got, 8) || !answered(1, NULL, 8))
+    if (!answered(0, &got, PATIENCE) || !answered(1, NULL, PATIENCE))
         return false;
     shared->carried += got.value != 0;
     return true;
@@ -372,11 +375,11 @@ static bool close_connection(void)
     struct step clear = {.op = OP_clear};
 
     for (int actor = ACTORS - 1; actor >= 3; actor--)
-        if (!answered(actor, NULL, 8))
+        if (!answered(actor, NULL, PATIENCE))
             return false;
     for (int actor = 1; actor >= 0; actor--) {
         ask(actor, &clear, NULL);
-        if (!answered(actor, NULL, 8))
+        if (!answered(actor, NULL, PATIENCE))
             return false;
     }
     return true;
