@@ -165,6 +165,9 @@ pub trait Kernel: Memory {
     /// Tells the peer's waiters of this connection (its epoll instances, its service thread) that
     /// there are bytes or room.
     fn ring(&self, way: Way);
+    /// Tells the peer's service thread, whoever waits there, that this side wants a direction back
+    /// in TCP: a program that computes looks at nothing.
+    fn recall(&self);
     /// Tells this side's own waiters of this connection (its epoll instances) to look again; by its
     /// service thread, which hears of it as of a peer's ring.
     fn ring_own(&self);

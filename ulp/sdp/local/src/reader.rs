@@ -146,7 +146,7 @@ impl<K: Kernel> Reader<'_, K> {
             Phase::Sdp if is_over => return Ok(true),
             Phase::Sdp | Phase::Back if !is_over => {
                 self.0.store(shared(Shared::Recall), 1);
-                self.0.ring(IN);
+                self.0.recall();
                 return Ok(false);
             }
             Phase::Sdp | Phase::Back | Phase::Done => {}

@@ -245,10 +245,10 @@ fn nothing_is_offered_for_one_that_gave_up() {
 }
 
 #[test]
-fn giving_up_rings_and_leaves_unread_tcp_where_it_is() {
+fn giving_up_recalls_and_leaves_unread_tcp_where_it_is() {
     let (w, r) = over(b"ab");
     assert_eq!(Reader(&r).give_up(), Ok(false));
-    assert_eq!(r.rings.get(), 1);
+    assert_eq!(r.recalls.get(), 1);
     Service(&w).look(0);
     assert_eq!(Reader(&r).give_up(), Ok(true));
     assert_eq!(w.world.queues.borrow()[0], b"abs");

@@ -417,6 +417,14 @@ impl Kernel for Call<'_, '_> {
         link.peer.ring(number.load(Ordering::SeqCst));
     }
 
+    fn recall(&self) {
+        let link = self.link;
+        let bit = 1 << link.slot;
+        link.told(link.role.other()).fetch_or(bit, Ordering::SeqCst);
+        // the service thread's box: that of an epoll instance is heard when the program looks
+        link.peer.ring(0);
+    }
+
     fn ring_own(&self) {
         let link = self.link;
         let bit = 1 << link.slot;

@@ -1,6 +1,7 @@
 //! Both sides in one process, or one in a child: what the entries of the preloaded library do.
 
 use super::*;
+use crate::ready;
 use crate::testing::{Fork, alone, child, join, soon};
 use ferriband_sdp_local::{FUTEX, Memory, Reader, Shared, Way, Word, Writer};
 use ferriband_sdp_proto::change::Phase;
@@ -321,6 +322,40 @@ fn a_peer_that_is_stopped_holds_up_no_call_that_need_not_wait() {
     here.exchange(1);
     here.close();
     join(served);
+    listener.close();
+}
+
+#[test]
+fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let exchange = |bytes: &mut [u8]| {
+        here.send(bytes);
+        there.receive_all(bytes);
+        there.send(bytes);
+        here.receive_all(bytes);
+    };
+    soon_or(|| {
+        exchange(&mut [1; 10]);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let instance = ready::create(libc::EPOLL_CLOEXEC).expect("an instance");
+    let event = ready::Event {
+        events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+        data: 0,
+    };
+    ready::ctl(instance, libc::EPOLL_CTL_ADD, there.0, Some(event)).expect("added");
+    // nobody waits in the instance
+    process().only_by_kernel(here.0);
+    assert_eq!(here.phases(), Some([Phase::Done; 2]));
+    exchange(&mut [2; 10]);
+    process().close(instance);
+    // SAFETY: a number of this test's.
+    unsafe { rustix::io::close(instance) };
+    here.close();
+    there.close();
     listener.close();
 }
 
