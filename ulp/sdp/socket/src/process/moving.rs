@@ -7,6 +7,7 @@
 //! A call keeps its connection, whoever closes the number meanwhile: it goes on by the socket that
 //! its link keeps then, as a call inside the kernel does.
 
+use super::memory::{self, Access};
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer};
@@ -72,6 +73,11 @@ impl Ticket {
         }
     }
 }
+
+/// So much is sent at a time whose memory was looked at.
+const PIECE: u64 = 128 << 10;
+/// Of the memory of a receive so much is looked at though less is there.
+const FEW: u64 = 4096;
 
 /// Flags that a call on the ring obeys.
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
@@ -177,12 +183,8 @@ impl Process {
         if flags & !SEND_FLAGS != 0 {
             self.bring_back_sent(&pin, number);
         }
-        let bytes = length(parts);
         let call = link.on(socket(number));
-        let answer = {
-            let mut patience = self.patience(&pin, call, libc::SO_SNDTIMEO, flags);
-            calls::send(call, parts, bytes, &mut patience)
-        };
+        let answer = self.send_pieces(&pin, call, parts, flags);
         match answer {
             Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
@@ -202,6 +204,72 @@ impl Process {
             }
             Answer::Error(errno) => Begun::Failed(errno),
         }
+    }
+
+    /// Sends the parts, and looks at their memory before.
+    fn send_pieces(
+        &'static self,
+        pin: &Pin<'_>,
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        flags: i32,
+    ) -> Answer {
+        let bytes = length(parts);
+        let mut patience = self.patience(pin, call, libc::SO_SNDTIMEO, flags);
+        let mut done = 0;
+        let mut rest;
+        let mut left = parts;
+        loop {
+            let piece = (bytes - done).min(PIECE);
+            if !memory::is_good(left, piece, Access::Read) {
+                if done > 0 {
+                    return Answer::Bytes(done);
+                }
+                // the kernel answers as it does for TCP
+                self.bring_back_sent(pin, call.socket().as_raw_fd());
+            }
+            let answer = calls::send(call, left, piece, &mut patience);
+            match answer {
+                Answer::Bytes(sent) => done += sent,
+                Answer::Kernel(sent) => return Answer::Kernel(done + sent),
+                Answer::Error(_) if done > 0 => return Answer::Bytes(done),
+                Answer::Error(_) => return answer,
+            }
+            if answer != Answer::Bytes(piece) || done == bytes {
+                return Answer::Bytes(done);
+            }
+            rest = behind(parts, done);
+            left = &rest;
+        }
+    }
+
+    /// The parts that a receive from the ring may write to, of those behind so many bytes. None: as
+    /// many as there are.
+    ///
+    /// # Errors
+    /// Memory that cannot be written.
+    fn room(
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        bytes: u64,
+        done: u64,
+    ) -> Result<Option<Vec<libc::iovec>>, ()> {
+        let left = bytes - done;
+        let there = Reader(&call).in_ring();
+        // what is not there so far is no more than this, or is left for the next call
+        let most = there.unwrap_or(0).max(FEW).min(left);
+        let rest = if done > 0 {
+            Some(behind(parts, done))
+        } else {
+            None
+        };
+        if !memory::is_good(rest.as_deref().unwrap_or(parts), most, Access::Write) {
+            return Err(());
+        }
+        if there.is_none() || most == left {
+            return Ok(rest);
+        }
+        Ok(Some(ahead(rest.as_deref().unwrap_or(parts), most)))
     }
 
     fn receive_by(
@@ -235,15 +303,20 @@ impl Process {
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
         let mut done = 0;
         loop {
+            let mut rest = match Self::room(call, parts, bytes, done) {
+                Ok(rest) => rest,
+                Err(()) if done > 0 => return Begun::Done(done as usize),
+                // the kernel answers as it does for TCP
+                Err(()) => match self.bring_back_received(&pin, number, flags) {
+                    Ok(()) => None,
+                    Err(errno) => return Begun::Failed(errno),
+                },
+            };
             let answer = {
                 let mut patience = self.patience(&pin, call, libc::SO_RCVTIMEO, flags);
-                match done {
-                    0 => calls::receive(call, parts, bytes, &mut patience),
-                    _ => {
-                        let mut rest = behind(parts, done);
-                        calls::receive(call, &mut rest, bytes - done, &mut patience)
-                    }
-                }
+                let room = rest.as_deref_mut().unwrap_or(parts);
+                let most = length(room);
+                calls::receive(call, room, most, &mut patience)
             };
             match answer {
                 Answer::Bytes(0) => return Begun::Done(done as usize),
@@ -325,6 +398,23 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
 fn length(parts: &[libc::iovec]) -> u64 {
     let lengths = parts.iter().map(|part| part.iov_len as u64);
     lengths.fold(0, u64::saturating_add)
+}
+
+/// The parts of so many bytes.
+fn ahead(parts: &[libc::iovec], mut bytes: u64) -> Vec<libc::iovec> {
+    let mut cut = Vec::with_capacity(parts.len());
+    for part in parts {
+        let length = bytes.min(part.iov_len as u64);
+        bytes -= length;
+        cut.push(libc::iovec {
+            iov_len: length as usize,
+            ..*part
+        });
+        if bytes == 0 {
+            break;
+        }
+    }
+    cut
 }
 
 /// The parts behind so many bytes.
