@@ -239,6 +239,22 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Bytes of the ring that a receive would have, if the next byte comes from there: of those that
+    /// are there so far.
+    #[inline]
+    pub fn in_ring(&self) -> Option<u64> {
+        if self.own(Own::ReceiveGate) == 0 {
+            return None;
+        }
+        let (place, phase) = (self.place(), self.phase());
+        let head = self.0.load(shared(Shared::Head));
+        match place.next(phase, &self.marks(), head, self.0.ring_bytes(IN)) {
+            Ok(Next::Sdp { bytes }) => Some(bytes),
+            Ok(Next::Empty) => Some(0),
+            _ => None,
+        }
+    }
+
     /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes
     /// is told.
     pub fn finds(&self) -> Finds {

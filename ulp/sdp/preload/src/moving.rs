@@ -156,6 +156,13 @@ fn part(at: *const c_void, length: Size) -> libc::iovec {
     }
 }
 
+/// A call that the kernel refuses, or that it alone can do.
+#[cold]
+fn refused(number: c_int, real: impl FnOnce() -> Answer) -> Answer {
+    only_by_kernel(number);
+    real()
+}
+
 /// The parts of a vector; None if the kernel would refuse it, or says better what is wrong.
 ///
 /// # Safety
@@ -163,7 +170,10 @@ fn part(at: *const c_void, length: Size) -> libc::iovec {
 unsafe fn vector<'a>(parts: *const libc::iovec, count: usize) -> Option<&'a [libc::iovec]> {
     match count {
         0 => Some(&[]),
-        1..=MOST_PARTS if !parts.is_null() => {
+        1..=MOST_PARTS
+            if parts.is_aligned()
+                && Process::can_read(parts.cast(), count * size_of::<libc::iovec>()) =>
+        {
             // SAFETY: the caller's promise.
             let parts = unsafe { std::slice::from_raw_parts(parts, count) };
             Some(parts)
@@ -236,11 +246,14 @@ pub unsafe extern "C-unwind" fn readv(
     count: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn readv(number => c_int, parts => *const libc::iovec, count => c_int) -> Answer);
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector_mut(parts, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { receive_parts(number, parts, 0, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 
@@ -255,11 +268,14 @@ pub unsafe extern "C-unwind" fn writev(
     count: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn writev(number => c_int, parts => *const libc::iovec, count => c_int) -> Answer);
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector(parts, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { send_parts(number, parts, 0, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 
@@ -439,6 +455,11 @@ pub unsafe extern "C-unwind" fn sendto(
     unsafe { send_parts(number, &[part(from, length)], flags, real) }
 }
 
+/// Whether a message can be looked at; the kernel refuses one that cannot.
+fn is_message(message: *const libc::msghdr) -> bool {
+    message.is_aligned() && Process::can_read(message.cast(), size_of::<libc::msghdr>())
+}
+
 /// recvmsg(2).
 ///
 /// # Safety
@@ -453,14 +474,14 @@ pub unsafe extern "C-unwind" fn recvmsg(
     let Some(process) = stream(number) else {
         return real();
     };
-    if message.is_null() {
-        return real();
+    if !is_message(message) {
+        return refused(number, real);
     }
     // SAFETY: the caller's promise.
     let (parts, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
     // SAFETY: the caller's promise.
     let Some(parts) = (unsafe { vector_mut(parts, count) }) else {
-        return real();
+        return refused(number, real);
     };
     // SAFETY: the caller's promise.
     let begun = unsafe { receives(process, number, parts, flags) };
@@ -486,8 +507,11 @@ pub unsafe extern "C-unwind" fn sendmsg(
     flags: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn sendmsg(number => c_int, message => *const libc::msghdr, flags => c_int) -> Answer);
-    if Process::there().is_none() || message.is_null() {
+    if Process::there().is_none() {
         return real();
+    }
+    if !is_message(message) {
+        return refused(number, real);
     }
     // SAFETY: the caller's promise.
     if unsafe { (*message).msg_controllen } != 0 {
@@ -497,11 +521,14 @@ pub unsafe extern "C-unwind" fn sendmsg(
     }
     // SAFETY: the caller's promise.
     let (parts, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector(parts, count) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { send_parts(number, parts, flags, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 

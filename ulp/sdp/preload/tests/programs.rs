@@ -229,6 +229,25 @@ fn rings_that_stay_full_while_a_writer_waits() {
 }
 
 #[test]
+fn a_number_is_closed_while_a_call_is_in_progress() {
+    for mode in ["reads", "writes", "cancels"] {
+        same("closes", mode);
+    }
+}
+
+#[test]
+fn descriptors_of_the_library_are_never_met() {
+    same("strays", "");
+}
+
+#[test]
+fn memory_that_cannot_be_accessed() {
+    for mode in ["0", "1", "2", "3", "r0", "r1", "r2", "r3", "r4"] {
+        same("faults", mode);
+    }
+}
+
+#[test]
 fn several_numbers_for_a_connection() {
     same("dups", "");
 }

@@ -110,6 +110,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Bytes that were sent.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
     /// The thread has slept as [`Answer::Sleep`] has said, and the call goes on.
     pub fn slept(&mut self, woken: Wait) {
         self.woken = Some(woken);

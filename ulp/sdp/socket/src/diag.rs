@@ -46,8 +46,7 @@ impl Diag {
     pub fn open() -> Result<Self, Errno> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
         let (flags, protocol) = (SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
-        let socket = Own::make(|| rustix::net::socket_with(family, kind, flags, protocol))
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
+        let socket = Own::make(|| rustix::net::socket_with(family, kind, flags, protocol))?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self(socket))
     }

@@ -26,6 +26,7 @@ use ferriband_host::segment::Segment as HostSegment;
 use ferriband_host::wake;
 use rustix::io::Errno;
 use rustix::process::Resource;
+use std::cell::Cell;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -33,13 +34,21 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
+/// Moves a descriptor up that is to be hidden. Who has made it has a [`Turn`].
+///
+/// # Errors
+/// MFILE.
+pub fn raise(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
+    high(descriptor.as_fd())
+}
+
 /// Descriptors of the library's own in a process, at most.
 const MOST: usize = 1 << 16;
 /// How many numbers below the limit are looked through from, at least.
 const ROOM: u64 = 256;
 /// No farther up than this is looked through from: the kernel's table of a process is as long as
 /// its highest number, and a fork copies it.
-const HIGH: u64 = 1 << 14;
+const HIGH: u64 = 1 << 12;
 /// Of the numbers that a process may have, own descriptors take one of so many at most.
 const SHARE: u64 = 4;
 
@@ -100,6 +109,11 @@ fn counts() -> Result<&'static Counts, Errno> {
 /// longer has let go of its number, and waits for the file.
 const LOOKS: u32 = 200;
 
+thread_local! {
+    /// Turns of this thread.
+    static MINE: Cell<u32> = const { Cell::new(0) };
+}
+
 /// As long as this lives this thread may have descriptors of the library's own that are low. It has
 /// no signals meanwhile, and must not wait.
 pub struct Turn {
@@ -112,6 +126,7 @@ impl Turn {
     pub fn begin() -> Self {
         let before = block_signals();
         let counts = counts().ok();
+        MINE.set(MINE.get() + 1);
         if let Some(counts) = counts {
             counts.turns.fetch_add(1, Ordering::SeqCst);
             for look in 0..LOOKS {
@@ -133,6 +148,7 @@ impl Drop for Turn {
         if let Some(counts) = self.counts {
             counts.turns.fetch_sub(1, Ordering::SeqCst);
         }
+        MINE.set(MINE.get() - 1);
         restore_signals(&self.before);
     }
 }
@@ -144,12 +160,13 @@ impl Drop for Turn {
 pub struct Closes(Option<&'static Counts>);
 
 impl Closes {
-    /// To be called by a thread that has no turn.
+    /// In a thread that has a turn it is one of the library's own, whose descriptors are closed by
+    /// the standard library: nothing is counted.
     #[inline]
     pub fn begin() -> Self {
         // nothing of the library's own was ever made
         let pages = TURNS.load(Ordering::Acquire);
-        if pages.is_null() {
+        if pages.is_null() || MINE.get() > 0 {
             return Self(None);
         }
         // SAFETY: what was once put there stays for ever.
@@ -198,9 +215,9 @@ impl Own {
     ///
     /// # Errors
     /// As of `make`; MFILE, NOMEM.
-    pub fn make<E: Into<io::Error>>(make: impl FnOnce() -> Result<OwnedFd, E>) -> io::Result<Self> {
+    pub fn make<E: From<Errno>>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
         let _turn = Turn::begin();
-        Ok(Self::hide(make().map_err(Into::into)?)?)
+        Ok(Self::hide(make()?)?)
     }
 
     /// A copy, which is high from the beginning.
@@ -414,6 +431,12 @@ mod tests {
         // SAFETY: only looked at.
         let closed = unsafe { BorrowedFd::borrow_raw(number) };
         assert_eq!(rustix::io::fcntl_getfd(closed), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_turn_closes_what_it_has_made() {
+        let _turn = Turn::begin();
+        Closes::begin().over();
     }
 
     #[test]

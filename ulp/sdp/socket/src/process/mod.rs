@@ -15,6 +15,7 @@ mod counters;
 mod fit;
 mod inherited;
 mod lock;
+mod memory;
 mod moving;
 mod report;
 mod service;
@@ -39,6 +40,7 @@ use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
 use state::State;
+use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
@@ -87,6 +89,13 @@ impl Process {
         process.table.when_alone(calls_have_ended);
         thread::watch_forks()?;
         Ok(process)
+    }
+
+    /// Whether memory that the program says it has can be read; if not, the kernel's call is to say
+    /// so.
+    #[inline]
+    pub fn can_read(at: *const c_void, bytes: usize) -> bool {
+        memory::piece_is_good(at.addr(), bytes, memory::Access::Read)
     }
 
     /// The table of this process's descriptors.

@@ -7,6 +7,7 @@
 //! A call keeps its connection, whoever closes the number meanwhile: it goes on by the socket that
 //! its link keeps then, as a call inside the kernel does.
 
+use super::memory::{self, Access};
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
@@ -150,6 +151,11 @@ impl Ticket {
     }
 }
 
+/// So much is sent at a time whose memory was looked at.
+const PIECE: u64 = 128 << 10;
+/// Of the memory of a receive so much is looked at though less is there.
+const FEW: u64 = 4096;
+
 /// Flags that a call on the ring obeys.
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
 const RECEIVE_FLAGS: i32 =
@@ -264,14 +270,9 @@ impl Process {
         let Some(link) = pin.link() else {
             return Begun::Plain;
         };
-        let bytes = length(parts);
         let flags = paused.flags;
         let call = link.on(socket(paused.number));
-        let answer = {
-            let known = &mut paused.known;
-            let mut patience = self.patience(&pin, call, known, libc::SO_SNDTIMEO, flags);
-            calls::send(call, parts, bytes, &mut paused.progress, &mut patience)
-        };
+        let answer = self.send_pieces(&pin, call, parts, &mut paused);
         match answer {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
             Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
@@ -292,6 +293,67 @@ impl Process {
             }
             Answer::Error(errno) => Begun::Failed(errno),
         }
+    }
+
+    /// Sends the parts, and looks at their memory before.
+    fn send_pieces(
+        &'static self,
+        pin: &Pin<'_>,
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        paused: &mut Paused,
+    ) -> Answer {
+        let bytes = length(parts);
+        let (known, flags) = (&mut paused.known, paused.flags);
+        let mut patience = self.patience(pin, call, known, libc::SO_SNDTIMEO, flags);
+        loop {
+            let done = paused.progress.done();
+            let end = bytes.min(done + PIECE);
+            let is_good = match done {
+                0 => memory::is_good(parts, end, Access::Read),
+                _ => memory::is_good(&behind(parts, done), end - done, Access::Read),
+            };
+            if !is_good {
+                if done > 0 {
+                    return Answer::Bytes(done);
+                }
+                // the kernel answers as it does for TCP
+                self.bring_back_sent(pin, call.socket().as_raw_fd());
+            }
+            let answer = calls::send(call, parts, end, &mut paused.progress, &mut patience);
+            if answer != Answer::Bytes(end) || end == bytes {
+                return answer;
+            }
+        }
+    }
+
+    /// The parts that a receive from the ring may write to, of those behind so many bytes. None: as
+    /// many as there are.
+    ///
+    /// # Errors
+    /// Memory that cannot be written.
+    fn room(
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        bytes: u64,
+        done: u64,
+    ) -> Result<Option<Vec<libc::iovec>>, ()> {
+        let left = bytes - done;
+        let there = Reader(&call).in_ring();
+        // what is not there so far is no more than this, or is left for the next call
+        let most = there.unwrap_or(0).max(FEW).min(left);
+        let rest = if done > 0 {
+            Some(behind(parts, done))
+        } else {
+            None
+        };
+        if !memory::is_good(rest.as_deref().unwrap_or(parts), most, Access::Write) {
+            return Err(());
+        }
+        if there.is_none() || most == left {
+            return Ok(rest);
+        }
+        Ok(Some(ahead(rest.as_deref().unwrap_or(parts), most)))
     }
 
     fn receive_by(
@@ -340,17 +402,21 @@ impl Process {
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
         let mut done = paused.done;
         loop {
+            let mut rest = match Self::room(call, parts, bytes, done) {
+                Ok(rest) => rest,
+                Err(()) if done > 0 => return Begun::Done(done as usize),
+                // the kernel answers as it does for TCP
+                Err(()) => match self.bring_back_received(&pin, paused.number, flags) {
+                    Ok(()) => None,
+                    Err(errno) => return Begun::Failed(errno),
+                },
+            };
             let answer = {
                 let known = &mut paused.known;
                 let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
-                let progress = &mut paused.progress;
-                match done {
-                    0 => calls::receive(call, parts, bytes, progress, &mut patience),
-                    _ => {
-                        let mut rest = behind(parts, done);
-                        calls::receive(call, &mut rest, bytes - done, progress, &mut patience)
-                    }
-                }
+                let room = rest.as_deref_mut().unwrap_or(parts);
+                let most = length(room);
+                calls::receive(call, room, most, &mut paused.progress, &mut patience)
             };
             match answer {
                 Answer::Sleep(nap) => {
@@ -445,6 +511,23 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
 fn length(parts: &[libc::iovec]) -> u64 {
     let lengths = parts.iter().map(|part| part.iov_len as u64);
     lengths.fold(0, u64::saturating_add)
+}
+
+/// The parts of so many bytes.
+fn ahead(parts: &[libc::iovec], mut bytes: u64) -> Vec<libc::iovec> {
+    let mut cut = Vec::with_capacity(parts.len());
+    for part in parts {
+        let length = bytes.min(part.iov_len as u64);
+        bytes -= length;
+        cut.push(libc::iovec {
+            iov_len: length as usize,
+            ..*part
+        });
+        if bytes == 0 {
+            break;
+        }
+    }
+    cut
 }
 
 /// The parts behind so many bytes.

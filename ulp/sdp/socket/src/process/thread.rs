@@ -27,7 +27,7 @@ pub(super) fn start(process: &'static Process, service: &mut Service) -> Result<
     }
     let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
     let bell = Arc::new(Event::new().map_err(error)?);
-    let epoll = Own::make(|| epoll::create(epoll::CreateFlags::CLOEXEC)).map_err(error)?;
+    let epoll = Own::make(|| epoll::create(epoll::CreateFlags::CLOEXEC))?;
     service.bells.insert(0, bell.clone());
     for bell in &service.bells {
         // never read: each ring is an edge
