@@ -4,6 +4,7 @@
 //! instead of reading version numbers; limits and hints only explain what was found.
 
 mod network;
+mod sdp;
 
 use crate::failure::Failure;
 use crate::floor::{Affinity, allow_cma};
@@ -77,7 +78,7 @@ impl Finding {
 /// `ferriband doctor`.
 pub fn command(json: bool) -> Result<ExitCode, Failure> {
     // The library comes last: the probes before it fork, and it may start threads.
-    let findings = [
+    let mut findings = vec![
         cores(),
         cross_memory_attach(),
         proc_mem(),
@@ -89,10 +90,9 @@ pub fn command(json: bool) -> Result<ExitCode, Failure> {
         locked_memory(),
         network::port(),
         network::socket_room(),
-        confinement(),
-        kernel(),
-        library(),
     ];
+    findings.extend(sdp::findings());
+    findings.extend([confinement(), kernel(), library()]);
     let worst = findings
         .iter()
         .map(|finding| finding.state)

@@ -1,109 +1,27 @@
 //! `ferriband sdp status` as its users meet it: what goes by SDP, what does not, and why.
 
 mod libraries;
+mod sdp_programs;
 
-use libraries::library_dir;
+use sdp_programs::{Running, compile, ferriband, listed, status};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The program of `tests/c/sdp_peer.c`, linked as `options` say.
-fn compile(name: &str, options: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/sdp_peer.c");
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-o"])
-        .args([&program, &source])
-        .args(options)
-        .status();
-    assert!(status.expect("a C compiler, as for linking").success());
-    program
-}
-
 fn peer() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| compile("sdp-peer", &[]))
+    PROGRAM.get_or_init(|| compile("sdp_peer", "sdp-peer", &[]))
 }
 
-fn ferriband() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ferriband"));
-    command
-        .arg("sdp")
-        .env("FERRIBAND_LIB_DIR", library_dir())
-        .env("FERRIBAND_SDP_SETTINGS", "")
-        .env_remove("LD_PRELOAD");
-    command
-}
-
-/// A program that runs until this is dropped.
-struct Running {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-impl Running {
-    /// `ferriband sdp run` of a program.
-    fn preloaded(program: &Path, words: &[&str]) -> Self {
-        let mut command = ferriband();
-        command.args(["run", "--"]).arg(program).args(words);
-        Self::start(command)
-    }
-
-    fn plain(program: &Path, words: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command.args(words).env_remove("LD_PRELOAD");
-        Self::start(command)
-    }
-
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it runs");
-        let output = child.stdout.take().expect("a pipe");
-        Self {
-            input: child.stdin.take(),
-            output: BufReader::new(output),
-            child,
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("readable");
-        line.trim().to_owned()
-    }
-
-    fn pid(&self) -> u64 {
-        self.child.id().into()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let begun = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if begun.elapsed() > Duration::from_secs(5) {
-                // one that was stopped, or hangs
-                let _ = self.child.kill();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-fn status() -> Value {
-    let output = ferriband().args(["status", "--json"]).output();
-    let output = output.expect("ferriband runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said, "");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+fn plain(program: &Path, words: &[&str]) -> Running {
+    let mut command = Command::new(program);
+    command.args(words).env_remove("LD_PRELOAD");
+    Running::start(command)
 }
 
 fn process(status: &Value, pid: u64) -> &Value {
@@ -113,12 +31,8 @@ fn process(status: &Value, pid: u64) -> &Value {
 }
 
 fn connection(status: &Value, pid: u64) -> &Value {
-    let connections = &process(status, pid)["connections"];
-    assert_eq!(
-        connections.as_array().map(Vec::len),
-        Some(1),
-        "{connections:#}"
-    );
+    let connections = listed(status, pid, "connections");
+    assert_eq!(connections.len(), 1, "{status:#}");
     &connections[0]
 }
 
@@ -130,7 +44,7 @@ fn pair(server: Running, words: [&str; 2]) -> (Running, Running) {
     let words = ["meet", port.as_str(), exchanges];
     let mut client = match way {
         "preloaded" => Running::preloaded(peer(), &words),
-        _ => Running::plain(peer(), &words),
+        _ => plain(peer(), &words),
     };
     assert_eq!(client.line(), "met");
     (server, client)
@@ -164,17 +78,16 @@ fn a_connection_of_two_that_take_part_is_sdp_at_both_ends() {
 
 #[test]
 fn why_a_connection_is_tcp_is_told() {
-    let program = compile("sdp-peer-static", &["-static"]);
-    let plain = || Running::plain(peer(), &["serve"]);
+    let program = compile("sdp_peer", "sdp-peer-static", &["-static"]);
     let cases = [
         (
-            plain(),
+            plain(peer(), &["serve"]),
             "20",
             "nobody",
             "was not started by ferriband sdp run",
         ),
         (
-            Running::plain(&program, &["serve"]),
+            plain(&program, &["serve"]),
             "20",
             "nobody",
             "is a static program",
@@ -243,6 +156,45 @@ fn people_get_a_table() {
         let [client, server] = [row(&client), row(&server)];
         assert!(client.is_some_and(|row| row.contains("sdp sdp")), "{said}");
         assert!(server.is_some_and(|row| row.contains("sdp sdp")), "{said}");
+    }
+}
+
+/// A user who is nobody here.
+const STRANGER: u32 = 4711;
+
+#[test]
+fn another_user_who_has_taken_a_name_gets_nothing_and_is_named() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can be two users");
+        return;
+    }
+    let mut server = plain(peer(), &["serve"]);
+    let port = server.line();
+    let reachable = std::env::temp_dir().join(format!("sdp-squat-{}", std::process::id()));
+    std::fs::copy(peer(), &reachable).expect("writable");
+    let mut squatter = Command::new(&reachable);
+    squatter.args(["squat", &port]).uid(STRANGER);
+    let mut squatter = Running::start(squatter);
+    std::fs::remove_file(&reachable).expect("it was there");
+    assert_eq!(squatter.line(), "here");
+    let mut client = Running::preloaded(peer(), &["meet", &port, "20"]);
+    assert_eq!(client.line(), "met");
+    let begun = Instant::now();
+    loop {
+        let status = status();
+        let one = connection(&status, client.pid());
+        if one["reason"] != "asked" {
+            assert_eq!(one["reason"], "no_answer", "{one:#}");
+            assert_eq!(one["by_uid"], STRANGER);
+            assert_eq!(one["out"]["tcp_bytes"], 20);
+            let strangers = listed(&status, client.pid(), "strangers");
+            assert_eq!(strangers.len(), 1, "{status:#}");
+            assert_eq!(strangers[0]["uid"], STRANGER);
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{one:#}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -1,13 +1,16 @@
 /* A server that echoes, and a client that exchanges and then waits until its input ends:
  *   sdp_peer serve [LISTENER]      prints its port, unless the listener was inherited
  *   sdp_peer meet PORT EXCHANGES   prints a line when it has made them
- * The server ends when its input does. */
+ *   sdp_peer squat PORT            takes the first name of the port's negotiation, and says nothing
+ * The server and the squatter end when their input does. */
 #include <arpa/inet.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static void check(int fine, const char *what)
@@ -62,6 +65,22 @@ static int serve(int listener)
     }
 }
 
+static int squat(const char *port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "ferriband-sdp.%s.0", port);
+    int squatter = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    length += offsetof(struct sockaddr_un, sun_path) + 1;
+    check(bind(squatter, (struct sockaddr *)&name, length) == 0, "bind");
+    check(listen(squatter, 16) == 0, "listen");
+    puts("here");
+    fflush(stdout);
+    char byte;
+    while (read(0, &byte, 1) > 0)
+        ;
+    return 0;
+}
+
 static int meet(int port, int exchanges)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -86,6 +105,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return serve(listener_at(argc, argv));
+    if (argc > 2 && strcmp(argv[1], "squat") == 0)
+        return squat(argv[2]);
     if (argc > 3)
         return meet(atoi(argv[2]), atoi(argv[3]));
     return 2;
