@@ -180,6 +180,9 @@ impl Process {
         };
         if how != libc::SHUT_WR {
             pin.traffic().add(state::NEVER);
+            if let Some(link) = pin.link() {
+                Reader(&link.on(socket(number))).shut();
+            }
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()
