@@ -58,7 +58,7 @@ pub enum Own {
     FromTcp,
     /// [`ferriband_sdp_proto::change::Place::from_sdp`], what [`Shared::Tail`] is to be.
     FromSdp,
-    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`].
+    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`]; and [`SHUT`].
     Ended,
     /// [`Shared::Tail`] when the ring was found full, and 1 more; 0 before.
     FullTail,
@@ -77,6 +77,9 @@ pub enum Own {
 pub const PEER_ENDED: u64 = 1;
 /// Nothing can be sent any more (POLLHUP, POLLERR).
 pub const CONNECTION_OVER: u64 = 2;
+/// This side's program has ended what it receives (SHUT_RD): an end that the kernel tells may be
+/// its own.
+pub(crate) const SHUT: u64 = 4;
 
 /// The program has had the connection's error.
 pub(crate) const TOLD: u64 = 1 << 32;

@@ -417,6 +417,20 @@ fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
 const RESET: Errno = Errno(104);
 
 #[test]
+fn a_side_that_ends_what_it_receives_is_not_reset() {
+    let (w, r) = over(b"");
+    assert!(Reader(&w).offer());
+    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+    Reader(&w).shut();
+    // which a receive by the kernel finds as it finds the peer's
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(Reader(&w).give_up(), Ok(false), "the peer goes on");
+    assert_eq!(receive(&w), bytes(b"t"));
+    assert_eq!(receive(&w), bytes(b""));
+}
+
+#[test]
 fn a_sleeper_sees_no_ring_of_one_that_gave_up() {
     let (w, r) = over(b"");
     assert!(Reader(&r).has_bytes());

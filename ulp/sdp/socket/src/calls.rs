@@ -177,8 +177,9 @@ pub fn send(
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
             Sent::Ended => {
-                let kept = writer.take_error().map(|error| error.0);
-                let error = kept.or_else(|| call.pending_error());
+                let kept = || writer.take_error().map(|error| error.0);
+                // a copy may have taken the kernel's meanwhile
+                let error = kept().or_else(|| call.pending_error()).or_else(kept);
                 return Answer::Error(error.unwrap_or(libc::EPIPE));
             }
             Sent::NoRoom => {}

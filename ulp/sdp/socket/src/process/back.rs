@@ -213,6 +213,9 @@ impl Process {
         };
         if how != libc::SHUT_WR {
             self.never(&pin, Cause::Shut);
+            if let Some(link) = pin.link() {
+                Reader(&link.on(socket(number))).shut();
+            }
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()

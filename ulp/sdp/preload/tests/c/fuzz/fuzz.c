@@ -4,7 +4,8 @@
  *   fuzz drive LIBRARY FROM COUNT    sequences of the seeds FROM to FROM + COUNT - 1
  *   fuzz steps LIBRARY MODE STEPS    one sequence, printed step by step
  *
- * FUZZ_READER names the static program; FUZZ_WITHOUT what is left out (bits, see plan.h). Exit status: 0 all is the same, 1 something differs. */
+ * FUZZ_READER names the static program; FUZZ_WITHOUT what is left out (bits, see plan.h); FUZZ_MOST how many differences end it; with FUZZ_WHOLE sequences
+ * are not made shorter. Exit status: 0 all is the same, 1 something differs. */
 #include "plan.h"
 #include "world.h"
 
@@ -262,6 +263,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
     int files[2] = {memfd_create("batch", 0), memfd_create("one", 0)}, differ = 0, timing = 0, rejected = 0;
     uint64_t prepared = 0, carried = 0, edges = 0, steps = 0, done = 0;
     const char *without = getenv("FUZZ_WITHOUT"), *most = getenv("FUZZ_MOST");
+    const int limit = most ? atoi(most) : 3;
     struct batch *batches[2];
 
     for (int which = 0; which < 2; which++) {
@@ -271,7 +273,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
         batches[which]->patience = 1000000;
         batches[which]->without = without ? (uint32_t)strtoul(without, NULL, 0) : 0;
     }
-    while (done < count && differ < (most ? atoi(most) : 3)) {
+    while (done < count && differ < limit) {
         struct batch *batch = batches[0], *one = batches[1];
 
         batch->count = count - done < BATCH ? (uint32_t)(count - done) : BATCH;
@@ -286,7 +288,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
         carried += batch->carried;
         edges += batch->edges;
         steps += batch->steps;
-        for (uint32_t which = 0; which < batch->count; which++) {
+        for (uint32_t which = 0; which < batch->count && differ < limit; which++) {
             struct trace trace = batch->traces[which];
             uint32_t what = batch->outcomes[which].what, at = batch->outcomes[which].step;
 
@@ -301,7 +303,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
             trace.count = at + 1 < trace.count ? at + 1 : trace.count;
             printf("seed %llu differs at step %u:\n", (unsigned long long)trace.seed, at);
             print_difference(batch, which);
-            if (still_differs(library, one, files[1], &trace, 3)) {
+            if (!getenv("FUZZ_WHOLE") && still_differs(library, one, files[1], &trace, 3)) {
                 struct trace less = trace;
 
                 shrink(library, one, files[1], &less);
@@ -309,7 +311,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
                     print_difference(one, 0);
                     trace = less;
                 }
-            } else {
+            } else if (!getenv("FUZZ_WHOLE")) {
                 printf("  (not each time)\n");
             }
             printf("  fuzz steps %s %u '", library, trace.mode);

@@ -93,6 +93,8 @@ struct shared {
     uint32_t pause;
     uint32_t carried, edges;
     uint32_t registered[TABLES][2][SLOTS];
+    /* Not told so far that there is room; and whether there was ever none. */
+    bool untold[TABLES][2][SLOTS], filled;
     pid_t processes[3];
     struct command commands[ACTORS];
 };

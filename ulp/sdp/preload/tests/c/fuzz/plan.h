@@ -8,7 +8,7 @@ struct plan {
     uint64_t state;
     uint32_t without;
     bool open[TABLES][SLOTS];
-    bool nonblock[2], shut_read[2], finished[2], filled[2], limited[2], broken;
+    bool nonblock[2], shut_read[2], finished[2], seen_end[2], filled[2], limited[2], low[2], tuned, broken;
     bool child;
     bool watched[TABLES][2][SLOTS];
     int busy[ACTORS];
@@ -78,7 +78,8 @@ static bool plan_send(struct plan *plan, struct step *step, int table, int slot)
 
     if (bytes > MOST - unread(1 - end))
         bytes = MOST - unread(1 - end);
-    if (bytes <= 0 || plan->filled[end])
+    /* what is sent to one that has ended both ways resets the connection, once the news of that is here */
+    if (bytes <= 0 || plan->filled[end] || (plan->finished[1 - end] && plan->shut_read[1 - end] && !plan->seen_end[end]))
         return false;
     step->op = OP_send;
     step->args[0] = slot;
@@ -114,7 +115,8 @@ static bool plan_recv(struct plan *plan, struct step *step, int table, int slot)
         step->args[1] = 60000;
     if (step->args[2] == SPLICE_IN && plan->nonblock[end])
         step->args[3] = DONTWAIT;
-    return !waits || step->args[3] & DONTWAIT || readable(plan, end) || plan->limited[end];
+    /* fewer bytes than SO_RCVLOWAT says do not end a call that waits */
+    return !waits || step->args[3] & DONTWAIT || plan->limited[end] || (readable(plan, end) && !plan->low[end]);
 }
 
 static bool plan_numbers(struct plan *plan, struct step *step, int table, int slot)
@@ -164,6 +166,9 @@ static bool plan_options(struct plan *plan, struct step *step, int slot)
     if (chance(plan, 60)) {
         step->op = OP_getopt;
         step->args[1] = below(plan, OPTIONS);
+        /* the kernel makes buffers longer where much has gone by TCP */
+        if (plan->tuned && (step->args[1] == RCVBUF || step->args[1] == SNDBUF))
+            return false;
         return !(plan->without & 1u << 11) || step->args[1] != LOWAT;
     }
     step->op = OP_setopt;
@@ -221,11 +226,16 @@ static bool plan_epoll(struct plan *plan, struct step *step, int table, int slot
     for (int bit = 0; bit < 4; bit++)
         if (chance(plan, 60))
             step->args[3] |= (int[]){EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLPRI}[bit];
+    /* bytes are an edge to whoever wants to know of urgent ones, too, to the kernel */
+    if (step->args[3] & (int)EPOLLET && step->args[3] & EPOLLPRI)
+        step->args[3] |= EPOLLIN;
     if (chance(plan, 4))
         step->args[3] |= (int)EPOLLEXCLUSIVE;
-    /* one instance in another, and itself */
-    if (chance(plan, 3))
+    /* one instance in another, and itself; level-triggered, since whoever leaves events in the inner one is not told anew of each */
+    if (chance(plan, 3)) {
         step->args[2] = SOCKETS + below(plan, 2);
+        step->args[3] &= ~(int)EPOLLET;
+    }
     return true;
 }
 
@@ -259,12 +269,21 @@ static bool plan_look(struct plan *plan, struct step *step, int table, int slot)
     return true;
 }
 
+/* What is unread where receiving ends comes as a copy by TCP, which then resets the connection at once, and not with the next send or the close. */
+static bool plan_shutdown(struct plan *plan, struct step *step, int table, int slot)
+{
+    step->op = OP_shutdown;
+    step->args[0] = slot;
+    step->args[1] = chance(plan, 70) ? SHUT_WR : below(plan, 3);
+    return step->args[1] == SHUT_WR || unread(table == 1) == 0;
+}
+
 /* A call that waits, which is begun before what ends it. */
 static bool plan_begun(struct plan *plan, struct step *step, int table, int slot)
 {
     int end = table == 1;
 
-    if (table == 2 || readable(plan, end) || plan->filled[0] || plan->filled[1] || plan->finished[1 - end])
+    if (table == 2 || readable(plan, end) || plan->low[end] || plan->filled[0] || plan->filled[1] || plan->finished[1 - end])
         return false;
     step->actor = (uint8_t)(table == 0 ? 3 : 4);
     step->begun = 1;
@@ -329,7 +348,7 @@ static void learn(struct plan *plan, const struct step *step, const struct resul
 
     switch (step->op) {
     case OP_fill:
-        plan->filled[end] = true;
+        plan->filled[end] = plan->tuned = true;
         break;
     case OP_drain:
         plan->filled[1 - end] = false;
@@ -355,6 +374,7 @@ static void learn(struct plan *plan, const struct step *step, const struct resul
     case OP_setopt:
         if (step->args[1] == RCVTIMEO && result->value == 0)
             plan->limited[end] = step->args[2] > 0;
+        plan->low[end] |= step->args[1] == LOWAT;
         break;
     case OP_epoll:
         plan->open[table][step->args[0]] = true;
@@ -376,6 +396,8 @@ static void learn(struct plan *plan, const struct step *step, const struct resul
         plan->busy[step->args[0]] = 0;
         break;
     case OP_recv:
+        plan->seen_end[end] |= !step->begun && result->value == 0 && !plan->shut_read[end];
+        /* fall through */
     case OP_send:
         plan->broken |= result->value < 0 && (result->error == ECONNRESET || (result->error == EPIPE && !plan->finished[end]));
         break;
@@ -467,12 +489,8 @@ static bool next_step(struct plan *plan, struct step *step, int at, int last)
                 return true;
             break;
         case 30:
-            if (chance(plan, 30)) {
-                step->op = OP_shutdown;
-                step->args[0] = slot;
-                step->args[1] = chance(plan, 70) ? SHUT_WR : below(plan, 3);
+            if (chance(plan, 30) && plan_shutdown(plan, step, table, slot))
                 return true;
-            }
             if (chance(plan, 5) && !plan->finished[0] && !plan->finished[1] && !plan->broken && !plan->filled[0] && !plan->filled[1] &&
                 !plan->shut_read[0] && !plan->shut_read[1] && table < 2) {
                 step->op = OP_fill;

@@ -353,6 +353,7 @@ static bool open_connection(uint32_t mode)
     struct result got;
 
     begin_world(mode & ONE_PROCESS);
+    shared->filled = false;
     shared->sent[0] = shared->sent[1] = shared->received[0] = shared->received[1] = 0;
     ask(1, &open, NULL);
     if (!answered(1, NULL, PATIENCE))
